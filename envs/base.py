@@ -1,0 +1,205 @@
+"""What an environment is: the protocol that everything consumes, and the base class that most environments extend."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from verigym.envs.blame import guarded
+from verigym.envs.errors import EnvironmentFailure, UsageError, did_you_mean, explain
+from verigym.envs.schema import Completion, Message, Prompt, Reference, Score, as_messages, canonical_json, sha256_hex
+
+Expectation = Literal["maximum", "floor", "free"]
+
+
+class Panel(BaseModel):
+    """What `check_env` may expect of an environment's verdicts. A correctness environment keeps the defaults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gold: Expectation = "maximum"
+    empty: Expectation = "floor"
+    echo: Expectation = "floor"
+    garbage: Expectation = "floor"
+    hacks: Expectation = "floor"
+
+
+class Options(BaseModel):
+    """Base of an environment's options: typed, frozen, unknown names refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """The contract. `score` is synchronous, picklable, uses no signals and may be called from any thread or process."""
+
+    @property
+    def name(self) -> str:
+        """Registry name, or a composition's name."""
+
+    @property
+    def version(self) -> str:
+        """Raised whenever a verdict may change."""
+
+    @property
+    def options(self) -> BaseModel:
+        """Typed and frozen; part of the grader's identity."""
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Floor and maximum."""
+
+    @property
+    def panel(self) -> Panel:
+        """What `check_env` may expect."""
+
+    @property
+    def grader(self) -> str:
+        """`name@version+h`, h = 8 hex digits of the options' hash: stamped on every score."""
+
+    def prompt(self, text: str | Sequence[Message], **reference: Any) -> Prompt:
+        """Make a task from a text and the fields of the environment's reference."""
+
+    def load_prompt(self, data: Mapping[str, Any]) -> Prompt:
+        """Rebuild a prompt from `prompt.model_dump(mode="json")`."""
+
+    def gold(self, prompt: Prompt) -> str | None:
+        """Return a completion that must score the maximum, where one can be written."""
+
+    def score(self, prompt: Prompt, completion: Completion | str) -> Score:
+        """Judge one completion."""
+
+    def check(self) -> None:
+        """Raise EnvironmentFailure("unavailable", ...) when something the environment needs is absent."""
+
+
+@runtime_checkable
+class TaskSource(Protocol):
+    """An environment that generates its own tasks."""
+
+    def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
+        """Task number `index` of an endless sequence; the same arguments give the same task."""
+
+
+R = TypeVar("R", bound=Reference)
+O = TypeVar("O", bound=Options)
+
+
+class BaseEnvironment(ABC, Generic[R, O]):
+    """Base class: declare `name`, `version`, `reference_type`, `options_type`, and write `judge`.
+
+    Raises:
+        UsageError: an option or a reference field is unknown or does not fit.
+
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[str]
+    reference_type: ClassVar[type[Reference]]
+    options_type: ClassVar[type[Options]] = Options
+    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    panel: ClassVar[Panel] = Panel()
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            self.options: O = cast(O, self.options_type(**options))
+        except ValidationError as error:
+            raise UsageError(f"options of {self.name!r}: {explain(error, self.options_type.model_fields)}") from None
+        digest = sha256_hex(canonical_json(self.options.model_dump(mode="json")))[:8]
+        self.grader = f"{self.name}@{self.version}+{digest}"
+
+    def __repr__(self) -> str:
+        return f"<{self.grader}>"
+
+    @abstractmethod
+    def judge(self, prompt: Prompt, reference: R, completion: Completion) -> Score:
+        """Return the verdict; raise EnvironmentFailure where our side fails. `grader` and `seconds` are stamped after."""
+
+    def gold(self, prompt: Prompt) -> str | None:
+        """Return a completion that must score the maximum; None where none can be written."""
+        return None
+
+    def check(self) -> None:
+        """Nothing is needed by default."""
+
+    def prompt(
+        self, text: str | Sequence[Message], *, metadata: Mapping[str, Any] | None = None, **reference: Any
+    ) -> Prompt:
+        """Make a task. A plain text becomes one user message; the other arguments fill the reference's fields."""
+        return Prompt(
+            messages=as_messages(text),
+            environment=self.name,
+            references={self.name: self.make_reference(reference)},
+            metadata=metadata or {},
+        )
+
+    def make_reference(self, fields: Mapping[str, Any]) -> Reference:
+        """Validate the reference's fields.
+
+        Raises:
+            UsageError: a field is missing, unknown or of the wrong type.
+
+        """
+        try:
+            return self.reference_type(**fields)
+        except ValidationError as error:
+            raise UsageError(
+                f"reference of {self.name!r}: {explain(error, self.reference_type.model_fields)}"
+            ) from None
+
+    def load_prompt(self, data: Mapping[str, Any]) -> Prompt:
+        """Rebuild a prompt from its JSON form, references typed again."""
+        references = {part: self.make_reference(fields) for part, fields in data["references"].items()}
+        return Prompt(**{**data, "references": references})
+
+    def reference(self, prompt: Prompt) -> R:
+        """Return this environment's reference.
+
+        Raises:
+            UsageError: the prompt was made by another environment.
+
+        """
+        found = prompt.references.get(self.name)
+        if not isinstance(found, self.reference_type):
+            raise UsageError(
+                f"{self.name!r} was given a prompt made for {prompt.environment!r} (it holds references for "
+                f"{sorted(prompt.references)}{did_you_mean(self.name, prompt.references)}); "
+                f"make it with env.prompt(...) of the environment that scores it"
+            )
+        return cast(R, found)
+
+    def score(self, prompt: Prompt, completion: Completion | str) -> Score:
+        """Judge one completion. What the model wrote always gets a verdict; a failure of ours gets `reward=None`."""
+        reference = self.reference(prompt)
+        start = time.perf_counter()
+
+        def judge(candidate: Completion) -> Score:
+            score = self.judge(prompt, reference, candidate)
+            low, high = self.reward_range
+            if score.reward is not None and not low <= score.reward <= high:
+                raise EnvironmentFailure(
+                    "internal", f"{self.name} gave {score.reward}, outside its range {low}..{high}"
+                )
+            return score
+
+        result = guarded(judge, Completion.of(completion), lambda: self.gold(prompt), floor=self.reward_range[0])
+        return result.model_copy(update={"grader": self.grader, "seconds": time.perf_counter() - start})
+
+    def prompts(self, split: str = "train", seed: int = 0) -> Iterator[Prompt]:
+        """Yield the environment's own tasks without end.
+
+        Raises:
+            UsageError: the environment does not generate tasks.
+
+        """
+        if not isinstance(self, TaskSource):
+            raise UsageError(f"{self.name!r} generates no tasks of its own; make prompts with env.prompt(...)")
+        index = 0
+        while True:
+            yield self.prompt_at(split, seed, index)
+            index += 1

@@ -1,0 +1,60 @@
+"""Failures with an owner: what we raise when a verdict cannot be given, and how bad input is explained in one line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from pydantic import ValidationError
+
+from verigym.envs.schema import ErrorKind, Score
+
+
+class EnvironmentFailure(Exception):
+    """Our side failed (gold, back end, judge, worker), so there is no score. Raise it inside `judge`; never for the model's text."""
+
+    def __init__(self, kind: ErrorKind, message: str, *, retryable: bool = False) -> None:
+        super().__init__(kind, message, retryable)
+        self.kind: ErrorKind = kind
+        self.message = message
+        self.retryable = retryable
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+    def score(self) -> Score:
+        """Return the score that says so: `reward=None`."""
+        return Score.failed(self.kind, self.message, retryable=self.retryable)
+
+
+class UsageError(ValueError):
+    """Bad input from a person: one line that names the place, what was expected and what to do."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` or, where nothing is near, the list of known words."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; known: {', '.join(names)}" if names else ""
+
+
+def explain(error: ValidationError, known: Iterable[str] = ()) -> str:
+    """Return a pydantic error as one line: the first problem, its field and what was given.
+
+    `known` are the field names at the top level, for the suggestion after an unknown one.
+    """
+    problems = error.errors(include_url=False, include_context=False)
+    first = problems[0]
+    place = ".".join(str(part) for part in first["loc"]) or "value"
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    if first["type"] == "extra_forbidden":
+        hint = did_you_mean(str(first["loc"][-1]), known) if len(first["loc"]) == 1 else ""
+        return f"unknown field {place!r}{hint}{more}"
+    if first["type"] == "missing":
+        return f"field {place!r} is missing{more}"
+    given = repr(first.get("input"))
+    shown = given if len(given) <= 80 else given[:77] + "..."
+    message = first["msg"].removeprefix("Value error, ").replace("\n", " ")
+    return f"field {place!r}: {message}; got {shown}{more}"

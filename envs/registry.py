@@ -1,0 +1,89 @@
+"""Names for environments: our own table, `@register` for yours, and the entry-point group `verigym.environments` for packages."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from verigym.envs.base import Environment
+from verigym.envs.errors import UsageError, did_you_mean
+
+ENTRY_POINT_GROUP = "verigym.environments"
+
+ENVIRONMENTS = {
+    "math": "verigym.envs.mathematics:MathEnvironment",
+    "format": "verigym.envs.format:FormatEnvironment",
+    "arithmetic": "verigym.envs.procedural:ArithmeticEnvironment",
+    "units": "verigym.envs.procedural:UnitsEnvironment",
+}
+
+_registered: dict[str, type[Any]] = {}
+
+C = TypeVar("C", bound=type[Any])
+
+
+def register(name: str) -> Callable[[C], C]:
+    """Class decorator: make an environment loadable by name in this process.
+
+    Raises:
+        UsageError: the name is taken; the message names both origins.
+
+    """
+
+    def add(cls: C) -> C:
+        origin = f"{cls.__module__}:{cls.__qualname__}"
+        if name in ENVIRONMENTS:
+            raise UsageError(f"environment {name!r} is registered twice: by {ENVIRONMENTS[name]} and by {origin}")
+        known = _registered.get(name)
+        # A module run again (notebook cell, spawned worker) defines its class anew: the same origin may replace itself.
+        if known is not None and f"{known.__module__}:{known.__qualname__}" != origin:
+            raise UsageError(
+                f"environment {name!r} is registered twice: by {known.__module__}:{known.__qualname__} and by {origin}"
+            )
+        _registered[name] = cls
+        return cls
+
+    return add
+
+
+def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
+    found: dict[str, importlib.metadata.EntryPoint] = {}
+    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+        other = found.get(point.name)
+        origin = ENVIRONMENTS.get(point.name) or (other.value if other and other.value != point.value else None)
+        if origin:
+            raise UsageError(f"environment {point.name!r} is registered twice: by {origin} and by {point.value}")
+        found[point.name] = point
+    return found
+
+
+def available() -> dict[str, str]:
+    """Return every known name with its origin, `module:Class`."""
+    names = dict(ENVIRONMENTS)
+    names.update({name: f"{cls.__module__}:{cls.__qualname__}" for name, cls in _registered.items()})
+    for name, point in _entry_points().items():
+        if name in _registered:
+            raise UsageError(f"environment {name!r} is registered twice: by {names[name]} and by {point.value}")
+        names[name] = point.value
+    return dict(sorted(names.items()))
+
+
+def load(name: str, **options: Any) -> Environment:
+    """Make the environment of that name.
+
+    Raises:
+        UsageError: no such name (with a suggestion), or an option is unknown or does not fit.
+
+    """
+    if name in _registered:
+        cls: Any = _registered[name]
+    else:
+        origins = available()
+        if name not in origins:
+            raise UsageError(f"no environment is called {name!r}{did_you_mean(name, origins)}")
+        module, _, attribute = origins[name].partition(":")
+        cls = getattr(importlib.import_module(module), attribute)
+    environment: Environment = cls(**options)
+    return environment

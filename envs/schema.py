@@ -1,0 +1,203 @@
+"""The values of the contract: what is asked (Prompt), what was written (Completion), what it is worth (Score).
+
+All are frozen pydantic models. `Score` refuses inconsistent states at construction, so no caller needs to check for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializeAsAny, model_validator
+
+KEY_HEX_DIGITS = 32
+
+ErrorKind = Literal["gold_invalid", "unavailable", "backend", "timeout", "crashed", "protocol", "internal"]
+
+
+def canonical_json(value: Any) -> str:
+    """One spelling for one value: sorted keys, no spaces, no nan."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def sha256_hex(text: str) -> str:
+    """Return sha256 of the text's UTF-8 bytes; a lone surrogate hashes as its escape instead of raising."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Message(_Frozen):
+    """One turn of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Reference(_Frozen):
+    """Base of what an environment compares with: subclass it with typed fields."""
+
+
+class Prompt(_Frozen):
+    """A task: what the model is asked and, by environment part, what its answer is compared with."""
+
+    messages: tuple[Message, ...] = Field(min_length=1)
+    environment: str
+    references: Mapping[str, SerializeAsAny[Reference]]
+    metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
+    """Where the task comes from (data set, split, row, canary...). Never used for the verdict, so not part of the key."""
+    key: str = ""
+    """First 32 hex digits of sha256 over messages, environment and references; filled in when left empty."""
+
+    @model_validator(mode="after")
+    def _fill_key(self) -> Self:
+        content = {
+            "messages": [m.model_dump() for m in self.messages],
+            "environment": self.environment,
+            "references": {part: ref.model_dump(mode="json") for part, ref in self.references.items()},
+        }
+        key = sha256_hex(canonical_json(content))[:KEY_HEX_DIGITS]
+        if self.key and self.key != key:
+            raise ValueError(f"key {self.key!r} does not belong to this prompt, whose content hashes to {key!r}")
+        object.__setattr__(self, "key", key)
+        return self
+
+    @property
+    def text(self) -> str:
+        """The contents of all messages, one after the other."""
+        return "\n".join(message.content for message in self.messages)
+
+
+def as_messages(text: str | Sequence[Message]) -> tuple[Message, ...]:
+    """Return a plain text as one user message; messages as they are."""
+    return (Message(role="user", content=text),) if isinstance(text, str) else tuple(text)
+
+
+class Completion(_Frozen):
+    """What the model wrote. A plain string is accepted wherever a Completion is."""
+
+    text: str
+    token_ids: tuple[int, ...] | None = None
+    finish_reason: Literal["stop", "length", "abort"] | None = None
+
+    @classmethod
+    def of(cls, value: Completion | str) -> Completion:
+        """Wrap a plain string."""
+        return cls(text=value) if isinstance(value, str) else value
+
+    @property
+    def digest(self) -> str:
+        """sha256 hex over everything a verdict may depend on."""
+        return sha256_hex(canonical_json([self.text, self.token_ids, self.finish_reason]))
+
+
+class Status(StrEnum):
+    """The verdict in one word. Only ERROR is our fault; every other status carries a reward."""
+
+    CORRECT = "correct"
+    PARTIAL = "partial"
+    INCORRECT = "incorrect"
+    NO_ANSWER = "no_answer"
+    TRUNCATED = "truncated"
+    LIMIT = "limit"
+    ERROR = "error"
+
+
+class StepScore(_Frozen):
+    """The reward of one step: half-open character offsets [start, end) in `completion.text`."""
+
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+    reward: float = Field(allow_inf_nan=False)
+    reason: str = ""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.end < self.start:
+            raise ValueError(f"a step ends at {self.end}, before its start {self.start}")
+        return self
+
+
+class ScoreError(_Frozen):
+    """Why there is no score. `retryable` says whether another try may help."""
+
+    kind: ErrorKind
+    message: str
+    retryable: bool = False
+
+
+class Score(_Frozen):
+    """A verdict. `reward is None` exactly when `status` is ERROR exactly when `error` is set.
+
+    Build one with the named constructors; the environment's base class stamps `grader` and `seconds`.
+    """
+
+    reward: float | None
+    status: Status
+    components: Mapping[str, float | None] = Field(default_factory=dict)
+    answer: str | None = None
+    reason: str = ""
+    steps: tuple[StepScore, ...] | None = None
+    error: ScoreError | None = None
+    grader: str = ""
+    seconds: float = 0.0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        failed = self.status is Status.ERROR
+        if (self.reward is None) is not failed or (self.error is not None) is not failed:
+            raise ValueError(
+                f"reward=None, status=error and error=... go together; got reward={self.reward}, "
+                f"status={self.status.value}, error={self.error!r}"
+            )
+        for name, value in {"reward": self.reward, **self.components, "seconds": self.seconds}.items():
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{name} is {value}; a score holds finite numbers only")
+        return self
+
+    @property
+    def scored(self) -> bool:
+        """Whether this is a verdict, as opposed to a failure of ours."""
+        return self.status is not Status.ERROR
+
+    @classmethod
+    def correct(cls, *, reward: float = 1.0, answer: str | None = None, reason: str = "") -> Score:
+        """Full marks."""
+        return cls(reward=reward, status=Status.CORRECT, answer=answer, reason=reason)
+
+    @classmethod
+    def partial(cls, reward: float, *, answer: str | None = None, reason: str = "") -> Score:
+        """Something between the floor and full marks."""
+        return cls(reward=reward, status=Status.PARTIAL, answer=answer, reason=reason)
+
+    @classmethod
+    def incorrect(cls, *, reward: float = 0.0, answer: str | None = None, reason: str = "") -> Score:
+        """An answer that is wrong."""
+        return cls(reward=reward, status=Status.INCORRECT, answer=answer, reason=reason)
+
+    @classmethod
+    def no_answer(cls, *, reward: float = 0.0, reason: str = "") -> Score:
+        """Nothing that could be judged."""
+        return cls(reward=reward, status=Status.NO_ANSWER, reason=reason)
+
+    @classmethod
+    def truncated(cls, *, reward: float = 0.0, reason: str = "") -> Score:
+        """Cut off by the token limit before there was an answer."""
+        return cls(reward=reward, status=Status.TRUNCATED, reason=reason)
+
+    @classmethod
+    def limit(cls, *, reward: float = 0.0, answer: str | None = None, reason: str = "") -> Score:
+        """The submission ran past a limit or brought the grader down."""
+        return cls(reward=reward, status=Status.LIMIT, answer=answer, reason=reason)
+
+    @classmethod
+    def failed(cls, kind: ErrorKind, message: str, *, retryable: bool = False) -> Score:
+        """Return the score of a failure of ours: no reward at all."""
+        error = ScoreError(kind=kind, message=message, retryable=retryable)
+        return cls(reward=None, status=Status.ERROR, reason=message, error=error)
