@@ -127,6 +127,10 @@ class BaseEnvironment(ABC, Generic[R, O]):
     def check(self) -> None:
         """Nothing is needed by default."""
 
+    def examples(self) -> Sequence[Prompt]:
+        """Return a few sample tasks; `verigym check` and `check_env` use them where no prompts are given."""
+        return ()
+
     def prompt(
         self, text: str | Sequence[Message], *, metadata: Mapping[str, Any] | None = None, **reference: Any
     ) -> Prompt:

@@ -46,7 +46,8 @@ def explain(error: ValidationError, known: Iterable[str] = ()) -> str:
     `known` are the field names at the top level, for the suggestion after an unknown one.
     """
     problems = error.errors(include_url=False, include_context=False)
-    first = problems[0]
+    # A misspelt required field is both unknown and missing; the unknown name carries the suggestion.
+    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
     place = ".".join(str(part) for part in first["loc"]) or "value"
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     if first["type"] == "extra_forbidden":

@@ -17,6 +17,8 @@ ENVIRONMENTS = {
     "format": "verigym.envs.format:FormatEnvironment",
     "arithmetic": "verigym.envs.procedural:ArithmeticEnvironment",
     "units": "verigym.envs.procedural:UnitsEnvironment",
+    "story": "verigym.envs.procedural:StoryEnvironment",
+    "bases": "verigym.envs.procedural:BasesEnvironment",
 }
 
 _registered: dict[str, type[Any]] = {}

@@ -1,0 +1,40 @@
+# Every target does its own set-up, in .venv. They say what they do while they do it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+OUTPUT ?= runs/quickstart
+SEED ?= 0
+
+.PHONY: setup quickstart test check bench clean
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "verigym needs Python 3.11 or newer; $(PYTHON) is older. Name another: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@echo "==> making the virtual environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "==> installing verigym with its training and development packages (about a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[train,dev]'
+	@touch $@
+
+quickstart: setup
+	@echo "==> training a small model from nothing, about 5 minutes on 2 cores; Ctrl-C stops it, the same command goes on"
+	@$(BIN)/verigym quickstart --output $(OUTPUT) --seed $(SEED)
+
+test: setup
+	@echo "==> running the tests"
+	@$(BIN)/python -m pytest
+
+check: setup
+	@echo "==> ruff, mypy, layout and import direction"
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q tests/test_layout.py
+
+bench: setup
+	@for file in benchmarks/*.py; do echo "==> $$file"; $(BIN)/python $$file || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

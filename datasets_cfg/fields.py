@@ -1,0 +1,131 @@
+"""Fields of a row: find one by path, check its type, take the gold out of it, put columns into a template."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, get_args
+
+from verigym.envs import UsageError
+from verigym.envs.errors import did_you_mean
+from verigym.envs.extract import METHODS
+from verigym.envs.schema import canonical_json
+
+Extraction = Literal["hash", "boxed", "label", "final"]
+EXTRACTIONS: tuple[Extraction, ...] = get_args(Extraction)
+
+ColumnType = Literal["string", "integer", "number", "boolean", "list", "object"]
+_PYTHON_TYPES: dict[ColumnType, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "list": (list,),
+    "object": (dict,),
+}
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = _Missing()
+
+
+class FieldProblem(ValueError):
+    """A field of a row that does not fit: `field` is its column or path, the message what is wrong with it."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(reason)
+        self.field = field
+
+
+def find(value: Any, path: str) -> Any:
+    """Return what a path leads to, MISSING where it leads nowhere. A key that equals the whole path wins over nesting.
+
+    `a.b` is key `b` of the object at `a`; `a.0` is the first element of the list at `a`.
+    """
+    if isinstance(value, list):
+        head, _, rest = path.partition(".")
+        if not (head.isascii() and head.isdigit() and len(head) < 10) or int(head) >= len(value):
+            return MISSING
+        return find(value[int(head)], rest) if rest else value[int(head)]
+    if not isinstance(value, Mapping):
+        return MISSING
+    if path in value:
+        return value[path]
+    for dot in (index for index, character in enumerate(path) if character == "."):
+        if path[:dot] in value:
+            found = find(value[path[:dot]], path[dot + 1 :])
+            if found is not MISSING:
+                return found
+    return MISSING
+
+
+def describe(value: Any) -> str:
+    """Return "is missing", "is null" or "is <type>"."""
+    if value is MISSING:
+        return "is missing"
+    return "is null" if value is None else f"is {type(value).__name__}"
+
+
+def check_type(row: Mapping[str, Any], column: str, expected: ColumnType) -> None:
+    """Raise FieldProblem unless the row has the column with a value of that type."""
+    value = find(row, column)
+    # bool is an int to Python, not to people
+    right = isinstance(value, _PYTHON_TYPES[expected]) and (expected == "boolean" or not isinstance(value, bool))
+    if not right:
+        # a reader of tables shows a key that one row lacks as null
+        what = "is missing" if value is None else describe(value)
+        raise FieldProblem(column, f"{what}; expected {expected}")
+
+
+def extract_gold(value: Any, how: Extraction, field: str) -> Any:
+    """Return the gold inside a text, or inside each text of a list.
+
+    Raises:
+        FieldProblem: the value is not text, or nothing is found in it.
+
+    """
+    if isinstance(value, list):
+        return [extract_gold(one, how, field) for one in value]
+    if not isinstance(value, str):
+        raise FieldProblem(field, f"{describe(value)}; expected text to take the gold from by {how!r}")
+    gold = METHODS[how](value)
+    if gold is None:
+        end = value[-60:]
+        raise FieldProblem(field, f"no gold is found by {how!r}; the text ends in {end!r}")
+    return gold
+
+
+def placeholders(template: str) -> list[str]:
+    r"""Return the columns that a template names. Only `{name}` is a placeholder; `\boxed{}` is plain text."""
+    return list(dict.fromkeys(_PLACEHOLDER.findall(template)))
+
+
+def fill(template: str, row: Mapping[str, Any]) -> str:
+    """Return the template with each `{column}` replaced once: what a column holds is never read as a template."""
+
+    def text(match: re.Match[str]) -> str:
+        value = find(row, match[1])
+        if value is MISSING or value is None:
+            raise FieldProblem(match[1], describe(value))
+        return value if isinstance(value, str) else canonical_json(value)
+
+    return _PLACEHOLDER.sub(text, template)
+
+
+def check_extraction(how: str) -> Extraction:
+    """Return a name given by a person as an Extraction.
+
+    Raises:
+        UsageError: there is no such one.
+
+    """
+    for known in EXTRACTIONS:
+        if how == known:
+            return known
+    raise UsageError(f"{how!r} is no way to extract a gold{did_you_mean(how, EXTRACTIONS)}")

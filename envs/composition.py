@@ -1,0 +1,248 @@
+"""What every composition of environments shares; the operators are in `compose.py`.
+
+A part is judged on a prompt of its own, with its own references. References of a composition are keyed by part, those
+of a part that is itself a composition by `part/inner`. An ERROR in a part makes the whole ERROR, unless the part is
+optional.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from verigym.envs.base import Environment, Options, Panel, TaskSource
+from verigym.envs.errors import EnvironmentFailure, UsageError, did_you_mean
+from verigym.envs.goldtext import gold_candidates
+from verigym.envs.grading.judging import judge_one
+from verigym.envs.schema import (
+    Completion,
+    Message,
+    Prompt,
+    Reference,
+    Score,
+    as_messages,
+    canonical_json,
+    sha256_hex,
+)
+
+ALGEBRA_VERSION = "1"
+
+T = TypeVar("T")
+
+
+class CompositionOptions(Options):
+    """What a composition is made of; hashed into its grader id, so a change in any part changes the whole's."""
+
+    kind: str
+    """The operator."""
+    parts: tuple[tuple[str, str], ...]
+    """Part name and the part's own grader id, in order."""
+    weights: tuple[float, ...] = ()
+    """Of a weighted sum: one a part."""
+    primary: str
+    """The part that decides the status, and gives answer and steps."""
+    optional: tuple[str, ...] = ()
+    """Parts whose ERROR leaves the rest standing."""
+
+
+class Composition(ABC):
+    """What the four operators share: parts, prompts, identity. They differ in `combine`."""
+
+    version = ALGEBRA_VERSION
+
+    def __init__(
+        self,
+        parts: Mapping[str, Environment],
+        *,
+        name: str,
+        primary: str,
+        weights: tuple[float, ...] = (),
+        optional: Sequence[str] = (),
+    ) -> None:
+        for part in parts:
+            if not part or "/" in part:
+                raise UsageError(f"{name!r}: part name {part!r} must not be empty or hold '/'")
+        for part in (*optional, primary):
+            if part not in parts:
+                raise UsageError(f"{name!r} has no part {part!r}{did_you_mean(part, parts)}")
+        if primary in optional:
+            raise UsageError(f"{name!r}: the primary part {primary!r} cannot be optional")
+        self.name = name
+        self.parts = dict(parts)
+        self.options = CompositionOptions(
+            kind=type(self).__name__,
+            parts=tuple((part, environment.grader) for part, environment in parts.items()),
+            weights=weights,
+            primary=primary,
+            optional=tuple(optional),
+        )
+        digest = sha256_hex(canonical_json(self.options.model_dump(mode="json")))[:8]
+        self.grader = f"{name}@{self.version}+{digest}"
+
+    def __repr__(self) -> str:
+        return f"<{self.grader}>"
+
+    @property
+    @abstractmethod
+    def reward_range(self) -> tuple[float, float]:
+        """Floor and maximum."""
+
+    @property
+    @abstractmethod
+    def panel(self) -> Panel:
+        """What `check_env` may expect, derived from the parts' panels."""
+
+    @abstractmethod
+    def combine(self, prompt: Prompt, completion: Completion) -> Score:
+        """Return the verdict of the whole."""
+
+    def prompt(self, text: str | Sequence[Message], *, metadata: Mapping[str, Any] | None = None, **reference: Any) -> Prompt:
+        """Make a task: `env.prompt(text, math={"answer": "4"}, language={...})`; a part left out gets no fields.
+
+        Raises:
+            UsageError: an argument is not the name of a part or not a mapping, or a part refuses its fields.
+
+        """
+        for part, fields in reference.items():
+            if part not in self.parts:
+                raise UsageError(f"{self.name!r} has no part {part!r}{did_you_mean(part, self.parts)}")
+            if not isinstance(fields, Mapping):
+                raise UsageError(
+                    f"{self.name!r}: {part}={fields!r}: expected the part's reference as a mapping, {part}={{...}}"
+                )
+        messages = as_messages(text)
+        references: dict[str, Reference] = {}
+        for part, environment in self.parts.items():
+            made = environment.prompt(messages, **reference.get(part, {}))
+            references.update(_outer(part, environment, made.references))
+        return Prompt(messages=messages, environment=self.name, references=references, metadata=metadata or {})
+
+    def load_prompt(self, data: Mapping[str, Any]) -> Prompt:
+        """Rebuild a prompt from its JSON form, references typed again by their parts."""
+        references: dict[str, Reference] = {}
+        for part, environment in self.parts.items():
+            inner = _inner(part, environment, data["references"])
+            made = environment.load_prompt({"messages": data["messages"], "environment": environment.name, "references": inner})
+            references.update(_outer(part, environment, made.references))
+        unknown = set(data["references"]) - set(references)
+        if unknown:
+            raise UsageError(f"{self.name!r}: references for {sorted(unknown)}, which are no parts of it")
+        return Prompt(**{**data, "references": references})
+
+    def part_prompt(self, prompt: Prompt, part: str) -> Prompt:
+        """Return the prompt that a part judges: the same messages, its own references."""
+        environment = self.parts[part]
+        references = _inner(part, environment, prompt.references)
+        return Prompt(messages=prompt.messages, environment=environment.name, references=references, metadata=prompt.metadata)
+
+    def gold(self, prompt: Prompt) -> str | None:
+        """Return a completion that scores the maximum, if the parts' golds, alone or joined, give one."""
+        golds = [self.parts[part].gold(self.part_prompt(prompt, part)) for part in self._primary_first()]
+        for candidate in gold_candidates([gold for gold in golds if gold is not None]):
+            if self.score(prompt, Completion(text=candidate, finish_reason="stop")).reward == self.reward_range[1]:
+                return candidate
+        return None
+
+    def score(self, prompt: Prompt, completion: Completion | str) -> Score:
+        """Judge one completion with every part that matters.
+
+        Raises:
+            UsageError: the prompt was made by another environment.
+
+        """
+        if prompt.environment != self.name:
+            raise UsageError(f"{self.name!r} was given a prompt made for {prompt.environment!r}")
+        start = time.perf_counter()
+        try:
+            score = self.combine(prompt, Completion.of(completion))
+        except EnvironmentFailure as failure:
+            score = failure.score()
+        return score.model_copy(update={"grader": self.grader, "seconds": time.perf_counter() - start})
+
+    def check(self) -> None:
+        """Check every part that is not optional."""
+        for part, environment in self.parts.items():
+            if part not in self.options.optional:
+                environment.check()
+
+    def examples(self) -> Sequence[Prompt]:
+        """Sample tasks: the primary part's, with what the other parts need of their own; none where a part has none."""
+        primary = self.parts[self.options.primary]
+        return [self.around(task) for task in sample_tasks(primary)] if self._others() is not None else []
+
+    def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
+        """Return the primary part's task of that number, as a task of the whole.
+
+        Raises:
+            UsageError: the primary part generates no tasks, or another part needs references that nothing provides.
+
+        """
+        primary = self.parts[self.options.primary]
+        if not isinstance(primary, TaskSource):
+            raise UsageError(f"{self.name!r}: its primary part {self.options.primary!r} generates no tasks of its own")
+        if self._others() is None:
+            raise UsageError(f"{self.name!r}: a part beside {self.options.primary!r} needs references; use env.prompt")
+        return self.around(primary.prompt_at(split, seed, index))
+
+    def prompts(self, split: str = "train", seed: int = 0) -> Iterator[Prompt]:
+        """Yield the whole's own tasks without end."""
+        return (self.prompt_at(split, seed, index) for index in itertools.count())
+
+    def judge_part(self, part: str, prompt: Prompt, completion: Completion) -> Score:
+        """Return a part's verdict; an ERROR comes back only from an optional part.
+
+        Raises:
+            EnvironmentFailure: a part that is not optional failed.
+
+        """
+        score = judge_one(self.parts[part], self.part_prompt(prompt, part), completion)
+        if score.error is not None and part not in self.options.optional:
+            error = score.error
+            raise EnvironmentFailure(error.kind, f"part {part!r}: {error.message}", retryable=error.retryable)
+        return score
+
+    def _primary_first(self) -> list[str]:
+        return sorted(self.parts, key=lambda part: part != self.options.primary)
+
+    def _others(self) -> dict[str, Reference] | None:
+        """References of the parts beside the primary that need no fields; None if one does."""
+        references: dict[str, Reference] = {}
+        for part, environment in self.parts.items():
+            if part == self.options.primary:
+                continue
+            try:
+                made = environment.prompt("")
+            except UsageError:
+                return None
+            references.update(_outer(part, environment, made.references))
+        return references
+
+    def around(self, task: Prompt) -> Prompt:
+        """Return a task of the primary part as a task of the whole; the other parts must need no references."""
+        primary = self.options.primary
+        references = {**_outer(primary, self.parts[primary], task.references), **(self._others() or {})}
+        return Prompt(messages=task.messages, environment=self.name, references=references, metadata=task.metadata)
+
+
+def _outer(part: str, environment: Environment, references: Mapping[str, Reference]) -> dict[str, Reference]:
+    """Return a part's references under their names in the whole."""
+    if tuple(references) == (environment.name,):
+        return {part: references[environment.name]}
+    return {f"{part}/{inner}": reference for inner, reference in references.items()}
+
+
+def _inner(part: str, environment: Environment, references: Mapping[str, T]) -> dict[str, T]:
+    """Undo `_outer`."""
+    if part in references:
+        return {environment.name: references[part]}
+    prefix = f"{part}/"
+    return {name.removeprefix(prefix): value for name, value in references.items() if name.startswith(prefix)}
+
+
+def sample_tasks(environment: Environment) -> Sequence[Prompt]:
+    """Return the environment's `examples()`; nothing where it has no such method."""
+    examples = getattr(environment, "examples", None)
+    return () if examples is None else list(examples())

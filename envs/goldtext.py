@@ -1,0 +1,74 @@
+r"""Where the answer stands in a gold completion: for joining the golds of several parts and building hacks from one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+_BOX = r"\boxed{"
+_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_LABEL = re.compile(r"(?:####|(?:final )?answer(?: is)?:?|A:)[ \t]*(\S[^\n]*)", re.IGNORECASE)
+
+
+class GoldText(NamedTuple):
+    """A gold completion cut around its answer: `before + answer + after` is the whole."""
+
+    before: str
+    answer: str
+    after: str
+
+    @property
+    def marked(self) -> bool:
+        """Whether something says where the answer is; otherwise the whole text is the answer."""
+        return bool(self.before or self.after)
+
+    def holding(self, answer: str) -> str:
+        """Return the completion with another answer in its place."""
+        return f"{self.before}{answer}{self.after}"
+
+
+def cut(gold: str) -> GoldText:
+    r"""Find the answer: in the last balanced `\boxed{}`, else in `<answer>`, else after a label, else everything."""
+    start = gold.rfind(_BOX)
+    if start >= 0:
+        start += len(_BOX)
+        end = _closing_brace(gold, start)
+        if end is not None:
+            return GoldText(gold[:start], gold[start:end], gold[end:])
+    found = [*_TAG.finditer(gold)][-1:] or [*_LABEL.finditer(gold)][-1:]
+    if found:
+        start, end = found[0].span(1)
+        return GoldText(gold[:start], gold[start:end], gold[end:])
+    return GoldText("", gold, "")
+
+
+def gold_candidates(golds: Sequence[str]) -> Iterator[str]:
+    """Yield completions that may satisfy all the parts that wrote `golds`, the primary part's first.
+
+    First each gold alone, then the primary's answer put in the place of another's, then the two one after the other.
+    """
+    if not golds:
+        return
+    primary = golds[0]
+    answer = cut(primary)
+    seen: set[str] = set()
+    for candidate in (
+        *golds,
+        *(cut(other).holding(answer.answer) for other in golds[1:]),
+        *(f"{other}\n{primary}" for other in golds[1:]),
+        *(f"{primary}\n{other}" for other in golds[1:]),
+    ):
+        if candidate not in seen:
+            seen.add(candidate)
+            yield candidate
+
+
+def _closing_brace(text: str, start: int) -> int | None:
+    depth = 1
+    for index in range(start, len(text)):
+        if text[index] in "{}" and text[index - 1] != "\\":
+            depth += 1 if text[index] == "{" else -1
+            if depth == 0:
+                return index
+    return None

@@ -1,0 +1,83 @@
+"""The worker process: confines itself, then answers one item at a time until its parent is gone."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from verigym.envs.base import Environment
+from verigym.envs.blame import describe
+from verigym.envs.grading.channel import Channel, encode
+from verigym.envs.grading.judging import control_one, judge_one
+from verigym.envs.schema import Completion, Score
+
+READY = b'{"ready":true}'
+_PR_SET_PDEATHSIG = 1
+
+
+def serve(sock: socket.socket, environments: Mapping[str, Environment], memory_bytes: int | None, parent_pid: int) -> None:
+    """Answer requests until the connection closes. Runs as the target of a spawned process."""
+    confine(memory_bytes, parent_pid)
+    sock.set_inheritable(False)
+    channel = Channel(sock)
+    channel.send(READY)
+    roomy = _Room(memory_bytes)
+    while True:
+        try:
+            request = json.loads(channel.receive())
+        except EOFError:
+            # Threads that an environment left behind must not keep the process.
+            os._exit(0)
+        score = _answer(environments, request)
+        channel.send(encode({"id": request["id"], "score": score.model_dump(mode="json"), "retire": not roomy.enough()}))
+
+
+def confine(memory_bytes: int | None, parent_pid: int) -> None:
+    """Own session, bounded memory, no core dump, death with the parent, nothing on the parent's stdin and stdout."""
+    os.setsid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent_pid:  # it died before the line above
+            os._exit(1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if memory_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)  # the parent's stdout may be a file of results
+
+
+def _answer(environments: Mapping[str, Environment], request: Mapping[str, Any]) -> Score:
+    environment = environments[request["environment"]]
+    try:
+        prompt = environment.load_prompt(request["prompt"])
+        if request["completion"] is None:
+            return control_one(environment, prompt)
+        return judge_one(environment, prompt, Completion(**request["completion"]))
+    except BaseException as error:  # nothing the model wrote is read above `judge_one`, which does not raise
+        return Score.failed("internal", f"{environment.name}: {describe(error)}")
+
+
+class _Room:
+    """Whether a worker has memory left for the next item, so that a slow leak is never charged to a completion."""
+
+    def __init__(self, memory_bytes: int | None) -> None:
+        self._limit = memory_bytes if os.path.exists("/proc/self/statm") else None
+        self._threshold: int | None = None
+
+    def enough(self) -> bool:
+        if self._limit is None:
+            return True
+        with open("/proc/self/statm", encoding="ascii") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        if self._threshold is None:  # after the first item, everything that is loaded lazily has been loaded
+            self._threshold = used + max(self._limit - used, 0) // 2
+        return used <= self._threshold

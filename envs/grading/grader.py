@@ -1,0 +1,204 @@
+"""The one owner of everything around `score`: batches, streams, futures, async, limits, retries and the cache."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import multiprocessing
+import os
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from multiprocessing import util as _registers_its_exit_handler_before_ours  # noqa: F401
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from verigym.envs.base import Environment
+from verigym.envs.errors import UsageError, did_you_mean
+from verigym.envs.grading.cache import ScoreCache
+from verigym.envs.grading.engine import Engine
+from verigym.envs.grading.stats import GraderStats
+from verigym.envs.grading.workers import Limits, WorkerStartError
+from verigym.envs.schema import Completion, Prompt, Score
+
+Item = tuple[Prompt, Completion | str]
+Environments = Environment | Sequence[Environment] | Mapping[str, Environment]
+
+MAX_DEFAULT_WORKERS = 8
+LOOK_AHEAD = 256
+
+
+class Grader:
+    """Grades items of one or several environments; an item goes to the environment that its prompt names.
+
+    A failure to grade is a Score with `reward=None`, never an exception; UsageError is for mistakes in the call itself.
+
+    Args:
+        environments: one, several, or a mapping by name.
+        workers: processes to grade in, started when first needed; by default one a usable core, at most 8. With 0,
+            items are graded in a thread of this process: nothing to start, but nothing stops a hanging environment.
+        timeout_s: wall time one item may take.
+        memory_bytes: address space of a worker; None for no limit (an environment that uses CUDA needs that).
+        retries: further tries of an item whose error is retryable.
+        concurrency: by environment name, how many of its items may be graded at the same time.
+        cache: a file that keeps verdicts across runs. Errors are never kept.
+        start_timeout_s: wall time a worker may take to start.
+
+    """
+
+    def __init__(
+        self,
+        environments: Environments,
+        *,
+        workers: int | None = None,
+        timeout_s: float = 30.0,
+        memory_bytes: int | None = 4 * 2**30,
+        retries: int = 2,
+        concurrency: Mapping[str, int] | None = None,
+        cache: Path | str | None = None,
+        start_timeout_s: float = 60.0,
+    ) -> None:
+        self._environments = _by_name(environments)
+        if workers is None:
+            workers = min(len(os.sched_getaffinity(0)), MAX_DEFAULT_WORKERS)
+        _refuse(workers < 0, f"workers={workers}: expected 0 or more")
+        _refuse(not timeout_s > 0, f"timeout_s={timeout_s}: expected a positive number of seconds")
+        _refuse(not start_timeout_s > 0, f"start_timeout_s={start_timeout_s}: expected a positive number of seconds")
+        _refuse(memory_bytes is not None and memory_bytes <= 0, f"memory_bytes={memory_bytes}: expected more than 0")
+        _refuse(retries < 0, f"retries={retries}: expected 0 or more")
+        for name, limit in (concurrency or {}).items():
+            if name not in self._environments:
+                raise UsageError(f"concurrency: no environment {name!r}{did_you_mean(name, self._environments)}")
+            _refuse(limit < 1, f"concurrency of {name!r} is {limit}: expected 1 or more")
+        _refuse(
+            bool(workers) and getattr(multiprocessing.current_process(), "_inheriting", False),
+            "a grading worker is importing the script that made it: grade under `if __name__ == '__main__':`",
+        )
+        self._engine = Engine(
+            self._environments,
+            workers=workers,
+            limits=Limits(timeout_s, memory_bytes, start_timeout_s),
+            retries=retries,
+            concurrency=concurrency or {},
+            cache=ScoreCache(Path(cache)) if cache is not None else None,
+        )
+        _OPEN.add(self)
+
+    @property
+    def stats(self) -> GraderStats:
+        """The counters as they are now."""
+        return self._engine.counter.snapshot()
+
+    def grade(self, items: Iterable[Item]) -> list[Score]:
+        """Return one score an item, in order."""
+        return list(self.stream(items))
+
+    def stream(self, items: Iterable[Item], *, look_ahead: int = LOOK_AHEAD) -> Iterator[Score]:
+        """Yield one score an item, in order, holding at most `look_ahead` items at a time."""
+        pending: deque[Future[Score]] = deque()
+        try:
+            for prompt, completion in items:
+                pending.append(self.submit(prompt, completion))
+                if len(pending) >= look_ahead:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
+
+    async def agrade(self, items: Iterable[Item]) -> list[Score]:
+        """Return one score an item, in order, without blocking the event loop."""
+        return [score async for score in self.astream(items)]
+
+    async def astream(self, items: Iterable[Item], *, look_ahead: int = LOOK_AHEAD) -> AsyncIterator[Score]:
+        """Yield one score an item, in order, without blocking the event loop."""
+        pending: deque[asyncio.Future[Score]] = deque()
+        try:
+            for prompt, completion in items:
+                pending.append(asyncio.wrap_future(self.submit(prompt, completion)))
+                await asyncio.sleep(0)
+                if len(pending) >= look_ahead:
+                    yield await pending.popleft()
+            while pending:
+                yield await pending.popleft()
+        finally:
+            for future in pending:
+                future.cancel()
+
+    def submit(self, prompt: Prompt, completion: Completion | str) -> Future[Score]:
+        """Queue one item and return at once; the future's result is always a Score.
+
+        An item equal to one that is being graded shares its result.
+
+        Raises:
+            UsageError: the grader is closed, or it has no environment of the name in `prompt.environment`.
+
+        """
+        environment = self._environments.get(prompt.environment)
+        if environment is None:
+            raise UsageError(
+                f"the prompt is for environment {prompt.environment!r}, which this grader does not have"
+                f"{did_you_mean(prompt.environment, self._environments)}"
+            )
+        return self._engine.submit(environment, prompt, Completion.of(completion))
+
+    def start(self) -> None:
+        """Start all workers now, rather than when first needed, and wait until they are ready.
+
+        Raises:
+            UsageError: a worker cannot be started; the message says why and what to do.
+
+        """
+        try:
+            self._engine.start()
+        except WorkerStartError as error:
+            raise UsageError(f"no grading worker can be started: {error}") from None
+
+    def close(self) -> None:
+        """Kill the workers at once. Items without a verdict get an ERROR that says so."""
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+_OPEN: weakref.WeakSet[Grader] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for grader in list(_OPEN):
+        with suppress(Exception):
+            grader.close()
+
+
+def _refuse(wrong: bool, message: str) -> None:
+    if wrong:
+        raise UsageError(message)
+
+
+def _by_name(environments: Environments) -> dict[str, Environment]:
+    if isinstance(environments, Mapping):
+        for name, environment in environments.items():
+            _refuse(
+                name != environment.name,
+                f"environments: {environment.name!r} is given under {name!r}; items are routed by its own name",
+            )
+        listed: list[Environment] = list(environments.values())
+    else:
+        listed = [environments] if isinstance(environments, Environment) else list(environments)
+    _refuse(not listed, "environments: none given")
+    found: dict[str, Environment] = {}
+    for environment in listed:
+        if not isinstance(environment, Environment):
+            raise UsageError(f"environments: {environment!r} is not an environment; make one with verigym.load(name)")
+        _refuse(environment.name in found, f"environments: two are called {environment.name!r}")
+        found[environment.name] = environment
+    return found

@@ -1,0 +1,80 @@
+"""What a grader did, in numbers, and its log kept readable."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from verigym.envs.schema import Score, Status
+
+logger = logging.getLogger("verigym.grading")
+
+LOG_EVERY_S = 10.0
+
+
+@dataclass(frozen=True)
+class GraderStats:
+    """A snapshot of the counters."""
+
+    by_status: Mapping[str, Mapping[Status, int]]
+    """Results given back, by environment and status."""
+    cache_hits: int
+    deduplicated: int
+    """Results shared with an equal item that was being graded."""
+    retries: int
+    """Items graded again because their error was retryable."""
+    worker_deaths: int
+    """Workers that hung, crashed or answered nonsense; each was replaced."""
+
+
+@dataclass
+class StatsCounter:
+    """Counters that threads may raise."""
+
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _counts: Counter[str] = field(default_factory=Counter)
+    _statuses: dict[str, Counter[Status]] = field(default_factory=dict)
+
+    def add(self, what: str, count: int = 1) -> None:
+        """Raise one counter."""
+        with self._lock:
+            self._counts[what] += count
+
+    def result(self, environment: str, score: Score, count: int) -> None:
+        """Count results given back."""
+        with self._lock:
+            self._statuses.setdefault(environment, Counter())[score.status] += count
+
+    def snapshot(self) -> GraderStats:
+        """Return the numbers as they are now."""
+        with self._lock:
+            return GraderStats(
+                by_status={name: dict(counts) for name, counts in self._statuses.items()},
+                **{k: self._counts[k] for k in ("cache_hits", "deduplicated", "retries", "worker_deaths")},
+            )
+
+
+class ThrottledLog:
+    """Warnings, at most one of a kind every `LOG_EVERY_S`; the next one says how many were held back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: dict[tuple[str, str], float] = {}
+        self._held: Counter[tuple[str, str]] = Counter()
+
+    def warn(self, environment: str, kind: str, message: str) -> None:
+        """Log `environment: message`, unless one of this kind was just logged."""
+        key = (environment, kind)
+        now = time.monotonic()
+        with self._lock:
+            if now - self._last.get(key, -LOG_EVERY_S) < LOG_EVERY_S:
+                self._held[key] += 1
+                return
+            self._last[key] = now
+            held = self._held.pop(key, 0)
+        more = f" ({held} more like this since the last message)" if held else ""
+        logger.warning("%s: %s%s", environment, message, more)

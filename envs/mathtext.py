@@ -1,0 +1,123 @@
+r"""Spelling of mathematical answers: one form for the many ways to write the same symbols. Says nothing about meaning."""
+
+from __future__ import annotations
+
+import re
+
+from verigym.envs.extract import box_spans
+
+_CHARACTERS = str.maketrans(
+    {
+        "\u2212": "-", "\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u00d7": r"\times ", "\u00b7": r"\cdot ",
+        "\u03c0": r"\pi ", "\u221e": r"\infty ", "\u2264": r"\le ", "\u2265": r"\ge ", "\u2260": r"\ne ",
+        "\u00b0": r"^\circ ", "\u00b1": r"\pm ", "\u20ac": "", "\u00a3": "", "\n": " ", "\t": " ", "\r": " ",
+    }
+)  # fmt: skip
+
+_REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"\\\$|\$", ""),
+        (r"(?<!\\)\\[()\[\]]", " "),
+        (r"\\!\s*+", ""),
+        (r"\{,\}", ","),
+        (r"(?<!\\)\\[,;: ]|~|\\q?quad(?![A-Za-z])|\\(?:thin|med|thick)space(?![A-Za-z])", " "),
+        (r"\\(?:left|right|[bB]igg?[lr]?|display|limits)(?:style)?(?![A-Za-z])\s*+\.?", ""),
+        (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
+        (r"\\(?:text(?:bf|it|rm|sf|tt|normal)|mbox|hbox)(?![A-Za-z])", r"\\text"),
+        (r"\\leq?(?:slant)?(?![A-Za-z])|<=", r"\\le "),
+        (r"\\geq?(?:slant)?(?![A-Za-z])|>=", r"\\ge "),
+        (r"\\neq?(?![A-Za-z])|!=", r"\\ne "),
+        (r"\\lt(?![A-Za-z])", "<"),
+        (r"\\gt(?![A-Za-z])", ">"),
+        (r"\\%", "%"),
+        (r"\*\*", "^"),
+        (r"\^\s*+(?:\{\s*+\\circ\s*+\}|\\circ(?![A-Za-z]))|\\degree(?![A-Za-z])", r"^\\circ "),
+        (r"(?<![\\A-Za-z])sqrt(?![A-Za-z])", r"\\sqrt"),
+        (r"\\sqrt\s*+\(([^()]*+)\)", r"\\sqrt{\1}"),
+        (r"\\(frac|sqrt)\s++(?=[\d{])", r"\\\1"),
+        (r"\\frac(\d)\s*+(\d)", r"\\frac{\1}{\2}"),
+        (r"\\frac(\d)\s*+\{", r"\\frac{\1}{"),
+        (r"\\frac\{([^{}]*+)\}\s*+(\d)", r"\\frac{\1}{\2}"),
+        (r"\\sqrt(\d)", r"\\sqrt{\1}"),
+        (r"\s++", " "),
+    )
+)
+
+
+_DOUBLED = re.compile(r"(?<!\\)\\\\(?=[A-Za-z])")
+
+
+def clean(text: str) -> str:
+    r"""Strip delimiters (`$`, `\(`, a box around the whole), spacing and sizing; settle spellings (`\dfrac`, `\leq`)."""
+    text = text.strip().strip("*").translate(_CHARACTERS)
+    if r"\begin" not in text:  # there, a doubled backslash ends a row; elsewhere it was escaped twice
+        text = _DOUBLED.sub(r"\\", text)
+    for pattern, replacement in _REWRITES:
+        text = pattern.sub(replacement, text)
+    text = text.strip().rstrip(".,;").strip()
+    spans = box_spans(text)
+    while len(spans) == 1 and spans[0][0] == 0 and spans[0][2] >= len(text) - 1:
+        text = text[spans[0][1] : spans[0][2]].strip()
+        spans = box_spans(text)
+    return text
+
+
+_WHOLE_TEXT = re.compile(r"\\text\s*+\{([^{}]*+)\}")
+_SINGLE_LETTER = re.compile(r"\(([A-Za-z])\)")
+_LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9]) | (?![A-Za-z0-9])")
+
+
+def words(text: str) -> str | None:
+    r"""Return the words of a cleaned answer that is nothing but `\text{words}`, None of any other."""
+    match = _WHOLE_TEXT.fullmatch(text)
+    return match.group(1).strip() if match and any(c.isalpha() for c in match.group(1)) else None
+
+
+def canonical(text: str) -> str:
+    """Return the form in which two cleaned answers that differ in spacing only, in case of words only, are the same string."""
+    text = words(text) or text
+    text = _LOOSE_SPACE.sub("", text.strip())
+    if len(text) > 2 and text[0] == "{" and text[-1] == "}" and "{" not in text[1:-1]:
+        text = text[1:-1]
+    letter = _SINGLE_LETTER.fullmatch(text)
+    if letter:
+        return letter.group(1)
+    # Case carries meaning in symbols (X and x), not in words.
+    return text.casefold() if len(text) > 1 and text.replace(" ", "").isalpha() else text
+
+
+# Words that add, change or take back an answer, and so are never a unit.
+_NOT_UNITS = frozenset(
+    "or and not maybe either neither possibly perhaps if than to but except plus minus times more less most least about over "
+    "by of hundred thousand million billion trillion dozen half third quarter pi sqrt sin cos tan log ln exp inf infinity mod "
+    "base negative false wrong no percent percentage pct".split()
+)
+_SHORT_UNITS = frozenset("cm mm km kg mg ml ft in lb oz hr pm am sq cc m g s h l min sec".split())
+_UNIT_TEXT = re.compile(r"\s*+\\(?:text|mathrm)\s*+\{\s*+([A-Za-z][A-Za-z ./]*+)\}\s*+(?:\^\s*+(?:\{?([23])\}?))?$")
+_UNIT_WORDS = re.compile(r"(?<=[0-9}!)]) ([A-Za-z]++(?: [A-Za-z]++){0,2})$")
+_DEGREES = re.compile(r"\s*+\^\\circ\s*+$")
+
+
+def split_unit(text: str) -> tuple[str, str]:
+    r"""Split a cleaned answer into value and unit: `10\text{ cm}^2` gives `10` and `cm^2`; no unit is an empty one."""
+    match = _DEGREES.search(text)
+    if match and match.start():
+        return text[: match.start()].strip(), "degree"
+    match = _UNIT_TEXT.search(text)
+    if match and match.start() and _is_unit(match.group(1)):
+        return text[: match.start()].strip(), _singular(match.group(1)) + (f"^{match.group(2)}" if match.group(2) else "")
+    match = _UNIT_WORDS.search(text)
+    if match and _is_unit(match.group(1)):
+        parts = match.group(1).split()
+        if all(len(part) > 2 or part in _SHORT_UNITS for part in parts) and (len(parts) > 1 or len(parts[0]) > 1):
+            return text[: match.start()].strip(), _singular(match.group(1))
+    return text, ""
+
+
+def _is_unit(phrase: str) -> bool:
+    return not _NOT_UNITS.intersection(re.findall(r"[a-z]+", phrase.lower()))
+
+
+def _singular(phrase: str) -> str:
+    return " ".join(word[:-1] if len(word) > 2 and word.endswith("s") else word for word in phrase.lower().split())

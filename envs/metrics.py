@@ -1,0 +1,147 @@
+"""Figures over many verdicts: unbiased pass@k, majority voting, and a bootstrap interval that respects groups.
+
+Pure functions of plain numbers and strings. A verdict that is missing because our side failed must be left out
+before it gets here: it is neither right nor wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from verigym.envs.schema import sha256_hex
+
+_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?")
+_RATIO = re.compile(r"([+-]?\d+)\s*/\s*(\d+)")
+MAX_NUMBER_CHARS = 200
+BLOCK = 100
+
+
+class Interval(NamedTuple):
+    """A range for a figure, both ends included."""
+
+    low: float
+    high: float
+
+
+class Cluster(NamedTuple):
+    """`groups` groups that each hold `n` verdicts of which `correct` are right."""
+
+    correct: int
+    n: int
+    groups: int = 1
+
+
+def pass_at_k(n: int, correct: int, k: int) -> float:
+    """Return the unbiased estimate, from n samples, of the chance that at least one of k is right (arXiv 2107.03374).
+
+    It is 1 - C(n - correct, k) / C(n, k), computed as a product so that large n neither overflows nor loses digits.
+
+    Raises:
+        ValueError: not 1 <= k <= n, or not 0 <= correct <= n.
+
+    """
+    if not 1 <= k <= n or not 0 <= correct <= n:
+        raise ValueError(f"pass@k needs 1 <= k <= n and 0 <= correct <= n; got k={k}, n={n}, correct={correct}")
+    wrong = n - correct
+    if wrong < k:
+        return 1.0
+    all_wrong = 1.0
+    for i in range(k):
+        all_wrong *= (wrong - i) / (n - i)
+    return 1.0 - all_wrong
+
+
+def normalise_answer(answer: str) -> str:
+    """Return one spelling for answers that are the same by sight: spaces collapsed, plain numbers and ratios exact.
+
+    "1,000", "$1000.0$" and "2000/2" meet; "x+1" and "1+x" do not: voting must not need the grader.
+    """
+    text = " ".join(answer.split()).strip("$ ")
+    if len(text) > MAX_NUMBER_CHARS or not any(c.isdigit() for c in text):
+        return text
+    if not text.isascii():  # int() also reads digits of other scripts
+        return text
+    if _NUMBER.fullmatch(text):
+        return str(Fraction(text.replace(",", "").rstrip(".")))
+    ratio = _RATIO.fullmatch(text)
+    if ratio and int(ratio[2]):
+        return str(Fraction(int(ratio[1]), int(ratio[2])))
+    return text
+
+
+def majority_at_k(answers: Sequence[str | None], correct: Sequence[bool], k: int) -> float:
+    """Return how right the most frequent of k answers is: maj@k of one group, between 0 and 1.
+
+    The mean over the blocks of k consecutive samples; a shorter rest is left out. Samples without an answer do not
+    vote; a block without any vote counts 0. Answers are equal when `normalise_answer` spells them the same. Where
+    several tie, the result is the mean over the tied ones: the expected value of breaking the tie at random. An
+    answer's rightness is the share of its samples that were judged right.
+
+    Raises:
+        ValueError: the lengths differ, or there are fewer than k samples.
+
+    """
+    if len(answers) != len(correct) or not 1 <= k <= len(answers):
+        raise ValueError(f"maj@k needs k samples; got k={k}, {len(answers)} answers and {len(correct)} verdicts")
+    starts = range(0, len(answers) - k + 1, k)
+    return sum(_majority(answers[start : start + k], correct[start : start + k]) for start in starts) / len(starts)
+
+
+def _majority(answers: Sequence[str | None], correct: Sequence[bool]) -> float:
+    votes: Counter[str] = Counter()
+    right: defaultdict[str, int] = defaultdict(int)
+    for answer, is_right in zip(answers, correct, strict=True):
+        if answer is not None:
+            spelling = normalise_answer(answer)
+            votes[spelling] += 1
+            right[spelling] += is_right
+    if not votes:
+        return 0.0
+    most = max(votes.values())
+    tied = [answer for answer, count in votes.items() if count == most]
+    return sum(right[answer] / most for answer in tied) / len(tied)
+
+
+def bootstrap_interval(
+    clusters: Iterable[Cluster], *, level: float = 0.95, draws: int = 2000, key: str = "accuracy"
+) -> Interval | None:
+    """Return the percentile bootstrap interval of sum(correct) / sum(n), drawing whole groups with replacement.
+
+    Samples of one prompt are not independent, so groups are drawn, not samples. Groups with equal (correct, n) are
+    interchangeable: a draw is one multinomial over the distinct pairs, so the cost does not grow with the groups.
+    The interval has no width when every group is equally right; treat it as a lower bound on the doubt then.
+
+    Args:
+        clusters: groups; equal pairs may be given apart or counted together.
+        level: share of the draws inside the interval.
+        draws: number of resamples.
+        key: names the random stream; the same key and clusters give the same interval.
+
+    Returns:
+        None with fewer than two groups, where there is nothing to resample.
+
+    """
+    import numpy as np
+
+    tally: Counter[tuple[int, int]] = Counter()
+    for cluster in clusters:
+        if cluster.n > 0:
+            tally[cluster.correct, cluster.n] += cluster.groups
+    groups = tally.total()
+    if groups < 2:
+        return None
+    pairs = sorted(tally)
+    counts = np.array([tally[pair] for pair in pairs], dtype=np.int64)
+    values = np.array(pairs, dtype=np.float64)
+    random = np.random.Generator(np.random.Philox(key=int(sha256_hex(f"bootstrap/{key}")[:32], 16)))
+    shares = np.empty(draws)
+    for start in range(0, draws, BLOCK):  # in blocks: many distinct pairs times all draws would fill memory
+        block = shares[start : start + BLOCK]
+        sums = random.multinomial(groups, counts / groups, size=len(block)).astype(np.float64) @ values
+        block[:] = sums[:, 0] / sums[:, 1]
+    low, high = np.quantile(shares, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(low), float(high))

@@ -1,0 +1,231 @@
+"""The symbolic tier's client: comparisons by Math-Verify in a separate, killable process (`symbolic_worker.py`).
+
+A request frame is a header (sizes and limits) and JSON `{"gold": text, "answers": [text, ...]}`; a reply frame is a status byte
+and, when that is OK, JSON `{"gold": bool, "answers": [bool, ...], "equal": bool}`: which texts parsed, and whether every answer
+equals the gold. Nothing else comes back, and it is checked strictly. Safe in any thread; a forked process starts its own
+workers; no signals are used here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from typing import NamedTuple
+
+from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.symbolic_worker import CRASH, MAX_REPLY, MEMORY, OK, REPLY, REQUEST, START, TIME, WALL
+
+START_S = 120.0
+GRACE_S = 10.0
+MAX_PAYLOAD = 48 * 1024  # below a pipe's buffer, so that a write never blocks on a worker that does not read
+POOL_SIZE = min(4, os.cpu_count() or 1)
+
+_WHY = {TIME: "ran out of time", WALL: "ran out of time", MEMORY: "ran out of memory", CRASH: "crashed"}
+
+
+class Comparison(NamedTuple):
+    """What the worker found. `equal` holds only when the gold and every answer parsed."""
+
+    gold_parsed: bool
+    answers_parsed: tuple[bool, ...]
+    equal: bool
+
+
+class SymbolicLimit(Exception):
+    """The comparison was stopped, or stopped its worker; whose fault that is, a control must tell."""
+
+
+class _WorkerLost(Exception):
+    """The zygote itself is gone or talks nonsense."""
+
+
+class _Worker:
+    """One zygote process and the pipe to it."""
+
+    def __init__(self) -> None:
+        # A fixed hash seed makes SymPy's orderings, and so its verdicts, the same in every process. Nothing else: no keys leak.
+        # It sees our death by the end of its stdin; a parent-death signal would come with the end of the thread that starts it.
+        self.process = subprocess.Popen(
+            [sys.executable, "-s", "-P", "-m", "verigym.envs.symbolic_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={"PYTHONHASHSEED": "0"},
+            bufsize=0,
+            start_new_session=True,
+        )
+        assert self.process.stdin and self.process.stdout
+        self.requests, self.replies = self.process.stdin.fileno(), self.process.stdout.fileno()
+        try:
+            status, message = self._receive(START_S)
+        except _WorkerLost as lost:
+            self.close()
+            raise EnvironmentFailure("unavailable", f"the math worker did not start: {lost}", retryable=True) from None
+        if status != OK:
+            self.close()
+            raise EnvironmentFailure("unavailable", f"the math worker did not start: {message.decode(errors='replace')}")
+
+    def ask(self, payload: bytes, timeout_s: float, memory_bytes: int) -> tuple[bytes, bytes]:
+        """Send one request and wait for its reply."""
+        # The budget is CPU time, so that a busy machine does not turn a verdict; the wall clock only catches what sleeps.
+        wall_s = 3 * timeout_s + 1
+        frame = REQUEST.pack(len(payload), timeout_s, wall_s, memory_bytes) + payload
+        try:
+            os.write(self.requests, frame)
+        except OSError as error:
+            raise _WorkerLost(str(error)) from None
+        return self._receive(wall_s + GRACE_S)
+
+    def _receive(self, timeout_s: float) -> tuple[bytes, bytes]:
+        deadline = time.monotonic() + timeout_s
+        status, size = REPLY.unpack(self._read(REPLY.size, deadline))
+        if status not in (OK, TIME, WALL, MEMORY, CRASH, START) or size > MAX_REPLY:
+            raise _WorkerLost("it sent no valid frame")
+        return status, self._read(size, deadline)
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        data = b""
+        poll = select.poll()
+        poll.register(self.replies, select.POLLIN)
+        while len(data) < size:
+            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                raise _WorkerLost("it does not answer")
+            chunk = os.read(self.replies, size - len(data))
+            if not chunk:
+                raise _WorkerLost("it has ended")
+            data += chunk
+        return data
+
+    def close(self) -> None:
+        """End the process; its children die with it."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self.process.kill()
+        self.process.wait()
+
+    def disown(self) -> None:
+        """Let go, in a fork, of a process that belongs to the parent: close the pipe, signal nothing."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self.process.returncode = 0
+
+
+class _Pool:
+    """Up to `POOL_SIZE` workers, started when needed, each serving one comparison at a time."""
+
+    def __init__(self) -> None:
+        self.slots = threading.BoundedSemaphore(POOL_SIZE)
+        self.lock = threading.Lock()
+        self.idle: list[_Worker] = []
+        self.all: set[_Worker] = set()
+
+    def ask(self, payload: bytes, timeout_s: float, memory_bytes: int) -> tuple[bytes, bytes]:
+        """Ask an idle worker, or a new one; a worker that is lost is replaced once."""
+        with self.slots:
+            for attempt in range(2):
+                worker = self._take()
+                try:
+                    reply = worker.ask(payload, timeout_s, memory_bytes)
+                except _WorkerLost as lost:
+                    self._drop(worker)
+                    if attempt:
+                        raise EnvironmentFailure("crashed", f"the math worker failed twice: {lost}", retryable=True) from None
+                    continue
+                except BaseException:
+                    self._drop(worker)  # interrupted between request and reply: the pipe is out of step
+                    raise
+                with self.lock:
+                    self.idle.append(worker)
+                return reply
+        raise AssertionError("unreachable")
+
+    def _take(self) -> _Worker:
+        with self.lock:
+            if self.idle:
+                return self.idle.pop()
+        worker = _Worker()
+        with self.lock:
+            self.all.add(worker)
+        return worker
+
+    def _drop(self, worker: _Worker) -> None:
+        with self.lock:
+            self.all.discard(worker)
+        worker.close()
+
+    def close(self) -> None:
+        """End all workers."""
+        with self.lock:
+            workers, self.all, self.idle = self.all, set(), []
+        for worker in workers:
+            worker.close()
+
+
+_pool = _Pool()
+
+
+def _after_fork() -> None:
+    global _pool
+    for worker in _pool.all:
+        worker.disown()
+    _pool = _Pool()
+
+
+def close() -> None:
+    """End this process's workers now instead of at exit; the next comparison starts new ones."""
+    _pool.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(close)
+
+
+def compare(gold: str, answers: tuple[str, ...], *, timeout_s: float = 5.0, memory_bytes: int = 1 << 30) -> Comparison:
+    """Compare LaTeX texts: does every answer equal the gold?
+
+    Args:
+        gold: the reference, LaTeX without delimiters.
+        answers: the sides of the answer.
+        timeout_s: CPU seconds for the comparison.
+        memory_bytes: address space for the comparison.
+
+    Raises:
+        SymbolicLimit: the comparison ran out of time or memory, or crashed twice.
+        EnvironmentFailure: the worker cannot be started or is lost.
+
+    """
+    payload = json.dumps({"gold": gold, "answers": answers}).encode()
+    if len(payload) > MAX_PAYLOAD:
+        raise SymbolicLimit(f"the comparison is longer than {MAX_PAYLOAD} bytes")
+    for attempt in range(2):
+        status, data = _pool.ask(payload, timeout_s, memory_bytes)
+        # CPU time and memory are the child's alone; a crash or a wall-clock stop may have been a fluke of the machine.
+        if status not in (CRASH, WALL) or attempt:
+            break
+    if status != OK:
+        raise SymbolicLimit(f"the comparison {_WHY.get(status, 'failed')}")
+    return _checked(data, len(answers))
+
+
+def _checked(data: bytes, count: int) -> Comparison:
+    try:
+        reply = json.loads(data)
+        gold, answers, equal = reply["gold"], reply["answers"], reply["equal"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise EnvironmentFailure("protocol", "the math worker's reply is not what was agreed", retryable=True) from None
+    flags = [gold, equal, *answers] if isinstance(answers, list) else []
+    if len(flags) != count + 2 or not all(isinstance(flag, bool) for flag in flags) or (equal and not all(flags)):
+        raise EnvironmentFailure("protocol", "the math worker's reply is not what was agreed", retryable=True)
+    return Comparison(gold, tuple(answers), equal)

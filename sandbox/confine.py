@@ -1,0 +1,98 @@
+"""Confinement that a process puts on itself: limits, no new privileges, no network, death with its parent.
+
+Standard library only. Every layer is best effort, because kernels, containers and privileges differ: `confine` returns the
+layers that took effect and never raises for one that did not. It is one-way: what is given up here cannot be taken back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+from collections.abc import Callable
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_NO_NEW_PRIVS = 38
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
+
+try:
+    # Loaded at import: a process that has just forked should not search for libraries.
+    _libc: ctypes.CDLL | None = ctypes.CDLL(None, use_errno=True)
+except OSError:
+    _libc = None
+
+
+def confine(
+    *,
+    memory_bytes: int | None = None,
+    cpu_s: int | None = None,
+    file_bytes: int | None = None,
+    processes: int | None = None,
+    network: bool = True,
+    die_with_parent: bool = False,
+) -> tuple[str, ...]:
+    """Confine the calling process and what it will start.
+
+    Args:
+        memory_bytes: limit of the address space.
+        cpu_s: whole seconds of CPU time; the kernel kills the process beyond them.
+        file_bytes: limit of the size of files written; 0 forbids writing files (pipes still work).
+        processes: limit of the user's processes; without effect for root.
+        network: False moves the process into a network namespace with no interfaces (it must have one thread only).
+        die_with_parent: SIGKILL when the *thread* that started this process ends.
+
+    Returns:
+        The names of the layers that took effect.
+
+    """
+    layers: list[tuple[str, Callable[[], bool]]] = [
+        ("core", lambda: _limit(resource.RLIMIT_CORE, 0)),
+        ("no_new_privs", lambda: _prctl(_PR_SET_NO_NEW_PRIVS, 1)),
+        ("not_dumpable", lambda: _prctl(_PR_SET_DUMPABLE, 0)),
+    ]
+    if die_with_parent:
+        layers.append(("die_with_parent", lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)))
+    if not network:
+        layers.append(("no_network", _leave_network))
+    for name, kind, value in (
+        ("files", resource.RLIMIT_FSIZE, file_bytes),
+        ("cpu", resource.RLIMIT_CPU, cpu_s),
+        ("processes", resource.RLIMIT_NPROC, processes),
+        ("memory", resource.RLIMIT_AS, memory_bytes),
+    ):
+        if value is not None:
+            layers.append((name, lambda kind=kind, value=value: _limit(kind, value)))  # type: ignore[misc]
+    return tuple(name for name, apply in layers if apply())
+
+
+def _limit(kind: int, value: int) -> bool:
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(kind, (value, value))
+        return True
+    return False
+
+
+def _prctl(option: int, value: int) -> bool:
+    if _libc is None or not hasattr(_libc, "prctl"):
+        return False
+    zero = ctypes.c_ulong(0)
+    return bool(_libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero) == 0)
+
+
+def _leave_network() -> bool:
+    if _libc is None or not hasattr(_libc, "unshare"):
+        return False
+    # Root may make a network namespace directly; others need a user namespace around it, where the kernel allows one.
+    return any(_libc.unshare(flags) == 0 for flags in (_CLONE_NEWNET, _CLONE_NEWUSER | _CLONE_NEWNET))
+
+
+def parent_is(pid: int) -> bool:
+    """Whether the parent is still that process; asked after `die_with_parent`, it closes the race with its death before."""
+    return os.getppid() == pid

@@ -1,0 +1,242 @@
+"""The command line. Commands import what they need when they run, so that `--help` stays quick."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from verigym import training
+
+app = typer.Typer(
+    name="verigym",
+    help="Verifiers and reward environments for language models, with a built-in GRPO trainer.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+FINE, SOME_FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+DEBUG_VARIABLE = "VERIGYM_DEBUG"
+
+Env = Annotated[str, typer.Option("--env", help="Environment that grades; `verigym envs` lists them.")]
+Options = Annotated[
+    list[str] | None, typer.Option("--option", help="An option of the environment, NAME=VALUE. May be repeated.")
+]
+Workers = Annotated[int | None, typer.Option(min=0, help="Grading processes; 0 grades in this process, without limits.")]
+TimeoutS = Annotated[float, typer.Option(min=0.001, help="Wall time that one completion may take.")]
+
+
+@app.command()
+def grade(
+    input: Annotated[str, typer.Argument(metavar="INPUT", help="JSONL, CSV (also .gz) or Parquet; - for standard input.")],
+    env: Env,
+    out: Annotated[Path, typer.Option(help="Where the scores go, JSONL, one line a completion.")],
+    option: Options = None,
+    prompt_column: Annotated[str, typer.Option(help="Text or messages. Paths like a.b work for every column.")] = "prompt",
+    completion_column: Annotated[
+        list[str] | None,
+        typer.Option(help="Text, object with text, messages, or a list. May be repeated. [completion]"),
+    ] = None,
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(help="FIELD=COLUMN of the environment's reference. By default columns named like its fields."),
+    ] = None,
+    gold_extract: Annotated[
+        str | None, typer.Option(help="Take the gold out of the reference text: hash, boxed, label or final.")
+    ] = None,
+    group_by: Annotated[str | None, typer.Option(help="Column that groups samples. By default the same prompt.")] = None,
+    keep: Annotated[list[str] | None, typer.Option(help="Column to copy to the output. May be repeated.")] = None,
+    k: Annotated[str | None, typer.Option(help="For pass@k and maj@k, such as 1,4,16.")] = None,
+    format: Annotated[str | None, typer.Option(help="jsonl, csv or parquet; told from the name by default.")] = None,
+    workers: Workers = None,
+    timeout_s: TimeoutS = 30.0,
+    cache: Annotated[Path | None, typer.Option(help="File that keeps verdicts across runs.")] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", "--no-resume", help="Start again instead of going on with OUT.")
+    ] = False,
+) -> int:
+    """Grade saved model outputs. A run that was stopped goes on when the same command is given again.
+
+    Exit code: 0 all scored, 1 some rows bad or unscored, 2 a mistake in the call.
+    """
+    from verigym.cliargs import counts, pairs, validated
+    from verigym.grade.columns import Columns
+    from verigym.grade.job import GradeJob, run
+    from verigym.grade.report import show
+
+    columns = validated(
+        Columns,
+        prompt=prompt_column,
+        completions=completion_column or ["completion"],
+        references=pairs(reference or [], "--reference", alone=True),
+        gold_extract=gold_extract,
+        group_by=group_by,
+        keep=keep or [],
+    )
+    job = validated(
+        GradeJob,
+        input=input,
+        format=format,
+        out=out,
+        environment=env,
+        options=pairs(option or [], "--option"),
+        columns=columns,
+        ks=counts(k, "--k"),
+        workers=workers,
+        timeout_s=timeout_s,
+        cache=cache,
+        overwrite=overwrite,
+    )
+    outcome = run(job)
+    if not outcome.summary.n:
+        _complain(f"all {outcome.bad_rows} rows of {input} are bad; the first, {outcome.first_bad}; see {outcome.bad_path}")
+        return SOME_FAILED
+    show(outcome)
+    if outcome.bad_rows or outcome.summary.unscored:
+        first = f" (the first, {outcome.first_bad})" if outcome.bad_rows else ""
+        bad = f"{outcome.bad_rows} bad row{'' if outcome.bad_rows == 1 else 's'}{first}"
+        unscored = outcome.summary.unscored
+        again = " (to try those again: --overwrite, and --cache to keep the others)" if unscored else ""
+        _complain(f"{bad}, {unscored} unscored{again}", "warning")
+        return SOME_FAILED
+    return FINE
+
+
+@app.command()
+def score(
+    env: Env,
+    prompt: Annotated[str, typer.Option(help="What the model was asked.")],
+    completion: Annotated[str, typer.Option(help="What it wrote; - reads standard input.")],
+    reference: Annotated[list[str] | None, typer.Option(help="FIELD=VALUE of the reference. May be repeated.")] = None,
+    option: Options = None,
+    timeout_s: TimeoutS = 30.0,
+) -> int:
+    """Score one completion and print the whole score as JSON."""
+    from verigym.cliargs import pairs
+    from verigym.envs import load
+    from verigym.envs.grading import Grader
+    from verigym.grade.columns import nested
+
+    environment = load(env, **pairs(option or [], "--option"))
+    made = environment.prompt(prompt, **nested(pairs(reference or [], "--reference")))
+    text = sys.stdin.read() if completion == "-" else completion
+    with Grader(environment, workers=1, timeout_s=timeout_s) as grader:
+        result = grader.grade([(made, text)])[0]
+    print(json.dumps(result.model_dump(mode="json"), indent=2))
+    return FINE if result.scored else SOME_FAILED
+
+
+@app.command()
+def envs() -> int:
+    """List the environments and where each comes from."""
+    from verigym.envs import available
+
+    known = available()
+    width = max(map(len, known))
+    for name, origin in known.items():
+        print(f"{name:<{width}}  {origin}")
+    return FINE
+
+
+@app.command()
+def check(
+    env: Annotated[str, typer.Argument(metavar="ENV", help="Name of the environment.")],
+    option: Options = None,
+) -> int:
+    """Check that an environment keeps the contract: gold, empty, echo, garbage and hacks score as it declares."""
+    from verigym.cliargs import pairs
+    from verigym.envs import load
+    from verigym.envs.conformance import check_env
+
+    report = check_env(load(env, **pairs(option or [], "--option")))
+    print(report)
+    return FINE if report.passed else SOME_FAILED
+
+
+@app.command()
+def validate(
+    dataset: Annotated[
+        str, typer.Argument(metavar="DATASET", help="A data set that comes with verigym, or a YAML file of yours.")
+    ],
+    split: Annotated[str, typer.Option(help="Which split.")] = "train",
+    data_dir: Annotated[Path | None, typer.Option(help="Read local files below this folder, not the hub.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="The first so many rows only.")] = None,
+    option: Options = None,
+    workers: Workers = None,
+    timeout_s: TimeoutS = 30.0,
+) -> int:
+    """Check that every row's own gold scores the maximum; list the rows where it does not."""
+    from verigym.cliargs import pairs, printable
+    from verigym.datasets_cfg import load
+    from verigym.datasets_cfg import validate as run
+    from verigym.envs.grading import Grader
+    from verigym.grade.progress import Progress
+
+    rows = load(dataset, split, data_dir=data_dir, limit=limit, options=pairs(option or [], "--option"))
+    with Grader(rows.environment, workers=workers, timeout_s=timeout_s) as grader, Progress("validating") as progress:
+        report = run(rows, grader, lambda done: progress.update(done, done / len(rows)))
+    for failure in report.failures:
+        gold = "-" if failure.gold is None else json.dumps(failure.gold, ensure_ascii=False)
+        print(printable(f"row {failure.row}, {failure.field}: gold {gold}: {failure.reason}"))
+    share = report.passed / report.rows if report.rows else 0.0
+    place = f"{report.dataset}/{report.split}, {report.grader}"
+    print(f"{report.passed:,} of {report.rows:,} golds score the maximum ({share:.2%}): {place}")
+    return SOME_FAILED if report.failures else FINE
+
+
+app.command()(training.train)
+app.command()(training.quickstart)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: bad input is one line on standard error, never a traceback."""
+    from verigym.envs.errors import UsageError
+
+    try:
+        code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+        if code == INTERRUPTED:  # typer has caught the KeyboardInterrupt
+            return _interrupted()
+        return code if isinstance(code, int) else FINE
+    except UsageError as error:
+        return _failed(error, " ".join(str(error).split()))
+    except (KeyboardInterrupt, typer.Abort):
+        return _interrupted()
+    except BrokenPipeError:
+        # The reader of our output has gone; nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return SOME_FAILED
+    except Exception as error:
+        message = getattr(error, "format_message", None)  # a mistake in the arguments, found by typer
+        if callable(message):
+            return _failed(error, f"{' '.join(str(message()).split())} (see verigym --help)")
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        return _failed(error, f"unexpected {text}; set {DEBUG_VARIABLE}=1 for the traceback", SOME_FAILED)
+
+
+def _interrupted() -> int:
+    _complain("interrupted; resume by running the same command again")
+    return INTERRUPTED
+
+
+def _failed(error: Exception, message: str, code: int = USAGE) -> int:
+    if os.environ.get(DEBUG_VARIABLE):
+        raise error
+    _complain(message)
+    return code
+
+
+def _complain(message: str, kind: str = "error") -> None:
+    from verigym.cliargs import printable
+
+    print(f"{kind}: {printable(message)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""Values given on the command line: NAME=VALUE pairs, lists of counts, and pydantic's complaints in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from verigym.envs import UsageError
+from verigym.envs.errors import explain
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def pairs(given: Sequence[str], flag: str, *, alone: bool = False) -> dict[str, Any]:
+    """Return NAME=VALUE arguments as a dictionary. A value that starts like a JSON list or object is read as one.
+
+    Args:
+        given: the arguments.
+        flag: what they were given with, for messages.
+        alone: whether NAME alone is allowed, for NAME=NAME.
+
+    Raises:
+        UsageError: an argument has no name or no `=`, a name comes twice, or a value is broken JSON.
+
+    """
+    found: dict[str, Any] = {}
+    for argument in given:
+        name, equals, value = argument.partition("=")
+        if not name or not (equals or alone):
+            raise UsageError(f"{flag} {argument!r}: expected NAME=VALUE")
+        if name in found:
+            raise UsageError(f"{flag} {name!r} is given twice")
+        found[name] = _value(value, f"{flag} {name}") if equals else name
+    return found
+
+
+def _value(text: str, place: str) -> Any:
+    if not text.startswith(("[", "{")):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{place}: not JSON: {error}") from None
+
+
+def counts(text: str | None, flag: str) -> list[int]:
+    """Return `1,4,16` as numbers, ascending.
+
+    Raises:
+        UsageError: something else is given.
+
+    """
+    if text is None:
+        return []
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 6 and int(part) >= 1 for part in parts):
+        raise UsageError(f"{flag} {text!r}: expected counts from 1 to 99999 such as 1,4,16")
+    return sorted({int(part) for part in parts})
+
+
+def printable(text: str) -> str:
+    """Return one line that is safe on a terminal: what data holds must neither move the cursor nor fail to encode."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
+def validated(model: type[M], **fields: Any) -> M:
+    """Make a settings object.
+
+    Raises:
+        UsageError: a value does not fit.
+
+    """
+    try:
+        return model(**fields)
+    except ValidationError as error:
+        raise UsageError(explain(error, model.model_fields)) from None

@@ -1,0 +1,57 @@
+"""The side file of rows that could not be used."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from verigym.grade.outfile import json_line, remove
+from verigym.grade.rows import BadRow
+
+
+class BadRows:
+    """Writes `{file, row, line, field, reason}` a bad row. There is no file when there is no bad row.
+
+    It is written anew by every run: the input is read from its start each time, so a resumed run finds the same rows.
+    """
+
+    def __init__(self, path: Path, source: str) -> None:
+        self.path = path
+        self.count = 0
+        self.first: BadRow | None = None
+        self._source = source
+        self._stream: BinaryIO | None = None
+        remove(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def add(self, bad: BadRow) -> None:
+        """Write one."""
+        self.count += 1
+        self.first = self.first or bad
+        if self._stream is None:
+            self._stream = open(self.path, "wb")
+        line = {"file": self._source, "row": bad.number, "line": bad.line, "field": bad.field, "reason": bad.reason}
+        self._stream.write(json_line(line))
+
+    def describe_first(self) -> str:
+        """Return the first bad row in words."""
+        if self.first is None:
+            return ""
+        place = f"row {self.first.number}" if self.first.line is None else f"line {self.first.line}"
+        field = f", field {self.first.field!r}" if self.first.field else ""
+        return f"{place}{field}: {self.first.reason}"
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file, existing or not."""
+    if one.exists() and other.exists():
+        return os.path.samefile(one, other)
+    return one.resolve() == other.resolve()

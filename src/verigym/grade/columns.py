@@ -1,0 +1,204 @@
+"""From a row to what is graded: which column holds the prompt, the completions and the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self, cast
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, model_validator
+
+from verigym.datasets_cfg.fields import MISSING, Extraction, FieldProblem, describe, extract_gold, find
+from verigym.envs import Completion, Environment, Message, Prompt, UsageError
+from verigym.envs.errors import did_you_mean, explain
+from verigym.envs.schema import canonical_json
+from verigym.grade.rows import BadRow, Row
+
+
+class Columns(BaseModel):
+    """Where things are in a row. A name with dots that is no column itself is a path into nested objects and lists."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prompt: str = "prompt"
+    completions: tuple[str, ...] = ("completion",)
+    references: Mapping[str, str] = {}
+    """Field of the environment's reference (`part.field` for a composition) -> column."""
+    gold_extract: Extraction | None = None
+    """How the gold is found inside the reference columns; None to take them as they are."""
+    group_by: str | None = None
+    """Column whose equal values make a group; by default the rows of one prompt do."""
+    keep: tuple[str, ...] = ()
+    """Columns copied to the output."""
+
+    @model_validator(mode="after")
+    def _one_use_a_name(self) -> Self:
+        nested(self.references)
+        return self
+
+    def used(self) -> list[str]:
+        """Every column that rows must have."""
+        group = [self.group_by] if self.group_by is not None else []
+        return list(dict.fromkeys([self.prompt, *self.completions, *self.references.values(), *group, *self.keep]))
+
+    def check(self, names: Sequence[str], sample: Sequence[Mapping[str, Any]], source: str) -> None:
+        """Refuse a column that exists nowhere, before anything is graded.
+
+        Args:
+            names: columns of the input, or all that the sample shows.
+            sample: the first rows.
+            source: name of the input, for the message.
+
+        Raises:
+            UsageError: naming the column and, where one is near, the one that was meant.
+
+        """
+        for column in self.used():
+            if column not in names and not any(find(row, column) is not MISSING for row in sample):
+                known = [*names, *(path for row in sample for path in _paths(row) if "." in column)]
+                raise UsageError(f"{source} has no column {column!r}{did_you_mean(column, known)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One completion to grade."""
+
+    row: int
+    line: int | None
+    sample: int
+    column: str
+    group: str
+    prompt: Prompt
+    completion: Completion
+    kept: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+def items(row: Row, columns: Columns, environment: Environment) -> Iterator[Item | BadRow]:
+    """Yield an Item for each completion of a row, numbered across its columns, and a BadRow for each unusable part."""
+    try:
+        prompt = environment.prompt(
+            _messages(row, columns.prompt), **reference_fields(row.data, columns.references, columns.gold_extract)
+        )
+        group = prompt.key if columns.group_by is None else _group(row, columns.group_by)
+        kept = {name: None if (value := find(row.data, name)) is MISSING else _plain(value) for name in columns.keep}
+    except FieldProblem as problem:
+        yield BadRow(row.number, row.line, problem.field, str(problem))
+        return
+    except (UsageError, ValueError) as error:
+        yield BadRow(row.number, row.line, ", ".join(columns.references.values()), " ".join(str(error).split()))
+        return
+    index = 0
+    for column in columns.completions:
+        value = find(row.data, column)
+        several = isinstance(value, list) and not _is_conversation(value)
+        for position, one in enumerate(value if several else [value]):
+            name = f"{column}[{position}]" if several else column
+            try:
+                completion = _completion(one, name)
+            except FieldProblem as problem:
+                yield BadRow(row.number, row.line, problem.field, str(problem))
+            else:
+                yield Item(row.number, row.line, index, column, group, prompt, completion, kept)
+            index += 1
+        if several and not value:
+            yield BadRow(row.number, row.line, column, "is an empty list; expected at least one completion")
+
+
+def reference_fields(data: Mapping[str, Any], references: Mapping[str, str], how: Extraction | None) -> dict[str, Any]:
+    """Return the reference's fields, `part.field` nested, the gold taken out of its column where asked."""
+    flat: dict[str, Any] = {}
+    for name, column in references.items():
+        value = find(data, column)
+        if value is MISSING or value is None:
+            raise FieldProblem(column, f"{describe(value)}; expected a reference")
+        if how is not None:
+            value = extract_gold(value, how, column)
+        flat[name] = value
+    return nested(flat)
+
+
+def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `{"part.field": value}` as `{"part": {"field": value}}`.
+
+    Raises:
+        UsageError: a name is both a field and a part.
+
+    """
+    tree: dict[str, Any] = {}
+    for name, value in flat.items():
+        *parts, last = name.split(".")
+        place = tree
+        for part in parts:
+            place = place.setdefault(part, {})
+            if not isinstance(place, dict):
+                raise UsageError(f"reference {part!r} is given as a field and as a part that has fields")
+        if last in place:
+            raise UsageError(f"reference {last!r} is given as a field and as a part that has fields")
+        place[last] = value
+    return tree
+
+
+def _group(row: Row, column: str) -> str:
+    value = find(row.data, column)
+    if value is MISSING:
+        raise FieldProblem(column, "is missing")
+    plain = _plain(value)
+    return plain if isinstance(plain, str) else canonical_json(plain)
+
+
+def _plain(value: Any) -> JsonValue:
+    """Return a value as JSON can hold it: a date or a nan of a Parquet file becomes text."""
+    try:
+        canonical_json(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return cast(JsonValue, value)
+
+
+def _messages(row: Row, column: str) -> str | list[Message]:
+    value = find(row.data, column)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value:
+        return [_message(one, f"{column}[{index}]") for index, one in enumerate(value)]
+    raise FieldProblem(column, f"{describe(value)}; expected text or a list of messages")
+
+
+def _message(value: Any, place: str) -> Message:
+    if not isinstance(value, dict):
+        raise FieldProblem(place, f"{describe(value)}; expected a message with role and content")
+    try:
+        return Message(**{key: value[key] for key in ("role", "content") if key in value})
+    except ValidationError as error:
+        raise FieldProblem(place, explain(error)) from None
+
+
+def _is_conversation(value: Iterable[Any]) -> bool:
+    """Whether a list is the messages of one completion, not several completions."""
+    listed = list(value)
+    return bool(listed) and all(isinstance(one, dict) and "role" in one for one in listed)
+
+
+def _completion(value: Any, place: str) -> Completion:
+    if isinstance(value, str):
+        return Completion(text=value)
+    if isinstance(value, list) and _is_conversation(value):
+        last = value[-1]
+        if last["role"] != "assistant":
+            raise FieldProblem(place, f"ends with a message of {last['role']!r}; expected the assistant's")
+        value = last
+    if not isinstance(value, dict):
+        raise FieldProblem(place, f"{describe(value)}; expected text, an object with text, messages, or a list of these")
+    text = value.get("text", value.get("content", MISSING))
+    if not isinstance(text, str):
+        raise FieldProblem(f"{place}.text", f"{describe(text)}; expected text")
+    try:
+        return Completion(text=text, finish_reason=value.get("finish_reason"))
+    except ValidationError as error:
+        raise FieldProblem(place, explain(error)) from None
+
+
+def _paths(row: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in row.items():
+        if isinstance(value, dict):
+            yield from (f"{name}.{key}" for key in value)

@@ -1,0 +1,209 @@
+"""The output file of `verigym grade`, which survives a kill at any byte and is continued only with the same settings.
+
+Lines are appended whole and in order, so after a kill the file is a prefix of the final one plus perhaps a partial
+line. A sidecar, `OUT.meta.json`, says what the lines were made with; while the input is read again, each line is
+compared with it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+from verigym.envs import UsageError
+
+PREFIX_BYTES = 2**20
+BLOCK_BYTES = 2**16
+START_AGAIN = "pass --overwrite to start again, or another --out"
+ID_FIELDS = ("row", "sample", "prompt", "completion")
+
+
+def sidecar(out: Path, kind: str) -> Path:
+    """Return `OUT.kind`, beside the output file."""
+    return out.with_name(f"{out.name}.{kind}")
+
+
+def write_atomically(path: Path, value: Any) -> None:
+    """Write JSON so that the file is either absent, old or whole."""
+    partial = sidecar(path, "partial")
+    partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", errors="backslashreplace")
+    os.replace(partial, path)
+
+
+def json_line(value: Any) -> bytes:
+    """Return a value as one line of JSON in UTF-8; a line with a lone surrogate, which has no bytes, is escaped."""
+    try:
+        return (json.dumps(value, ensure_ascii=False) + "\n").encode()
+    except UnicodeEncodeError:
+        return (json.dumps(value) + "\n").encode()
+
+
+def fingerprint(path: str) -> dict[str, Any]:
+    """Return what tells one input file from another without reading all of it."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        digest.update(stream.read(PREFIX_BYTES))
+        return {"size": os.fstat(stream.fileno()).st_size, "sha256_of_first_mebibyte": digest.hexdigest()}
+
+
+class OutFile:
+    """The output, open for appending.
+
+    Raises:
+        UsageError: it cannot be written, another process is writing it, or it was made with other settings.
+
+    """
+
+    def __init__(self, path: Path, settings: Mapping[str, Any], *, overwrite: bool) -> None:
+        self.path = path
+        self.skipped = 0
+        with _writing(path):
+            self._stream = open(path, "ab")
+        try:
+            self._lock()
+            self._prepare(settings, overwrite)
+        except BaseException:
+            self._stream.close()
+            raise
+        self._old = self._old_lines()
+        self._next: dict[str, Any] | None = next(self._old, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self._old.close()
+        self._stream.close()
+
+    def already_has(self, identity: Mapping[str, Any]) -> bool:
+        """Whether the next line of the file is this item; its place is then taken.
+
+        Raises:
+            UsageError: the file goes on with another item, so it belongs to another input.
+
+        """
+        if self._next is None:
+            return False
+        old = {name: self._next.get(name) for name in ID_FIELDS}
+        if old != {name: identity[name] for name in ID_FIELDS}:
+            raise UsageError(
+                f"{self.path}, line {self.skipped + 1}: row {old['row']}, sample {old['sample']} is not row "
+                f"{identity['row']}, sample {identity['sample']} of the input, which has changed; {START_AGAIN}"
+            )
+        self.skipped += 1
+        self._next = next(self._old, None)
+        return True
+
+    def check_finished(self) -> None:
+        """Refuse lines beyond the end of the input."""
+        if self._next is not None:
+            raise UsageError(f"{self.path} holds more than the input gives: the input has changed; {START_AGAIN}")
+
+    def append(self, value: Mapping[str, Any]) -> None:
+        """Write one line at once: what is written survives a kill of this process."""
+        with _writing(self.path):
+            self._stream.write(json_line(value))
+            self._stream.flush()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{self.path} is being written by another verigym grade") from None
+        except OSError:  # a file system without locks
+            return
+
+    def _prepare(self, settings: Mapping[str, Any], overwrite: bool) -> None:
+        if overwrite:
+            self._stream.truncate(0)
+        meta = sidecar(self.path, "meta.json")
+        if os.fstat(self._stream.fileno()).st_size:
+            self._check_same(meta, settings)  # before a byte is dropped: the file may be somebody else's
+            _drop_partial_line(self._stream, self.path)
+        if not os.fstat(self._stream.fileno()).st_size:
+            with _writing(meta):
+                write_atomically(meta, settings)
+
+    def _check_same(self, meta: Path, settings: Mapping[str, Any]) -> None:
+        try:
+            old = json.loads(meta.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            reason = f"exists and has no readable {meta.name}, so it cannot be continued"
+            raise UsageError(f"{self.path} {reason}; {START_AGAIN}") from None
+        difference = _difference(old, json.loads(json.dumps(settings)))
+        if difference:
+            raise UsageError(f"{self.path} was made with {difference}; {START_AGAIN}")
+
+    def _old_lines(self) -> Generator[dict[str, Any], None, None]:
+        return complete_lines(self.path, os.fstat(self._stream.fileno()).st_size)
+
+
+def complete_lines(path: Path, size: int | None = None) -> Generator[dict[str, Any], None, None]:
+    """Yield the lines of an output file, as far as `size` bytes.
+
+    Raises:
+        UsageError: a line is not one that verigym wrote.
+
+    """
+    with open(path, "rb") as stream:
+        for number, line in enumerate(stream, 1):
+            if size is not None and stream.tell() > size:
+                return
+            try:
+                value = json.loads(line)
+                if not (isinstance(value, dict) and isinstance(value["score"], dict)):
+                    raise ValueError
+            except (ValueError, KeyError, RecursionError):
+                raise UsageError(f"{path}, line {number}: not a line of verigym grade; {START_AGAIN}") from None
+            yield value
+
+
+def _drop_partial_line(stream: BinaryIO, path: Path) -> None:
+    size = keep = os.fstat(stream.fileno()).st_size
+    with open(path, "rb") as reader:
+        while keep > 0:
+            start = max(0, keep - BLOCK_BYTES)
+            reader.seek(start)
+            newline = reader.read(keep - start).rfind(b"\n")
+            if newline >= 0:
+                keep = start + newline + 1
+                break
+            keep = start
+    if keep < size:
+        stream.truncate(keep)
+
+
+def _difference(old: Any, new: Any, place: str = "") -> str:
+    """Return the first setting that differs, as `name=old, now new`; empty when all agree."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*new, *(key for key in old if key not in new)]:
+            found = _difference(old.get(key), new.get(key), f"{place}.{key}" if place else str(key))
+            if found:
+                return found
+        return ""
+    return "" if old == new else f"{place}={old!r}, now {new!r}"
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise UsageError(f"cannot write {path}: there is no folder {path.parent}") from None
+    except IsADirectoryError:
+        raise UsageError(f"cannot write {path}: it is a directory") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def remove(path: Path) -> None:
+    """Delete a file if it is there."""
+    with suppress(FileNotFoundError):
+        path.unlink()

@@ -1,0 +1,167 @@
+"""Records of an input file, one at a time: a row, or a bad row with its place and reason."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, Protocol, cast
+
+from verigym.envs import UsageError
+from verigym.envs.errors import did_you_mean
+from verigym.grade.lines import GZIP_MAGIC, LineReader
+
+Format = Literal["jsonl", "csv", "parquet"]
+FORMATS: tuple[Format, ...] = ("jsonl", "csv", "parquet")
+SUFFIXES: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+PARQUET_MAGIC = b"PAR1"
+MAX_RECORD_BYTES = 16 * 2**20
+STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record. `number` counts records from 1 (for JSONL it is the line); `line` is where the record starts."""
+
+    number: int
+    line: int | None
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A record, or a field of it, that cannot be used."""
+
+    number: int
+    line: int | None
+    field: str
+    reason: str
+
+
+class Source(Protocol):
+    """An open input."""
+
+    name: str
+
+    @property
+    def columns(self) -> list[str] | None:
+        """Names of the columns where the format declares them."""
+
+    def select(self, paths: Sequence[str]) -> None:
+        """Say which columns, or paths into them, will be used, so that others need not be read."""
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        """Yield the records in order; raise UsageError where the rest cannot be read."""
+
+    def fraction(self) -> float | None:
+        """How much has been read, 0 to 1; None when unknown."""
+
+
+@contextmanager
+def open_source(path: str, format: str | None = None, *, max_record_bytes: int = MAX_RECORD_BYTES) -> Iterator[Source]:
+    """Open a file, or `-` for standard input, for reading record by record.
+
+    Args:
+        path: JSONL, CSV (both plain or gzip) or Parquet.
+        format: one of FORMATS; told from the name when not given (standard input: jsonl).
+        max_record_bytes: a longer record is a bad row.
+
+    Raises:
+        UsageError: the file is missing, empty, unreadable or not what its name says.
+
+    """
+    with ExitStack() as stack:
+        raw = _open(path, stack)
+        chosen = _format(path, format)
+        name = "standard input" if path == STDIN else path
+        start = _peek(name, raw)
+        if not start:
+            raise UsageError(f"{name} is empty: there is nothing to grade")
+        if (start == PARQUET_MAGIC) != (chosen == "parquet"):
+            what = "is a Parquet file" if start == PARQUET_MAGIC else "is not a Parquet file"
+            raise UsageError(f"{name} {what}, but is to be read as {chosen}; pass --format {' or '.join(FORMATS)}")
+        if path.endswith(".gz") and not start.startswith(GZIP_MAGIC):
+            raise UsageError(f"{name} is not a gzip file, whatever its name says; decompress or rename it")
+        yield _source(chosen, name, raw, max_record_bytes, stack)
+
+
+def _source(chosen: Format, name: str, raw: io.BufferedReader, max_record_bytes: int, stack: ExitStack) -> Source:
+    if chosen == "parquet":
+        from verigym.grade.rows_parquet import ParquetSource
+
+        if not raw.seekable():  # a pipe: the format is read from its end
+            copy = stack.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(raw, copy)
+            raw = cast(io.BufferedReader, copy)
+        return ParquetSource(name, raw)
+    lines = LineReader(name, raw, max_record_bytes)
+    if chosen == "csv":
+        from verigym.grade.rows_csv import CsvSource
+
+        return CsvSource(lines)
+    from verigym.grade.rows_jsonl import JsonlSource
+
+    return JsonlSource(lines)
+
+
+def _peek(name: str, raw: io.BufferedReader) -> bytes:
+    try:
+        return raw.peek(len(PARQUET_MAGIC))[: len(PARQUET_MAGIC)]
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror or error}") from None
+
+
+def _format(path: str, format: str | None) -> Format:
+    if format is not None:
+        if format not in FORMATS:
+            raise UsageError(f"--format {format!r} is not known{did_you_mean(format, FORMATS)}")
+        return format
+    if path == STDIN:
+        return "jsonl"
+    suffix = Path(path.removesuffix(".gz")).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise UsageError(f"cannot tell the format of {path} from its name; pass --format {', '.join(FORMATS)}")
+    return SUFFIXES[suffix]
+
+
+def _open(path: str, stack: ExitStack) -> io.BufferedReader:
+    if path == STDIN:
+        return cast(io.BufferedReader, sys.stdin.buffer)
+    try:
+        return stack.enter_context(open(path, "rb"))
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist{_neighbour(path)}") from None
+    except IsADirectoryError:
+        raise UsageError(f"{path} is a directory; give one file") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path!r}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _neighbour(path: str) -> str:
+    folder, name = os.path.split(path)
+    if not os.path.isdir(folder or "."):
+        return f" (there is no folder {folder})"
+    hint = did_you_mean(name, sorted(os.listdir(folder or "."))[:1000])
+    return hint if "did you mean" in hint else ""
+
+
+def bytes_read(raw: BinaryIO) -> float | None:
+    """Return the share of a regular file that has been consumed; None for a pipe."""
+    try:
+        size = os.fstat(raw.fileno()).st_size
+        return min(1.0, raw.tell() / size) if size else None
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,74 @@
+"""JSON Lines: one object a line, read strictly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from verigym.grade.lines import LineProblem, LineReader
+from verigym.grade.rows import BadRow, Row, bytes_read
+
+
+class JsonlSource:
+    """Rows of a JSONL file. Blank lines are skipped; a row's number is its line."""
+
+    columns = None
+
+    def __init__(self, lines: LineReader) -> None:
+        self.name = lines.name
+        self._lines = lines
+
+    def select(self, paths: Sequence[str]) -> None:
+        """Nothing to gain: a line is parsed as a whole."""
+
+    def fraction(self) -> float | None:
+        """How much has been read, 0 to 1; None when unknown."""
+        return bytes_read(self._lines.raw)
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        while True:
+            try:
+                text = self._lines.read()
+                if text is None:
+                    return
+                if not text.strip():
+                    continue
+                yield Row(self._lines.line, self._lines.line, parse_object(text))
+            except LineProblem as problem:
+                yield BadRow(self._lines.line, self._lines.line, "", str(problem))
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """Return the JSON object in a text.
+
+    Raises:
+        LineProblem: it is not one object, a key occurs twice, or a number is nan or infinite.
+
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        raise LineProblem(f"not JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise LineProblem("not usable JSON: nested too deeply") from None
+    except LineProblem:
+        raise
+    except ValueError as error:  # an integer of too many digits
+        raise LineProblem(f"not usable JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise LineProblem(f"expected a JSON object, one a line; got {type(value).__name__}")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise LineProblem(f"key {twice!r} occurs twice in one object")
+    return found
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise LineProblem(f"{constant} is not JSON")

@@ -1,0 +1,167 @@
+"""What a graded file comes to, read from the output file alone: a resumed and an uninterrupted run agree."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from verigym.envs import Status
+from verigym.envs.metrics import Cluster, Interval, bootstrap_interval, majority_at_k, normalise_answer, pass_at_k
+from verigym.envs.schema import sha256_hex
+
+MAX_DEFAULT_K = 1024
+MAX_VOTERS = 4096
+
+
+class AtK(BaseModel):
+    """A figure at k samples: the mean over the groups that have at least k scored samples."""
+
+    model_config = ConfigDict(frozen=True)
+
+    k: int
+    value: float | None
+    groups: int
+
+
+class Summary(BaseModel):
+    """Every share is among scored completions: a failure of ours is neither right nor wrong."""
+
+    model_config = ConfigDict(frozen=True)
+
+    n: int
+    scored: int
+    unscored: int
+    accuracy: float | None
+    accuracy_interval: Interval | None
+    """95% bootstrap interval that draws groups; None with fewer than two groups."""
+    mean_reward: float | None
+    statuses: dict[str, int]
+    errors: dict[str, int]
+    components: dict[str, float]
+    accuracy_by_column: dict[str, float | None]
+    groups: int
+    pass_at: list[AtK]
+    majority_at: list[AtK]
+    graders: list[str]
+    grading_seconds: float
+
+
+class _Totals:
+    """Sums over lines; its size depends on the kinds of things seen, not on the number of lines."""
+
+    def __init__(self) -> None:
+        self.statuses: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self.graders: Counter[str] = Counter()
+        self.columns: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        self.components: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0])
+        self.reward = 0.0
+        self.seconds = 0.0
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        score = line["score"]
+        self.statuses[score["status"]] += 1
+        self.graders[score["grader"]] += 1
+        self.seconds += score["seconds"]
+        right = self.columns[line["column"]]
+        if score["error"] is not None:
+            self.errors[score["error"]["kind"]] += 1
+            return
+        right[0] += score["status"] == Status.CORRECT
+        right[1] += 1
+        self.reward += score["reward"]
+        for name, value in score["components"].items():
+            if value is not None:
+                self.components[name][0] += value
+                self.components[name][1] += 1
+
+
+def summarise(lines: Iterable[Mapping[str, Any]], ks: Sequence[int] = ()) -> Summary:
+    """Add up the lines of an output file.
+
+    Groups go through a temporary SQLite database, which spills to disk: memory does not grow with their number.
+
+    Args:
+        lines: as `complete_lines` yields them.
+        ks: for pass@k and maj@k; when empty, the powers of two up to the largest group, if it has several samples.
+
+    """
+    totals = _Totals()
+    with closing(sqlite3.connect("", isolation_level=None)) as database:
+        database.execute("CREATE TABLE results (grp TEXT, correct INTEGER, answer TEXT)")
+        database.execute("BEGIN")
+        database.executemany("INSERT INTO results VALUES (?, ?, ?)", _results(lines, totals))
+        clusters = [Cluster(*row) for row in database.execute(_CLUSTERS)]
+        chosen = list(ks) or _powers(max((cluster.n for cluster in clusters), default=1))
+        majority_at = _majorities(database, chosen)
+    correct = sum(cluster.correct * cluster.groups for cluster in clusters)
+    scored = sum(cluster.n * cluster.groups for cluster in clusters)
+    n = totals.statuses.total()
+    return Summary(
+        n=n,
+        scored=scored,
+        unscored=n - scored,
+        accuracy=correct / scored if scored else None,
+        accuracy_interval=bootstrap_interval(clusters),
+        mean_reward=totals.reward / scored if scored else None,
+        statuses={status.value: totals.statuses[status] for status in Status if totals.statuses[status]},
+        errors=dict(sorted(totals.errors.items())),
+        components={name: total / count for name, (total, count) in sorted(totals.components.items())},
+        accuracy_by_column={name: right / of if of else None for name, (right, of) in totals.columns.items()},
+        groups=sum(cluster.groups for cluster in clusters),
+        pass_at=[_pass_at(clusters, k) for k in chosen],
+        majority_at=majority_at,
+        graders=sorted(totals.graders),
+        grading_seconds=totals.seconds,
+    )
+
+
+_CLUSTERS = """
+    SELECT c, n, COUNT(*) FROM (SELECT SUM(correct) AS c, COUNT(*) AS n FROM results GROUP BY grp) GROUP BY c, n
+"""
+
+
+def _results(lines: Iterable[Mapping[str, Any]], totals: _Totals) -> Iterator[tuple[str, bool, str | None]]:
+    """Yield (group, correct, answer) of scored lines; hashed, as either may be a long text."""
+    for line in lines:
+        totals.add(line)
+        score = line["score"]
+        if score["error"] is None:
+            answer = score["answer"]
+            spelling = None if answer is None else sha256_hex(normalise_answer(answer))[:32]
+            yield sha256_hex(line["group"])[:32], score["status"] == Status.CORRECT, spelling
+
+
+def _powers(largest: int) -> list[int]:
+    if largest < 2:
+        return []
+    return list(itertools.takewhile(lambda k: k <= min(largest, MAX_DEFAULT_K), (2**i for i in itertools.count())))
+
+
+def _pass_at(clusters: Sequence[Cluster], k: int) -> AtK:
+    able = [cluster for cluster in clusters if cluster.n >= k]
+    groups = sum(cluster.groups for cluster in able)
+    total = sum(pass_at_k(cluster.n, cluster.correct, k) * cluster.groups for cluster in able)
+    return AtK(k=k, value=total / groups if groups else None, groups=groups)
+
+
+def _majorities(database: sqlite3.Connection, ks: Sequence[int]) -> list[AtK]:
+    """Return maj@k over the scored samples of each group, in file order; of a vast group, over the first ones."""
+    voters = max([MAX_VOTERS, *ks])
+    sums = dict.fromkeys(ks, 0.0)
+    groups = dict.fromkeys(ks, 0)
+    rows = database.execute("SELECT grp, correct, answer FROM results ORDER BY grp, rowid") if ks else ()
+    for _, members in itertools.groupby(rows, key=lambda row: row[0]):
+        first = list(itertools.islice(members, voters))
+        answers, correct = [row[2] for row in first], [bool(row[1]) for row in first]
+        for k in ks:
+            if k <= len(first):
+                sums[k] += majority_at_k(answers, correct, k)
+                groups[k] += 1
+    return [AtK(k=k, value=sums[k] / groups[k] if groups[k] else None, groups=groups[k]) for k in ks]

@@ -1,0 +1,49 @@
+"""The command line's `train` and `quickstart`. torch is imported when they run, so that `--help` stays quick."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    config: Annotated[Path, typer.Option(help="YAML file of the run; docs/training.md lists the fields.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Set before the file's.")] = None,
+) -> int:
+    """Train a model with GRPO on a weighted mixture. A run that was stopped goes on when the same command is given again."""
+    from verigym.trainer.config import read_config
+
+    settings = read_config(config, overrides or [])
+    from verigym.trainer.loop import Interrupted
+    from verigym.trainer.loop import train as run
+
+    try:
+        final = run(settings)
+    except Interrupted as stop:
+        print(f"{stop}; go on with the same command", file=sys.stderr)
+        return 130
+    print(f"final model: {final}")
+    return 0
+
+
+def quickstart(
+    output: Annotated[Path, typer.Option(help="Folder for the model, the logs and the report.")] = Path("runs/quickstart"),
+    seed: Annotated[int, typer.Option(help="Key of all randomness.")] = 0,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; torch's choice by default.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="GRPO steps, to try it in less time.")] = None,
+) -> int:
+    """Train a small model from nothing, on a CPU in minutes: cold start, then GRPO on a mixture of verified tasks."""
+    print("loading torch and transformers", file=sys.stderr, flush=True)
+    from verigym.trainer.loop import Interrupted
+    from verigym.trainer.quickstart import Sizes
+    from verigym.trainer.quickstart import quickstart as run
+
+    try:
+        run(output, seed, Sizes() if steps is None else Sizes(grpo_steps=steps), threads)
+    except Interrupted as stop:
+        print(f"{stop}; go on with the same command", file=sys.stderr)
+        return 130
+    return 0

@@ -1,0 +1,104 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from verigym import UsageError
+from verigym.datasets_cfg import load
+
+ROWS = [{"question": f"{i}+1?", "answer": f"so\n#### {i + 1}", "level": i} for i in range(5)]
+
+
+def test_rows_become_prompts(make, tmp_path):
+    prompts = load(make(ROWS), "train", data_dir=tmp_path)
+    assert len(prompts) == 5
+    prompt = prompts[3]
+    assert prompt.text == "3+1? Put the answer in \\boxed{}."
+    assert prompt.references["math"].answer == "4"
+    assert prompt.metadata == {"dataset": "tiny", "split": "train", "row": 3, "level": 3}
+    assert prompts.environment.score(prompt, r"\boxed{4}").reward == 1.0
+
+
+def test_prompts_are_a_sequence_with_stable_keys(make, tmp_path):
+    path = make(ROWS)
+    prompts, again = (load(path, "train", data_dir=tmp_path) for _ in range(2))
+    assert [p.key for p in prompts] == [p.key for p in again]
+    assert len({p.key for p in prompts}) == 5
+    assert prompts[-1] == prompts[4] and prompts[1:3] == [prompts[1], prompts[2]]
+    with pytest.raises(IndexError):
+        prompts[5]
+    with pytest.raises(IndexError):
+        prompts[-6]
+
+
+def test_limit_and_options(make, tmp_path):
+    prompts = load(make(ROWS), "train", data_dir=tmp_path, limit=2, options={"extract": "last"})
+    assert len(prompts) == 2
+    assert prompts.environment.score(prompts[0], "it is 1").reward == 1.0
+    assert len(load(make(ROWS), "train", data_dir=tmp_path, limit=99)) == 5
+    with pytest.raises(UsageError, match="limit=0"):
+        load(make(ROWS), "train", data_dir=tmp_path, limit=0)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"question": "q", "level": 1}, "field 'answer' is missing; expected string"),
+        ({"question": None, "answer": "#### 1", "level": 1}, "field 'question' is missing; expected string"),
+        ({"question": "q", "answer": "no mark", "level": 1}, "field 'answer' no gold is found by 'hash'"),
+        ({"question": "q", "answer": "#### 1"}, "field 'level' is missing; expected integer"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_named(make, tmp_path, row, message):
+    prompts = load(make([ROWS[0], row]), "train", data_dir=tmp_path)
+    assert prompts[0].key
+    with pytest.raises(UsageError) as caught:
+        prompts[1]
+    assert str(caught.value).startswith(f"data set 'tiny', split 'train', row 1 (from 0): {message}")
+
+
+@pytest.mark.parametrize("rows", [["{oops}"], [ROWS[0], "{oops}"], []])
+def test_files_that_are_not_json_lines(make, tmp_path, rows, capsys):
+    with pytest.raises(UsageError, match="rows.jsonl cannot be read as JSON Lines") as caught:
+        load(make(rows), "train", data_dir=tmp_path)
+    assert "\n" not in str(caught.value)
+    assert capsys.readouterr().err == ""
+
+
+def test_missing_splits_and_files(make, tmp_path):
+    path = make(None)
+    with pytest.raises(UsageError, match="rows.jsonl does not exist; is --data-dir .* the right folder"):
+        load(path, "train", data_dir=tmp_path)
+    with pytest.raises(UsageError, match="no local file for split 'tran'; did you mean 'train'"):
+        load(path, "tran", data_dir=tmp_path)
+    with pytest.raises(UsageError, match="no split 'train' on the hub; with --data-dir: train"):
+        load(path, "train")
+    with pytest.raises(UsageError, match="no split 'dev' on the hub; known: test, train"):
+        load("gsm8k", "dev")
+
+
+def test_a_hub_out_of_reach_is_one_line():
+    program = "from verigym.datasets_cfg import load\ntry: load('gsm8k', 'test')\nexcept ValueError as error: print(error)\n"
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stderr == "" and done.stdout.count("\n") == 1
+    assert "cannot be read from the hub (openai/gsm8k)" in done.stdout
+    assert "pass --data-dir DIR to read DIR/gsm8k/test.jsonl.gz" in done.stdout
+
+
+def test_import_is_light():
+    program = "import sys, verigym.datasets_cfg; assert not {'datasets', 'torch', 'pyarrow', 'sympy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "rows", "gold"),
+    [("gsm8k", "train", 7473, "72"), ("gsm8k", "test", 1319, "18"), ("math", "test", 5000, "2")],
+)
+def test_the_shipped_data_sets(shared_data, name, split, rows, gold, capsys):
+    prompts = load(name, split, data_dir=shared_data)
+    assert len(prompts) == rows
+    assert prompts[0].references["math"].answer == gold
+    assert prompts[0].text.endswith("put the final answer in \\boxed{}.")
+    assert capsys.readouterr() == ("", ""), "loading is quiet"

@@ -1,0 +1,43 @@
+import pytest
+
+from verigym.cli import main
+from verigym.datasets_cfg import Failure, load, validate
+from verigym.envs.grading import Grader
+
+ROWS = [
+    {"question": "1+1?", "answer": "#### 2", "level": 1},
+    {"question": "2+1?", "answer": "three", "level": 1},
+    {"question": "half?", "answer": r"#### \frac{1}{", "level": 1},
+    {"question": "4+1?", "answer": "#### 5", "level": None},
+    {"question": "5+1?", "answer": "#### 6", "level": 1},
+]
+
+
+def test_every_row_that_cannot_be_trained_on_is_listed(make, tmp_path):
+    prompts = load(make(ROWS), "train", data_dir=tmp_path, options={"string_tier": False})
+    seen = []
+    with Grader(prompts.environment, workers=0) as grader:
+        report = validate(prompts, grader, seen.append)
+    assert (report.rows, report.passed) == (5, 2)
+    assert [(failure.row, failure.field) for failure in report.failures] == [(1, "answer"), (2, "answer"), (3, "level")]
+    assert report.failures[0] == Failure(1, "answer", None, report.failures[0].reason)
+    assert "no gold is found by 'hash'" in report.failures[0].reason
+    assert seen[-1] == 5
+
+
+def test_the_command(make, tmp_path, capsys):
+    path = make(ROWS)
+    arguments = ["validate", str(path), "--data-dir", str(tmp_path), "--workers", "0", "--option", "string_tier=false"]
+    assert main(arguments) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(",")[0] for line in lines[:-1]] == ["row 1", "row 2", "row 3"]
+    assert lines[-1].startswith("2 of 5 golds score the maximum (40.00%): tiny/train, math@")
+    assert main([*arguments, "--limit", "1"]) == 0
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["rows.jsonl", "tiny.yaml"], "nothing else is written"
+
+
+@pytest.mark.slow
+def test_gsm8k_golds_hold_without_string_equality(shared_data, capsys):
+    arguments = ["validate", "gsm8k", "--split", "test", "--data-dir", str(shared_data), "--option", "string_tier=false"]
+    assert main(arguments) == 0
+    assert "1,319 of 1,319 golds" in capsys.readouterr().out

@@ -1,0 +1,117 @@
+"""The blame rule for workers that hang or die: never a reward for our failures, always a verdict for the model's text."""
+
+import os
+import time
+
+import pytest
+from processes import alive, children, eventually
+from sample_envs import (
+    HangingEnvironment,
+    HungryEnvironment,
+    NanEnvironment,
+    RaisingEnvironment,
+    ScriptedEnvironment,
+    SuicidalEnvironment,
+)
+
+from verigym.envs import Status
+from verigym.envs.grading import Grader
+
+
+@pytest.mark.parametrize(
+    ("environment", "kind"),
+    [
+        (RaisingEnvironment(), "internal"),
+        (NanEnvironment(), "internal"),
+        (HungryEnvironment(), "internal"),
+        (HangingEnvironment(), "timeout"),
+        (SuicidalEnvironment(), "crashed"),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_broken_environment_gives_errors_only_and_soon(environment, kind):
+    work = [(environment.prompt(f"q{i}", answer=str(i)), f"answer: {i % 3}") for i in range(40)]
+    start = time.monotonic()
+    with Grader(environment, workers=2, timeout_s=0.3, memory_bytes=2**30) as grader:
+        scores = grader.grade(work)
+        deaths = grader.stats.worker_deaths
+    assert len(scores) == 40
+    assert {s.status for s in scores} == {Status.ERROR}
+    assert {s.reward for s in scores} == {None}
+    assert {s.error.kind for s in scores} == {kind}
+    assert deaths <= 12
+    assert time.monotonic() - start < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("HANG", "no verdict after 1 s"),
+        ("DIE", "killed by SIGKILL"),
+        ("EXIT", "exited with code 3"),
+        ("FORK", "answered item"),
+    ],
+)
+def test_a_text_that_brings_its_worker_down_gets_the_floor_and_harms_no_other(text, why):
+    env = ScriptedEnvironment()
+    texts = ["answer: 0", "answer: no", text, "answer: 3", "answer: 4"]
+    work = [(env.prompt(f"q{i}", answer=str(i)), t) for i, t in enumerate(texts)]
+    with Grader(env, workers=2, timeout_s=1.0 if text == "HANG" else 10.0) as grader:
+        scores = grader.grade(work)
+    if text == "FORK":  # the first answer is right; the second is met, and refused, by whoever comes next
+        assert [s.reward for s in scores] == [1.0, 0.0, 0.0, 1.0, 1.0]
+        return
+    assert [s.status for s in scores] == [Status.CORRECT, Status.INCORRECT, Status.LIMIT, Status.CORRECT, Status.CORRECT]
+    assert scores[2].reward == 0.0
+    assert why in scores[2].reason
+    assert scores[2].grader == env.grader
+    assert grader.stats.worker_deaths == 2
+
+
+def test_text_that_eats_memory_or_raises_gets_the_floor():
+    env = ScriptedEnvironment()
+    prompt = env.prompt("q", answer="1")
+    with Grader(env, workers=1, memory_bytes=2**30) as grader:
+        scores = grader.grade([(prompt, "EAT"), (prompt, "RAISE"), (prompt, "answer: 1")])
+    assert [s.status for s in scores] == [Status.LIMIT, Status.LIMIT, Status.CORRECT]
+    assert "MemoryError" in scores[0].reason
+
+
+def test_a_kill_takes_what_the_item_started():
+    env = ScriptedEnvironment()
+    started = set()
+    with Grader(env, workers=1, timeout_s=1.0) as grader:
+        future = grader.submit(env.prompt("q", answer="1"), "GRANDCHILD")
+        while not future.done():
+            for worker in children(os.getpid()):
+                started |= children(worker)
+            time.sleep(0.02)
+    assert future.result().status is Status.LIMIT
+    assert len(started) == 2
+    assert eventually(lambda: not any(alive(pid) for pid in started))
+
+
+def test_an_error_by_our_limits_is_not_charged_to_the_text_when_the_control_fails_too():
+    env = HangingEnvironment()
+    with Grader(env, workers=1, timeout_s=0.2, retries=0) as grader:
+        (score,) = grader.grade([(env.prompt("q", answer="1"), "answer: 1")])
+    assert score.error.kind == "timeout" and score.error.retryable
+    assert "a control item ended its worker too" in score.reason
+
+
+def test_output_of_an_environment_reaches_neither_the_channel_nor_stdout(capfd):
+    env = ScriptedEnvironment()
+    with Grader(env, workers=1) as grader:
+        (score,) = grader.grade([(env.prompt("q", answer="1"), "PRINT")])
+    assert score.status is Status.NO_ANSWER
+    assert "noise" not in capfd.readouterr().out
+
+
+def test_the_log_says_why_and_stays_short(caplog):
+    env = RaisingEnvironment()
+    with Grader(env, workers=1) as grader:
+        grader.grade((env.prompt(f"q{i}", answer="1"), "secret completion") for i in range(30))
+    messages = [r.getMessage() for r in caplog.records if r.name == "verigym.grading"]
+    assert len(messages) == 1
+    assert "raising" in messages[0] and "ValueError: broken" in messages[0]
+    assert "secret" not in messages[0]

@@ -1,0 +1,124 @@
+"""Workers start when needed, end with their grader or its process, and say clearly when they cannot start."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from processes import alive, children, eventually
+from sample_envs import ExactEnvironment, ScriptedEnvironment, UnsendableEnvironment
+
+from verigym.envs import Status, UsageError
+from verigym.envs.grading import Grader
+
+SUPPORT = str(Path(__file__).parents[1] / "support")
+
+
+def test_close_leaves_no_process_thread_or_open_item():
+    env = ScriptedEnvironment()
+    before, threads = children(os.getpid()), threading.active_count()
+    grader = Grader(env, workers=2)
+    futures = [grader.submit(env.prompt(f"q{i}", answer="1"), "HANG") for i in range(5)]
+    assert eventually(lambda: len(children(os.getpid()) - before) == 2)
+    start = time.monotonic()
+    grader.close()
+    assert time.monotonic() - start < 3
+    assert children(os.getpid()) == before
+    assert threading.active_count() == threads
+    assert [f.result(timeout=0).error.kind for f in futures] == ["unavailable"] * 5
+    grader.close()
+
+
+def test_workers_start_only_when_needed():
+    env = ExactEnvironment()
+    before = children(os.getpid())
+    with Grader(env, workers=2) as grader:
+        assert children(os.getpid()) == before
+        grader.grade([(env.prompt("q", answer="1"), "x")])
+        assert len(children(os.getpid()) - before) == 1
+        grader.start()
+        assert len(children(os.getpid()) - before) == 2
+
+
+def test_no_descriptor_is_left_open():
+    env = ScriptedEnvironment()
+    with Grader(env, workers=1) as grader:  # multiprocessing's own tracker starts with the first
+        grader.start()
+    before = len(os.listdir("/proc/self/fd"))
+    with Grader(env, workers=1) as grader:
+        grader.grade([(env.prompt("q", answer="1"), "DIE")])
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_an_environment_that_cannot_be_sent_is_an_error_that_says_what_to_do():
+    env = UnsendableEnvironment()
+    with Grader(env, workers=2) as grader:
+        with pytest.raises(UsageError, match="cannot be sent to a worker process.*importable.*workers=0"):
+            grader.start()
+        scores = grader.grade((env.prompt(f"q{i}", answer="1"), "answer: 1") for i in range(20))
+    assert {s.status for s in scores} == {Status.ERROR}
+    assert scores[0].error.kind == "unavailable"
+    with Grader(env, workers=0) as grader:
+        assert grader.grade([(env.prompt("q", answer="1"), "answer: 1")])[0].reward == 1.0
+
+
+def run(tmp_path, body, **kwargs):
+    script = tmp_path / "script.py"
+    script.write_text(f"import sys\nsys.path.append({SUPPORT!r})\n" + textwrap.dedent(body))
+    return subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs)
+
+
+def test_a_script_without_a_main_guard_ends_with_a_hint(tmp_path):
+    process = run(
+        tmp_path,
+        """
+        from sample_envs import ExactEnvironment
+        from verigym.envs.grading import Grader
+        print("script runs")
+        env = ExactEnvironment()
+        with Grader(env, workers=1) as grader:
+            (score,) = grader.grade([(env.prompt("q", answer="1"), "answer: 1")])
+        print(score.status.value, score.reason)
+        """,
+    )
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert out.count("script runs") == 2  # here and in the worker, which stops at its Grader
+    assert "error" in out and "if __name__ == '__main__'" in out
+
+
+HANGING_SCRIPT = """
+    import os, time
+    from sample_envs import ScriptedEnvironment
+    from verigym.envs.grading import Grader
+    if __name__ == "__main__":
+        env = ScriptedEnvironment()
+        grader = Grader(env, workers=2)
+        grader.start()
+        futures = [grader.submit(env.prompt(f"q{i}", answer="1"), "HANG") for i in range(4)]
+        print("ready", flush=True)
+        %s
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "signals"),
+    [("futures[0].result()", signal.SIGKILL), ("futures[0].result()", signal.SIGINT), ("time.sleep(0.2)", None)],
+    ids=["killed", "ctrl-c", "ends without close"],
+)
+def test_workers_end_with_their_parent(tmp_path, ending, signals):
+    process = run(tmp_path, HANGING_SCRIPT % ending)
+    assert process.stdout.readline() == "ready\n"
+    workers = children(process.pid)
+    assert len(workers) == 2
+    if signals is not None:
+        process.send_signal(signals)
+    _, err = process.communicate(timeout=20)
+    assert eventually(lambda: not any(alive(pid) for pid in workers))
+    if signals is signal.SIGINT:
+        assert "KeyboardInterrupt" in err

@@ -1,0 +1,124 @@
+"""The Grader's parts alone: queue, breaker, channel, log."""
+
+import logging
+import socket
+import threading
+import time
+
+import pytest
+
+from verigym.envs.grading import breaker as breaker_module
+from verigym.envs.grading.breaker import Breaker, Trust
+from verigym.envs.grading.channel import Channel
+from verigym.envs.grading.fairqueue import FairQueue
+from verigym.envs.grading.stats import ThrottledLog
+
+
+def test_lanes_take_turns_and_keep_their_order():
+    queue = FairQueue({})
+    for i in range(3):
+        queue.put("a", f"a{i}")
+    queue.put("b", "b0")
+    assert [queue.take()[1] for _ in range(4)] == ["a0", "b0", "a1", "a2"]
+
+
+def test_a_full_lane_waits_until_one_is_done():
+    queue = FairQueue({"a": 1})
+    queue.put("a", 1)
+    queue.put("a", 2)
+    assert queue.take() == ("a", 1)
+    got = []
+    thread = threading.Thread(target=lambda: got.append(queue.take()))
+    thread.start()
+    time.sleep(0.05)
+    assert got == []
+    queue.done("a")
+    thread.join(2)
+    assert got == [("a", 2)]
+
+
+def test_a_delayed_item_comes_later_and_close_returns_what_is_left():
+    queue = FairQueue({})
+    queue.put("a", "late", delay_s=0.1)
+    queue.put("a", "now")
+    assert queue.backlog()
+    start = time.monotonic()
+    assert queue.take() == ("a", "now")
+    assert queue.take() == ("a", "late")
+    assert time.monotonic() - start >= 0.09
+    queue.put("a", 1)
+    queue.put("b", 2, delay_s=60)
+    assert sorted(queue.close()) == [1, 2]
+    assert queue.take() is None
+
+
+def test_breaker_opens_after_three_failed_controls_and_probes_after_the_pause():
+    breaker = Breaker(cooldown_s=0.1)
+    assert breaker.admit() is Trust.GRADE
+    assert breaker.failed("timeout", "hung") is None
+    assert breaker.admit() is Trust.CONTROL_FIRST
+    assert breaker.failed("timeout", "hung") is None
+    assert breaker.failed("timeout", "hung") == 0.1
+    assert breaker.admit() is Trust.REFUSE
+    time.sleep(0.12)
+    assert [breaker.admit(), breaker.admit()] == [Trust.CONTROL_FIRST, Trust.REFUSE]
+    assert breaker.failed("timeout", "hung") == 0.2
+    breaker.passed()
+    assert breaker.admit() is Trust.GRADE
+    assert breaker_module.THRESHOLD == 3
+
+
+def channels():
+    return tuple(Channel(s) for s in socket.socketpair())
+
+
+def test_channel_carries_messages_of_any_size():
+    one, two = channels()
+    big = b"x" * 3_000_000
+    thread = threading.Thread(target=lambda: [one.send(b""), one.send(b"small"), one.send(big)])
+    thread.start()
+    assert [two.receive() for _ in range(3)] == [b"", b"small", big]
+    thread.join()
+    one.close()
+    with pytest.raises(EOFError):
+        two.receive()
+    two.close()
+
+
+def test_channel_deadlines_hold_in_both_directions():
+    one, two = channels()
+    start = time.monotonic()
+    with pytest.raises(TimeoutError):
+        one.send(b"x" * 10_000_000, start + 0.1)  # nobody reads
+    with pytest.raises(TimeoutError):
+        one.receive(time.monotonic() + 0.1)
+    two._socket.sendall(b"\x00\x00")  # half a header, then silence
+    with pytest.raises(TimeoutError):
+        one.receive(time.monotonic() + 0.1)
+    assert time.monotonic() - start < 1
+    one.close()
+    two.close()
+
+
+def test_channel_refuses_what_is_announced_too_long():
+    one, two = channels()
+    two._socket.sendall(b"\xff\xff\xff\xff")
+    with pytest.raises(ValueError, match="4294967295 bytes was announced"):
+        one.receive(time.monotonic() + 1)
+    one.close()
+    two.close()
+
+
+def test_the_log_holds_back_repetitions(caplog):
+    log = ThrottledLog()
+    with caplog.at_level(logging.WARNING, "verigym.grading"):
+        for i in range(5):
+            log.warn("math", "timeout", f"message {i}")
+        log.warn("math", "crashed", "other")
+        log._last.clear()
+        log.warn("math", "timeout", "again")
+    assert [r.getMessage() for r in caplog.records] == [
+        "math: message 0",
+        "math: other",
+        "math: again (4 more like this since the last message)",
+    ]

@@ -1,0 +1,70 @@
+import importlib.metadata
+
+import pytest
+from sample_envs import ExactEnvironment, ScriptedEnvironment
+
+from verigym.envs import UsageError, available, load, register, registry
+
+
+@pytest.fixture(autouse=True)
+def own_names(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+
+
+def test_load_by_name_with_options():
+    register("mine")(ExactEnvironment)
+    assert load("mine", strip=False).options.strip is False
+    assert available()["mine"] == "sample_envs:ExactEnvironment"
+    assert load("math").name == "math"
+
+
+def test_every_shipped_name_loads():
+    for name in registry.ENVIRONMENTS:
+        assert load(name).name == name
+
+
+def test_an_unknown_name_gets_a_suggestion():
+    with pytest.raises(UsageError, match="no environment is called 'maths'; did you mean 'math'?"):
+        load("maths")
+    with pytest.raises(UsageError, match="known: .*format.*math"):
+        load("zzzzzzzz")
+
+
+def test_an_unknown_option_gets_a_suggestion():
+    register("mine")(ExactEnvironment)
+    with pytest.raises(UsageError, match="options of 'exact': unknown field 'stripp'; did you mean 'strip'"):
+        load("mine", stripp=True)
+    with pytest.raises(UsageError, match="field 'strip': .*got 'perhaps'"):
+        load("mine", strip="perhaps")
+
+
+def test_a_name_is_given_once():
+    register("mine")(ExactEnvironment)
+    register("mine")(ExactEnvironment)  # the same class again, as in a re-run notebook cell
+    with pytest.raises(UsageError, match="twice: by sample_envs:ExactEnvironment and by sample_envs:ScriptedEnvironment"):
+        register("mine")(ScriptedEnvironment)
+    with pytest.raises(UsageError, match="'math' is registered twice: by verigym.envs.mathematics:MathEnvironment and by"):
+        register("math")(ExactEnvironment)
+
+
+def points(monkeypatch, *values):
+    found = [importlib.metadata.EntryPoint(name, value, registry.ENTRY_POINT_GROUP) for name, value in values]
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: found)
+
+
+def test_entry_points_of_other_packages(monkeypatch):
+    points(monkeypatch, ("theirs", "sample_envs:ExactEnvironment"))
+    assert load("theirs").name == "exact"
+    assert available()["theirs"] == "sample_envs:ExactEnvironment"
+    register("theirs")(ScriptedEnvironment)
+    with pytest.raises(UsageError, match="'theirs' is registered twice"):
+        available()
+
+
+def test_two_packages_with_one_name(monkeypatch):
+    points(monkeypatch, ("theirs", "a:A"), ("theirs", "b:B"))
+    with pytest.raises(UsageError, match="'theirs' is registered twice: by a:A and by b:B"):
+        available()
+    points(monkeypatch, ("math", "a:A"))
+    with pytest.raises(UsageError, match="by verigym.envs.mathematics:MathEnvironment and by a:A"):
+        load("anything")

@@ -1,0 +1,171 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from verigym.envs import EnvironmentFailure, symbolic
+from verigym.envs.symbolic import Comparison, SymbolicLimit, compare
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _close() -> Iterator[None]:
+    yield
+    symbolic.close()
+
+
+def children_of(pid: int) -> list[int]:
+    out = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False).stdout
+    return [int(line) for line in out.split()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answers", "expected"),
+    [
+        ("x+1", ("1+x",), Comparison(True, (True,), True)),
+        ("x+1", ("1+x", "x+2"), Comparison(True, (True, True), False)),
+        ("x+1", ("1+x", "x+1"), Comparison(True, (True, True), True)),
+        (r"\frac{1", ("1",), Comparison(False, (True,), False)),
+        ("1", (r"\frac{1",), Comparison(True, (False,), False)),
+        ("1/2004!", ("1/2006!",), Comparison(True, (True,), False)),
+        (r"10^{-12}\pi", ("0.0",), Comparison(True, (True,), False)),
+        (r"\sqrt{2}", ("1.4142135623730951",), Comparison(True, (True,), True)),
+        ("5m", ("5",), Comparison(True, (True,), False)),
+    ],
+)
+def test_compare(gold: str, answers: tuple[str, ...], expected: Comparison) -> None:
+    assert compare(gold, answers) == expected
+
+
+@pytest.mark.parametrize("answer", ["10^{10^{10}}", "(10^7)!"])
+def test_a_comparison_is_stopped_at_its_limit_and_the_next_one_works(answer: str) -> None:
+    start = time.monotonic()
+    with pytest.raises(SymbolicLimit, match="ran out of time"):
+        compare("1", (answer,), timeout_s=0.5)
+    assert time.monotonic() - start < 3 * 0.5 + 1 + symbolic.GRACE_S
+    assert compare("1", ("1",)).equal
+
+
+def test_memory_is_limited() -> None:
+    # SymPy swallows some MemoryErrors and calls the sides unequal; the verdict is the floor in any case.
+    try:
+        equal = compare("1", ("2^{2^{31}}",), memory_bytes=100 << 20).equal
+    except SymbolicLimit:
+        equal = False
+    assert not equal
+    assert compare("1", ("1",)).equal
+
+
+def test_long_texts_are_refused() -> None:
+    with pytest.raises(SymbolicLimit, match="longer than"):
+        compare("1", ("9" * symbolic.MAX_PAYLOAD,))
+
+
+def test_threads_share_the_pool() -> None:
+    results: list[bool] = []
+
+    def work(number: int) -> None:
+        results.append(compare(f"x+{number}", (f"{number}+x",)).equal and not compare(f"x+{number}", ("x",)).equal)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 8
+    assert len(symbolic._pool.all) <= symbolic.POOL_SIZE
+
+
+def test_a_worker_outlives_the_thread_that_started_it() -> None:
+    symbolic.close()
+    thread = threading.Thread(target=compare, args=("1", ("1",)))
+    thread.start()
+    thread.join()
+    (worker,) = symbolic._pool.all
+    assert compare("2", ("2",)).equal
+    assert symbolic._pool.all == {worker}
+
+
+def test_a_killed_worker_is_replaced() -> None:
+    compare("1", ("1",))
+    for worker in symbolic._pool.all:
+        os.kill(worker.process.pid, signal.SIGKILL)
+    for worker in symbolic._pool.all:
+        worker.process.wait()
+    assert compare("x", ("x",)).equal
+
+
+def test_a_forked_process_starts_its_own_workers() -> None:
+    compare("1", ("1",))
+    mine = {worker.process.pid for worker in symbolic._pool.all}
+    receive, send = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            equal = compare("x+1", ("1+x",)).equal
+            theirs = {worker.process.pid for worker in symbolic._pool.all}
+            os.write(send, b"ok" if equal and not theirs & mine else b"no")
+            symbolic.close()
+        finally:
+            os._exit(0)
+    os.close(send)
+    assert os.read(receive, 10) == b"ok"
+    os.close(receive)
+    os.waitpid(pid, 0)
+    assert compare("1", ("1",)).equal
+    assert {worker.process.pid for worker in symbolic._pool.all} == mine
+
+
+def test_workers_and_their_children_die_with_a_killed_parent() -> None:
+    code = (
+        "import threading, time\n"
+        "from verigym.envs import symbolic\n"
+        "symbolic.compare('1', ('1',))\n"
+        "work = lambda: symbolic.compare('1', ('10^{10^{10}}',), timeout_s=60)\n"
+        "threading.Thread(target=work, daemon=True).start()\n"
+        "time.sleep(1)\n"
+        "print(*[w.process.pid for w in symbolic._pool.all], flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        zygotes = [int(pid) for pid in parent.stdout.readline().split()]
+        everyone = zygotes + [child for zygote in zygotes for child in children_of(zygote)]
+        assert len(everyone) > len(zygotes)
+        parent.kill()
+    deadline = time.monotonic() + 20
+    while any(alive(pid) for pid in everyone) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(alive(pid) for pid in everyone)
+
+
+def test_the_worker_gets_no_environment() -> None:
+    compare("1", ("1",))
+    (worker, *_) = symbolic._pool.all
+    if os.geteuid() != 0:
+        pytest.skip("only root may read the environment of a process that is not dumpable")
+    with open(f"/proc/{worker.process.pid}/environ", "rb") as file:
+        assert file.read().strip(b"\x00") == b"PYTHONHASHSEED=0"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", b"[]", b"nonsense", b'{"gold":1,"answers":[true],"equal":true}', b'{"gold":true,"answers":[],"equal":true}',
+     b'{"gold":true,"answers":[false],"equal":true}', b'{"gold":true,"answers":true,"equal":true}', b"[" * 4000],
+)  # fmt: skip
+def test_replies_are_checked(data: bytes) -> None:
+    with pytest.raises(EnvironmentFailure, match="protocol"):
+        symbolic._checked(data, 1)

@@ -1,0 +1,114 @@
+import pytest
+from pydantic import ValidationError
+
+from verigym import Message, UsageError, load
+from verigym.grade.columns import Columns, Item, items
+from verigym.grade.rows import BadRow, Row
+
+ENV = load("math")
+COLUMNS = Columns(references={"answer": "answer"})
+
+
+def parts(data, columns=COLUMNS):
+    return list(items(Row(7, 9, data), columns, ENV))
+
+
+def test_a_plain_row():
+    [item] = parts({"prompt": "1+1?", "completion": r"\boxed{2}", "answer": "2"})
+    assert isinstance(item, Item)
+    assert (item.row, item.line, item.sample, item.column) == (7, 9, 0, "completion")
+    assert item.prompt == ENV.prompt("1+1?", answer="2")
+    assert item.group == item.prompt.key
+    assert ENV.score(item.prompt, item.completion).reward == 1.0
+
+
+def test_every_shape_of_completion():
+    talk = [{"role": "user", "content": "again"}, {"role": "assistant", "content": "d"}]
+    value = ["a", {"text": "b", "finish_reason": "length"}, {"role": "assistant", "content": "c"}, talk]
+    found = parts({"prompt": "q", "completion": value, "answer": "2"})
+    assert [item.completion.text for item in found] == ["a", "b", "c", "d"]
+    assert [item.completion.finish_reason for item in found] == [None, "length", None, None]
+    assert [item.sample for item in found] == [0, 1, 2, 3]
+    [one] = parts({"prompt": "q", "completion": talk, "answer": "2"})
+    assert one.completion.text == "d"
+
+
+def test_prompts_may_be_messages():
+    talk = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?", "name": "ann"}]
+    [item] = parts({"prompt": talk, "completion": "x", "answer": "2"})
+    assert item.prompt.messages == (Message(role="system", content="Be brief."), Message(role="user", content="1+1?"))
+
+
+def test_columns_are_numbered_together_and_a_bad_sample_keeps_its_number():
+    columns = Columns(completions=("a", "b.c"), references={"answer": "answer"})
+    one, bad, three = parts({"prompt": "q", "a": ["x", 3], "b": {"c": "y"}, "answer": "2"}, columns)
+    assert (one.sample, three.sample, three.column) == (0, 2, "b.c")
+    assert bad == BadRow(7, 9, "a[1]", "is int; expected text, an object with text, messages, or a list of these")
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "reason"),
+    [
+        ({"prompt": None}, "prompt", "is null; expected text"),
+        ({"prompt": 5}, "prompt", "is int; expected text or a list of messages"),
+        ({"prompt": []}, "prompt", "is list; expected text"),
+        ({"prompt": ["x"]}, "prompt[0]", "is str; expected a message"),
+        ({"prompt": [{"role": "robot", "content": "x"}]}, "prompt[0]", "field 'role'"),
+        ({"prompt": [{"role": "user"}]}, "prompt[0]", "field 'content' is missing"),
+        ({"completion": None}, "completion", "is null"),
+        ({"completion": []}, "completion", "is an empty list"),
+        ({"completion": {"texts": "x"}}, "completion.text", "is missing"),
+        ({"completion": {"text": "x", "finish_reason": "eos"}}, "completion", "field 'finish_reason'"),
+        ({"completion": [{"role": "user", "content": "x"}]}, "completion", "ends with a message of 'user'"),
+        ({"answer": None}, "answer", "is null; expected a reference"),
+        ({"answer": {"value": 2}}, "answer", "reference of 'math'"),
+    ],
+)
+def test_what_does_not_fit_names_its_field(change, field, reason):
+    row = {"prompt": "q", "completion": "x", "answer": "2", **change}
+    [bad] = parts(row)
+    assert isinstance(bad, BadRow)
+    assert (bad.number, bad.line, bad.field) == (7, 9, field)
+    assert reason in bad.reason and "\n" not in bad.reason
+
+
+@pytest.mark.parametrize("missing", ["prompt", "completion", "answer"])
+def test_a_missing_field(missing):
+    row = {"prompt": "q", "completion": "x", "answer": "2"}
+    del row[missing]
+    [bad] = parts(row)
+    assert bad.field == missing and bad.reason.startswith("is missing")
+
+
+def test_the_gold_is_taken_out_of_its_column():
+    columns = Columns(references={"answer": "solution"}, gold_extract="hash")
+    [item] = parts({"prompt": "q", "completion": "x", "solution": "So 3*4\n#### 12"}, columns)
+    assert item.prompt.references["math"].answer == "12"
+    [bad] = parts({"prompt": "q", "completion": "x", "solution": "no mark"}, columns)
+    assert bad.field == "solution" and "no gold is found by 'hash'" in bad.reason
+
+
+def test_groups_and_kept_columns():
+    columns = Columns(references={"answer": "answer"}, group_by="id", keep=("level", "gone"))
+    [item] = parts({"prompt": "q", "completion": "x", "answer": "2", "id": [1, "a"], "level": float("nan")}, columns)
+    assert item.group == '[1,"a"]'
+    assert item.kept == {"level": "nan", "gone": None}
+
+
+def test_unknown_columns_are_refused_with_a_suggestion():
+    rows = [{"question": "q", "model": {"solution": "x"}}]
+    with pytest.raises(UsageError, match="in has no column 'questoin'; did you mean 'question'"):
+        Columns(prompt="questoin").check(["question", "model"], rows, "in")
+    columns = Columns(prompt="question", completions=("model.solutions",))
+    with pytest.raises(UsageError, match="no column 'model.solutions'; did you mean 'model.solution'"):
+        columns.check(["question", "model"], rows, "in")
+    Columns(prompt="question", completions=("model.solution",)).check(["question", "model"], rows, "in")
+
+
+def test_settings_that_contradict_themselves():
+    with pytest.raises(ValidationError, match="as a field and as a part"):
+        Columns(references={"math": "a", "math.answer": "b"})
+    with pytest.raises(ValidationError, match="as a field and as a part"):
+        Columns(references={"math.answer": "b", "math": "a"})
+    with pytest.raises(ValidationError, match="gold_extract"):
+        Columns(gold_extract="magic")

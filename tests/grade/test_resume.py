@@ -1,0 +1,177 @@
+"""A run that is stopped at any byte and started again ends with the file of an uninterrupted one."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from verigym.cli import main
+from verigym.grade.outfile import sidecar
+
+SECONDS = re.compile(rb'"seconds": [-+.0-9e]+')
+
+
+def without_seconds(path):
+    return SECONDS.sub(b'"seconds": 0', path.read_bytes())
+
+
+def write_rows(path, count, samples=2):
+    with path.open("w", encoding="utf-8") as stream:
+        for i in range(count):
+            texts = [f"so \\boxed{{{i + j}}} caf\u00e9" for j in range(samples)]
+            row = {"prompt": f"{i}+0?", "answer": str(i), "completion": texts, "level": i % 3}
+            stream.write((json.dumps(row, ensure_ascii=False) if i % 7 != 5 else "broken") + "\n")
+    return path
+
+
+def command(source, out, *more):
+    return ["grade", str(source), "--env", "math", "--out", str(out), "--keep", "level", *more]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    source, out = write_rows(folder / "in.jsonl", 12), folder / "out.jsonl"
+    assert main(command(source, out, "--workers", "0")) == 1
+    return source, out
+
+
+def copy_run(finished, folder, size):
+    """Put a run in a folder that was killed when the output had that many bytes."""
+    source, done = finished
+    out = folder / f"out{size}.jsonl"
+    out.write_bytes(done.read_bytes()[:size])
+    sidecar(out, "meta.json").write_bytes(sidecar(done, "meta.json").read_bytes())
+    return source, out
+
+
+def test_stopped_at_any_byte(finished, tmp_path, capsys):
+    _, done = finished
+    total = done.stat().st_size
+    newline = done.read_bytes().index(b"\n")
+    for size in [0, 1, newline - 1, newline, newline + 1, newline + 2, *range(500, total, 997), total - 1, total]:
+        source, out = copy_run(finished, tmp_path, size)
+        assert main(command(source, out, "--workers", "0")) == 1
+        assert without_seconds(out) == without_seconds(done), f"stopped at byte {size}"
+        for kind in ("bad.jsonl", "meta.json"):
+            assert sidecar(out, kind).read_bytes() == sidecar(done, kind).read_bytes()
+        ours, theirs = (json.loads(sidecar(path, "summary.json").read_text()) for path in (out, done))
+        for summary in (ours, theirs):
+            del summary["out"], summary["seconds"], summary["grading_seconds"]
+        assert ours == theirs
+    capsys.readouterr()
+
+
+def test_kept_lines_are_not_graded_again(finished, tmp_path, capsys):
+    _, done = finished
+    source, out = copy_run(finished, tmp_path, 3000)
+    kept = out.read_bytes().rpartition(b"\n")[0]
+    assert main(command(source, out, "--workers", "0")) == 1
+    assert out.read_bytes().startswith(kept), "lines that were there keep even their seconds"
+    lines = kept.count(b"\n") + 1
+    assert lines > 1 and f"({lines} graded before)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("share", [0.2, 0.7])
+def test_killed_for_real(tmp_path, share, capsys):
+    source = write_rows(tmp_path / "in.jsonl", 1500)
+    whole = tmp_path / "whole.jsonl"
+    assert main(command(source, whole)) == 1
+    out = tmp_path / "out.jsonl"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "verigym.cli", *command(source, out)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not out.exists() or out.stat().st_size < share * whole.stat().st_size:
+        assert process.poll() is None and time.monotonic() < deadline, "the run ended before it could be killed"
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert 0 < out.stat().st_size < whole.stat().st_size
+    assert main(command(source, out)) == 1
+    assert without_seconds(out) == without_seconds(whole)
+    capsys.readouterr()
+
+
+def test_other_settings_are_refused(finished, tmp_path, capsys):
+    source, out = copy_run(finished, tmp_path, 2000)
+    for more, message in [
+        (["--option", "extract=last"], "was made with grader="),
+        (["--timeout-s", "5"], "was made with timeout_s=30.0, now 5.0"),
+        (["--prompt-column", "answer"], "was made with columns.prompt='prompt', now 'answer'"),
+        (["--group-by", "level"], "was made with columns.group_by=None, now 'level'"),
+    ]:
+        assert main([*command(source, out), "--workers", "0", *more]) == 2
+        error = capsys.readouterr().err
+        assert message in error and "pass --overwrite" in error and error.count("\n") == 1
+    assert out.stat().st_size == 2000, "a refused run changes nothing"
+
+
+def test_other_input_is_refused(finished, tmp_path, capsys):
+    source, out = copy_run(finished, tmp_path, 2000)
+    changed = tmp_path / "changed.jsonl"
+    changed.write_bytes(source.read_bytes().replace(b"3+0?", b"4+0?"))
+    assert main(command(changed, out, "--workers", "0")) == 2
+    assert "was made with input.sha256_of_first_mebibyte" in capsys.readouterr().err
+
+
+def test_lines_of_another_input_are_noticed_even_from_a_pipe(tmp_path, monkeypatch, capsys):
+    import io
+
+    out = tmp_path / "out.jsonl"
+
+    def run(answer):
+        row = json.dumps({"prompt": "2+2?", "answer": answer, "completion": r"\boxed{4}"})
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(row.encode() + b"\n"))))
+        return main(["grade", "-", "--env", "math", "--out", str(out), "--workers", "0"])
+
+    assert run("4") == 0
+    assert run("4") == 0
+    assert run("5") == 2
+    assert "line 1: row 1, sample 0 is not row 1, sample 0 of the input, which has changed" in capsys.readouterr().err
+
+
+def test_input_that_became_shorter_is_noticed(finished, tmp_path, capsys):
+    source, out = copy_run(finished, tmp_path, finished[1].stat().st_size)
+    meta = sidecar(out, "meta.json")
+    shorter = tmp_path / "shorter.jsonl"
+    shorter.write_bytes(b"".join(source.read_bytes().splitlines(keepends=True)[:3]))
+    settings = json.loads(meta.read_text())
+    from verigym.grade.outfile import fingerprint
+
+    meta.write_text(json.dumps({**settings, "input": fingerprint(str(shorter))}))
+    assert main(command(shorter, out, "--workers", "0")) == 2
+    assert "holds more than the input gives" in capsys.readouterr().err
+
+
+def test_a_file_of_somebody_else_is_left_alone(finished, tmp_path, capsys):
+    out = tmp_path / "notes.jsonl"
+    out.write_bytes(b"my notes, no line end")
+    assert main(command(finished[0], out, "--workers", "0")) == 2
+    assert "has no readable notes.jsonl.meta.json" in capsys.readouterr().err
+    assert out.read_bytes() == b"my notes, no line end"
+
+
+def test_overwrite_starts_again(finished, tmp_path, capsys):
+    source, out = copy_run(finished, tmp_path, 2000)
+    assert main([*command(source, out), "--workers", "0", "--option", "extract=last", "--overwrite"]) == 1
+    assert b"last:" in out.read_bytes()
+    assert "graded before" not in capsys.readouterr().out
+
+
+def test_two_runs_on_one_output(finished, tmp_path, capsys):
+    import fcntl
+
+    source, out = copy_run(finished, tmp_path, 2000)
+    with out.open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert main(command(source, out, "--workers", "0")) == 2
+    assert "is being written by another verigym grade" in capsys.readouterr().err

@@ -1,0 +1,173 @@
+import gzip
+import io
+import json
+import sys
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from verigym.envs import UsageError
+from verigym.grade.rows import BadRow, Row, open_source
+
+
+def read(path, format=None, **limits):
+    with open_source(str(path), format, **limits) as source:
+        return list(source)
+
+
+def numbers_and_reasons(records):
+    return [(record.number, record.line, record.reason) for record in records if isinstance(record, BadRow)]
+
+
+def test_jsonl_rows_are_numbered_by_line(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1}\n\n{"a": 2}\n{"a": 3}', encoding="utf-8")
+    assert read(path) == [Row(1, 1, {"a": 1}), Row(3, 3, {"a": 2}), Row(4, 4, {"a": 3})]
+
+
+def test_bom_and_windows_line_ends(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"a": "x"}\r\n{"a": "y"}\r\n')
+    assert [row.data["a"] for row in read(path)] == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"not json", "not JSON: Expecting value at column 1"),
+        (b'{"a": 1', "not JSON"),
+        (b"[1, 2]", "expected a JSON object, one a line; got list"),
+        (b'"text"', "got str"),
+        (b'{"a": 1, "a": 2}', "key 'a' occurs twice"),
+        (b'{"b": {"a": 1, "a": 2}}', "key 'a' occurs twice"),
+        (b'{"a": NaN}', "NaN is not JSON"),
+        (b'{"a": -Infinity}', "-Infinity is not JSON"),
+        (b'{"a": "\xff"}', "not UTF-8 (byte 8"),
+        (b'{"a": "\x00"}', "not JSON: Invalid control character"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "not usable JSON: Exceeds the limit"),
+        (b'{"a": "' + b"x" * 300_000 + b'"}', "longer than 200,000 bytes"),
+    ],
+)
+def test_bad_jsonl_lines_are_named_and_the_rest_goes_on(tmp_path, line, reason):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"a": 1}\n' + line + b'\n{"a": 3}\n')
+    first, bad, last = read(path, max_record_bytes=200_000)
+    assert (first, last) == (Row(1, 1, {"a": 1}), Row(3, 3, {"a": 3}))
+    assert isinstance(bad, BadRow) and (bad.number, bad.line) == (2, 2)
+    assert reason in bad.reason and "\n" not in bad.reason
+
+
+def test_gzip_is_told_by_its_bytes(tmp_path):
+    path = tmp_path / "a.jsonl"  # no .gz in the name
+    path.write_bytes(gzip.compress(b'{"a": 1}\n'))
+    assert read(path) == [Row(1, 1, {"a": 1})]
+
+
+def test_a_gzip_that_ends_too_early_gives_its_rows_first(tmp_path):
+    path = tmp_path / "a.jsonl.gz"
+    lines = b"".join(json.dumps({"a": hash_like(i)}).encode() + b"\n" for i in range(5000))
+    path.write_bytes(gzip.compress(lines)[:-2000])
+    rows = []
+    with pytest.raises(UsageError, match=r"a\.jsonl\.gz, after line \d+: the gzip stream ends too early"):
+        with open_source(str(path)) as source:
+            for row in source:
+                rows.append(row)
+    assert len(rows) > 1000
+
+
+def hash_like(index):
+    return index * 2654435761 % 2**32
+
+
+def test_csv_fields_may_hold_commas_quotes_and_lines(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('q,a\n"one, ""two""\nthree",1\n\nx,2\n', encoding="utf-8")
+    assert read(path) == [Row(1, 2, {"q": 'one, "two"\nthree', "a": "1"}), Row(2, 5, {"q": "x", "a": "2"})]
+
+
+def test_csv_fields_may_be_longer_than_the_module_allows_by_default(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("q,a\n" + "x" * 300_000 + ",1\n", encoding="utf-8")
+    assert len(read(path)[0].data["q"]) == 300_000
+
+
+def test_bad_csv_rows(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'q,a\nonly one\nx,1\na,b,c\n"x"y,1\nz\x00,1\n\xff,1\ngood,2\n"open,1\n')
+    records = read(path)
+    assert [row.data["q"] for row in records if isinstance(row, Row)] == ["x", "good"]
+    assert numbers_and_reasons(records) == [
+        (1, 2, "1 columns; the header has 2"),
+        (3, 4, "3 columns; the header has 2"),
+        (4, 5, "',' expected after '\"'"),
+        (5, 6, "a NUL character"),
+        (6, 7, "not UTF-8 (byte 1: invalid start byte)"),
+        (8, 9, "unexpected end of data"),
+    ]
+
+
+def test_a_quote_left_open_does_not_swallow_the_memory(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('q,a\n"open' + "\nx,1" * 1000 + "\n", encoding="utf-8")
+    records = read(path, max_record_bytes=100)
+    assert isinstance(records[0], BadRow) and "a quote left open?" in records[0].reason
+    assert isinstance(records[-1], Row)
+
+
+def test_parquet_rows(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pyarrow.table({"q": [f"q{i}" for i in range(300)], "n": [{"m": i} for i in range(300)], "big": ["x"] * 300})
+    pyarrow.parquet.write_table(table, path)
+    with open_source(str(path)) as source:
+        source.select(["q", "n.m"])
+        rows = list(source)
+        assert source.fraction() == 1.0
+    assert rows[299] == Row(300, None, {"q": "q299", "n": {"m": 299}})
+
+
+def test_parquet_text_that_is_not_utf8_is_a_bad_row(tmp_path):
+    path = tmp_path / "a.parquet"
+    raw = pyarrow.array([b"ok", b"\xff", b"fine"], pyarrow.binary())
+    text = pyarrow.StringArray.from_buffers(3, raw.buffers()[1], raw.buffers()[2])
+    pyarrow.parquet.write_table(pyarrow.table({"q": text}), path)
+    one, bad, three = read(path)
+    assert (one.data["q"], three.data["q"]) == ("ok", "fine")
+    assert isinstance(bad, BadRow) and bad.number == 2
+
+
+def test_standard_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b'{"a": 1}\n'))))
+    assert read("-") == [Row(1, 1, {"a": 1})]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "format", "message"),
+    [
+        ("a.txt", b"x", None, "cannot tell the format of .*pass --format"),
+        ("a.jsonl", b"", None, "is empty"),
+        ("a.jsonl.gz", b'{"a": 1}', None, "is not a gzip file"),
+        ("a.jsonl", b"PAR1....", None, "is a Parquet file, but is to be read as jsonl"),
+        ("a.parquet", b"nothing", None, "is not a Parquet file"),
+        ("a.parquet", b"PAR1garbage", None, "is not a readable Parquet file"),
+        ("a.csv", b"a,a\n1,2\n", None, "line 1: column 'a' occurs twice"),
+        ("a.csv", b"\xff\n", None, "line 1: the header cannot be read: not UTF-8"),
+        ("a.csv", b"\n1,2\n", None, "line 1: expected a header"),
+        ("a.jsonl", b"{}", "xml", "--format 'xml' is not known; known: csv, jsonl, parquet"),
+        ("a.jsonl", b"{}", "json", "did you mean 'jsonl'"),
+    ],
+)
+def test_inputs_that_cannot_be_read(tmp_path, name, content, format, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=message):
+        read(path, format)
+
+
+def test_a_missing_file_suggests_its_neighbour(tmp_path):
+    (tmp_path / "outputs.jsonl").write_text("{}")
+    with pytest.raises(UsageError, match="does not exist; did you mean 'outputs.jsonl'"):
+        read(tmp_path / "output.jsonl")
+    with pytest.raises(UsageError, match="there is no folder"):
+        read(tmp_path / "nowhere" / "a.jsonl")

@@ -1,0 +1,110 @@
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from verigym import cli, load
+from verigym.cli import main
+
+
+def test_help_lists_the_commands(capsys):
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for command in ("grade", "score", "envs", "check", "validate"):
+        assert command in shown
+
+
+def test_help_loads_nothing_heavy():
+    program = (
+        "import sys; from verigym.cli import main; assert main(['--help']) == 0;"
+        "bad = {'torch', 'sympy', 'numpy', 'datasets', 'pyarrow', 'math_verify'} & set(sys.modules);"
+        "assert not bad, bad"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL, timeout=60)
+
+
+def test_envs_lists_names_with_origin(capsys):
+    assert main(["envs"]) == 0
+    assert "verigym.envs.mathematics:MathEnvironment" in capsys.readouterr().out
+
+
+def test_score_prints_the_whole_score(capsys):
+    arguments = ["--env", "math", "--prompt", "2+2?", "--reference", "answer=4", "--completion", r"\boxed{4}"]
+    assert main(["score", *arguments]) == 0
+    score = json.loads(capsys.readouterr().out)
+    assert (score["reward"], score["status"], score["grader"]) == (1.0, "correct", load("math").grader)
+
+
+def test_score_of_an_unusable_gold_is_no_score(capsys):
+    arguments = ["--env", "math", "--prompt", "?", "--reference", r"answer=\frac{1}{", "--completion", r"\boxed{4}"]
+    assert main(["score", *arguments]) in (1, 2)
+    captured = capsys.readouterr()
+    assert "correct" not in captured.out and "Traceback" not in captured.err
+
+
+def test_check_prints_the_report(capsys):
+    assert main(["check", "format"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.splitlines()[-1] == f"{load('format').grader}: passed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["chek", "math"], "No such command 'chek'"),
+        (["check", "mth"], "did you mean 'math'"),
+        (["check", "math", "--option", "x=1"], "unknown field 'x'"),
+        (["score", "--env", "math", "--prompt", "q", "--completion", "c"], "field 'answer' is missing"),
+        (["validate", "gsm9k"], "no data set is called 'gsm9k'; did you mean 'gsm8k'"),
+        (["validate", "gsm8k", "--split", "tets", "--data-dir", "."], "no local file for split 'tets'; did you mean 'test'"),
+        (["validate", "gsm8k", "--data-dir", "nowhere"], "does not exist; is --data-dir nowhere the right folder?"),
+        (["validate", "gsm8k", "--limit", "0", "--data-dir", "."], "--limit"),
+        (["validate", "my.yaml"], "cannot read my.yaml: No such file"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.startswith("error: ") and error.count("\n") == 1
+
+
+def test_the_unexpected_is_one_line_too_unless_asked(monkeypatch, capsys):
+    def broken():
+        raise RuntimeError("over\nthere")
+
+    monkeypatch.setattr("verigym.envs.available", broken)
+    assert main(["envs"]) == 1
+    assert capsys.readouterr().err == ("error: unexpected RuntimeError: over there; set VERIGYM_DEBUG=1 for the traceback\n")
+    monkeypatch.setenv(cli.DEBUG_VARIABLE, "1")
+    with pytest.raises(RuntimeError, match="over"):
+        main(["envs"])
+
+
+def test_an_interrupt_says_how_to_go_on(tmp_path):
+    source = tmp_path / "in.jsonl"
+    row = {"prompt": "q", "answer": "2", "completion": r"\boxed{2}"}
+    with source.open("w") as stream:
+        for i in range(20_000):
+            stream.write(json.dumps({**row, "prompt": str(i)}) + "\n")
+    out = tmp_path / "out.jsonl"
+    command = [sys.executable, "-m", "verigym.cli", "grade", str(source), "--env", "math", "--out", str(out)]
+    process = subprocess.Popen([*command, "--workers", "1"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not out.exists() or not out.stat().st_size:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(process.pid, 2)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert error.splitlines()[-1] == "error: interrupted; resume by running the same command again"
+    assert "Traceback" not in error
+
+
+def test_output_into_a_closed_pipe(tmp_path):
+    command = f"{sys.executable} -m verigym.cli envs | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.returncode in (0, 1) and "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr

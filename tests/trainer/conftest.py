@@ -1,0 +1,81 @@
+"""The one place that owns tolerances and how golden values become tensors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+# Worker processes inherit sys.path, and find the tests' environments there.
+_SUPPORT = str(Path(__file__).parent / "support")
+if _SUPPORT not in sys.path:
+    sys.path.append(_SUPPORT)
+
+AssertNear = Callable[[torch.Tensor, Any], None]
+
+LITERAL = 1e-6
+"""Golden values are written with six decimals; half of the last one, and some room."""
+EXACT = {torch.float32: 1e-6, torch.float64: 1e-12}
+"""Two ways to compute the same thing: rounding only, relative to values of about 1."""
+
+
+# Session-scoped, because hypothesis refuses function-scoped fixtures: its examples would share one.
+@pytest.fixture(scope="session")
+def assert_literal() -> AssertNear:
+    """Compare with a literal that was derived by hand."""
+
+    def check(actual: torch.Tensor, expected: Sequence[Any] | float) -> None:
+        wanted = torch.tensor(expected, dtype=actual.dtype)
+        torch.testing.assert_close(actual.detach(), wanted, rtol=0.0, atol=LITERAL)
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def assert_same() -> AssertNear:
+    """Compare with another computation of the same thing."""
+
+    def check(actual: torch.Tensor, expected: torch.Tensor | Sequence[Any] | float) -> None:
+        wanted = torch.as_tensor(expected, dtype=actual.dtype).detach()
+        tolerance = EXACT[actual.dtype]
+        torch.testing.assert_close(actual.detach(), wanted, rtol=tolerance, atol=tolerance)
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def batch() -> Callable[..., torch.Tensor]:
+    """Make a reproducible float64 tensor of standard normal values from a name and a shape."""
+
+    def make(name: str, *shape: int) -> torch.Tensor:
+        seed = int.from_bytes(name.encode(), "little") % 2**63
+        return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer() -> Any:
+    """A tokenizer of a few hundred tokens."""
+    from verigym.trainer.scratch_model import scratch_tokenizer
+
+    return scratch_tokenizer(["12+34=?\n<think>2+4=6</think>\\boxed{46}", "How many days are 4 weeks and 3 days?"])
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tiny_tokenizer: Any) -> Any:
+    """A model of two layers with weights large enough that its distributions are not flat. Do not train it."""
+    import torch
+
+    from verigym.trainer.scratch_model import scratch_qwen3
+
+    model = scratch_qwen3(tiny_tokenizer, hidden_size=32, layers=2, heads=2, intermediate_size=64, seed=1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(6)
+    return model.eval()

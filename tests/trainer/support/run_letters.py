@@ -1,0 +1,44 @@
+"""A training run in a process of its own, to be killed: `run_letters.py CONFIG.json [KILL_AT]`.
+
+KILL_AT names a moment in the second checkpoint's writing at which the process kills itself: `tensors` (no manifest yet), `manifest`
+(all written, not renamed) or `renamed` (renamed, old checkpoints not yet deleted).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from letters import LettersEnvironment
+
+from verigym.trainer import checkpoint
+from verigym.trainer.config import build_config
+from verigym.trainer.loop import train
+
+
+def kill_at(moment: str) -> None:
+    """Replace a step of the checkpoint's writing by death, the second time it is reached."""
+    target, name = {
+        "tensors": (checkpoint, "_sha256"),
+        "manifest": (checkpoint.os, "replace"),
+        "renamed": (checkpoint.shutil, "rmtree"),
+    }[moment]
+    real = getattr(target, name)
+
+    def die(*args: object, **kwargs: object) -> object:
+        path = Path(str(args[0]))
+        wanted = "step-00000004" if moment != "renamed" else "step-00000002"
+        if any(part.endswith(wanted) for part in path.parts) and not (moment == "renamed" and ".partial" in str(path)):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **kwargs)
+
+    setattr(target, name, die)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        kill_at(sys.argv[2])
+    train(build_config(json.loads(Path(sys.argv[1]).read_text()), sys.argv[1]), {"letters": LettersEnvironment()})

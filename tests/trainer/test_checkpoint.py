@@ -1,0 +1,77 @@
+"""Checkpoints: damaged ones are passed over, other settings are refused, old ones go."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from verigym.envs import UsageError
+from verigym.trainer import checkpoint
+from verigym.trainer.config import TrainConfig, build_config
+
+
+def settings(output: Path, **more: Any) -> TrainConfig:
+    fields = {"model": "m", "output": str(output), "sources": [{"environment": "arithmetic"}], "keep_checkpoints": 2}
+    return build_config({**fields, **more}, "test")
+
+
+@pytest.fixture
+def saved(tmp_path: Path, tiny_model: Any, tiny_tokenizer: Any) -> Path:
+    folder = tmp_path / "checkpoints"
+    optimizer = torch.optim.AdamW(tiny_model.parameters(), lr=0.1)
+    for step in (2, 4, 6):
+        checkpoint.save(folder, step, tiny_model, tiny_tokenizer, optimizer, {"arithmetic": step}, settings(tmp_path))
+    return folder
+
+
+def test_the_newest_is_found_and_old_ones_are_gone(saved: Path, tmp_path: Path) -> None:
+    found = checkpoint.latest(saved, settings(tmp_path))
+    assert found is not None
+    assert found[1].step == 6
+    assert found[1].drawn == {"arithmetic": 6}
+    assert sorted(path.name for path in saved.iterdir()) == ["step-00000004", "step-00000006"]
+
+
+@pytest.mark.parametrize("file", ["state.json", "optimizer.pt", "model/model.safetensors", "model/config.json"])
+@pytest.mark.parametrize("damage", ["cut", "gone", "flipped"])
+def test_a_damaged_one_is_passed_over(
+    file: str, damage: str, saved: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = saved / "step-00000006" / file
+    data = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(data[: len(data) // 2] if damage == "cut" else b"\x00" + data[1:])
+    with caplog.at_level(logging.WARNING, "verigym.trainer"):
+        found = checkpoint.latest(saved, settings(tmp_path))
+    assert found is not None
+    assert found[1].step == 4
+    assert "trying an older one" in caplog.text
+
+
+def test_what_a_kill_left_behind_is_cleared_away(saved: Path, tmp_path: Path) -> None:
+    (saved / ".partial-step-00000008/model").mkdir(parents=True)
+    found = checkpoint.latest(saved, settings(tmp_path))
+    assert found is not None
+    assert found[1].step == 6
+    assert not list(saved.glob(".partial*"))
+
+
+def test_none_is_found_where_there_is_none(tmp_path: Path) -> None:
+    assert checkpoint.latest(tmp_path / "absent", settings(tmp_path)) is None
+
+
+def test_other_settings_are_refused_and_harmless_ones_are_not(saved: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="other settings"):
+        checkpoint.latest(saved, settings(tmp_path, learning_rate=0.5))
+    assert checkpoint.latest(saved, settings(tmp_path, steps=999, workers=1, keep_checkpoints=5)) is not None
+
+
+def test_a_falling_schedule_depends_on_the_number_of_steps(tmp_path: Path) -> None:
+    a, b = (checkpoint.fingerprint(settings(tmp_path, schedule="linear", steps=steps)) for steps in (10, 20))
+    assert a != b

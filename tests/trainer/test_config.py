@@ -1,0 +1,115 @@
+"""Settings: what is refused, and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from verigym.cli import main
+from verigym.envs.errors import UsageError
+from verigym.trainer.config import TrainConfig, read_config
+from verigym.trainer.fields import sections
+
+GOOD = """
+model: some/model
+output: OUTPUT
+sources:
+  - environment: arithmetic
+    options: {digits: 1}
+"""
+SOURCE = "sources: [{environment: arithmetic}]\n"
+BASE = "model: some/model\noutput: OUTPUT\n"
+
+MALFORMED = {
+    "not yaml": ("model: [", "run.yaml: not valid YAML"),
+    "a list": ("- model", "expected `field: value` lines"),
+    "empty": ("", "got NoneType"),
+    "a number as key": (BASE + SOURCE + "1: 2", "expected `field: value` lines"),
+    "unknown field": (BASE + SOURCE + "learning_rat: 1.0", "did you mean 'learning_rate'?"),
+    "no model": ("output: OUTPUT\n" + SOURCE, "field 'model' is missing"),
+    "no sources": (BASE, "field 'sources' is missing"),
+    "empty sources": (BASE + "sources: []", "field 'sources'"),
+    "a source that is text": (BASE + "sources: [arithmetic]", "field 'sources.0'"),
+    "unknown field of a source": (BASE + "sources: [{environment: arithmetic, wait: 2}]", "did you mean 'weight'?"),
+    "both kinds": (BASE + "sources: [{environment: math, dataset: gsm8k}]", "either `environment` or `dataset`"),
+    "neither kind": (BASE + "sources: [{weight: 1}]", "either `environment` or `dataset`"),
+    "negative weight": (BASE + "sources: [{environment: arithmetic, weight: -1}]", "field 'sources.0.weight'"),
+    "nan weight": (BASE + "sources: [{environment: arithmetic, weight: .nan}]", "field 'sources.0.weight'"),
+    "the same name twice": (BASE + "sources: [{environment: units}, {environment: units}]", "give one a `name`"),
+    "training on the held-out split": (BASE + "sources: [{environment: units, split: test}]", "held out"),
+    "text for a number": (BASE + SOURCE + "steps: many", "field 'steps'"),
+    "no steps": (BASE + SOURCE + "steps: 0", "field 'steps'"),
+    "a group of one": (BASE + SOURCE + "group_size: 1", "field 'group_size'"),
+    "unknown advantage": (BASE + SOURCE + "advantage: gppo", "field 'advantage'"),
+    "hot": (BASE + SOURCE + "temperature: 0", "field 'temperature'"),
+    "greedy samples": (BASE + SOURCE + "eval_samples: 4", "needs eval_temperature above 0"),
+    "bad betas": (BASE + SOURCE + "adam_betas: [0.9, 1.0]", "adam_betas"),
+    "too many updates": (BASE + SOURCE + "updates_per_step: 99", "updates_per_step cannot exceed"),
+    "unknown environment": (BASE + "sources: [{environment: arithmetik}]", "did you mean 'arithmetic'?"),
+    "unknown option": (BASE + "sources: [{environment: arithmetic, options: {digit: 2}}]", "did you mean 'digits'?"),
+    "unknown data set": (BASE + "sources: [{dataset: gsm9k}]", "did you mean 'gsm8k'?"),
+    "no data there": (BASE + "sources: [{dataset: gsm8k, data_dir: /nowhere}]", "/nowhere"),
+    "an environment without tasks": (BASE + "sources: [{environment: math}]", "generates no tasks of its own"),
+    "no such model": (BASE.replace("some/model", "./no/model") + SOURCE, "'no/model'"),
+    "output is a file": (f"model: m\noutput: {__file__}\n" + SOURCE, "output"),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_malformed_configuration_is_one_line_that_names_the_place(
+    case: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    text, expected = MALFORMED[case]
+    path = tmp_path / "run.yaml"
+    path.write_text(text.replace("OUTPUT", str(tmp_path / "out")))
+    assert main(["train", "--config", str(path)]) == 2
+    lines = capfd.readouterr().err.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("error: ")
+    assert expected in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("steps", "expected key=value"),
+        ("=3", "expected key=value"),
+        ("steps=[", "not valid YAML"),
+        ("sources.7.weight=1", "there is no '7'"),
+        ("nothing.at.all=1", "there is no 'nothing'"),
+        ("step=1", "did you mean 'steps'?"),
+    ],
+)
+def test_a_malformed_override_is_refused(override: str, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(GOOD)
+    with pytest.raises(UsageError) as caught:
+        read_config(path, [override])
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_and_binary_files(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_config(tmp_path / "absent.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="not UTF-8"):
+        read_config(tmp_path / "binary.yaml")
+
+
+def test_overrides_reach_inside_and_read_exponents(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(GOOD)
+    config = read_config(path, ["learning_rate=1e-5", "sources.0.weight=3", "sources.0.options.digits=2", "kl_coef=0.1"])
+    assert config.learning_rate == 1e-5
+    assert config.sources[0].weight == 3
+    assert config.sources[0].options == {"digits": 2}
+
+
+def test_every_field_has_a_sentence_and_the_documentation_shows_it() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/training.md").read_text()
+    assert sections() in page, "run `python -m verigym.trainer.fields` and paste the tables into docs/training.md"
+    for name, field in TrainConfig.model_fields.items():
+        assert field.description, name

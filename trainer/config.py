@@ -1,0 +1,240 @@
+"""What a training run may be told. Unknown keys are refused with a suggestion; a sentence stands under each field.
+
+A config is read once and unpacked into plain arguments: it never travels into the maths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from verigym.envs.errors import UsageError, did_you_mean, explain
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=())
+
+
+class SourceConfig(_Frozen):
+    """One part of the mixture: an environment that writes its own tasks, or a data set with its environment."""
+
+    environment: str | None = None
+    """Registry name of an environment that generates tasks. Give this or `dataset`."""
+    dataset: str | None = None
+    """Name or path of a data-set configuration. Give this or `environment`."""
+    options: Mapping[str, Any] = {}
+    """Options of the environment."""
+    format: Mapping[str, Any] | None = None
+    """When given, options of the `format` environment, whose verdict is the gate of this source's reward."""
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    """Share of the prompts of a step, relative to the other sources' weights."""
+    name: str | None = None
+    """Name in the logs; the environment's or data set's name by default."""
+    split: str = "train"
+    """Split to train on."""
+    eval_split: str | None = "test"
+    """Held-out split to evaluate on; null for none."""
+    data_dir: Path | None = None
+    """Folder of the data set's local files; the hub when left out."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.environment is None) == (self.dataset is None):
+            raise ValueError("a source has either `environment` or `dataset`")
+        if self.eval_split == self.split:
+            raise ValueError(f"split and eval_split are both {self.split!r}; evaluation needs tasks that are held out")
+        return self
+
+    @property
+    def label(self) -> str:
+        """Name in the logs."""
+        return self.name or self.dataset or self.environment or ""
+
+
+class TrainConfig(_Frozen):
+    """A GRPO run."""
+
+    model: str
+    """Local model directory or hub id of a transformers causal language model."""
+    output: Path
+    """Folder for checkpoints, logs and the final model. A run that finds its own checkpoints here goes on."""
+    sources: tuple[SourceConfig, ...] = Field(min_length=1)
+    """The mixture."""
+    seed: int = 0
+    """Key of all randomness."""
+
+    steps: int = Field(default=200, ge=1)
+    """Optimizer batches: one generation phase each."""
+    prompts_per_step: int = Field(default=16, ge=1)
+    """Prompts sampled from the mixture a step."""
+    group_size: int = Field(default=8, ge=2)
+    """Completions a prompt; advantages are relative to this group."""
+    max_prompt_tokens: int = Field(default=1024, ge=1)
+    """Longer prompts are passed over."""
+    max_new_tokens: int = Field(default=512, ge=1)
+    """Most tokens of a completion."""
+    temperature: float = Field(default=1.0, gt=0, le=10)
+    """Of the sampler in training."""
+    generation_rows: int = Field(default=512, ge=1)
+    """Most completions decoded at a time; bounds the memory of the KV cache."""
+
+    advantage: Literal["grpo", "centred", "rloo"] = "grpo"
+    """How a group's rewards become advantages; see trainer/advantages.py."""
+    loss: Literal["clipped", "reinforce"] = "clipped"
+    """Policy loss; see trainer/losses.py."""
+    clip_low: float = Field(default=0.2, ge=0, le=1)
+    """Clip range below a ratio of 1."""
+    clip_high: float = Field(default=0.2, ge=0, le=10)
+    """Clip range above a ratio of 1; DAPO takes 0.28."""
+    aggregation: Literal["sequence_mean", "token_mean", "fixed_length", "sequence_sum_mean"] = "token_mean"
+    """How token losses become one number; see trainer/aggregate.py."""
+    kl_coef: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Weight of the KL to the initial model in the loss; 0 keeps no reference model in memory."""
+    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+    """See trainer/kl.py."""
+    truncated: Literal["score", "mask"] = "score"
+    """Completions cut off by max_new_tokens: trained on with the reward they got, or masked from the loss."""
+    updates_per_step: int = Field(default=1, ge=1)
+    """Optimizer updates on one batch of completions, each on its share of the prompts' groups."""
+
+    learning_rate: float = Field(default=1e-6, gt=0, le=1)
+    """Peak of the schedule."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """After the warm-up: stay, or fall to 0 at the last step."""
+    warmup_steps: int = Field(default=10, ge=0)
+    """Steps of linear rise from 0."""
+    weight_decay: float = Field(default=0.0, ge=0, le=1)
+    """AdamW's decoupled weight decay."""
+    adam_betas: tuple[float, float] = (0.9, 0.99)
+    """AdamW's decay rates of both moments, each in [0, 1)."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    """Gradient clipping by global norm."""
+    micro_batch_tokens: int = Field(default=8192, ge=1)
+    """Most tokens (rows times the longest row) of one forward and backward pass."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto takes CUDA where there is one."""
+    dtype: Literal["fp32", "bf16"] = "fp32"
+    """bf16 computes in bfloat16 over fp32 weights and optimizer state."""
+    threads: int | None = Field(default=None, ge=1)
+    """CPU threads; torch's own choice when left out. Exact resume needs the same number."""
+
+    eval_every: int = Field(default=50, ge=0)
+    """Steps between evaluations on the held-out splits; 0 for none. The first and the last step are always evaluated."""
+    eval_prompts: int = Field(default=64, ge=1)
+    """Held-out prompts a source; always the same ones."""
+    eval_samples: int = Field(default=1, ge=1)
+    """Completions a held-out prompt; above 1 also gives pass@k, and needs eval_temperature above 0."""
+    eval_temperature: float = Field(default=0.0, ge=0, le=10)
+    """Of the sampler in evaluation; 0 is greedy."""
+
+    checkpoint_every: int = Field(default=50, ge=1)
+    """Steps between checkpoints; the last step always gets one."""
+    keep_checkpoints: int = Field(default=2, ge=1)
+    """Older ones are deleted."""
+    samples_per_step: int = Field(default=2, ge=0)
+    """Completions a step that go into samples.jsonl."""
+
+    workers: int | None = Field(default=None, ge=0)
+    """Grading processes; one a core by default. 0 grades inside the trainer, without protection."""
+    grade_timeout_s: float = Field(default=30.0, gt=0)
+    """Wall time of one verdict."""
+    grade_memory_mb: int = Field(default=4096, ge=64)
+    """Address space of one grading process."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.eval_samples > 1 and self.eval_temperature == 0:
+            raise ValueError("eval_samples above 1 needs eval_temperature above 0: greedy samples are all the same")
+        if not all(0 <= beta < 1 for beta in self.adam_betas):
+            raise ValueError(f"adam_betas are {self.adam_betas}; each must be in [0, 1)")
+        if self.updates_per_step > self.prompts_per_step:
+            raise ValueError("updates_per_step cannot exceed prompts_per_step: an update needs at least one group")
+        labels = [source.label for source in self.sources]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise ValueError(f"two sources are called {label!r}; give one a `name`")
+        return self
+
+
+def build_config(fields: Mapping[str, Any], place: str) -> TrainConfig:
+    """Validate a run's fields.
+
+    Raises:
+        UsageError: one line that names the place and the field.
+
+    """
+    try:
+        return TrainConfig(**fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        known: Sequence[str] = list(TrainConfig.model_fields)
+        if len(first["loc"]) > 1 and first["loc"][0] == "sources":
+            known = list(SourceConfig.model_fields)
+        hint = did_you_mean(str(first["loc"][-1]), known) if first["type"] == "extra_forbidden" else ""
+        line = explain(error)
+        raise UsageError(f"{place}: {line}{hint if hint and hint not in line else ''}") from None
+    except TypeError as error:
+        raise UsageError(f"{place}: {error}") from None
+
+
+def read_config(path: Path, overrides: Sequence[str] = ()) -> TrainConfig:
+    """Read a YAML file and `key=value` overrides (`sources.0.weight=2` reaches inside; values are read as YAML).
+
+    Raises:
+        UsageError: the file or an override is bad; the message names the place.
+
+    """
+    try:
+        fields = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: not valid YAML: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
+        raise UsageError(f"{path}: expected `field: value` lines at the top level, got {type(fields).__name__}")
+    for override in overrides:
+        apply_override(fields, override)
+    return build_config(fields, str(path))
+
+
+def apply_override(fields: dict[str, Any], override: str) -> None:
+    """Set one `key=value`, in place.
+
+    Raises:
+        UsageError: no `=`, a value that is not YAML, or a path that leads nowhere.
+
+    """
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise UsageError(f"override {override!r}: expected key=value, for example steps=100")
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise UsageError(f"override {override!r}: the value is not valid YAML") from None
+    # YAML 1.1 reads 1e-5 as text, because it lacks the dot that its grammar wants.
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            pass
+    *parents, last = key.split(".")
+    place: Any = fields
+    for part in parents:
+        try:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        except (KeyError, IndexError, ValueError, TypeError):
+            raise UsageError(f"override {override!r}: there is no {part!r} in the configuration file") from None
+    try:
+        if isinstance(place, list):
+            place[int(last)] = value
+        else:
+            place[last] = value
+    except (IndexError, ValueError, TypeError):
+        raise UsageError(f"override {override!r}: {last!r} cannot be set there") from None

@@ -1,0 +1,72 @@
+"""Evaluation on held-out prompts, apart from the training reward: same prompts, same randomness, every time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from verigym.envs.grading import Grader
+from verigym.envs.metrics import pass_at_k
+from verigym.envs.schema import Status
+from verigym.trainer.config import TrainConfig
+from verigym.trainer.mixture import Source
+from verigym.trainer.rollout import Group, collect
+from verigym.trainer.tokens import Codec
+
+
+def evaluate(
+    model: Any, codec: Codec, sources: Sequence[Source], graders: Mapping[str, Grader], config: TrainConfig
+) -> tuple[dict[str, float], list[Group]]:
+    """Answer every source's held-out prompts and return the metrics and the completions.
+
+    Args:
+        model: the policy.
+        codec: its tokenizer.
+        sources: the mixture.
+        graders: by source.
+        config: for the sampler's settings in evaluation.
+
+    """
+    groups = collect(
+        model,
+        codec,
+        lambda source: graders[source.label],
+        [(source, prompt) for source in sources for prompt in source.held_out],
+        samples=config.eval_samples,
+        key=("eval",),
+        max_new_tokens=config.max_new_tokens,
+        temperature=config.eval_temperature,
+        rows_at_a_time=config.generation_rows,
+        dtype=config.dtype,
+    )
+    return evaluation_metrics(groups, sources, config.eval_samples), groups
+
+
+def evaluation_metrics(groups: Sequence[Group], sources: Sequence[Source], samples: int) -> dict[str, float]:
+    """Return accuracy (share of CORRECT among scored completions), unscored counts and pass@k, for each source.
+
+    `accuracy` without a source's name is the mean over sources, weighted as in training.
+    """
+    metrics: dict[str, float] = {}
+    total, weights = 0.0, 0.0
+    for source in sources:
+        mine = [group for group in groups if group.source == source.label]
+        scored = [score for group in mine for score in group.scores if score.scored]
+        metrics[f"{source.label}/unscored"] = sum(len(group.scores) for group in mine) - len(scored)
+        if not scored:
+            continue
+        accuracy = sum(score.status is Status.CORRECT for score in scored) / len(scored)
+        metrics[f"{source.label}/accuracy"] = accuracy
+        metrics[f"{source.label}/completion_tokens"] = sum(
+            len(done.token_ids) for group in mine for done in group.generated
+        ) / sum(len(group.generated) for group in mine)
+        total, weights = total + source.weight * accuracy, weights + source.weight
+        if samples > 1:
+            whole = [group for group in mine if all(score.scored for score in group.scores)]
+            right = [sum(score.status is Status.CORRECT for score in group.scores) for group in whole]
+            if whole:
+                values = [pass_at_k(samples, count, samples) for count in right]
+                metrics[f"{source.label}/pass@{samples}"] = sum(values) / len(values)
+    if weights:
+        metrics["accuracy"] = total / weights
+    return metrics

@@ -1,0 +1,282 @@
+"""The training loop, top to bottom: sample, generate, grade while generating, advantages, loss, step, log, checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from verigym.envs.base import Environment
+from verigym.envs.errors import UsageError
+from verigym.envs.grading import Grader
+from verigym.envs.schema import Prompt
+from verigym.trainer import checkpoint
+from verigym.trainer.advantages import ADVANTAGES
+from verigym.trainer.config import TrainConfig
+from verigym.trainer.evaluate import evaluate
+from verigym.trainer.kl import KL_ESTIMATORS
+from verigym.trainer.logs import RunLog
+from verigym.trainer.losses import LOSSES, clipped
+from verigym.trainer.mixture import Mixture, Source, build_source
+from verigym.trainer.progress import Progress, StopRequest
+from verigym.trainer.rollout import Group, collect, reward_tensors, verdict_metrics
+from verigym.trainer.tokens import Codec
+from verigym.trainer.update import Objective, Row, accumulate, learning_rate, policy_logprobs
+
+logger = logging.getLogger("verigym.trainer")
+
+
+class Interrupted(Exception):
+    """A person stopped the run; a checkpoint holds everything up to here."""
+
+
+def train(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> Path:
+    """Run GRPO to the end, or on from the newest checkpoint in `config.output`, and return the final model's folder.
+
+    Args:
+        config: the run.
+        environments: environments made in Python, by the name that a source's `environment` uses.
+
+    Raises:
+        UsageError: the model, a source or a checkpoint does not fit the config.
+        Interrupted: Ctrl-C; the same call goes on from there.
+
+    """
+    transformers.utils.logging.disable_progress_bar()
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
+    graders = build_graders(sources, config)
+    try:
+        return _Run(config, sources, graders).run()
+    finally:
+        for grader in {id(grader): grader for grader in graders.values()}.values():
+            grader.close()
+
+
+class _Run:
+    def __init__(self, config: TrainConfig, sources: Sequence[Source], graders: Mapping[str, Grader]) -> None:
+        self.config = config
+        self.graders = graders
+        self.checkpoints = config.output / "checkpoints"
+        self.mixture = Mixture(sources, config.seed)
+        found = checkpoint.latest(self.checkpoints, config)
+        self.device = pick_device(config.device)
+        path = found[0] / "model" if found else config.model
+        self.model, tokenizer = load_model(path, self.device)
+        self.codec = Codec(tokenizer, self.model.generation_config)
+        betas = config.adam_betas
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=config.learning_rate, betas=betas, weight_decay=config.weight_decay
+        )
+        self.done = 0
+        self.resumed = found is not None
+        if found:
+            checkpoint.load_optimizer(found[0], self.optimizer, self.device)
+            self.done = found[1].step
+            self.mixture.restore(found[1].drawn)
+        self.objective = self._objective()
+
+    def _objective(self) -> Objective:
+        config = self.config
+        loss = LOSSES[config.loss]
+        if config.loss == "clipped":
+
+            def loss(logp: Any, old: Any, advantages: Any) -> Any:
+                return clipped(logp, old, advantages, clip_low=config.clip_low, clip_high=config.clip_high)
+
+        reference = None
+        if config.kl_coef > 0:
+            reference, _ = load_model(config.model, self.device)
+            reference.requires_grad_(False)
+        return Objective(
+            loss=loss,
+            aggregation=config.aggregation,
+            max_new_tokens=config.max_new_tokens,
+            temperature=config.temperature,
+            kl_coef=config.kl_coef,
+            kl=KL_ESTIMATORS[config.kl_estimator],
+            reference=reference,
+        )
+
+    def run(self) -> Path:
+        config = self.config
+        checkpoint.write_config(config.output, config)
+        log = RunLog(config.output, self.done if self.resumed else None)
+        with StopRequest() as stop, Progress(config.steps, self.done) as progress:
+            try:
+                if self.done == 0 and config.eval_every:
+                    self._evaluate(log, progress)
+                while self.done < config.steps:
+                    start = time.perf_counter()
+                    groups = self._rollouts(self.done)
+                    metrics = verdict_metrics(groups)
+                    metrics["generate_grade_s"] = time.perf_counter() - start
+                    metrics.update(self._update(self.done, groups))
+                    metrics["step_s"] = time.perf_counter() - start
+                    self.done += 1
+                    log.metrics(self.done, "train", metrics)
+                    log.samples(self.done, "train", groups, config.samples_per_step)
+                    progress.step(self.done, metrics)
+                    last = self.done == config.steps
+                    if config.eval_every and (last or self.done % config.eval_every == 0):
+                        self._evaluate(log, progress)
+                    if last or stop.requested or self.done % config.checkpoint_every == 0:
+                        self._save()
+                    if stop.requested and not last:
+                        raise Interrupted(f"stopped after step {self.done} of {config.steps}")
+            finally:
+                log.close()
+        final = config.output / "final"
+        self.model.save_pretrained(final)
+        self.codec.tokenizer.save_pretrained(final)
+        return final
+
+    def _save(self) -> None:
+        checkpoint.save(
+            self.checkpoints,
+            self.done,
+            self.model,
+            self.codec.tokenizer,
+            self.optimizer,
+            self.mixture.drawn,
+            self.config,
+        )
+
+    def _rollouts(self, step: int) -> list[Group]:
+        config = self.config
+        tasks = self.mixture.batch(step, config.prompts_per_step, fits=self._fits)
+        self.model.eval()
+        return collect(
+            self.model,
+            self.codec,
+            lambda source: self.graders[source.label],
+            tasks,
+            samples=config.group_size,
+            key=("train", config.seed, step),
+            max_new_tokens=config.max_new_tokens,
+            temperature=config.temperature,
+            rows_at_a_time=config.generation_rows,
+            dtype=config.dtype,
+        )
+
+    def _fits(self, prompt: Prompt) -> bool:
+        return len(self.codec.encode(prompt)) <= self.config.max_prompt_tokens
+
+    def _rows(self, groups: Sequence[Group]) -> list[list[Row]]:
+        """Return each group's rows: unscored completions, and truncated ones where the config says so, are masked."""
+        rewards_PG, scored_PG = reward_tensors(groups)
+        advantages_PG = ADVANTAGES[self.config.advantage](rewards_PG, scored_PG)
+        masked = self.config.truncated == "mask"
+        return [
+            [
+                Row(
+                    prompt_ids=group.prompt_ids,
+                    token_ids=done.token_ids,
+                    advantage=float(advantages_PG[p, g]),
+                    trained=bool(scored_PG[p, g]) and not (masked and done.finish_reason == "length"),
+                    sampler_logprobs=done.logprobs,
+                )
+                for g, done in enumerate(group.generated)
+            ]
+            for p, group in enumerate(groups)
+        ]
+
+    def _update(self, step: int, groups: Sequence[Group]) -> dict[str, float]:
+        config = self.config
+        rate = learning_rate(
+            step, peak=config.learning_rate, warmup=config.warmup_steps, total=config.steps, schedule=config.schedule
+        )
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = rate
+        rows_by_group = self._rows(groups)
+        budget = {"token_budget": config.micro_batch_tokens, "pad_id": self.codec.pad_id, "dtype": config.dtype}
+        shares = config.updates_per_step
+        if shares > 1:
+            flat = [row for rows in rows_by_group for row in rows]
+            old = iter(policy_logprobs(self.model, flat, temperature=config.temperature, **budget))  # type: ignore[arg-type]
+            rows_by_group = [[replace(row, old_logprobs=next(old)) for row in rows] for rows in rows_by_group]
+        metrics: dict[str, float] = {"learning_rate": rate}
+        for share in range(shares):
+            rows = [row for rows in rows_by_group[share::shares] for row in rows]
+            self.optimizer.zero_grad(set_to_none=True)
+            parts = accumulate(self.model, rows, self.objective, **budget)  # type: ignore[arg-type]
+            if "loss" in parts:
+                norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.max_grad_norm)
+                parts["grad_norm"] = float(norm)
+                if torch.isfinite(norm):
+                    self.optimizer.step()
+                else:
+                    logger.warning("step %d: the gradient is not finite; this update is left out", step + 1)
+            elif parts["trained_rows"] == 0:
+                logger.warning("step %d: no completion could be trained on; the weights stay as they are", step + 1)
+            for name, value in parts.items():
+                metrics[name] = metrics.get(name, 0.0) + value / shares
+        return metrics
+
+    def _evaluate(self, log: RunLog, progress: Progress) -> None:
+        self.model.eval()
+        metrics, groups = evaluate(self.model, self.codec, self.mixture.sources, self.graders, self.config)
+        if groups:
+            log.metrics(self.done, "eval", metrics)
+            log.samples(self.done, "eval", groups, 4 * len(self.mixture.sources))
+            progress.evaluated(self.done, metrics)
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device of that name; `auto` takes CUDA where there is one.
+
+    Raises:
+        UsageError: CUDA was asked for and is absent.
+
+    """
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UsageError("device: cuda was asked for, but torch sees no CUDA device here; use device=cpu or auto")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def load_model(path: str | Path, device: torch.device) -> tuple[Any, Any]:
+    """Load a causal language model in fp32 and its tokenizer, from a local directory or the hub.
+
+    Raises:
+        UsageError: it is not there or cannot be loaded.
+
+    """
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+        model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    except (OSError, ValueError, KeyError) as error:
+        line = " ".join(str(error).split())[:300]
+        raise UsageError(f"model {str(path)!r} is neither a local model directory nor reachable on the hub: {line}") from None
+    return model.to(device), tokenizer
+
+
+def build_graders(sources: Sequence[Source], config: TrainConfig) -> dict[str, Grader]:
+    """Return a grader for each source; one serves all, unless two sources set different options of one environment."""
+    pools: list[dict[str, Environment]] = []
+    chosen: dict[str, int] = {}
+    for source in sources:
+        environment = source.environment
+        for number, pool in enumerate([*pools, None]):
+            if pool is None:
+                pools.append({environment.name: environment})
+            elif pool.setdefault(environment.name, environment).grader != environment.grader:
+                continue
+            chosen[source.label] = number
+            break
+    graders = [
+        Grader(
+            pool,
+            workers=config.workers,
+            timeout_s=config.grade_timeout_s,
+            memory_bytes=config.grade_memory_mb * 2**20,
+        )
+        for pool in pools
+    ]
+    return {label: graders[number] for label, number in chosen.items()}

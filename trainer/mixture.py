@@ -1,0 +1,166 @@
+"""The weighted mixture: which task is asked next. A pure function of (seed, step) and of how many tasks were drawn before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+from verigym.datasets_cfg.load import load as load_dataset
+from verigym.envs.base import Environment, TaskSource
+from verigym.envs.compose import Gate
+from verigym.envs.errors import UsageError
+from verigym.envs.registry import load as load_environment
+from verigym.envs.schema import Prompt
+from verigym.trainer.config import SourceConfig
+from verigym.trainer.rng import keyed_random
+
+
+class Tasks(Protocol):
+    """Tasks by number: endless for a generator, in a fresh order an epoch for a data set."""
+
+    def __call__(self, index: int) -> Prompt:
+        """Return task number `index`."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One part of the mixture, ready to draw from."""
+
+    label: str
+    environment: Environment
+    weight: float
+    train: Tasks
+    held_out: Sequence[Prompt]
+
+
+class Mixture:
+    """Draws prompts. `drawn` (how many of each source so far) is its whole state, and is saved with checkpoints."""
+
+    def __init__(self, sources: Sequence[Source], seed: int) -> None:
+        self.sources = tuple(sources)
+        self.seed = seed
+        self.drawn = {source.label: 0 for source in sources}
+
+    def batch(self, step: int, count: int, fits: Any = None) -> list[tuple[Source, Prompt]]:
+        """Return `count` prompts of this step, sources by systematic sampling: counts differ from the weights by less than 1.
+
+        Args:
+            step: part of the randomness key.
+            count: how many prompts.
+            fits: where given, prompts for which it is false are passed over.
+
+        Raises:
+            UsageError: 1,000 prompts of a source in a row do not fit.
+
+        """
+        total = sum(source.weight for source in self.sources)
+        offset = keyed_random(self.seed, "mixture", step).random()
+        picks: list[Source] = []
+        for slot in range(count):
+            target, running = (slot + offset) / count * total, 0.0
+            for source in self.sources:
+                running += source.weight
+                if target < running:
+                    break
+            picks.append(source)
+        return [(source, self._next(source, fits)) for source in picks]
+
+    def _next(self, source: Source, fits: Any) -> Prompt:
+        for _ in range(1000):
+            prompt = source.train(self.drawn[source.label])
+            self.drawn[source.label] += 1
+            if fits is None or fits(prompt):
+                return prompt
+        raise UsageError(f"source {source.label!r}: 1,000 prompts in a row are longer than max_prompt_tokens; raise it")
+
+    def restore(self, drawn: Mapping[str, int]) -> None:
+        """Continue from a checkpoint's state.
+
+        Raises:
+            UsageError: the checkpoint was made with other sources.
+
+        """
+        if set(drawn) != set(self.drawn):
+            raise UsageError(f"the checkpoint has the sources {sorted(drawn)}, this run {sorted(self.drawn)}")
+        self.drawn = dict(drawn)
+
+
+def build_source(config: SourceConfig, seed: int, eval_prompts: int, given: Mapping[str, Environment] | None = None) -> Source:
+    """Load a source's environment and tasks.
+
+    Args:
+        config: the source.
+        seed: key of the order of tasks.
+        eval_prompts: how many held-out prompts.
+        given: environments made in Python, by the name that `config.environment` uses; before the registry.
+
+    Raises:
+        UsageError: an unknown name, a bad option, an environment that generates no tasks, or a row that does not fit.
+
+    """
+    if config.dataset is not None:
+        environment, train, held_out = _from_dataset(config, seed, eval_prompts)
+    else:
+        environment, train, held_out = _from_environment(config, seed, eval_prompts, given or {})
+    environment.check()
+    return Source(config.label, environment, config.weight, train, held_out)
+
+
+def _from_environment(
+    config: SourceConfig, seed: int, eval_prompts: int, given: Mapping[str, Environment]
+) -> tuple[Environment, Tasks, list[Prompt]]:
+    name = config.environment or ""
+    if name in given and config.options:
+        raise UsageError(f"source {config.label!r}: environment {name!r} is given ready-made, so it takes no options here")
+    inner = given[name] if name in given else load_environment(name, **config.options)
+    environment: Any = _gate(config, inner) or inner
+    if not isinstance(inner, TaskSource):
+        raise UsageError(
+            f"source {config.label!r}: environment {name!r} generates no tasks of its own; "
+            f"give it a prompt_at(split, seed, index) method, or use a `dataset` that names it"
+        )
+    held_out: dict[str, Prompt] = {}
+    # A small task space may hold fewer different tasks than asked for.
+    for index in range(20 * eval_prompts if config.eval_split else 0):
+        prompt = environment.prompt_at(config.eval_split, 0, index)
+        held_out.setdefault(prompt.key, prompt)
+        if len(held_out) == eval_prompts:
+            break
+    return environment, lambda index: environment.prompt_at(config.split, seed, index), list(held_out.values())
+
+
+def _from_dataset(config: SourceConfig, seed: int, eval_prompts: int) -> tuple[Environment, Tasks, list[Prompt]]:
+    data: dict[str, Any] = {"data_dir": config.data_dir, "options": config.options}
+    rows = load_dataset(config.dataset or "", config.split, **data)
+    gate = _gate(config, rows.environment)
+
+    def ask(prompt: Prompt) -> Prompt:
+        return gate.around(prompt) if gate else prompt
+
+    held_out: list[Prompt] = []
+    if config.eval_split:
+        held_rows = load_dataset(config.dataset or "", config.eval_split, **data)
+        chosen = keyed_random("held out", config.label).sample(range(len(held_rows)), min(eval_prompts, len(held_rows)))
+        held_out = [ask(held_rows[row]) for row in sorted(chosen)]
+
+    @lru_cache(maxsize=2)
+    def order(epoch: int) -> list[int]:
+        numbers = list(range(len(rows)))
+        keyed_random(seed, "order", config.label, epoch).shuffle(numbers)
+        return numbers
+
+    def task(index: int) -> Prompt:
+        epoch, place = divmod(index, len(rows))
+        return ask(rows[order(epoch)[place]])
+
+    return gate or rows.environment, task, held_out
+
+
+def _gate(config: SourceConfig, environment: Environment) -> Gate | None:
+    """Put the format before the environment's verdict, where the source asks for it."""
+    if config.format is None:
+        return None
+    condition = load_environment("format", **config.format)
+    return Gate({"format": condition}, {environment.name: environment})

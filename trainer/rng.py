@@ -1,0 +1,25 @@
+"""Randomness keyed by what it is for, never by a running state: resuming at step n draws what step n would have drawn."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+import torch
+
+
+def keyed_int(*key: object) -> int:
+    """Return 63 bits of sha256 over the key's parts, joined with `/`."""
+    digest = hashlib.sha256("/".join(map(str, key)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def keyed_uniforms(count: int, *key: object) -> torch.Tensor:
+    """Return `count` uniforms in [0, 1), float64, that depend on the key alone."""
+    generator = torch.Generator().manual_seed(keyed_int(*key))
+    return torch.rand(count, generator=generator, dtype=torch.float64)
+
+
+def keyed_random(*key: object) -> random.Random:
+    """Return a standard-library generator that depends on the key alone."""
+    return random.Random(keyed_int(*key))

@@ -1,0 +1,133 @@
+"""One step's completions with their verdicts: generated in groups, graded while others are still being generated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from verigym.envs.grading import Grader
+from verigym.envs.schema import Completion, Prompt, Score, Status
+from verigym.trainer.generate import Generated, generate
+from verigym.trainer.mixture import Source
+from verigym.trainer.policy import autocast
+from verigym.trainer.tokens import Codec
+
+
+@dataclass(frozen=True)
+class Group:
+    """A prompt's completions, all sampled from the same policy."""
+
+    source: str
+    prompt: Prompt
+    prompt_ids: tuple[int, ...]
+    generated: tuple[Generated, ...]
+    texts: tuple[str, ...]
+    scores: tuple[Score, ...]
+
+    @property
+    def truncated(self) -> list[bool]:
+        """Which completions were cut off by the token limit."""
+        return [completion.finish_reason == "length" for completion in self.generated]
+
+
+def collect(
+    model: Any,
+    codec: Codec,
+    graders: Callable[[Source], Grader],
+    tasks: Sequence[tuple[Source, Prompt]],
+    *,
+    samples: int,
+    key: tuple[object, ...],
+    max_new_tokens: int,
+    temperature: float,
+    rows_at_a_time: int,
+    dtype: str,
+) -> list[Group]:
+    """Generate `samples` completions a task and grade each as soon as it ends.
+
+    Args:
+        model: the policy.
+        codec: its tokenizer.
+        graders: the grader of a source.
+        tasks: what to ask.
+        samples: completions a prompt.
+        key: of the randomness; the prompt's number and key and the sample's number are added.
+        max_new_tokens: most tokens a completion.
+        temperature: 0 is greedy.
+        rows_at_a_time: most completions decoded at the same time.
+        dtype: of the forward pass, "fp32" or "bf16".
+
+    """
+    groups: list[Group] = []
+    prompts_at_a_time = max(1, rows_at_a_time // samples)
+    ids = [codec.encode(prompt) for _, prompt in tasks]
+    for start in range(0, len(tasks), prompts_at_a_time):
+        chunk = range(start, min(start + prompts_at_a_time, len(tasks)))
+        texts: dict[tuple[int, int], str] = {}
+        futures: dict[tuple[int, int], Future[Score]] = {}
+
+        def grade(p: int, g: int, done: Generated, first: int = start, texts: Any = texts, futures: Any = futures) -> None:
+            source, prompt = tasks[first + p]
+            text = codec.decode(done.token_ids)
+            completion = Completion(text=text, token_ids=done.token_ids, finish_reason=done.finish_reason)
+            texts[p, g] = text
+            futures[p, g] = graders(source).submit(prompt, completion)
+
+        with autocast(model.device, dtype):
+            generated = generate(
+                model,
+                [ids[i] for i in chunk],
+                [[(*key, i, tasks[i][1].key, g) for g in range(samples)] for i in chunk],
+                max_new_tokens=max_new_tokens,
+                temperature=temperature,
+                eos_ids=codec.eos_ids,
+                pad_id=codec.pad_id,
+                on_finished=grade,
+            )
+        for p, i in enumerate(chunk):
+            groups.append(
+                Group(
+                    source=tasks[i][0].label,
+                    prompt=tasks[i][1],
+                    prompt_ids=ids[i],
+                    generated=tuple(generated[p]),
+                    texts=tuple(texts[p, g] for g in range(samples)),
+                    scores=tuple(futures[p, g].result() for g in range(samples)),
+                )
+            )
+    return groups
+
+
+def reward_tensors(groups: Sequence[Group]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (rewards_PG, scored_PG). An unscored completion has nan and False: it is in no mean and in no loss."""
+    rewards = [[float("nan") if s.reward is None else s.reward for s in group.scores] for group in groups]
+    rewards_PG = torch.tensor(rewards, dtype=torch.float64)
+    return rewards_PG, ~rewards_PG.isnan()
+
+
+def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Return reward, accuracy, lengths and the counts of what went wrong, over all sources and for each.
+
+    Means are over scored completions; where there are none the mean is absent rather than zero.
+    """
+    metrics: dict[str, float] = {}
+    labels = sorted({group.source for group in groups})
+    for label in ["", *(labels if len(labels) > 1 else [])]:
+        mine = [group for group in groups if not label or group.source == label]
+        prefix = f"{label}/" if label else ""
+        scores = [score for group in mine for score in group.scores]
+        scored = [score for score in scores if score.reward is not None]
+        metrics[f"{prefix}unscored"] = len(scores) - len(scored)
+        if scored:
+            metrics[f"{prefix}reward"] = sum(score.reward or 0.0 for score in scored) / len(scored)
+            metrics[f"{prefix}accuracy"] = sum(s.status is Status.CORRECT for s in scored) / len(scored)
+        lengths = [len(done.token_ids) for group in mine for done in group.generated]
+        metrics[f"{prefix}completion_tokens"] = sum(lengths) / len(lengths)
+        metrics[f"{prefix}truncated"] = sum(sum(group.truncated) for group in mine) / len(lengths)
+        equal = [len({score.reward for score in group.scores if score.reward is not None}) < 2 for group in mine]
+        metrics[f"{prefix}groups_without_signal"] = sum(equal) / len(equal)
+    return metrics

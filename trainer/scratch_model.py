@@ -1,0 +1,79 @@
+"""A Qwen3-architecture model and a small BPE tokenizer made from nothing, for the quickstart and the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from verigym.trainer.rng import keyed_int
+
+EOS, PAD = "<eos>", "<pad>"
+# Markup is one token whole; a digit is always a token of its own; a word may take the space before it along.
+PIECES = Regex(r"</?[a-z]+>|\\boxed\{|\d|\s?\p{L}+|[\s\S]")
+# The prompt's text, then a line break: what the model sees before it writes.
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message['content'] }}{% endfor %}{% if add_generation_prompt %}{{ '\n' }}{% endif %}"
+)
+
+
+def scratch_tokenizer(texts: Iterable[str], vocabulary_size: int = 512) -> PreTrainedTokenizerFast:
+    """Return a byte-level BPE tokenizer trained on the texts; any text can be encoded and decoded unchanged."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(PIECES, behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary_size,
+        special_tokens=[PAD, EOS],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=EOS,
+        pad_token=PAD,
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def scratch_qwen3(
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    hidden_size: int = 256,
+    layers: int = 3,
+    heads: int = 4,
+    intermediate_size: int = 640,
+    max_positions: int = 512,
+    seed: int = 0,
+) -> Qwen3ForCausalLM:
+    """Return a randomly initialised Qwen3 model whose weights depend on the seed alone."""
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden_size,
+        intermediate_size=intermediate_size,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=hidden_size // heads,
+        max_position_embeddings=max_positions,
+        tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+        use_cache=True,
+    )
+    state = torch.random.get_rng_state()
+    torch.manual_seed(keyed_int(seed, "scratch model"))
+    try:
+        return Qwen3ForCausalLM(config)
+    finally:
+        torch.random.set_rng_state(state)
