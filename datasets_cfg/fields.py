@@ -88,7 +88,6 @@ def extract_gold(value: Any, how: Extraction, field: str) -> Any:
 
     Raises:
         FieldProblem: the value is not text, or nothing is found in it.
-
     """
     if isinstance(value, list):
         return [extract_gold(one, how, field) for one in value]
@@ -123,7 +122,6 @@ def check_extraction(how: str) -> Extraction:
 
     Raises:
         UsageError: there is no such one.
-
     """
     for known in EXTRACTIONS:
         if how == known:

@@ -41,7 +41,6 @@ def load_config(name_or_path: str | Path) -> DatasetConfig:
 
     Raises:
         UsageError: no such data set, or the file does not follow the schema; the message names file and field.
-
     """
     name = str(name_or_path)
     if name in available():
@@ -97,7 +96,6 @@ class PromptDataset(Sequence[Prompt]):
 
         Raises:
             RowError: the row does not fit; the message names data set, split, row and field.
-
         """
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
@@ -149,7 +147,6 @@ def load(
 
     Raises:
         UsageError: the data set, split or file does not exist, cannot be read or cannot be reached.
-
     """
     config = load_config(name_or_path)
     environment = load_environment(config.environment, **{**config.options, **(options or {})})

@@ -44,7 +44,6 @@ def validate(dataset: PromptDataset, grader: Grader, on_row: Callable[[int], Non
         dataset: the rows.
         grader: one that holds the data set's environment.
         on_row: called with the number of rows done, for a progress bar.
-
     """
     environment = dataset.environment
     report = Report(dataset.config.name, dataset.split, environment.grader, len(dataset))

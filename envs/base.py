@@ -87,15 +87,14 @@ class TaskSource(Protocol):
 
 
 R = TypeVar("R", bound=Reference)
-O = TypeVar("O", bound=Options)
+Opts = TypeVar("Opts", bound=Options)
 
 
-class BaseEnvironment(ABC, Generic[R, O]):
+class BaseEnvironment(ABC, Generic[R, Opts]):
     """Base class: declare `name`, `version`, `reference_type`, `options_type`, and write `judge`.
 
     Raises:
         UsageError: an option or a reference field is unknown or does not fit.
-
     """
 
     name: ClassVar[str]
@@ -107,7 +106,7 @@ class BaseEnvironment(ABC, Generic[R, O]):
 
     def __init__(self, **options: Any) -> None:
         try:
-            self.options: O = cast(O, self.options_type(**options))
+            self.options: Opts = cast(Opts, self.options_type(**options))
         except ValidationError as error:
             raise UsageError(f"options of {self.name!r}: {explain(error, self.options_type.model_fields)}") from None
         digest = sha256_hex(canonical_json(self.options.model_dump(mode="json")))[:8]
@@ -131,9 +130,7 @@ class BaseEnvironment(ABC, Generic[R, O]):
         """Return a few sample tasks; `verigym check` and `check_env` use them where no prompts are given."""
         return ()
 
-    def prompt(
-        self, text: str | Sequence[Message], *, metadata: Mapping[str, Any] | None = None, **reference: Any
-    ) -> Prompt:
+    def prompt(self, text: str | Sequence[Message], *, metadata: Mapping[str, Any] | None = None, **reference: Any) -> Prompt:
         """Make a task. A plain text becomes one user message; the other arguments fill the reference's fields."""
         return Prompt(
             messages=as_messages(text),
@@ -147,14 +144,11 @@ class BaseEnvironment(ABC, Generic[R, O]):
 
         Raises:
             UsageError: a field is missing, unknown or of the wrong type.
-
         """
         try:
             return self.reference_type(**fields)
         except ValidationError as error:
-            raise UsageError(
-                f"reference of {self.name!r}: {explain(error, self.reference_type.model_fields)}"
-            ) from None
+            raise UsageError(f"reference of {self.name!r}: {explain(error, self.reference_type.model_fields)}") from None
 
     def load_prompt(self, data: Mapping[str, Any]) -> Prompt:
         """Rebuild a prompt from its JSON form, references typed again."""
@@ -166,7 +160,6 @@ class BaseEnvironment(ABC, Generic[R, O]):
 
         Raises:
             UsageError: the prompt was made by another environment.
-
         """
         found = prompt.references.get(self.name)
         if not isinstance(found, self.reference_type):
@@ -186,9 +179,7 @@ class BaseEnvironment(ABC, Generic[R, O]):
             score = self.judge(prompt, reference, candidate)
             low, high = self.reward_range
             if score.reward is not None and not low <= score.reward <= high:
-                raise EnvironmentFailure(
-                    "internal", f"{self.name} gave {score.reward}, outside its range {low}..{high}"
-                )
+                raise EnvironmentFailure("internal", f"{self.name} gave {score.reward}, outside its range {low}..{high}")
             return score
 
         result = guarded(judge, Completion.of(completion), lambda: self.gold(prompt), floor=self.reward_range[0])
@@ -199,7 +190,6 @@ class BaseEnvironment(ABC, Generic[R, O]):
 
         Raises:
             UsageError: the environment does not generate tasks.
-
         """
         if not isinstance(self, TaskSource):
             raise UsageError(f"{self.name!r} generates no tasks of its own; make prompts with env.prompt(...)")

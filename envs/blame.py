@@ -36,7 +36,6 @@ def guarded(
         completion: what the model wrote.
         gold: returns the control text, None where there is none (an empty completion is the control then).
         floor: the reward of a submission that brought the grader down.
-
     """
     try:
         return _checked(judge(completion))

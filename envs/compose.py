@@ -35,7 +35,6 @@ class WeightedSum(Composition):
 
     Raises:
         UsageError: a weight is not finite, shaping could dominate, or a part is unknown.
-
     """
 
     def __init__(

@@ -104,7 +104,6 @@ class Composition(ABC):
 
         Raises:
             UsageError: an argument is not the name of a part or not a mapping, or a part refuses its fields.
-
         """
         for part, fields in reference.items():
             if part not in self.parts:
@@ -151,7 +150,6 @@ class Composition(ABC):
 
         Raises:
             UsageError: the prompt was made by another environment.
-
         """
         if prompt.environment != self.name:
             raise UsageError(f"{self.name!r} was given a prompt made for {prompt.environment!r}")
@@ -178,7 +176,6 @@ class Composition(ABC):
 
         Raises:
             UsageError: the primary part generates no tasks, or another part needs references that nothing provides.
-
         """
         primary = self.parts[self.options.primary]
         if not isinstance(primary, TaskSource):
@@ -196,7 +193,6 @@ class Composition(ABC):
 
         Raises:
             EnvironmentFailure: a part that is not optional failed.
-
         """
         score = judge_one(self.parts[part], self.part_prompt(prompt, part), completion)
         if score.error is not None and part not in self.options.optional:

@@ -58,7 +58,6 @@ def check_env(environment: Environment, prompts: Iterable[Prompt] | None = None,
 
     Raises:
         UsageError: there are no sample prompts.
-
     """
     tasks = list(prompts) if prompts is not None else _sample(environment)
     if not tasks:

@@ -11,7 +11,7 @@ from verigym.envs.schema import ErrorKind, Score
 
 
 class EnvironmentFailure(Exception):
-    """Our side failed (gold, back end, judge, worker), so there is no score. Raise it inside `judge`; never for the model's text."""
+    """Our side failed (gold, back end, judge, worker): there is no score. Raised inside `judge`, never for the model's text."""
 
     def __init__(self, kind: ErrorKind, message: str, *, retryable: bool = False) -> None:
         super().__init__(kind, message, retryable)

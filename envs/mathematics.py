@@ -126,7 +126,7 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
 
     def gold(self, prompt: Prompt) -> str:
         """Return the first gold in the form that the options extract."""
-        return _GOLD_FORMS[self.options.extract[0]] % _gold_text(self.reference(prompt).golds[0])
+        return _GOLD_FORMS[self.options.extract[0]] % " ".join(_gold_text(self.reference(prompt).golds[0]).split())
 
     def judge(self, prompt: Prompt, reference: MathReference, completion: Completion) -> Score:
         """Find the answer, then let the tiers decide against each gold."""

@@ -42,7 +42,6 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
 
     Raises:
         ValueError: not 1 <= k <= n, or not 0 <= correct <= n.
-
     """
     if not 1 <= k <= n or not 0 <= correct <= n:
         raise ValueError(f"pass@k needs 1 <= k <= n and 0 <= correct <= n; got k={k}, n={n}, correct={correct}")
@@ -83,7 +82,6 @@ def majority_at_k(answers: Sequence[str | None], correct: Sequence[bool], k: int
 
     Raises:
         ValueError: the lengths differ, or there are fewer than k samples.
-
     """
     if len(answers) != len(correct) or not 1 <= k <= len(answers):
         raise ValueError(f"maj@k needs k samples; got k={k}, {len(answers)} answers and {len(correct)} verdicts")
@@ -123,7 +121,6 @@ def bootstrap_interval(
 
     Returns:
         None with fewer than two groups, where there is nothing to resample.
-
     """
     import numpy as np
 

@@ -37,7 +37,6 @@ class ProceduralEnvironment(MathEnvironment):
 
         Raises:
             UsageError: the split is neither train nor test.
-
         """
         if split not in SPLITS:
             raise UsageError(f"{self.name!r} has the splits train and test, not {split!r}")
@@ -90,7 +89,8 @@ class ArithmeticEnvironment(ProceduralEnvironment):
 
 
 def _addition(a: int, b: int) -> str:
-    steps, carry = [], 0
+    steps: list[str] = []
+    carry = 0
     while a or b or not steps:
         parts = [a % 10, b % 10] + ([carry] if carry else [])
         steps.append("+".join(map(str, parts)) + f"={sum(parts)}")
@@ -100,7 +100,8 @@ def _addition(a: int, b: int) -> str:
 
 
 def _subtraction(a: int, b: int) -> str:
-    steps, borrow = [], 0
+    steps: list[str] = []
+    borrow = 0
     while a or b or not steps:
         top, low = a % 10 - borrow, b % 10
         borrow = int(top < low)
@@ -110,7 +111,8 @@ def _subtraction(a: int, b: int) -> str:
 
 
 def _multiplication(a: int, b: int) -> str:
-    steps, carry = [], 0
+    steps: list[str] = []
+    carry = 0
     while a or not steps:
         value = a % 10 * b + carry
         steps.append(f"{a % 10}*{b}" + (f"+{carry}" if carry else "") + f"={value}")

@@ -1,4 +1,4 @@
-"""Names for environments: our own table, `@register` for yours, and the entry-point group `verigym.environments` for packages."""
+"""Names for environments: our table, `@register` for yours, and the entry points `verigym.environments` of packages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def register(name: str) -> Callable[[C], C]:
 
     Raises:
         UsageError: the name is taken; the message names both origins.
-
     """
 
     def add(cls: C) -> C:
@@ -77,7 +76,6 @@ def load(name: str, **options: Any) -> Environment:
 
     Raises:
         UsageError: no such name (with a suggestion), or an option is unknown or does not fit.
-
     """
     if name in _registered:
         cls: Any = _registered[name]

@@ -92,7 +92,7 @@ def elements(text: str) -> list[str]:
     if len(sides) == 2 and is_name(sides[0]):
         return elements(sides[1])
     inner = text.replace(r"\{", "{").replace(r"\}", "}").strip()
-    if inner[:1] in tuple("([{") and inner[-1:] in tuple(")]}") and inner[0] and _closes_at_end(inner):
+    if inner and inner[0] in "([{" and inner[-1] in ")]}" and _closes_at_end(inner):
         return split_top(inner[1:-1]) or [inner]
     return parts
 

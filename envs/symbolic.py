@@ -204,7 +204,6 @@ def compare(gold: str, answers: tuple[str, ...], *, timeout_s: float = 5.0, memo
     Raises:
         SymbolicLimit: the comparison ran out of time or memory, or crashed twice.
         EnvironmentFailure: the worker cannot be started or is lost.
-
     """
     payload = json.dumps({"gold": gold, "answers": answers}).encode()
     if len(payload) > MAX_PAYLOAD:

@@ -47,7 +47,6 @@ def confine(
 
     Returns:
         The names of the layers that took effect.
-
     """
     layers: list[tuple[str, Callable[[], bool]]] = [
         ("core", lambda: _limit(resource.RLIMIT_CORE, 0)),

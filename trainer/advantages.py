@@ -66,7 +66,6 @@ def grpo(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, ddof: int = 1, ep
 
     Raises:
         ValueError: shapes or dtypes do not fit, a scored reward is not finite, or `ddof` or `eps` is out of range.
-
     """
     groups = _groups(rewards_PG, scored_PG)
     if ddof not in (0, 1):
@@ -93,7 +92,6 @@ def centred(rewards_PG: torch.Tensor, scored_PG: torch.Tensor) -> torch.Tensor:
 
     Raises:
         ValueError: shapes or dtypes do not fit, or a scored reward is not finite.
-
     """
     return _groups(rewards_PG, scored_PG).deviation_PG.to(rewards_PG.dtype)
 
@@ -112,7 +110,6 @@ def rloo(rewards_PG: torch.Tensor, scored_PG: torch.Tensor) -> torch.Tensor:
 
     Raises:
         ValueError: shapes or dtypes do not fit, or a scored reward is not finite.
-
     """
     groups = _groups(rewards_PG, scored_PG)
     return (groups.deviation_PG * groups.scored_P1 / (groups.scored_P1 - 1)).to(rewards_PG.dtype)

@@ -50,7 +50,6 @@ def fixed_length(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.
 
     Raises:
         ValueError: `max_tokens` is missing, below 1, or less than a row has trained tokens.
-
     """
     if max_tokens is None or max_tokens < 1:
         raise ValueError(f"max_tokens: fixed_length needs the generation limit, at least 1 token, got {max_tokens}")
@@ -90,7 +89,6 @@ def token_weights(
 
     Raises:
         ValueError: the mask is not a bool `[B, T]`, `kind` is unknown, or `max_tokens` does not fit.
-
     """
     check_same_shape("BT", mask_BT=mask_BT)
     if mask_BT.dtype != torch.bool:
@@ -114,7 +112,6 @@ def weighted_sum(values_BT: torch.Tensor, weights_BT: torch.Tensor) -> torch.Ten
 
     Raises:
         ValueError: the shapes differ or do not have two axes.
-
     """
     check_same_shape("BT", values_BT=values_BT, weights_BT=weights_BT)
     return (values_BT.masked_fill(weights_BT == 0, 0.0) * weights_BT).sum()

@@ -87,7 +87,6 @@ def latest(folder: Path, config: TrainConfig) -> tuple[Path, State] | None:
 
     Raises:
         UsageError: it belongs to a run with other settings.
-
     """
     for partial in folder.glob(".partial-*"):
         shutil.rmtree(partial)

@@ -35,7 +35,6 @@ def cold_start(
         batch_size: demonstrations an update.
         peak_learning_rate: reached after the warm-up, then constant.
         on_step: called with the number of finished steps and the loss in nats a token.
-
     """
     end = min(codec.eos_ids)
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak_learning_rate, betas=(0.9, 0.98), weight_decay=0.01)

@@ -166,7 +166,6 @@ def build_config(fields: Mapping[str, Any], place: str) -> TrainConfig:
 
     Raises:
         UsageError: one line that names the place and the field.
-
     """
     try:
         return TrainConfig(**fields)
@@ -187,7 +186,6 @@ def read_config(path: Path, overrides: Sequence[str] = ()) -> TrainConfig:
 
     Raises:
         UsageError: the file or an override is bad; the message names the place.
-
     """
     try:
         fields = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -209,7 +207,6 @@ def apply_override(fields: dict[str, Any], override: str) -> None:
 
     Raises:
         UsageError: no `=`, a value that is not YAML, or a path that leads nowhere.
-
     """
     key, equals, text = override.partition("=")
     if not equals or not key:

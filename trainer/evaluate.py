@@ -25,7 +25,6 @@ def evaluate(
         sources: the mixture.
         graders: by source.
         config: for the sampler's settings in evaluation.
-
     """
     groups = collect(
         model,

@@ -54,7 +54,6 @@ def generate(
 
     Returns:
         For each prompt its completions, in the order of its keys.
-
     """
     device = model.device
     rows = [(p, g) for p, keys in enumerate(row_keys) for g in range(len(keys))]

@@ -37,7 +37,6 @@ def k1(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor) -> torch.Tensor:
 
     Raises:
         ValueError: the shapes differ or do not have two axes.
-
     """
     check_same_shape("BT", logp_BT=logp_BT, ref_logp_BT=ref_logp_BT)
     return logp_BT - ref_logp_BT.detach()
@@ -55,7 +54,6 @@ def k2(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor) -> torch.Tensor:
 
     Raises:
         ValueError: the shapes differ or do not have two axes.
-
     """
     return 0.5 * k1(logp_BT, ref_logp_BT).square()
 
@@ -72,7 +70,6 @@ def k3(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor) -> torch.Tensor:
 
     Raises:
         ValueError: the shapes differ or do not have two axes.
-
     """
     log_ratio_BT = -k1(logp_BT, ref_logp_BT)
     # expm1, because near a ratio of 1, where training starts, exp(d) - 1 - d in float32 is all rounding.
@@ -93,7 +90,6 @@ def on_policy(kl_BT: torch.Tensor, logp_BT: torch.Tensor) -> torch.Tensor:
 
     Raises:
         ValueError: the shapes differ or do not have two axes.
-
     """
     check_same_shape("BT", logp_BT=logp_BT, kl_BT=kl_BT)
     return kl_BT * (logp_BT - logp_BT.detach()).exp()

@@ -46,7 +46,6 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
     Raises:
         UsageError: the model, a source or a checkpoint does not fit the config.
         Interrupted: Ctrl-C; the same call goes on from there.
-
     """
     transformers.utils.logging.disable_progress_bar()
     if config.threads:
@@ -234,7 +233,6 @@ def pick_device(name: str) -> torch.device:
 
     Raises:
         UsageError: CUDA was asked for and is absent.
-
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise UsageError("device: cuda was asked for, but torch sees no CUDA device here; use device=cpu or auto")
@@ -246,7 +244,6 @@ def load_model(path: str | Path, device: torch.device) -> tuple[Any, Any]:
 
     Raises:
         UsageError: it is not there or cannot be loaded.
-
     """
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(path)

@@ -63,7 +63,6 @@ def clipped(
 
     Raises:
         ValueError: the shapes do not fit, or a bound is outside its range.
-
     """
     advantages_BT = _advantages_BT(logp_BT, old_logp_BT, advantages)
     _check_bounds(clip_low, clip_high, dual_clip, max_log_ratio)
@@ -103,7 +102,6 @@ def reinforce(logp_BT: torch.Tensor, old_logp_BT: torch.Tensor, advantages: torc
 
     Raises:
         ValueError: the shapes do not fit.
-
     """
     advantages_BT = _advantages_BT(logp_BT, old_logp_BT, advantages)
     ratio_BT = (logp_BT - old_logp_BT).detach().exp()

@@ -53,7 +53,6 @@ class Mixture:
 
         Raises:
             UsageError: 1,000 prompts of a source in a row do not fit.
-
         """
         total = sum(source.weight for source in self.sources)
         offset = keyed_random(self.seed, "mixture", step).random()
@@ -80,7 +79,6 @@ class Mixture:
 
         Raises:
             UsageError: the checkpoint was made with other sources.
-
         """
         if set(drawn) != set(self.drawn):
             raise UsageError(f"the checkpoint has the sources {sorted(drawn)}, this run {sorted(self.drawn)}")
@@ -98,7 +96,6 @@ def build_source(config: SourceConfig, seed: int, eval_prompts: int, given: Mapp
 
     Raises:
         UsageError: an unknown name, a bad option, an environment that generates no tasks, or a row that does not fit.
-
     """
     if config.dataset is not None:
         environment, train, held_out = _from_dataset(config, seed, eval_prompts)

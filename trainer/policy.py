@@ -51,7 +51,6 @@ def completion_logprobs(
         temperature: of the sampler; 0 is read as 1.
         pad_id: any valid token id.
         dtype: "fp32" or "bf16".
-
     """
     device = model.device
     lengths = [len(p) + len(c) for p, c in zip(prompts, completions, strict=True)]

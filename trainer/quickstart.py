@@ -74,7 +74,6 @@ def quickstart(output: Path, seed: int = 0, sizes: Sizes | None = None, threads:
         seed: key of all randomness.
         sizes: how much is done.
         threads: CPU threads; torch's own choice when left out.
-
     """
     sizes = sizes or Sizes()
     if threads:

@@ -16,7 +16,6 @@ def write_report(output: Path, title: str, summary: list[tuple[str, str]]) -> tu
         output: the run's folder.
         title: heading of the page.
         summary: rows of the table at the top.
-
     """
     import jinja2
 

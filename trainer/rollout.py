@@ -60,7 +60,6 @@ def collect(
         temperature: 0 is greedy.
         rows_at_a_time: most completions decoded at the same time.
         dtype: of the forward pass, "fp32" or "bf16".
-
     """
     groups: list[Group] = []
     prompts_at_a_time = max(1, rows_at_a_time // samples)

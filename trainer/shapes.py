@@ -16,7 +16,6 @@ def check_same_shape(axes: str, **tensors: torch.Tensor) -> None:
 
     Raises:
         ValueError: naming the tensor, its shape and the shape that was expected.
-
     """
     (first_name, first), *others = tensors.items()
     if first.ndim != len(axes):

@@ -26,7 +26,6 @@ class ScoreCache:
 
     Raises:
         UsageError: the file is not a verdict cache, is damaged, or cannot be opened.
-
     """
 
     def __init__(self, path: Path) -> None:

@@ -35,7 +35,6 @@ class Channel:
         Raises:
             ValueError: the message is longer than `MAX_MESSAGE_BYTES`.
             TimeoutError: the other side did not read it in time.
-
         """
         if len(payload) > MAX_MESSAGE_BYTES:
             raise ValueError(f"a message of {len(payload)} bytes; at most {MAX_MESSAGE_BYTES} are sent")
@@ -49,7 +48,6 @@ class Channel:
             EOFError: the other side is gone.
             ValueError: it announced more than `MAX_MESSAGE_BYTES`.
             TimeoutError: no whole message came in time.
-
         """
         (size,) = _HEADER.unpack(self._read(_HEADER.size, deadline))
         if size > MAX_MESSAGE_BYTES:

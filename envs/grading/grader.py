@@ -46,7 +46,6 @@ class Grader:
         concurrency: by environment name, how many of its items may be graded at the same time.
         cache: a file that keeps verdicts across runs. Errors are never kept.
         start_timeout_s: wall time a worker may take to start.
-
     """
 
     def __init__(
@@ -136,7 +135,6 @@ class Grader:
 
         Raises:
             UsageError: the grader is closed, or it has no environment of the name in `prompt.environment`.
-
         """
         environment = self._environments.get(prompt.environment)
         if environment is None:
@@ -151,7 +149,6 @@ class Grader:
 
         Raises:
             UsageError: a worker cannot be started; the message says why and what to do.
-
         """
         try:
             self._engine.start()

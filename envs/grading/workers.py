@@ -112,7 +112,6 @@ class ProcessWorker:
 
         Raises:
             WorkerStartError: it cannot be started, died on the way, or took longer than `start_timeout_s`.
-
         """
         if self._process is not None:
             return

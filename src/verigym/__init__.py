@@ -7,10 +7,14 @@ r"""verigym: verifiers and reward environments for language models, with a built
 """
 
 from verigym.envs import (
+    AllOf,
+    AnyOf,
     BaseEnvironment,
     Completion,
     Environment,
     EnvironmentFailure,
+    Gate,
+    Grader,
     Message,
     Options,
     Panel,
@@ -21,7 +25,9 @@ from verigym.envs import (
     Status,
     StepScore,
     UsageError,
+    WeightedSum,
     available,
+    check_env,
     load,
     register,
 )
@@ -29,10 +35,14 @@ from verigym.envs import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "AllOf",
+    "AnyOf",
     "BaseEnvironment",
     "Completion",
     "Environment",
     "EnvironmentFailure",
+    "Gate",
+    "Grader",
     "Message",
     "Options",
     "Panel",
@@ -43,7 +53,9 @@ __all__ = [
     "Status",
     "StepScore",
     "UsageError",
+    "WeightedSum",
     "available",
+    "check_env",
     "load",
     "register",
 ]

@@ -24,7 +24,6 @@ def pairs(given: Sequence[str], flag: str, *, alone: bool = False) -> dict[str, 
 
     Raises:
         UsageError: an argument has no name or no `=`, a name comes twice, or a value is broken JSON.
-
     """
     found: dict[str, Any] = {}
     for argument in given:
@@ -51,7 +50,6 @@ def counts(text: str | None, flag: str) -> list[int]:
 
     Raises:
         UsageError: something else is given.
-
     """
     if text is None:
         return []
@@ -71,7 +69,6 @@ def validated(model: type[M], **fields: Any) -> M:
 
     Raises:
         UsageError: a value does not fit.
-
     """
     try:
         return model(**fields)

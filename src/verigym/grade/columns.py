@@ -51,7 +51,6 @@ class Columns(BaseModel):
 
         Raises:
             UsageError: naming the column and, where one is near, the one that was meant.
-
         """
         for column in self.used():
             if column not in names and not any(find(row, column) is not MISSING for row in sample):
@@ -122,7 +121,6 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises:
         UsageError: a name is both a field and a part.
-
     """
     tree: dict[str, Any] = {}
     for name, value in flat.items():

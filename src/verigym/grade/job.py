@@ -64,7 +64,6 @@ def run(job: GradeJob) -> Outcome:
 
     Raises:
         UsageError: a mistake in the call or an input that cannot be read to its end; what was graded before it is kept.
-
     """
     start = time.monotonic()
     _check_paths(job)
@@ -95,7 +94,6 @@ def with_references(columns: Columns, environment: Environment) -> Columns:
 
     Raises:
         UsageError: the environment's reference has no field of a name that was given.
-
     """
     kind = getattr(environment, "reference_type", None)
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):

@@ -35,7 +35,6 @@ class LineReader:
         Raises:
             LineProblem: the line is too long or not UTF-8.
             UsageError: the rest of the file cannot be read.
-
         """
         data = self._readline()
         if not data:

@@ -58,7 +58,6 @@ class OutFile:
 
     Raises:
         UsageError: it cannot be written, another process is writing it, or it was made with other settings.
-
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any], *, overwrite: bool) -> None:
@@ -87,7 +86,6 @@ class OutFile:
 
         Raises:
             UsageError: the file goes on with another item, so it belongs to another input.
-
         """
         if self._next is None:
             return False
@@ -150,7 +148,6 @@ def complete_lines(path: Path, size: int | None = None) -> Generator[dict[str, A
 
     Raises:
         UsageError: a line is not one that verigym wrote.
-
     """
     with open(path, "rb") as stream:
         for number, line in enumerate(stream, 1):

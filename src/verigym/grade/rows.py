@@ -81,7 +81,6 @@ def open_source(path: str, format: str | None = None, *, max_record_bytes: int =
 
     Raises:
         UsageError: the file is missing, empty, unreadable or not what its name says.
-
     """
     with ExitStack() as stack:
         raw = _open(path, stack)

@@ -44,7 +44,6 @@ def parse_object(text: str) -> dict[str, Any]:
 
     Raises:
         LineProblem: it is not one object, a key occurs twice, or a number is nan or infinite.
-
     """
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)

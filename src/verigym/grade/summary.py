@@ -90,7 +90,6 @@ def summarise(lines: Iterable[Mapping[str, Any]], ks: Sequence[int] = ()) -> Sum
     Args:
         lines: as `complete_lines` yields them.
         ks: for pass@k and maj@k; when empty, the powers of two up to the largest group, if it has several samples.
-
     """
     totals = _Totals()
     with closing(sqlite3.connect("", isolation_level=None)) as database:

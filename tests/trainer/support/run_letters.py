@@ -1,7 +1,7 @@
 """A training run in a process of its own, to be killed: `run_letters.py CONFIG.json [KILL_AT]`.
 
-KILL_AT names a moment in the second checkpoint's writing at which the process kills itself: `tensors` (no manifest yet), `manifest`
-(all written, not renamed) or `renamed` (renamed, old checkpoints not yet deleted).
+KILL_AT names a moment in the second checkpoint's writing at which the process kills itself: `tensors` (no manifest yet),
+`manifest` (all written, not renamed) or `renamed` (renamed, old checkpoints not yet deleted).
 """
 
 from __future__ import annotations
