@@ -25,8 +25,17 @@ def split_of(question: str) -> str:
     return "test" if int(sha256_hex(question)[:8], 16) < HELD_OUT_SHARE * 2**32 else "train"
 
 
+class ProceduralOptions(MathOptions):
+    """Options that all of these share."""
+
+    symbolic: bool = False
+    """Off, so that a sum is answered by its value: to symbols, 38+47 is as good an answer to 47+38 as 85."""
+
+
 class ProceduralEnvironment(MathEnvironment):
     """Base: write `task`, which draws a question, its answer and a worked solution from a generator."""
+
+    options_type = ProceduralOptions
 
     @abstractmethod
     def task(self, rng: random.Random) -> tuple[str, str, str]:
@@ -57,7 +66,7 @@ class ProceduralEnvironment(MathEnvironment):
         return self.prompt(question, answer=answer), f"<think>{reasoning}</think>\\boxed{{{answer}}}"
 
 
-class ArithmeticOptions(MathOptions):
+class ArithmeticOptions(ProceduralOptions):
     """Options of `arithmetic`."""
 
     digits: int = Field(default=2, ge=1, le=6)
@@ -132,10 +141,10 @@ UNITS: tuple[tuple[str, str, int], ...] = (
 )
 
 
-class UnitsOptions(MathOptions):
+class UnitsOptions(ProceduralOptions):
     """Options of `units`."""
 
-    largest: int = Field(default=5, ge=1, le=99)
+    largest: int = Field(default=9, ge=1, le=99)
     """Most of the larger unit."""
 
 
@@ -154,7 +163,7 @@ class UnitsEnvironment(ProceduralEnvironment):
         return question, str(a * factor + b), _product_and_sum(a, factor, b)
 
 
-class BasesOptions(MathOptions):
+class BasesOptions(ProceduralOptions):
     """Options of `bases`."""
 
     largest: int = Field(default=9, ge=2, le=9)

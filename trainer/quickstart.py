@@ -29,11 +29,12 @@ from verigym.trainer.rng import keyed_int
 from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.tokens import Codec
 
-TASKS: dict[str, dict[str, Any]] = {
-    "arithmetic": {"digits": 2, "operations": "+"},
-    "units": {},
-    "bases": {},
-    "story": {},
+# name -> (options, weight): the two with more different tasks get more of the prompts.
+TASKS: dict[str, tuple[dict[str, Any], float]] = {
+    "arithmetic": ({"digits": 2, "operations": "+"}, 2.0),
+    "story": ({}, 2.0),
+    "units": ({}, 1.0),
+    "bases": ({}, 1.0),
 }
 # These two are rewarded only where the format holds as well: thoughts, then exactly one box, nothing outside.
 GATED = ("units", "story")
@@ -107,8 +108,8 @@ def _config(output: Path, seed: int, sizes: Sizes, threads: int | None) -> Train
         "output": str(output / "grpo"),
         "seed": seed,
         "sources": [
-            {"environment": name, "options": options, "format": {} if name in GATED else None}
-            for name, options in TASKS.items()
+            {"environment": name, "options": options, "weight": weight, "format": {} if name in GATED else None}
+            for name, (options, weight) in TASKS.items()
         ],
         "steps": sizes.grpo_steps,
         "prompts_per_step": sizes.prompts_per_step,
@@ -126,7 +127,7 @@ def _config(output: Path, seed: int, sizes: Sizes, threads: int | None) -> Train
 
 
 def _demonstrations(seed: int) -> Callable[[int], tuple[Prompt, str]]:
-    environments: list[Any] = [load(name, **options) for name, options in TASKS.items()]
+    environments: list[Any] = [load(name, **options) for name, (options, _) in TASKS.items()]
 
     def demonstration(index: int) -> tuple[Prompt, str]:
         environment: ProceduralEnvironment = environments[index % len(environments)]
