@@ -114,9 +114,22 @@ def load_optimizer(path: Path, optimizer: Any, device: torch.device) -> None:
     optimizer.load_state_dict(torch.load(path / "optimizer.pt", map_location=device, weights_only=True))
 
 
+def prepare(output: Path) -> None:
+    """Make the run's folder.
+
+    Raises:
+        UsageError: it cannot be made or written.
+    """
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        if not os.access(output, os.W_OK):
+            raise PermissionError(13, "Permission denied")
+    except OSError as error:
+        raise UsageError(f"output: {str(output)!r} cannot be used as a folder: {error.strerror}") from None
+
+
 def write_config(output: Path, config: TrainConfig) -> None:
     """Keep the run's settings beside its logs."""
-    output.mkdir(parents=True, exist_ok=True)
     text = json.dumps(config.model_dump(mode="json"), indent=1)
     temporary = output / ".config.json"
     temporary.write_text(text, encoding="utf-8")

@@ -50,6 +50,7 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
     transformers.utils.logging.disable_progress_bar()
     if config.threads:
         torch.set_num_threads(config.threads)
+    checkpoint.prepare(config.output)
     sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
     graders = build_graders(sources, config)
     try:
@@ -245,12 +246,16 @@ def load_model(path: str | Path, device: torch.device) -> tuple[Any, Any]:
     Raises:
         UsageError: it is not there or cannot be loaded.
     """
+    name = str(path)
+    # A hub id has one slash at most, inside; asking the hub for anything else only costs its timeouts.
+    if not Path(name).is_dir() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
+        raise UsageError(f"model: there is no directory {name!r}; give a local model directory or a hub id such as owner/name")
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(path)
         model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, ImportError) as error:
         line = " ".join(str(error).split())[:300]
-        raise UsageError(f"model {str(path)!r} is neither a local model directory nor reachable on the hub: {line}") from None
+        raise UsageError(f"model: {name!r} is neither a usable model directory nor reachable on the hub: {line}") from None
     return model.to(device), tokenizer
 
 

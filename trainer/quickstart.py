@@ -44,14 +44,14 @@ GATED = ("units", "story")
 class Sizes:
     """How much is done. The defaults take a few minutes on two CPU cores."""
 
-    cold_start_steps: int = 300
+    cold_start_steps: int = 260
     cold_start_batch: int = 32
     cold_start_learning_rate: float = 2e-3
     grpo_steps: int = 400
     prompts_per_step: int = 24
     group_size: int = 8
-    learning_rate: float = 3e-4
-    eval_prompts: int = 100
+    learning_rate: float = 4e-4
+    eval_prompts: int = 150
     eval_every: int = 50
 
 

@@ -51,8 +51,9 @@ MALFORMED = {
     "unknown data set": (BASE + "sources: [{dataset: gsm9k}]", "did you mean 'gsm8k'?"),
     "no data there": (BASE + "sources: [{dataset: gsm8k, data_dir: /nowhere}]", "/nowhere"),
     "an environment without tasks": (BASE + "sources: [{environment: math}]", "generates no tasks of its own"),
-    "no such model": (BASE.replace("some/model", "./no/model") + SOURCE, "'no/model'"),
-    "output is a file": (f"model: m\noutput: {__file__}\n" + SOURCE, "output"),
+    "no such model": (BASE.replace("some/model", "./no/model") + SOURCE, "there is no directory './no/model'"),
+    "no such model on the hub": (BASE + SOURCE, "nor reachable on the hub"),
+    "output is a file": (f"model: m\noutput: {__file__}\n" + SOURCE, "cannot be used as a folder"),
 }
 
 
