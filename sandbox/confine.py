@@ -34,6 +34,7 @@ def confine(
     processes: int | None = None,
     network: bool = True,
     die_with_parent: bool = False,
+    hardened: bool = True,
 ) -> tuple[str, ...]:
     """Confine the calling process and what it will start.
 
@@ -44,15 +45,17 @@ def confine(
         processes: limit of the user's processes; without effect for root.
         network: False moves the process into a network namespace with no interfaces (it must have one thread only).
         die_with_parent: SIGKILL when the *thread* that started this process ends.
+        hardened: no new privileges and not dumpable. Off for a process that must itself make namespaces or containers.
 
     Returns:
         The names of the layers that took effect.
     """
     layers: list[tuple[str, Callable[[], bool]]] = [
         ("core", lambda: _limit(resource.RLIMIT_CORE, 0)),
-        ("no_new_privs", lambda: _prctl(_PR_SET_NO_NEW_PRIVS, 1)),
-        ("not_dumpable", lambda: _prctl(_PR_SET_DUMPABLE, 0)),
     ]
+    if hardened:
+        layers.append(("no_new_privs", lambda: _prctl(_PR_SET_NO_NEW_PRIVS, 1)))
+        layers.append(("not_dumpable", lambda: _prctl(_PR_SET_DUMPABLE, 0)))
     if die_with_parent:
         layers.append(("die_with_parent", lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)))
     if not network:

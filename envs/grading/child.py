@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import resource
-import signal
 import socket
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,14 +14,14 @@ from verigym.envs.blame import describe
 from verigym.envs.grading.channel import Channel, encode
 from verigym.envs.grading.judging import control_one, judge_one
 from verigym.envs.schema import Completion, Score
+from verigym.sandbox.confine import confine, parent_is
 
 READY = b'{"ready":true}'
-_PR_SET_PDEATHSIG = 1
 
 
 def serve(sock: socket.socket, environments: Mapping[str, Environment], memory_bytes: int | None, parent_pid: int) -> None:
     """Answer requests until the connection closes. Runs as the target of a spawned process."""
-    confine(memory_bytes, parent_pid)
+    _settle(memory_bytes, parent_pid)
     sock.set_inheritable(False)
     channel = Channel(sock)
     channel.send(READY)
@@ -39,16 +36,13 @@ def serve(sock: socket.socket, environments: Mapping[str, Environment], memory_b
         channel.send(encode({"id": request["id"], "score": score.model_dump(mode="json"), "retire": not roomy.enough()}))
 
 
-def confine(memory_bytes: int | None, parent_pid: int) -> None:
+def _settle(memory_bytes: int | None, parent_pid: int) -> None:
     """Own session, bounded memory, no core dump, death with the parent, nothing on the parent's stdin and stdout."""
     os.setsid()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent_pid:  # it died before the line above
-            os._exit(1)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if memory_bytes is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    # Not hardened: an environment may have to make namespaces or containers of its own.
+    confine(memory_bytes=memory_bytes, die_with_parent=True, hardened=False)
+    if not parent_is(parent_pid):  # it died before the line above
+        os._exit(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
