@@ -29,7 +29,7 @@ _FRAC = re.compile(
     rf"\\frac\s?\{{\s?(?P<n>[-+]?\s?(?:{_GROUPED}|{_PLAIN}))\s?\}}\s?\{{\s?(?P<d>[-+]?\s?(?:{_GROUPED}|{_PLAIN}))\s?\}}"
 )
 _MIXED = re.compile(r"(?P<whole>[0-9]++)(?:\s?(?=\\frac)|\s)(?P<fraction>.++)")
-_PERCENT = re.compile(r"\s*+(?:%|percent(?:age)?|pct|\\text\s?\{\s?(?:percent(?:age)?|pct|%)\s?\})$")
+_PERCENT = re.compile(r"\s*+(?:%|per ?cent(?:age)?|pct|\\text\s?\{\s?(?:per ?cent(?:age)?|pct|%)\s?\})$")
 _PARENTHESES = re.compile(r"\(([^()]*+)\)|\{([^{}]*+)\}|\\text\s?\{([^{}]*+)\}")
 
 

@@ -8,7 +8,6 @@ against one that hedges (`shape.py`), because a computer algebra system accepts 
 from __future__ import annotations
 
 import importlib.util
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from pydantic import Field, field_validator
 
 from verigym.envs import exact, symbolic
 from verigym.envs.base import BaseEnvironment, Options
+from verigym.envs.copied import hands_back
 from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.exact import PercentPolicy
 from verigym.envs.extract import Extraction, Method, box_spans, extract, strip_thinking
@@ -107,8 +107,10 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
     def tiers(self, question: str) -> Sequence[Tier]:
         """Return the tiers in the order in which they are asked; each takes a cleaned gold and a cleaned answer."""
         tiers: list[Tier] = [_same_text] if self.options.string_tier else []
-        tiers += [_same_words, lambda gold, answer: _repeats(question, gold, answer), self._exact]
-        return [*tiers, self._symbolic] if self.options.symbolic else tiers
+        tiers += [_same_words, lambda gold, answer: _copied(question, gold, answer), self._exact]
+        if self.options.symbolic:
+            tiers.append(lambda gold, answer: self._symbolic(question, gold, answer))
+        return tiers
 
     def check(self) -> None:
         """Look whether Math-Verify is installed, where the options need it."""
@@ -178,11 +180,11 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
         same = exact.compare(gold, answer, self.options.percent)
         return None if same is None else Decision(same, "the same number" if same else "another number (exact)")
 
-    def _symbolic(self, gold: str, answer: str) -> Decision:
+    def _symbolic(self, question: str, gold: str, answer: str) -> Decision:
         (left, left_unit), (right, right_unit) = split_unit(gold), split_unit(answer)
         if left_unit and right_unit and left_unit != right_unit:
             return Decision(False, f"refused: the unit is {right_unit!r}, not {left_unit!r}")
-        form = shape(left, right)
+        form = shape(left, right, question)
         if form.refusal:
             return Decision(False, f"refused: {form.refusal}")
         found = self._compare(left, form.sides)
@@ -237,13 +239,6 @@ def _same_words(gold: str, answer: str) -> Decision | None:
     return Decision(same, "the gold's words" if same else "other words than the gold's")
 
 
-_SPACES = re.compile(r"\s++|\\cdot|\\times|[{}*]")
-
-
-def _repeats(question: str, gold: str, answer: str) -> Decision | None:
-    """Refuse an answer that was copied from the question: "what is 2+2?" is not answered by 2+2, though it is equal."""
-    if exact.is_bare(answer) or canonical(answer) == canonical(gold) or not any(c in answer for c in "+-*/^(\\"):
-        return None
-    if _SPACES.sub("", answer) in _SPACES.sub("", clean(question)):
-        return Decision(False, "refused: it repeats the question")
-    return None
+def _copied(question: str, gold: str, answer: str) -> Decision | None:
+    """Refuse what was copied from the question: "what is 2+2?" is not answered by 2+2, though it is equal."""
+    return Decision(False, "refused: it repeats the question") if hands_back(question, gold, answer) else None

@@ -11,8 +11,18 @@ _CHARACTERS = str.maketrans(
         "\u2212": "-", "\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u00d7": r"\times ", "\u00b7": r"\cdot ",
         "\u03c0": r"\pi ", "\u221e": r"\infty ", "\u2264": r"\le ", "\u2265": r"\ge ", "\u2260": r"\ne ",
         "\u00b0": r"^\circ ", "\u00b1": r"\pm ", "\u20ac": "", "\u00a3": "", "\n": " ", "\t": " ", "\r": " ",
+        "\u2013": "-", "\u22c5": r"\cdot ", "\u2217": "*", "\u00f7": r"\div ", "\u2044": "/", "\u2236": ":", "\u221a": r"\sqrt ",
+        "\u222a": r"\cup ", "\u2229": r"\cap ", "\u2208": r"\in ", "\u2205": r"\emptyset ", "\u2220": r"\angle ",
+        "\u00bd": r"\frac{1}{2}", "\u00bc": r"\frac{1}{4}", "\u00be": r"\frac{3}{4}",
+        "\u2153": r"\frac{1}{3}", "\u2154": r"\frac{2}{3}",
+        "\u03b1": r"\alpha ", "\u03b2": r"\beta ", "\u03b3": r"\gamma ", "\u03b8": r"\theta ", "\u03bb": r"\lambda ",
+        "\u03c6": r"\phi ", "\u03c9": r"\omega ",
+        **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},  # fullwidth forms
     }
 )  # fmt: skip
+
+# One digit, one letter, or one command that takes no argument of its own.
+_TOKEN = r"[0-9](?![.])|(?<=[ }])[A-Za-z]|\\(?:pi|alpha|beta|gamma|theta|phi|lambda|omega|infty)(?![A-Za-z])\s*+"
 
 _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
@@ -20,10 +30,17 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\\$|\$", ""),
         (r"(?<!\\)\\[()\[\]]", " "),
         (r"\\!\s*+", ""),
-        (r"\{,\}", ","),
+        (r"\{([,:])\}", r"\1"),
+        (r"\\text\s?\{\s?([-,])\s?\}", r"\1"),
+        (r"(?<=[\w)}\]])\u00b2", "^2"),
+        (r"(?<=[\w)}\]])\u00b3", "^3"),
         (r"(?<!\\)\\[,;: ]|~|\\q?quad(?![A-Za-z])|\\(?:thin|med|thick)space(?![A-Za-z])", " "),
         (r"\\(?:left|right|[bB]igg?[lr]?|display|limits)(?:style)?(?![A-Za-z])\s*+\.?", ""),
-        (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
+        (r"\\(?:[dtc]|nice|s)frac(?![A-Za-z])", r"\\frac"),
+        (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
+        (r"\\lbrace(?![A-Za-z])", r"\\{"),
+        (r"\\rbrace(?![A-Za-z])", r"\\}"),
+        (r"\\varnothing(?![A-Za-z])", r"\\emptyset"),
         (r"\\(?:text(?:bf|it|rm|sf|tt|normal)|mbox|hbox)(?![A-Za-z])", r"\\text"),
         (r"\\leq?(?:slant)?(?![A-Za-z])|<=", r"\\le "),
         (r"\\geq?(?:slant)?(?![A-Za-z])|>=", r"\\ge "),
@@ -35,11 +52,12 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\^\s*+(?:\{\s*+\\circ\s*+\}|\\circ(?![A-Za-z]))|\\degree(?![A-Za-z])", r"^\\circ "),
         (r"(?<![\\A-Za-z])sqrt(?![A-Za-z])", r"\\sqrt"),
         (r"\\sqrt\s*+\(([^()]*+)\)", r"\\sqrt{\1}"),
-        (r"\\(frac|sqrt)\s++(?=[\d{])", r"\\\1"),
-        (r"\\frac(\d)\s*+(\d)", r"\\frac{\1}{\2}"),
-        (r"\\frac(\d)\s*+\{", r"\\frac{\1}{"),
-        (r"\\frac\{([^{}]*+)\}\s*+(\d)", r"\\frac{\1}{\2}"),
-        (r"\\sqrt(\d)", r"\\sqrt{\1}"),
+        # TeX takes one token for an argument without braces: \frac12, \frac\pi4, \sqrt2, \binom52.
+        (r"\\(frac|binom|sqrt)\s++(?=[\d{A-Za-z\\])", r"\\\1 "),
+        (rf"\\(frac|binom) ?({_TOKEN})", r"\\\1{\2}"),
+        (rf"\\(frac|binom) ?\{{([^{{}}]*+)\}}\s*+({_TOKEN})", r"\\\1{\2}{\3}"),
+        (rf"\\sqrt ?({_TOKEN})", r"\\sqrt{\1}"),
+        (r"\\(frac|binom|sqrt) (?=\{)", r"\\\1"),
         (r"\s++", " "),
     )
 )
@@ -90,9 +108,16 @@ def canonical(text: str) -> str:
 # Words that add, change or take back an answer, and so are never a unit.
 _NOT_UNITS = frozenset(
     "or and not maybe either neither possibly perhaps if than to but except plus minus times more less most least about over "
-    "by of hundred thousand million billion trillion dozen half third quarter pi sqrt sin cos tan log ln exp inf infinity mod "
-    "base negative false wrong no percent percentage pct".split()
+    "by of hundred hundreds thousand thousands million millions billion billions trillion mil mn bn dozen half halves third "
+    "thirds quarter pi sqrt sin cos tan log ln exp inf infinity mod modulo remainder rem point base negative neg false wrong no "
+    "percent percentage pct pp bps squared cubed factorial root roots double triple twice thrice gross grand score ish hmm "
+    "below above under off wait ths th".split()
 )
+_NUMBER_WORD = re.compile(
+    r"zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|"
+    r"(?:twen|thir|for|fif|six|seven|eigh|nine)ty|(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf|hundred|thousand|million)ths?"
+)
+_LETTER_UNITS = frozenset("mgshlLNJWVACKFT")
 _SHORT_UNITS = frozenset("cm mm km kg mg ml ft in lb oz hr pm am sq cc m g s h l min sec".split())
 _UNIT_TEXT = re.compile(r"\s*+\\(?:text|mathrm)\s*+\{\s*+([A-Za-z][A-Za-z ./]*+)\}\s*+(?:\^\s*+(?:\{?([23])\}?))?$")
 _UNIT_WORDS = re.compile(r"(?<=[0-9}!)]) ([A-Za-z]++(?: [A-Za-z]++){0,2})$")
@@ -105,7 +130,8 @@ def split_unit(text: str) -> tuple[str, str]:
     if match and match.start():
         return text[: match.start()].strip(), "degree"
     match = _UNIT_TEXT.search(text)
-    if match and match.start() and _is_unit(match.group(1)):
+    # After letters alone it is no unit but a second answer: A\text{ B}.
+    if match and match.start() and not text[: match.start()].isalpha() and _is_unit(match.group(1)):
         return text[: match.start()].strip(), _singular(match.group(1)) + (f"^{match.group(2)}" if match.group(2) else "")
     match = _UNIT_WORDS.search(text)
     if match and _is_unit(match.group(1)):
@@ -116,7 +142,15 @@ def split_unit(text: str) -> tuple[str, str]:
 
 
 def _is_unit(phrase: str) -> bool:
-    return not _NOT_UNITS.intersection(re.findall(r"[a-z]+", phrase.lower()))
+    words_in = re.findall(r"[a-z]+", phrase.lower())
+    if len(phrase.strip()) == 1:
+        return phrase.strip() in _LETTER_UNITS
+    return not (_NOT_UNITS.intersection(words_in) or any(is_number_word(word) for word in words_in))
+
+
+def is_number_word(word: str) -> bool:
+    """Whether a word is a number or an ordinal fraction (four, tenths)."""
+    return _NUMBER_WORD.fullmatch(word.lower()) is not None
 
 
 def _singular(phrase: str) -> str:

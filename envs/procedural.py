@@ -17,6 +17,7 @@ from verigym.envs.mathematics import MathEnvironment, MathOptions
 from verigym.envs.schema import Prompt, sha256_hex
 
 HELD_OUT_SHARE = 0.2
+TRIES = 1000
 SPLITS = ("train", "test")
 
 
@@ -45,15 +46,16 @@ class ProceduralEnvironment(MathEnvironment):
         """Return task number `index` of a split.
 
         Raises:
-            UsageError: the split is neither train nor test.
+            UsageError: the split is neither train nor test, or there are so few questions that none falls into it.
         """
         if split not in SPLITS:
             raise UsageError(f"{self.name!r} has the splits train and test, not {split!r}")
         rng = random.Random(int(sha256_hex(f"{self.name}/{seed}/{split}/{index}")[:16], 16))
-        while True:
+        for _ in range(TRIES):
             question, answer, reasoning = self.task(rng)
             if split_of(question) == split:
                 return question, answer, reasoning
+        raise UsageError(f"{self.name!r} has so few questions that {TRIES} draws gave none of the split {split!r}")
 
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
         """Return task number `index` of an endless sequence."""

@@ -10,15 +10,18 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from verigym.envs.mathtext import is_number_word
+
 MAX_DEPTH = 40
 
 _HARD = re.compile(r"__|`|\"|\b(?:import|lambda|eval|exec|getattr|open|os|sys)\b|[#@&]{2}|\x00")
 _SOFT: tuple[tuple[str, str], ...] = (
-    ("'", "a quote"), (";", "a semicolon"), ("?", "a question mark"), ("...", "an ellipsis"), (r"\ldots", "an ellipsis"),
+    ("'", "a quote"), ("?", "a question mark"), ("...", "an ellipsis"), (r"\ldots", "an ellipsis"),
     (r"\cdots", "an ellipsis"), (r"\dots", "an ellipsis"), (r"\forall", "a quantifier"), (r"\exists", "a quantifier"),
     (r"\approx", "an approximation"), (r"\sim", "an approximation"), (r"\cong", "a congruence"), (r"\equiv", "a congruence"),
     (r"\iff", "an implication"), (r"\implies", "an implication"), (r"arrow", "an arrow"), (r"\to ", "an arrow"),
-    (r"\lor", "an alternative"), (r"\vee", "an alternative"), (r"\pm", r"\pm"), (r"\mp", r"\mp"), (r"\ne ", "an exclusion"),
+    (r"\lor", "an alternative"), (r"\vee", "an alternative"), (r"\pm", r"\pm"), (r"\mp", r"\mp"), (r"\ne ", "an exclusion"), (r"\not", "an exclusion"),
+    (r"\neg", "a negation"), (r"\lnot", "a negation"),
     (r"\boxed", "a box in the box"), (r"\phantom", "invisible text"), (r"\color", "colour"),
 )  # fmt: skip
 _HEDGE = re.compile(
@@ -32,6 +35,9 @@ _INEQUALITY = re.compile(
 )
 _BASE = re.compile(r"[0-9]\s?_\s?\{?\s?([0-9]++)")
 _PERIPHERAL = re.compile(r"_(?:\{[^{}]*+\}|[0-9A-Za-z])|\^\s?(?:\{[^{}]*+\}|[0-9A-Za-z])|(?<=[A-Za-z])\([^()]*+\)")
+_BENT = re.compile(r"\^|\||!|\\sqrt(?![A-Za-z])")
+_INVERSE = re.compile(r"\^\s?\{?\s?(?:-1|\*|[cT]|\\circ|\\prime)\s?\}?")
+_COLON_TIME = re.compile(r"[0-9]{1,2}:[0-9]{2}(?![0-9])")
 
 
 class Shape(NamedTuple):
@@ -68,14 +74,28 @@ def depth_of(text: str) -> int:
 
 
 def joined(text: str) -> str:
-    """Return a cleaned text with the `and` and `or` between elements as commas."""
-    return _JOIN.sub(", ", text)
+    """Return a cleaned text with semicolons, and the `and` and `or` between elements, as commas."""
+    return _JOIN.sub(", ", text.replace(";", ","))
 
 
 def is_name(side: str) -> bool:
     """Whether a side of an equation only names what is asked (`x`, `f(2)`, `S_{ABC}`): letters, no value of its own."""
     bare = _PERIPHERAL.sub("", side)
+    if any(is_number_word(word) for word in re.findall(r"[A-Za-z]++", bare)):
+        return False
     return any(c.isalpha() for c in bare) and not any(c.isdigit() for c in bare)
+
+
+def _names(side: str, question: str) -> bool:
+    """Whether a side names what is asked: `-x`, `x^2` and `|x|` do only where the question speaks of them."""
+    if not is_name(side):
+        return False
+    bent = side.startswith("-") or _BENT.search(_INVERSE.sub("", side))
+    return not bent or _compact(side) in _compact(question)
+
+
+def _compact(text: str) -> str:
+    return re.sub(r"[\s{}]++|\\(?:left|right)(?![A-Za-z])", "", text)
 
 
 def sides_of(text: str) -> list[str]:
@@ -97,6 +117,10 @@ def elements(text: str) -> list[str]:
     return parts
 
 
+def _braced(text: str) -> bool:
+    return text.startswith("(") or text.startswith(r"\{")
+
+
 def _closes_at_end(text: str) -> bool:
     depth = 0
     for index, char in enumerate(text):
@@ -106,10 +130,10 @@ def _closes_at_end(text: str) -> bool:
     return False
 
 
-def shape(gold: str, answer: str) -> Shape:
+def shape(gold: str, answer: str, question: str = "") -> Shape:
     """Compare two cleaned texts by form alone: the sides of the answer to be compared with the gold, or the refusal."""
     name, mark, value = answer.partition(r"\approx")
-    if mark and "=" not in answer and is_name(name):
+    if mark and "=" not in answer and _names(name, question):
         answer = f"{name}={value}"
     refusal = _unsafe(gold, answer) or _hedged(gold, answer)
     if refusal:
@@ -120,7 +144,7 @@ def shape(gold: str, answer: str) -> Shape:
         return Shape(refusal="a relation where a value is asked")
     if not (related or _INEQUALITY.search(answer) or "\\pm" in gold) and len(elements(gold)) != len(elements(answer)):
         return Shape(refusal=f"{len(elements(answer))} values where {len(elements(gold))} asked")
-    return _claims(gold, answer)
+    return _claims(gold, answer, question)
 
 
 def _unsafe(gold: str, answer: str) -> str:
@@ -128,6 +152,12 @@ def _unsafe(gold: str, answer: str) -> str:
         return "program text"
     if depth_of(answer) > MAX_DEPTH:
         return f"brackets nested deeper than {MAX_DEPTH}"
+    if not answer.isascii() and any(ord(char) > 127 and char not in gold for char in answer):
+        return "a character that only looks like mathematics"
+    if _COLON_TIME.fullmatch(gold) and not _COLON_TIME.fullmatch(answer):
+        return "no time of day"
+    if {gold[:1] + gold[-1:], answer[:1] + answer[-1:]} == {"()", r"\}"} and _braced(gold) and _braced(answer):
+        return "a set is no tuple"
     if sorted(_BASE.findall(gold)) != sorted(_BASE.findall(answer)):
         return "another number base"
     return ""
@@ -146,20 +176,20 @@ def _hedged(gold: str, answer: str) -> str:
     return ""
 
 
-def _claims(gold: str, answer: str) -> Shape:
+def _claims(gold: str, answer: str, question: str) -> Shape:
     parts, wanted = split_top(answer), gold.count("=")
     equals = answer.count("=")
     if len(parts) == 1 and equals and not wanted:
         sides = sides_of(answer)
         if len(sides) != equals + 1:
             return Shape(refusal="an equals sign inside brackets")
-        values = sides[1:] if len(sides) > 1 and is_name(sides[0]) and not _bare_name(gold) else sides
+        values = sides[1:] if len(sides) > 1 and _names(sides[0], question) and not _bare_name(gold) else sides
         return Shape(tuple(values))
     for part in parts:
         sides = sides_of(part)
         if len(sides) > 2 and len(sides) > max(len(sides_of(other)) for other in split_top(gold)):
             return Shape(refusal="a chain of equals signs")
-        if len(sides) == 2 and not wanted and not is_name(sides[0]):
+        if len(sides) == 2 and not wanted and not _names(sides[0], question):
             return Shape(refusal="an equation where a value is asked")
     return Shape((answer,))
 

@@ -59,7 +59,7 @@ def load() -> Compare:
     def read(text: str) -> list[Any]:
         # No timeouts of its own, which are signals: the deadline is the kill.
         found: list[Any] = parse(f"$${text}$$", [config], fallback_mode="no_fallback", parsing_timeout=None)
-        return found
+        return [imaginary(value) for value in found]
 
     def equal(gold: list[Any], answer: list[Any]) -> bool:
         # 6 digits and 15 digits, the defaults, make 1e-7 equal 2e-7 and 2^-99 equal 2^-98.
@@ -90,11 +90,33 @@ def near(gold: Any, answer: Any) -> bool:
     if not (getattr(gold, "is_number", False) and getattr(answer, "is_number", False)):
         return True
     left, right = gold.evalf(40), answer.evalf(40)
+    if not exactly(gold, answer):
+        return False
     if not all(value.is_Float or value.is_Rational for value in (left, right)):
         return True
     if any(value.is_Float and value._prec == 1 for value in (left, right)):
         return True  # a zero that only shows as rounding noise: nothing to compare with
     return bool(abs(left - right) <= max(abs(left), abs(right)) * SIGNIFICANT)
+
+
+def exactly(gold: Any, answer: Any) -> bool:
+    """Whether an answer with decimals equals an exact gold as it is written: no run of digits is pi."""
+    from sympy import Float, Rational
+
+    decimals = answer.atoms(Float)
+    if not decimals or gold.has(Float):
+        return True
+    digits = 60 + max(decimal._prec for decimal in decimals) // 3
+    difference = (gold - answer.xreplace({decimal: Rational(str(decimal)) for decimal in decimals})).evalf(digits)
+    return difference.is_number is not True or bool(abs(difference) <= abs(gold.evalf(40)) * 10 ** (40 - digits))
+
+
+def imaginary(value: Any) -> Any:
+    """Return the value with every free `i` as the imaginary unit; the parser makes it a variable, real or not by spacing."""
+    from sympy import I
+
+    units = [symbol for symbol in getattr(value, "free_symbols", ()) if symbol.name == "i"]
+    return value.xreplace(dict.fromkeys(units, I)) if units else value
 
 
 def run_child(compare: Compare, payload: bytes, cpu_s: float, memory_bytes: int, reply: int, zygote: int) -> None:

@@ -81,4 +81,4 @@ class Progress:
         parts = [f"{name.removesuffix('/accuracy')} {value:.3f}" for name, value in metrics.items() if "/accuracy" in name]
         overall = f"{metrics['accuracy']:.3f}" if "accuracy" in metrics else "none scored"
         line = f"step {step}: held-out accuracy {overall}  ({', '.join(parts)})"
-        self._console.print(line, highlight=False, soft_wrap=True)
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -44,7 +44,7 @@ GATED = ("units", "story")
 class Sizes:
     """How much is done. The defaults take a few minutes on two CPU cores."""
 
-    cold_start_steps: int = 260
+    cold_start_steps: int = 300
     cold_start_batch: int = 32
     cold_start_learning_rate: float = 2e-3
     grpo_steps: int = 400

@@ -26,12 +26,12 @@ class Codec:
         if self.tokenizer.chat_template:
             messages = [message.model_dump() for message in prompt.messages]
             text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-            return tuple(self.tokenizer.encode(text, add_special_tokens=False))
-        return tuple(self.tokenizer.encode(prompt.text + "\n"))
+            return self.encode_text(text)
+        return tuple(self.tokenizer.encode(_encodable(prompt.text + "\n")))
 
     def encode_text(self, text: str) -> tuple[int, ...]:
         """Return the tokens of a completion's text, nothing added."""
-        return tuple(self.tokenizer.encode(text, add_special_tokens=False))
+        return tuple(self.tokenizer.encode(_encodable(text), add_special_tokens=False))
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Return a completion's text, without its end-of-sequence token."""
@@ -39,3 +39,8 @@ class Codec:
         if ids and ids[-1] in self.eos_ids:
             ids.pop()
         return str(self.tokenizer.decode(ids, skip_special_tokens=False))
+
+
+def _encodable(text: str) -> str:
+    """Return the text with lone surrogates, which no tokenizer takes, as replacement characters."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
