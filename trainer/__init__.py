@@ -1,1 +1,14 @@
-"""."""
+"""Verdicts to gradients: GRPO on a weighted mixture of environments. Needs the extra `[train]`."""
+
+from verigym.trainer.config import SourceConfig, TrainConfig, build_config, read_config
+
+__all__ = ["Interrupted", "SourceConfig", "TrainConfig", "build_config", "read_config", "train"]
+
+
+def __getattr__(name: str) -> object:
+    """Import the loop, and with it torch, only when it is asked for: configurations are checked without."""
+    if name in ("Interrupted", "train"):
+        from verigym.trainer import loop
+
+        return getattr(loop, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -31,6 +31,9 @@ from verigym.trainer.update import Objective, Row, accumulate, learning_rate, po
 
 logger = logging.getLogger("verigym.trainer")
 
+COUNTS = ("trained_rows", "rows_with_gradient")
+"""Metrics that are summed over the updates of a step; the others are means."""
+
 
 class Interrupted(Exception):
     """A person stopped the run; a checkpoint holds everything up to here."""
@@ -217,7 +220,7 @@ class _Run:
             elif parts["trained_rows"] == 0:
                 logger.warning("step %d: no completion could be trained on; the weights stay as they are", step + 1)
             for name, value in parts.items():
-                metrics[name] = metrics.get(name, 0.0) + value / shares
+                metrics[name] = metrics.get(name, 0.0) + (value if name in COUNTS else value / shares)
         return metrics
 
     def _evaluate(self, log: RunLog, progress: Progress) -> None:

@@ -8,16 +8,18 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
+from verigym.envs.errors import UsageError
 from verigym.envs.procedural import ProceduralEnvironment
 from verigym.envs.registry import load
 from verigym.envs.schema import Prompt
+from verigym.trainer.checkpoint import prepare
 from verigym.trainer.cold_start import cold_start
 from verigym.trainer.config import TrainConfig, build_config
 from verigym.trainer.evaluate import evaluate
@@ -75,8 +77,12 @@ def quickstart(output: Path, seed: int = 0, sizes: Sizes | None = None, threads:
         seed: key of all randomness.
         sizes: how much is done.
         threads: CPU threads; torch's own choice when left out.
+
+    Raises:
+        UsageError: the folder cannot be written, or holds a quickstart of another seed or size.
     """
     sizes = sizes or Sizes()
+    prepare(output)
     if threads:
         torch.set_num_threads(threads)
     console = Console(stderr=True, highlight=False)
@@ -139,8 +145,13 @@ def _demonstrations(seed: int) -> Callable[[int], tuple[Prompt, str]]:
 def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Console) -> float:
     """Make the folder with the model after the cold start, unless it is there, and return the untrained accuracy."""
     note = folder / "untrained.json"
+    made_with = {"seed": config.seed, **asdict(sizes)}
+    made_with = {name: value for name, value in made_with.items() if name == "seed" or name.startswith("cold_start")}
     if note.exists():
-        return float(json.loads(note.read_text(encoding="utf-8"))["accuracy"])
+        found = json.loads(note.read_text(encoding="utf-8"))
+        if found["made_with"] != made_with:
+            raise UsageError(f"{folder} was made with {found['made_with']}, not {made_with}; set the output to a new folder")
+        return float(found["accuracy"])
     demonstration = _demonstrations(config.seed)
     texts = ["\n".join([prompt.text, text]) for prompt, text in map(demonstration, range(1200))]
     tokenizer = scratch_tokenizer(texts)
@@ -174,6 +185,6 @@ def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Cons
     shutil.rmtree(partial, ignore_errors=True)
     model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
-    (partial / note.name).write_text(json.dumps({"accuracy": metrics["accuracy"]}), encoding="utf-8")
+    (partial / note.name).write_text(json.dumps({"accuracy": metrics["accuracy"], "made_with": made_with}), encoding="utf-8")
     os.replace(partial, folder)
     return float(metrics["accuracy"])

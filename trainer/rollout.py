@@ -127,6 +127,8 @@ def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:
         lengths = [len(done.token_ids) for group in mine for done in group.generated]
         metrics[f"{prefix}completion_tokens"] = sum(lengths) / len(lengths)
         metrics[f"{prefix}truncated"] = sum(sum(group.truncated) for group in mine) / len(lengths)
+        logprobs = [logp for group in mine for done in group.generated for logp in done.logprobs]
+        metrics[f"{prefix}surprise"] = -sum(logprobs) / len(logprobs)
         equal = [len({score.reward for score in group.scores if score.reward is not None}) < 2 for group in mine]
         metrics[f"{prefix}groups_without_signal"] = sum(equal) / len(equal)
     return metrics

@@ -53,13 +53,14 @@ def accumulate(
     """Add the batch's gradient to the model's parameters and return its metrics.
 
     A row whose gradient is exactly zero (advantage 0 and no KL term) skips the forward pass and keeps its place in the
-    denominator. A batch with nothing to train on leaves the gradients alone and returns no `loss`.
+    denominator; the other metrics are means over the tokens of the rows that do not skip it. A batch with nothing to train on
+    leaves the gradients alone and returns no `loss`.
     """
     longest = max((len(row.token_ids) for row in rows), default=1)
     mask_BT = torch.tensor([[row.trained and t < len(row.token_ids) for t in range(longest)] for row in rows])
     weights_BT = token_weights(mask_BT, objective.aggregation, max_tokens=objective.max_new_tokens)
-    means_BT = token_weights(mask_BT, "token_mean")
     active = [row.trained and (row.advantage != 0 or objective.kl_coef > 0) for row in rows]
+    means_BT = token_weights(mask_BT & torch.tensor(active)[:, None], "token_mean")
     lengths = [len(row.prompt_ids) + len(row.token_ids) if on else 0 for row, on in zip(rows, active, strict=True)]
     metrics = {"trained_rows": float(sum(row.trained for row in rows)), "rows_with_gradient": float(sum(active))}
     sums: dict[str, torch.Tensor] = {}
@@ -94,7 +95,6 @@ def _micro_batch(
     loss_BT, details = objective.loss(logp_BT, old_BT, advantages_B)
     parts = {"loss": weighted_sum(loss_BT, weights_BT)}
     with torch.no_grad():
-        parts["surprise"] = weighted_sum(-logp_BT, means_BT)
         parts["clip_fraction"] = weighted_sum(details["clipped_BT"].to(logp_BT.dtype), means_BT)
         if batch[0].sampler_logprobs is not None:
             sampled_BT = padded([row.sampler_logprobs or () for row in batch], width, logp_BT)

@@ -19,13 +19,15 @@ def train(
     settings = read_config(config, overrides or [])
     from verigym.trainer.loop import Interrupted
     from verigym.trainer.loop import train as run
+    from verigym.trainer.report import write_report
 
     try:
         final = run(settings)
     except Interrupted as stop:
         print(f"{stop}; go on with the same command", file=sys.stderr)
         return 130
-    print(f"final model: {final}")
+    curves, samples = write_report(settings.output, f"GRPO run {settings.output.name}", [("model", settings.model)])
+    print(f"final model: {final}\ncurves: {curves}\nsamples: {samples}")
     return 0
 
 
