@@ -55,7 +55,10 @@ def explain(error: ValidationError, known: Iterable[str] = ()) -> str:
         return f"unknown field {place!r}{hint}{more}"
     if first["type"] == "missing":
         return f"field {place!r} is missing{more}"
-    given = repr(first.get("input"))
+    try:
+        given = repr(first.get("input"))
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a structure of thousands of levels
+        given = f"a {type(first.get('input')).__name__} too large to show"
     shown = given if len(given) <= 80 else given[:77] + "..."
     message = first["msg"].removeprefix("Value error, ").replace("\n", " ")
     return f"field {place!r}: {message}; got {shown}{more}"

@@ -31,6 +31,7 @@ _FRAC = re.compile(
 _MIXED = re.compile(r"(?P<whole>[0-9]++)(?:\s?(?=\\frac)|\s)(?P<fraction>.++)")
 _PERCENT = re.compile(r"\s*+(?:%|per ?cent(?:age)?|pct|\\text\s?\{\s?(?:per ?cent(?:age)?|pct|%)\s?\})$")
 _PARENTHESES = re.compile(r"\(([^()]*+)\)|\{([^{}]*+)\}|\\text\s?\{([^{}]*+)\}")
+_REPEATING = re.compile(r"(?P<whole>[0-9]*+)\.(?P<once>[0-9]*+)\\(?:overline|bar) ?\{?(?P<again>[0-9]++)\}?")
 
 
 class Number(NamedTuple):
@@ -104,6 +105,11 @@ def _unsigned(text: str) -> Fraction | None:
     if match:
         bottom = _decimal(match["d"])
         return _decimal(match["n"]) / bottom if bottom else None
+    match = _REPEATING.fullmatch(text)
+    if match:
+        once, again = match["once"], match["again"]
+        tail = Fraction(int(again), (10 ** len(again) - 1) * 10 ** len(once))
+        return Fraction(f"{match['whole'] or 0}.{once or 0}") + tail
     match = _MIXED.fullmatch(text)
     if match and match["fraction"][:1] not in ("-", "+") and not _NUMBER.fullmatch(match["fraction"]):
         part = _unsigned(match["fraction"])

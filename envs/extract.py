@@ -21,8 +21,8 @@ class Extraction(NamedTuple):
     method: Method
 
 
-THINK_OPEN = "<think>"
-THINK_CLOSE = "</think>"
+# Whatever its spelling, thinking is no answer; [THINK] is Mistral's.
+_THINK = re.compile(r"<\s?(/?)\s?think(?:ing)?\s?>|\[(/?)THINK\]", re.IGNORECASE)
 
 
 def strip_thinking(text: str) -> str | None:
@@ -31,8 +31,12 @@ def strip_thinking(text: str) -> str | None:
     Chat templates often put `<think>` into the prompt, so a lone `</think>` ends the thinking too. An unclosed `<think>` means
     that the model did not stop thinking: nothing in it, and nothing before it, was given as the answer.
     """
-    rest = text.rpartition(THINK_CLOSE)[2]
-    return None if THINK_OPEN in rest else rest
+    closed = 0
+    opened = False
+    for tag in _THINK.finditer(text):
+        opened = not (tag.group(1) or tag.group(2))
+        closed = closed if opened else tag.end()
+    return None if opened else text[closed:]
 
 
 _BOX_TOKEN = re.compile(
@@ -78,6 +82,21 @@ def last_box(text: str) -> str | None:
     return text[start:end].strip()
 
 
+_JOINER = re.compile(r"(?:[\s,;.$*]|and|\\(?:[()\[\],;: ]|q?quad(?![A-Za-z]))|\\text\s?\{[\s,]{0,4}and[\s,]{0,4}\})*+")
+
+
+def row_of_boxes(text: str) -> tuple[str, ...]:
+    """Return the contents of the boxes that end the text in a row, joined by commas or `and`; none where one stands alone."""
+    spans = box_spans(text)
+    row = spans[-1:]
+    for span in reversed(spans[:-1]):
+        gap = text[span[2] + 1 : row[-1][0]]
+        if text[span[2] : span[2] + 1] != "}" or not gap or not _JOINER.fullmatch(gap):
+            break
+        row.append(span)
+    return tuple(text[start:end].strip() for _, start, end in reversed(row)) if len(row) > 1 else ()
+
+
 def after_hash(text: str) -> str | None:
     """Return the rest of the line after the last `####`."""
     _, mark, rest = text.rpartition("####")
@@ -85,6 +104,7 @@ def after_hash(text: str) -> str | None:
 
 
 _FINAL = re.compile(r"final answer is", re.IGNORECASE)
+_MORE = re.compile(r"[0-9]|\\(?:boxed|fbox)|\$[^$]|(?<![A-Za-z])(?:or|not|no|wait|maybe|perhaps)(?![A-Za-z])")
 _SENTENCE_END = re.compile(r"\.(?=\s|$)|\n")
 
 
@@ -97,13 +117,23 @@ def after_final(text: str) -> str | None:
     for opening, closing in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         if rest.startswith(opening):
             end = rest.find(closing, len(opening))
-            if end >= 0:
+            if end >= 0 and not _goes_on(rest[end + len(closing) :]):
                 return rest[len(opening) : end].strip() or None
     if rest.startswith(("\\boxed", "\\fbox")):
         spans = box_spans(rest)
-        return rest[spans[0][1] : spans[0][2]].strip() if spans else None
-    end_match = _SENTENCE_END.search(rest)
-    return _line(rest[: end_match.start()] if end_match else rest) or None
+        if not (spans and _goes_on(rest[spans[0][2] + 1 :])):
+            return rest[spans[0][1] : spans[0][2]].strip() if spans else None
+    return _line(_sentence(rest)) or None
+
+
+def _sentence(text: str) -> str:
+    end = _SENTENCE_END.search(text)
+    return text[: end.start()] if end else text
+
+
+def _goes_on(rest: str) -> bool:
+    """Whether the sentence adds to the answer, or takes it back."""
+    return _MORE.search(_sentence(rest)) is not None
 
 
 _LABEL = re.compile(r"^[ \t>*#_-]*+A[ \t*_]*+:|(?<![A-Za-z])(?i:answer)[ \t*_]*+:", re.MULTILINE)
@@ -112,11 +142,14 @@ _LABEL = re.compile(r"^[ \t>*#_-]*+A[ \t*_]*+:|(?<![A-Za-z])(?i:answer)[ \t*_]*+
 def after_label(text: str) -> str | None:
     """Return the rest of the line after the last `A:` that begins a line, or the last `Answer:` anywhere."""
     mark = _last(_LABEL, text)
-    return _line(text[mark.end() :]) or None if mark else None
+    return _line(text[mark.end() :].lstrip()) or None if mark else None
 
 
 _NUMBER = re.compile(
-    r"(?:(?<![\w)\]}.])[-+\u2212])?(?<![\w.])\.?[0-9][0-9,]*+(?:\.[0-9]++)?(?:/[0-9]++)?(?:\s?\\?%)?", re.ASCII
+    r"(?:(?<![\w)\]}.])[-+\u2212])?(?<![\w.^])(?<!\^\{)\.?[0-9][0-9,]*+(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?"
+    r"(?:/[0-9]++(?:\.[0-9]++)?)?(?:\s?\\?%| (?:hundred|thousand|million|billion|trillion)(?![A-Za-z])|[ijkKMB](?!\w))?"
+    r"(?! ?\^)",
+    re.ASCII,
 )
 _DOLLAR = re.compile(r"\\.|(\$\$?)", re.DOTALL)
 

@@ -113,7 +113,7 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
         spans, problem = self._spans(text)
         if problem:
             return {"tags": problem, "filled": problem, "outside": problem, "boxes": self._count(text), "place": problem}
-        empty = next((tag for tag, (start, end) in spans.items() if not text[start:end].strip()), None)
+        empty = next((tag for tag, (start, end) in spans.items() if _blank(text[start:end])), None)
         return {
             "tags": "",
             "filled": f"<{empty}> holds nothing" if empty and not self.options.empty_tags else "",
@@ -158,7 +158,7 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
             return f"{marks} boxes where {self.options.boxes} asked"
         if len(spans) != marks:
             return "a box is nested or never closes"
-        return "" if all(text[start:end].strip() for _, start, end in spans) else "a box is empty"
+        return "a box is empty" if any(_blank(text[start:end].strip(" {}$~\\,;:!")) for _, start, end in spans) else ""
 
     def _place(self, text: str, spans: dict[str, Span]) -> str:
         if self.options.boxes is None or self.options.box_in == "anywhere":
@@ -169,3 +169,8 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
         else:
             (low, high), place = spans[self.options.box_in], f"in <{self.options.box_in}>"
         return "" if all(low <= start < high for start, _, _ in box_spans(text)) else f"a box is not {place}"
+
+
+def _blank(text: str) -> bool:
+    """Whether there is nothing to see: spaces, zero-width and control characters."""
+    return not any(char.isprintable() and not char.isspace() for char in text)

@@ -8,6 +8,7 @@ against one that hedges (`shape.py`), because a computer algebra system accepts 
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,10 +19,10 @@ from verigym.envs.base import BaseEnvironment, Options
 from verigym.envs.copied import hands_back
 from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.exact import PercentPolicy
-from verigym.envs.extract import Extraction, Method, box_spans, extract, strip_thinking
+from verigym.envs.extract import Extraction, Method, box_spans, extract, row_of_boxes, strip_thinking
 from verigym.envs.mathtext import canonical, clean, split_unit, words
 from verigym.envs.schema import Completion, Prompt, Reference, Score
-from verigym.envs.shape import shape
+from verigym.envs.shape import elements, shape, split_top
 
 _GOLD_FORMS: dict[Method, str] = {
     "boxed": r"\boxed{%s}",
@@ -59,7 +60,11 @@ class MathReference(Reference):
 
 
 def _number_as_text(value: Any) -> Any:
-    return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return value
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("the gold is no finite number")
+    return repr(value)
 
 
 class MathOptions(Options):
@@ -145,7 +150,8 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
         for text in reference.golds:
             gold = clean(_gold_text(text))
             try:
-                decision = _decide(tiers, gold, answer)
+                # An answer that ran past a limit once is not paid for again: the other golds get the cheap tiers.
+                decision = _decide(tiers[:-1] if limit else tiers, gold, self._spread(gold, found, completion) or answer)
             except EnvironmentFailure as error:
                 failure = error  # another of the golds may still be right
             except symbolic.SymbolicLimit as error:
@@ -176,6 +182,16 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
             return Score.truncated(reason=f"cut off by the token limit: {reason}")
         return Score.no_answer(reason=reason)
 
+    def _spread(self, gold: str, found: Extraction, completion: Completion) -> str:
+        """Return the answer that stands in a row of boxes, one a value, where the gold has as many values; else nothing."""
+        parts = split_top(gold)
+        wanted = len(parts) if len(parts) > 1 or gold.startswith("(") else len(elements(gold))
+        if wanted == 1 or found.method != "boxed":
+            return ""
+        boxes = row_of_boxes(completion.text)
+        whole = ", ".join(boxes)
+        return clean(whole) if len(boxes) == wanted and len(whole) <= self.options.max_answer_chars else ""
+
     def _exact(self, gold: str, answer: str) -> Decision | None:
         same = exact.compare(gold, answer, self.options.percent)
         return None if same is None else Decision(same, "the same number" if same else "another number (exact)")
@@ -187,6 +203,10 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
         form = shape(left, right, question)
         if form.refusal:
             return Decision(False, f"refused: {form.refusal}")
+        # The percent policy is the exact tier's: Math-Verify would take 50 for 50\% whatever the option says.
+        numbers = [exact.compare(left, side, self.options.percent) for side in form.sides]
+        if False in numbers or all(numbers):
+            return Decision(False not in numbers, "another number (exact)" if False in numbers else "the same number")
         found = self._compare(left, form.sides)
         if not found.gold_parsed:
             raise EnvironmentFailure("gold_invalid", f"the gold does not parse: {gold[:200]!r}")

@@ -3,6 +3,7 @@ r"""Spelling of mathematical answers: one form for the many ways to write the sa
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from verigym.envs.extract import box_spans
 
@@ -11,7 +12,8 @@ _CHARACTERS = str.maketrans(
         "\u2212": "-", "\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u00d7": r"\times ", "\u00b7": r"\cdot ",
         "\u03c0": r"\pi ", "\u221e": r"\infty ", "\u2264": r"\le ", "\u2265": r"\ge ", "\u2260": r"\ne ",
         "\u00b0": r"^\circ ", "\u00b1": r"\pm ", "\u20ac": "", "\u00a3": "", "\n": " ", "\t": " ", "\r": " ",
-        "\u2013": "-", "\u22c5": r"\cdot ", "\u2217": "*", "\u00f7": r"\div ", "\u2044": "/", "\u2236": ":", "\u221a": r"\sqrt ",
+        "\u2013": "-", "\u22c5": r"\cdot ", "\u2217": "*", "\u00f7": r"\div ", "\u2044": "/", "\u2236": ":",
+        "\u221a": r"\sqrt ",
         "\u222a": r"\cup ", "\u2229": r"\cap ", "\u2208": r"\in ", "\u2205": r"\emptyset ", "\u2220": r"\angle ",
         "\u00bd": r"\frac{1}{2}", "\u00bc": r"\frac{1}{4}", "\u00be": r"\frac{3}{4}",
         "\u2153": r"\frac{1}{3}", "\u2154": r"\frac{2}{3}",
@@ -30,8 +32,9 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\\$|\$", ""),
         (r"(?<!\\)\\[()\[\]]", " "),
         (r"\\!\s*+", ""),
+        (r"\\text\s?\{\s?([-,0-9])\s?\}", r"\1"),
         (r"\{([,:])\}", r"\1"),
-        (r"\\text\s?\{\s?([-,])\s?\}", r"\1"),
+        (r"\\\\\s?\[\s?-?[0-9.]++\s?[a-z]{2}\s?\]", r"\\\\ "),
         (r"(?<=[\w)}\]])\u00b2", "^2"),
         (r"(?<=[\w)}\]])\u00b3", "^3"),
         (r"(?<!\\)\\[,;: ]|~|\\q?quad(?![A-Za-z])|\\(?:thin|med|thick)space(?![A-Za-z])", " "),
@@ -66,6 +69,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 _DOUBLED = re.compile(r"(?<!\\)\\\\(?=[A-Za-z])")
 
 
+@lru_cache(maxsize=512)  # the tiers ask again for the same few texts
 def clean(text: str) -> str:
     r"""Strip delimiters (`$`, `\(`, a box around the whole), spacing and sizing; settle spellings (`\dfrac`, `\leq`)."""
     text = text.strip().strip("*").translate(_CHARACTERS)
@@ -81,17 +85,18 @@ def clean(text: str) -> str:
     return text
 
 
-_WHOLE_TEXT = re.compile(r"\\text\s*+\{([^{}]*+)\}")
-_SINGLE_LETTER = re.compile(r"\(([A-Za-z])\)")
+_WHOLE_TEXT = re.compile(r"\\(?:text|mathrm|mathbf)\s*+\{([^{}]*+)\}")
+_SINGLE_LETTER = re.compile(r"\(?([A-Za-z])\)")
 _LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9]) | (?![A-Za-z0-9])")
 
 
 def words(text: str) -> str | None:
     r"""Return the words of a cleaned answer that is nothing but `\text{words}`, None of any other."""
     match = _WHOLE_TEXT.fullmatch(text)
-    return match.group(1).strip() if match and any(c.isalpha() for c in match.group(1)) else None
+    return match.group(1).strip(" .") if match and any(c.isalpha() for c in match.group(1)) else None
 
 
+@lru_cache(maxsize=512)
 def canonical(text: str) -> str:
     """Return the form in which two cleaned answers that differ in spacing only, in case of words only, are the same string."""
     text = words(text) or text
@@ -109,8 +114,8 @@ def canonical(text: str) -> str:
 _NOT_UNITS = frozenset(
     "or and not maybe either neither possibly perhaps if than to but except plus minus times more less most least about over "
     "by of hundred hundreds thousand thousands million millions billion billions trillion mil mn bn dozen half halves third "
-    "thirds quarter pi sqrt sin cos tan log ln exp inf infinity mod modulo remainder rem point base negative neg false wrong no "
-    "percent percentage pct pp bps squared cubed factorial root roots double triple twice thrice gross grand score ish hmm "
+    "thirds quarter pi sqrt sin cos tan log ln exp inf infinity mod modulo remainder rem point base negative neg false wrong "
+    "no percent percentage pct pp bps squared cubed factorial root roots double triple twice thrice gross grand score ish hmm "
     "below above under off wait ths th".split()
 )
 _NUMBER_WORD = re.compile(
@@ -121,11 +126,13 @@ _LETTER_UNITS = frozenset("mgshlLNJWVACKFT")
 _SHORT_UNITS = frozenset("cm mm km kg mg ml ft in lb oz hr pm am sq cc m g s h l min sec".split())
 _UNIT_TEXT = re.compile(r"\s*+\\(?:text|mathrm)\s*+\{\s*+([A-Za-z][A-Za-z ./]*+)\}\s*+(?:\^\s*+(?:\{?([23])\}?))?$")
 _UNIT_WORDS = re.compile(r"(?<=[0-9}!)]) ([A-Za-z]++(?: [A-Za-z]++){0,2})$")
+_TEXT_QUANTITY = re.compile(r"^\\text\s?\{\s?([0-9][0-9.,]*+) ([A-Za-z ]++)\}$")
 _DEGREES = re.compile(r"\s*+\^\\circ\s*+$")
 
 
 def split_unit(text: str) -> tuple[str, str]:
     r"""Split a cleaned answer into value and unit: `10\text{ cm}^2` gives `10` and `cm^2`; no unit is an empty one."""
+    text = _TEXT_QUANTITY.sub(r"\1 \2", text)
     match = _DEGREES.search(text)
     if match and match.start():
         return text[: match.start()].strip(), "degree"
@@ -143,6 +150,8 @@ def split_unit(text: str) -> tuple[str, str]:
 
 def _is_unit(phrase: str) -> bool:
     words_in = re.findall(r"[a-z]+", phrase.lower())
+    if words_in == ["per", "cent"]:
+        return False
     if len(phrase.strip()) == 1:
         return phrase.strip() in _LETTER_UNITS
     return not (_NOT_UNITS.intersection(words_in) or any(is_number_word(word) for word in words_in))

@@ -20,8 +20,8 @@ _SOFT: tuple[tuple[str, str], ...] = (
     (r"\cdots", "an ellipsis"), (r"\dots", "an ellipsis"), (r"\forall", "a quantifier"), (r"\exists", "a quantifier"),
     (r"\approx", "an approximation"), (r"\sim", "an approximation"), (r"\cong", "a congruence"), (r"\equiv", "a congruence"),
     (r"\iff", "an implication"), (r"\implies", "an implication"), (r"arrow", "an arrow"), (r"\to ", "an arrow"),
-    (r"\lor", "an alternative"), (r"\vee", "an alternative"), (r"\pm", r"\pm"), (r"\mp", r"\mp"), (r"\ne ", "an exclusion"), (r"\not", "an exclusion"),
-    (r"\neg", "a negation"), (r"\lnot", "a negation"),
+    (r"\lor", "an alternative"), (r"\vee", "an alternative"), (r"\pm", r"\pm"), (r"\mp", r"\mp"), (r"\ne ", "an exclusion"),
+    (r"\not", "an exclusion"), (r"\neg", "a negation"), (r"\lnot", "a negation"),
     (r"\boxed", "a box in the box"), (r"\phantom", "invisible text"), (r"\color", "colour"),
 )  # fmt: skip
 _HEDGE = re.compile(
@@ -29,7 +29,7 @@ _HEDGE = re.compile(
     re.IGNORECASE,
 )
 _TEXT = re.compile(r"\\text\s?\{([^{}]*+)\}")
-_JOIN = re.compile(r",? ?(?:\\text\s?\{ ?(?:and|or) ?\}|(?<![\\A-Za-z])(?:and|or)(?![A-Za-z])) ?")
+_JOIN = re.compile(r",? ?(?:\\text\s?\{ ?,? ?(?:and|or) ?\}|(?<![\\A-Za-z])(?:and|or)(?![A-Za-z])) ?")
 _INEQUALITY = re.compile(
     r"<|>|\\le(?![A-Za-z])|\\ge(?![A-Za-z])|\\ne(?![A-Za-z])|\\in(?![A-Za-z])|\\c[au]p(?![A-Za-z])|\\subset"
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ class RunLog:
 
     def metrics(self, step: int, kind: str, values: Mapping[str, float]) -> None:
         """Record one step's numbers; `kind` is train or eval."""
-        self._write("metrics", {"step": step, "kind": kind, **{name: float(f"{value:.6g}") for name, value in values.items()}})
+        self._write("metrics", {"step": step, "kind": kind, **{name: _digits(value) for name, value in values.items()}})
         for name, value in values.items():
             self._board.add_scalar(f"{kind}/{name}", value, step)
 
@@ -68,6 +69,11 @@ class RunLog:
         for file in self._files.values():
             file.close()
         self._board.close()
+
+
+def _digits(value: float) -> float | None:
+    """Return six significant digits; JSON has no nan and no inf."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 def _padded(rows: list[list[Group]]) -> list[list[Group | None]]:

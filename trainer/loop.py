@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,12 +56,8 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
         torch.set_num_threads(config.threads)
     checkpoint.prepare(config.output)
     sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
-    graders = build_graders(sources, config)
-    try:
+    with open_graders(sources, config) as graders:
         return _Run(config, sources, graders).run()
-    finally:
-        for grader in {id(grader): grader for grader in graders.values()}.values():
-            grader.close()
 
 
 class _Run:
@@ -262,8 +259,9 @@ def load_model(path: str | Path, device: torch.device) -> tuple[Any, Any]:
     return model.to(device), tokenizer
 
 
-def build_graders(sources: Sequence[Source], config: TrainConfig) -> dict[str, Grader]:
-    """Return a grader for each source; one serves all, unless two sources set different options of one environment."""
+@contextmanager
+def open_graders(sources: Sequence[Source], config: TrainConfig) -> Iterator[dict[str, Grader]]:
+    """Give a grader for each source; one serves all, unless two sources set different options of one environment."""
     pools: list[dict[str, Environment]] = []
     chosen: dict[str, int] = {}
     for source in sources:
@@ -275,13 +273,7 @@ def build_graders(sources: Sequence[Source], config: TrainConfig) -> dict[str, G
                 continue
             chosen[source.label] = number
             break
-    graders = [
-        Grader(
-            pool,
-            workers=config.workers,
-            timeout_s=config.grade_timeout_s,
-            memory_bytes=config.grade_memory_mb * 2**20,
-        )
-        for pool in pools
-    ]
-    return {label: graders[number] for label, number in chosen.items()}
+    limits: dict[str, Any] = {"timeout_s": config.grade_timeout_s, "memory_bytes": config.grade_memory_mb * 2**20}
+    with ExitStack() as stack:
+        graders = [stack.enter_context(Grader(pool, workers=config.workers, **limits)) for pool in pools]
+        yield {label: graders[number] for label, number in chosen.items()}

@@ -24,7 +24,7 @@ from verigym.trainer.cold_start import cold_start
 from verigym.trainer.config import TrainConfig, build_config
 from verigym.trainer.evaluate import evaluate
 from verigym.trainer.logs import read_rows
-from verigym.trainer.loop import build_graders, train
+from verigym.trainer.loop import open_graders, train
 from verigym.trainer.mixture import build_source
 from verigym.trainer.report import write_report
 from verigym.trainer.rng import keyed_int
@@ -147,10 +147,10 @@ def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Cons
     note = folder / "untrained.json"
     made_with = {"seed": config.seed, **asdict(sizes)}
     made_with = {name: value for name, value in made_with.items() if name == "seed" or name.startswith("cold_start")}
-    if note.exists():
-        found = json.loads(note.read_text(encoding="utf-8"))
-        if found["made_with"] != made_with:
-            raise UsageError(f"{folder} was made with {found['made_with']}, not {made_with}; set the output to a new folder")
+    if folder.exists():
+        found = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
+        if found.get("made_with") != made_with:
+            raise UsageError(f"{folder} was not made with {made_with}; set the output to a new folder")
         return float(found["accuracy"])
     demonstration = _demonstrations(config.seed)
     texts = ["\n".join([prompt.text, text]) for prompt, text in map(demonstration, range(1200))]
@@ -159,12 +159,10 @@ def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Cons
     codec = Codec(tokenizer, model.generation_config)
     console.print(f"Qwen3 model from nothing: {sum(p.numel() for p in model.parameters()) / 1e6:.1f}M parameters")
     sources = [build_source(source, config.seed, config.eval_prompts) for source in config.sources]
-    graders = build_graders(sources, config)
-    try:
-        metrics, _ = evaluate(model, codec, sources, graders, config)
-    finally:
-        for grader in {id(grader): grader for grader in graders.values()}.values():
-            grader.close()
+    with open_graders(sources, config) as graders:
+        metrics, groups = evaluate(model, codec, sources, graders, config)
+    if "accuracy" not in metrics:
+        raise UsageError(f"no completion could be graded: {groups[0].scores[0].reason}")
     console.print(f"untrained: held-out accuracy {metrics['accuracy']:.3f}")
     console.print(f"cold start: {sizes.cold_start_steps} supervised steps on {sizes.cold_start_batch} demonstrations each")
 

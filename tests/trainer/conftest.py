@@ -15,6 +15,9 @@ _SUPPORT = str(Path(__file__).parent / "support")
 if _SUPPORT not in sys.path:
     sys.path.append(_SUPPORT)
 
+# Models this small gain nothing from a second thread, and lose much where another process wants the core.
+torch.set_num_threads(1)
+
 AssertNear = Callable[[torch.Tensor, Any], None]
 
 LITERAL = 1e-6

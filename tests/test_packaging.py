@@ -1,0 +1,137 @@
+"""The wheel and the source distribution: whole, equal, and usable without the checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"]
+pytestmark = pytest.mark.slow
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_", "VERIGYM"))}
+    done = subprocess.run([*map(str, command)], cwd=cwd, env=clean, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    return done.stdout
+
+
+def build(source: Path, kind: str, out: Path) -> Path:
+    run(sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", out, source, cwd=out)
+    (built,) = out.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return built
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the checkout, because a build leaves things behind in the folder that it builds."""
+    junk = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "runs")
+    return Path(shutil.copytree(ROOT, tmp_path_factory.mktemp("tree") / "verigym", symlinks=True, ignore=junk))
+
+
+@pytest.fixture(scope="module")
+def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tree, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def sdist(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tree, "sdist", tmp_path_factory.mktemp("sdist"))
+
+
+def files(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.testzip() is None
+        return set(archive.namelist())
+
+
+def wanted(tree: Path) -> set[str]:
+    """Every file of every package: what the checkout has is what is installed."""
+    found = set()
+    for package, folder in PACKAGES.items():
+        for path in (tree / folder).iterdir():
+            if path.is_file():
+                found.add(f"{package.replace('.', '/')}/{path.name}")
+    return found
+
+
+def test_the_wheel_holds_every_file_and_no_other(tree: Path, wheel: Path) -> None:
+    found = files(wheel)
+    code = {name for name in found if ".dist-info/" not in name}
+    assert code == wanted(tree)
+    assert {"verigym/py.typed", "verigym/trainer/report.html.j2", "verigym/datasets_cfg/gsm8k.yaml"} <= code
+    info = {name.partition(".dist-info/")[2] for name in found - code}
+    assert {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"} <= info
+
+
+def test_the_sdist_gives_the_same_wheel(wheel: Path, sdist: Path, tmp_path: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "source", filter="data")
+    (source,) = (tmp_path / "source").iterdir()
+    (tmp_path / "out").mkdir()
+    again = build(source, "wheel", tmp_path / "out")
+    assert again.name == wheel.name
+    assert files(again) == files(wheel)
+    with zipfile.ZipFile(wheel) as a, zipfile.ZipFile(again) as b:
+        different = [name for name in files(wheel) if a.read(name) != b.read(name)]
+    assert different == []
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh virtual environment with the wheel, which sees this one's dependencies but not its editable install."""
+    folder = tmp_path_factory.mktemp("venv")
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    run(sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", "--no-deps", "--no-index", wheel, cwd=folder)
+    # A path in a .pth file is put on sys.path; .pth files inside it, such as that of the editable install, are not read.
+    (site,) = folder.glob("lib/python3*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder
+
+
+def test_the_installed_one_is_imported_and_works(installed: Path, tmp_path: Path) -> None:
+    code = """
+import importlib.resources, verigym, verigym.trainer.loop
+print(verigym.__file__)
+print(verigym.trainer.loop.__file__)
+env = verigym.load("math")
+print(env.score(env.prompt("What is 2+2?", answer="4"), r"It is \\boxed{4}.").reward)
+print(importlib.resources.files("verigym.trainer").joinpath("report.html.j2").is_file())
+print(sorted(file.name for file in importlib.resources.files("verigym.datasets_cfg").iterdir() if file.name.endswith(".yaml")))
+"""
+    lines = run(installed / "bin/python", "-c", code, cwd=tmp_path).splitlines()
+    assert all(Path(line).is_relative_to(installed) for line in lines[:2]), lines
+    assert lines[2:] == ["1.0", "True", str(sorted(path.name for path in (ROOT / "datasets_cfg").glob("*.yaml")))]
+
+
+def test_the_installed_command_lists_checks_and_grades(installed: Path, tmp_path: Path) -> None:
+    command = installed / "bin/verigym"
+    names = {line.split()[0] for line in run(command, "envs", cwd=tmp_path).splitlines()}
+    assert {"math", "format", "arithmetic"} <= names
+    (tmp_path / "in.jsonl").write_text('{"prompt": "2+2?", "answer": "4", "completion": "\\\\boxed{4}"}\n')
+    run(command, "grade", "in.jsonl", "--env", "math", "--out", "out.jsonl", "--workers", "1", cwd=tmp_path)
+    assert '"reward":1.0' in (tmp_path / "out.jsonl").read_text().replace(": ", ":")
+
+
+def test_its_types_are_seen(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text('import verigym\nreveal_type(verigym.load("math").name)\nverigym.load(3)\n')
+    mypy = [sys.executable, "-m", "mypy", "--python-executable", str(installed / "bin/python"), "user.py"]
+    done = subprocess.run(mypy, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert 'Revealed type is "str"' in done.stdout.replace("builtins.", ""), done.stdout
+    assert '"load" has incompatible type "int"; expected "str"' in done.stdout
+
+
+def test_nothing_is_left_in_the_checkout(wheel: Path, sdist: Path) -> None:
+    assert not (ROOT / "build").exists()
+    assert not (ROOT / "dist").exists()
+    assert wheel.exists() and sdist.exists()

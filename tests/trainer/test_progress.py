@@ -1,0 +1,84 @@
+"""What a person sees of a run, and how a person stops it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from verigym.trainer.progress import PLAIN_EVERY, Progress, StopRequest
+
+
+@pytest.fixture(params=["plain", "terminal"])
+def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    if request.param == "terminal":
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm")
+    return bool(request.param == "terminal")
+
+
+def test_the_first_ctrl_c_asks_and_the_second_stops(capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with StopRequest() as stop:
+        assert not stop.requested
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.requested
+        assert "stopping after this step" in capsys.readouterr().err
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_the_handler_is_put_back_after_an_error() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(ValueError, match="in between"), StopRequest():
+        raise ValueError("in between")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_outside_the_main_thread_signals_are_left_alone() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen = []
+
+    def work() -> None:
+        with StopRequest() as stop:
+            seen.append(signal.getsignal(signal.SIGINT))
+            seen.append(stop.requested)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before, False]
+
+
+def run(steps: int, metrics: dict[str, float]) -> None:
+    with Progress(steps, 0) as progress:
+        for step in range(1, steps + 1):
+            progress.step(step, {"step_s": 0.25, **metrics})
+        progress.evaluated(steps, {"accuracy": 0.625, "a/accuracy": 0.5, "b [/x] [red]/accuracy": 0.75, "a/unscored": 0})
+
+
+def test_steps_and_evaluations_are_shown(terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    run(PLAIN_EVERY + 2, {"reward": 0.5, "accuracy": 0.25, "unscored": 3.0})
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "reward 0.500 accuracy 0.250 unscored 3" in captured.err
+    assert f"{PLAIN_EVERY + 2}/{PLAIN_EVERY + 2}" in captured.err
+    assert "held-out accuracy 0.625  (a 0.500, b [/x] [red] 0.750)" in captured.err
+    if not terminal:
+        lines = [line.split()[1] for line in captured.err.splitlines() if "reward" in line]
+        assert lines == [f"{PLAIN_EVERY}/{PLAIN_EVERY + 2}", f"{PLAIN_EVERY + 2}/{PLAIN_EVERY + 2}"]
+        assert "\x1b" not in captured.err
+
+
+def test_a_step_and_an_evaluation_without_any_verdict(terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(1, 0) as progress:
+        progress.step(1, {"step_s": 1.0, "unscored": 8.0})
+        progress.evaluated(1, {"a/unscored": 8.0})
+    text = capsys.readouterr().err
+    assert "unscored 8" in text
+    assert "none scored" in text
