@@ -188,7 +188,7 @@ def test_a_gradient_that_is_not_finite_is_left_out(
         found = run(model_folder, tmp_path, checkpoint_every=1, keep_checkpoints=3)
     assert len(calls) == 3
     assert "step 2: the gradient is not finite" in caplog.text
-    assert [row["grad_norm"] > 0 for row in found] == [True, False, True]
+    assert [row["grad_norm"] is not None for row in found] == [True, False, True]
     one, two, three = (weights(tmp_path / f"checkpoints/step-0000000{step}/model") for step in (1, 2, 3))
     assert one == two
     assert two != three
