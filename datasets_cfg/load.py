@@ -121,7 +121,7 @@ class PromptDataset(Sequence[Prompt]):
         metadata.update({column: find(row, column) for column in config.metadata})
         try:
             return self.environment.prompt(text, metadata=metadata, **reference)
-        except UsageError as error:
+        except ValueError as error:  # a UsageError, or metadata that JSON cannot carry
             columns = ", ".join(source.column for source in config.reference.values())
             raise RowError(config.name, self.split, position, columns, str(error)) from None
 

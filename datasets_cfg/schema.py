@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -74,6 +75,9 @@ class DatasetConfig(_Frozen):
             for name in names:
                 if name not in self.columns:
                     raise ValueError(f"{place} uses column {name!r}, which columns does not declare")
+        for split, file in self.files.items():
+            if PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts:
+                raise ValueError(f"files.{split} is {file!r}; it must lie below the data directory")
         if not used["prompt"]:
             raise ValueError("prompt names no {column}: every row would ask the same")
         return self

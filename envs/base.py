@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, run
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from verigym.envs.blame import guarded
-from verigym.envs.errors import EnvironmentFailure, UsageError, did_you_mean, explain
+from verigym.envs.blame import guarded, in_range
+from verigym.envs.errors import UsageError, did_you_mean, explain
 from verigym.envs.schema import Completion, Message, Prompt, Reference, Score, as_messages, canonical_json, sha256_hex
 
 Expectation = Literal["maximum", "floor", "free"]
@@ -62,7 +62,7 @@ class Environment(Protocol):
     def grader(self) -> str:
         """`name@version+h`, h = 8 hex digits of the options' hash: stamped on every score."""
 
-    def prompt(self, text: str | Sequence[Message], **reference: Any) -> Prompt:
+    def prompt(self, text: str | Sequence[Message], /, **reference: Any) -> Prompt:
         """Make a task from a text and the fields of the environment's reference."""
 
     def load_prompt(self, data: Mapping[str, Any]) -> Prompt:
@@ -126,6 +126,9 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
     def check(self) -> None:
         """Nothing is needed by default."""
 
+    def prepare(self) -> None:
+        """Start what judging will need. Workers call it before their first item, outside any item's time limit."""
+
     def examples(self) -> Sequence[Prompt]:
         """Return a few sample tasks; `verigym check` and `check_env` use them where no prompts are given."""
         return ()
@@ -161,6 +164,8 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         Raises:
             UsageError: the prompt was made by another environment.
         """
+        if not isinstance(prompt, Prompt):
+            raise TypeError(f"{self.name!r} scores prompts made with env.prompt(...), not {type(prompt).__name__}")
         found = prompt.references.get(self.name)
         if not isinstance(found, self.reference_type):
             raise UsageError(
@@ -171,18 +176,21 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         return cast(R, found)
 
     def score(self, prompt: Prompt, completion: Completion | str) -> Score:
-        """Judge one completion. What the model wrote always gets a verdict; a failure of ours gets `reward=None`."""
+        """Judge one completion. What the model wrote always gets a verdict; a failure of ours gets `reward=None`.
+
+        Raises:
+            UsageError: the prompt was made by another environment.
+            TypeError: the arguments are not a prompt and a completion.
+        """
         reference = self.reference(prompt)
+        candidate = Completion.of(completion)
         start = time.perf_counter()
 
         def judge(candidate: Completion) -> Score:
             score = self.judge(prompt, reference, candidate)
-            low, high = self.reward_range
-            if score.reward is not None and not low <= score.reward <= high:
-                raise EnvironmentFailure("internal", f"{self.name} gave {score.reward}, outside its range {low}..{high}")
-            return score
+            return in_range(score, self.reward_range) if isinstance(score, Score) else score
 
-        result = guarded(judge, Completion.of(completion), lambda: self.gold(prompt), floor=self.reward_range[0])
+        result = guarded(judge, candidate, lambda: self.gold(prompt), floor=self.reward_range[0])
         return result.model_copy(update={"grader": self.grader, "seconds": time.perf_counter() - start})
 
     def prompts(self, split: str = "train", seed: int = 0) -> Iterator[Prompt]:

@@ -2,7 +2,7 @@
 
 A grader that raises on one completion but grades a known-good control was brought down by that completion: LIMIT, the floor.
 A grader that raises on the control too is broken: ERROR, no reward. Failures that no text can cause (files, network, imports)
-are ours without a trial. The same rule, applied to killed workers, is in `grading/grader.py`.
+are ours without a trial. The same rule, applied to killed workers, is in `grading/killrule.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.schema import Completion, Score
 
 # An OSError covers sockets and files; neither depends on what the model wrote once the grader is a pure function.
-OURS = (OSError, ImportError, NotImplementedError, SystemError)
+OURS = (OSError, ImportError)
+# The control where an environment can write no gold: an answer like any other, so that it takes the same way through the grader
+# as a submission does. An empty one would be turned away at the door and prove nothing.
+CONTROL_TEXT = "<think>Two and two.</think>The answer is \\boxed{4}."
 MESSAGE_CHARS = 300
+TRIES = 3
 
 
 def describe(error: BaseException) -> str:
@@ -34,41 +38,60 @@ def guarded(
     Args:
         judge: returns a Score or raises.
         completion: what the model wrote.
-        gold: returns the control text, None where there is none (an empty completion is the control then).
+        gold: returns the control text, None where there is none (a plain answer is the control then).
         floor: the reward of a submission that brought the grader down.
     """
+    errors: list[str] = []
+    for attempt in range(TRIES):
+        if attempt == TRIES - 1:
+            # Before the last try the control: a grader that fails on it, or now and then on anything, is at fault itself.
+            failure = _control_failure(judge, gold, errors[-1])
+            if failure is not None:
+                return failure
+        try:
+            return _checked(judge(completion))
+        except EnvironmentFailure as ours:
+            return ours.score()
+        except OURS as error:
+            return Score.failed("backend", describe(error), retryable=True)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # sys.exit() in a grader, or a panic of a Rust extension, must not end the trainer
+            errors.append(describe(error))
+    return Score.limit(reward=floor, reason=f"the completion made the grader raise {errors[-1]}")
+
+
+def _control_failure(judge: Callable[[Completion], Score], gold: Callable[[], str | None], raised: str) -> Score | None:
+    """Grade the control item; None when that works."""
     try:
-        return _checked(judge(completion))
-    except EnvironmentFailure as failure:
-        return failure.score()
-    except OURS as error:
-        return Score.failed("backend", describe(error), retryable=True)
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as error:  # sys.exit() in a grader, or a panic of a Rust extension, must not end the trainer
-        first = error
-    # A second try tells a fluke of ours from a text that always brings the grader down.
-    try:
-        return _checked(judge(completion))
-    except EnvironmentFailure as failure:
-        return failure.score()
+        control = _checked(judge(control_completion(gold())))
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
-        if describe(error) != describe(first):
-            return Score.failed("internal", f"the grader fails in changing ways: {describe(first)}; {describe(error)}")
-    try:
-        control = _checked(judge(Completion(text=gold() or "", finish_reason="stop")))
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as error:
-        return Score.failed("internal", f"the grader raised {describe(first)}; on a control item {describe(error)}")
-    if not control.scored:
-        return Score.failed("internal", f"the grader raised {describe(first)}; a control item got no score either")
-    return Score.limit(reward=floor, reason=f"the completion made the grader raise {describe(first)}")
+        return Score.failed("internal", f"the grader raised {raised}; on a control item {describe(error)}")
+    if control.scored:
+        return None
+    return Score.failed("internal", f"the grader raised {raised}; a control item got no score either")
+
+
+def control_completion(gold: str | None) -> Completion:
+    """Return the known-good item of a trial: the gold, or a plain answer where there is none."""
+    return Completion(text=CONTROL_TEXT if gold is None else gold, finish_reason="stop")
 
 
 def _checked(score: object) -> Score:
     if not isinstance(score, Score):
-        raise EnvironmentFailure("internal", f"the grader returned {type(score).__name__} instead of a Score")
+        raise TypeError(f"the grader returned {type(score).__name__} instead of a Score")
+    return score
+
+
+def in_range(score: Score, reward_range: tuple[float, float]) -> Score:
+    """Return the score.
+
+    Raises:
+        ValueError: its reward lies outside the environment's range.
+    """
+    low, high = reward_range
+    if score.reward is not None and not low <= score.reward <= high:
+        raise ValueError(f"the grader gave {score.reward}, outside its range {low}..{high}")
     return score

@@ -99,7 +99,9 @@ class Composition(ABC):
     def combine(self, prompt: Prompt, completion: Completion) -> Score:
         """Return the verdict of the whole."""
 
-    def prompt(self, text: str | Sequence[Message], *, metadata: Mapping[str, Any] | None = None, **reference: Any) -> Prompt:
+    def prompt(
+        self, text: str | Sequence[Message], /, *, metadata: Mapping[str, Any] | None = None, **reference: Any
+    ) -> Prompt:
         """Make a task: `env.prompt(text, math={"answer": "4"}, language={...})`; a part left out gets no fields.
 
         Raises:
@@ -107,7 +109,10 @@ class Composition(ABC):
         """
         for part, fields in reference.items():
             if part not in self.parts:
-                raise UsageError(f"{self.name!r} has no part {part!r}{did_you_mean(part, self.parts)}")
+                raise UsageError(
+                    f"{self.name!r} has no part {part!r}{did_you_mean(part, self.parts)}; write a part's reference as "
+                    f"{next(iter(self.parts))}={{'field': value}}"
+                )
             if not isinstance(fields, Mapping):
                 raise UsageError(
                     f"{self.name!r}: {part}={fields!r}: expected the part's reference as a mapping, {part}={{...}}"
@@ -151,11 +156,14 @@ class Composition(ABC):
         Raises:
             UsageError: the prompt was made by another environment.
         """
+        if not isinstance(prompt, Prompt):
+            raise TypeError(f"{self.name!r} scores prompts made with env.prompt(...), not {type(prompt).__name__}")
+        candidate = Completion.of(completion)
         if prompt.environment != self.name:
             raise UsageError(f"{self.name!r} was given a prompt made for {prompt.environment!r}")
         start = time.perf_counter()
         try:
-            score = self.combine(prompt, Completion.of(completion))
+            score = self.combine(prompt, candidate)
         except EnvironmentFailure as failure:
             score = failure.score()
         return score.model_copy(update={"grader": self.grader, "seconds": time.perf_counter() - start})
@@ -165,6 +173,12 @@ class Composition(ABC):
         for part, environment in self.parts.items():
             if part not in self.options.optional:
                 environment.check()
+
+    def prepare(self) -> None:
+        """Start what the parts' judging will need."""
+        for environment in self.parts.values():
+            if callable(prepare := getattr(environment, "prepare", None)):
+                prepare()
 
     def examples(self) -> Sequence[Prompt]:
         """Sample tasks: the primary part's, with what the other parts need of their own; none where a part has none."""

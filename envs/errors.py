@@ -48,17 +48,19 @@ def explain(error: ValidationError, known: Iterable[str] = ()) -> str:
     problems = error.errors(include_url=False, include_context=False)
     # A misspelt required field is both unknown and missing; the unknown name carries the suggestion.
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
-    place = ".".join(str(part) for part in first["loc"]) or "value"
+    place = ".".join(str(part) for part in first["loc"])
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     if first["type"] == "extra_forbidden":
         hint = did_you_mean(str(first["loc"][-1]), known) if len(first["loc"]) == 1 else ""
         return f"unknown field {place!r}{hint}{more}"
     if first["type"] == "missing":
         return f"field {place!r} is missing{more}"
+    message = first["msg"].removeprefix("Value error, ").replace("\n", " ")
+    if not place:  # several fields together
+        return f"{message}{more}"
     try:
         given = repr(first.get("input"))
     except (ValueError, RecursionError):  # an integer of thousands of digits, a structure of thousands of levels
         given = f"a {type(first.get('input')).__name__} too large to show"
     shown = given if len(given) <= 80 else given[:77] + "..."
-    message = first["msg"].removeprefix("Value error, ").replace("\n", " ")
     return f"field {place!r}: {message}; got {shown}{more}"

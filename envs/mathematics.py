@@ -131,6 +131,11 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
         }
         return tuple(self.prompt(question, answer=answer) for question, answer in tasks.items())
 
+    def prepare(self) -> None:
+        """Start the process that Math-Verify runs in, which takes a second, where the options need it."""
+        if self.options.symbolic:
+            symbolic.warm_up()
+
     def gold(self, prompt: Prompt) -> str:
         """Return the first gold in the form that the options extract."""
         return _GOLD_FORMS[self.options.extract[0]] % " ".join(_gold_text(self.reference(prompt).golds[0]).split())

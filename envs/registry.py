@@ -71,19 +71,26 @@ def available() -> dict[str, str]:
     return dict(sorted(names.items()))
 
 
-def load(name: str, **options: Any) -> Environment:
+def origin(name: str) -> Any:
+    """Return the class of that name.
+
+    Raises:
+        UsageError: no such name (with a suggestion).
+    """
+    if name in _registered:
+        return _registered[name]
+    origins = available()
+    if name not in origins:
+        raise UsageError(f"no environment is called {name!r}{did_you_mean(name, origins)}")
+    module, _, attribute = origins[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def load(name: str, /, **options: Any) -> Environment:
     """Make the environment of that name.
 
     Raises:
         UsageError: no such name (with a suggestion), or an option is unknown or does not fit.
     """
-    if name in _registered:
-        cls: Any = _registered[name]
-    else:
-        origins = available()
-        if name not in origins:
-            raise UsageError(f"no environment is called {name!r}{did_you_mean(name, origins)}")
-        module, _, attribute = origins[name].partition(":")
-        cls = getattr(importlib.import_module(module), attribute)
-    environment: Environment = cls(**options)
+    environment: Environment = origin(name)(**options)
     return environment

@@ -30,7 +30,7 @@ def sha256_hex(text: str) -> str:
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Message(_Frozen):
@@ -57,6 +57,10 @@ class Prompt(_Frozen):
 
     @model_validator(mode="after")
     def _fill_key(self) -> Self:
+        try:
+            canonical_json(dict(self.metadata))
+        except ValueError:
+            raise ValueError("metadata holds nan or inf, which JSON cannot carry") from None
         content = {
             "messages": [m.model_dump() for m in self.messages],
             "environment": self.environment,
@@ -88,8 +92,16 @@ class Completion(_Frozen):
 
     @classmethod
     def of(cls, value: Completion | str) -> Completion:
-        """Wrap a plain string."""
-        return cls(text=value) if isinstance(value, str) else value
+        """Wrap a plain string.
+
+        Raises:
+            TypeError: it is neither a string nor a Completion, which is the caller's mistake and never the model's.
+        """
+        if isinstance(value, str):
+            return cls(text=value)
+        if not isinstance(value, Completion):
+            raise TypeError(f"a completion is a str or a Completion, not {type(value).__name__}: {value!r:.80}")
+        return value
 
     @property
     def digest(self) -> str:

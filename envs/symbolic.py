@@ -53,12 +53,12 @@ class _Worker:
         # A fixed hash seed makes SymPy's orderings, and so its verdicts, the same in every process. Nothing else: no keys leak.
         # It sees our death by the end of its stdin; a parent-death signal would come with the end of the thread that starts it.
         self.process = subprocess.Popen(
-            [sys.executable, "-s", "-P", "-m", "verigym.envs.symbolic_worker"],
+            [sys.executable, "-P", "-m", "verigym.envs.symbolic_worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env={"PYTHONHASHSEED": "0"},
+            env={"PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path))},
             bufsize=0,
             start_new_session=True,
         )
@@ -181,6 +181,17 @@ def _after_fork() -> None:
     for worker in _pool.all:
         worker.disown()
     _pool = _Pool()
+
+
+def warm_up() -> None:
+    """Start a worker now, so that the first comparison need not wait for it.
+
+    Raises:
+        EnvironmentFailure: none can be started.
+    """
+    worker = _pool._take()
+    with _pool.lock:
+        _pool.idle.append(worker)
 
 
 def close() -> None:

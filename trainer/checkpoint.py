@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import logging
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +51,19 @@ class State(BaseModel):
     """sha256 of every file, by path relative to the checkpoint."""
 
 
-def fingerprint(config: TrainConfig) -> str:
-    """Return a hash over the settings that decide what is computed. A falling schedule depends on `steps`, too."""
+def fingerprint(config: TrainConfig, graders: Mapping[str, str]) -> str:
+    """Return a hash over what decides what is computed: settings, and each source's grader id.
+
+    A falling schedule depends on `steps`, too.
+    """
     free = FREE_FIELDS if config.schedule == "constant" else FREE_FIELDS - {"steps"}
-    return sha256_hex(canonical_json(config.model_dump(mode="json", exclude=free)))[:16]
+    return sha256_hex(canonical_json([config.model_dump(mode="json", exclude=free), dict(graders)]))[:16]
 
 
 def save(
-    folder: Path, step: int, model: Any, tokenizer: Any, optimizer: Any, drawn: Mapping[str, int], config: TrainConfig
+    folder: Path, step: int, model: Any, tokenizer: Any, optimizer: Any, drawn: Mapping[str, int], identity: str, keep: int
 ) -> Path:
-    """Write the checkpoint of a finished step and delete those beyond `keep_checkpoints`. Killed at any time, it leaves
+    """Write the checkpoint of a finished step and delete those beyond the newest `keep`. Killed at any time, it leaves
     either the whole new checkpoint or only older ones.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +74,7 @@ def save(
     tokenizer.save_pretrained(partial / "model")
     torch.save(optimizer.state_dict(), partial / "optimizer.pt")
     files = {str(path.relative_to(partial)): _sha256(path) for path in sorted(partial.rglob("*")) if path.is_file()}
-    state = State(step=step, drawn=dict(drawn), config=fingerprint(config), files=files)
+    state = State(step=step, drawn=dict(drawn), config=identity, files=files)
     (partial / "state.json").write_text(state.model_dump_json(indent=1), encoding="utf-8")
     for path in [*partial.rglob("*"), partial]:
         _flush(path)
@@ -77,16 +82,21 @@ def save(
         shutil.rmtree(final)
     os.replace(partial, final)
     _flush(folder)
-    for old in _steps(folder)[: -config.keep_checkpoints]:
+    for old in _steps(folder)[:-keep]:
         shutil.rmtree(old)
     return final
 
 
-def latest(folder: Path, config: TrainConfig) -> tuple[Path, State] | None:
-    """Return the newest intact checkpoint; damaged ones are passed over with a warning.
+def latest(folder: Path, identity: str, steps: int) -> tuple[Path, State] | None:
+    """Return the newest intact checkpoint, None where there has been none. Damaged ones are put aside with a warning.
+
+    Args:
+        folder: where checkpoints are.
+        identity: the run's `fingerprint`.
+        steps: how many steps the run is to have.
 
     Raises:
-        UsageError: it belongs to a run with other settings.
+        UsageError: it belongs to a run with other settings, it is beyond `steps`, or all are damaged.
     """
     for partial in folder.glob(".partial-*"):
         shutil.rmtree(partial)
@@ -95,23 +105,29 @@ def latest(folder: Path, config: TrainConfig) -> tuple[Path, State] | None:
             state = State.model_validate_json((path / "state.json").read_bytes())
             damaged = [name for name, digest in state.files.items() if _sha256(path / name) != digest]
         except (OSError, ValidationError) as error:
-            logger.warning("checkpoint %s cannot be read (%s); trying an older one", path, type(error).__name__)
-            continue
+            damaged = [type(error).__name__]
         if damaged:
             logger.warning("checkpoint %s is damaged (%s); trying an older one", path, ", ".join(damaged))
+            aside = path.with_name(f"damaged-{path.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
             continue
-        if state.config != fingerprint(config):
+        if state.config != identity:
             raise UsageError(
                 f"{path} was made with other settings, so going on from it would mix two runs; "
                 f"set `output` to a new folder, or use the settings in {folder.parent / 'config.json'}"
             )
+        if state.step > steps:
+            raise UsageError(f"steps: the run in {folder.parent} has already done {state.step}, more than {steps}")
         return path, state
+    if any(folder.glob("damaged-*")):
+        raise UsageError(f"no checkpoint in {folder} can be used; to start again, set `output` to a new folder")
     return None
 
 
-def load_optimizer(path: Path, optimizer: Any, device: torch.device) -> None:
-    """Restore the optimizer's state from a checkpoint."""
-    optimizer.load_state_dict(torch.load(path / "optimizer.pt", map_location=device, weights_only=True))
+def load_optimizer(path: Path, optimizer: Any) -> None:
+    """Restore the optimizer's state from a checkpoint; it moves the tensors that belong there to the parameters' device."""
+    optimizer.load_state_dict(torch.load(path / "optimizer.pt", map_location="cpu", weights_only=True))
 
 
 def prepare(output: Path) -> None:
@@ -126,6 +142,21 @@ def prepare(output: Path) -> None:
             raise PermissionError(13, "Permission denied")
     except OSError as error:
         raise UsageError(f"output: {str(output)!r} cannot be used as a folder: {error.strerror}") from None
+
+
+@contextmanager
+def locked(output: Path) -> Iterator[None]:
+    """Keep a second run out of the folder while this one writes to it.
+
+    Raises:
+        UsageError: another process is writing there.
+    """
+    with (output / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(f"output: another run is writing to {str(output)!r}; wait for it or name another folder") from None
+        yield
 
 
 def write_config(output: Path, config: TrainConfig) -> None:

@@ -181,12 +181,13 @@ def build_config(fields: Mapping[str, Any], place: str) -> TrainConfig:
         raise UsageError(f"{place}: {error}") from None
 
 
-def read_config(path: Path, overrides: Sequence[str] = ()) -> TrainConfig:
+def read_config(path: Path | str, overrides: Sequence[str] = ()) -> TrainConfig:
     """Read a YAML file and `key=value` overrides (`sources.0.weight=2` reaches inside; values are read as YAML).
 
     Raises:
         UsageError: the file or an override is bad; the message names the place.
     """
+    path = Path(path)
     try:
         fields = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:

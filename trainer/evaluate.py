@@ -30,7 +30,12 @@ def evaluate(
         model,
         codec,
         lambda source: graders[source.label],
-        [(source, prompt) for source in sources for prompt in source.held_out],
+        [
+            (source, prompt)
+            for source in sources
+            for prompt in source.held_out
+            if len(codec.encode(prompt)) <= config.max_prompt_tokens
+        ],
         samples=config.eval_samples,
         key=("eval",),
         max_new_tokens=config.max_new_tokens,

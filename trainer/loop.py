@@ -26,9 +26,9 @@ from verigym.trainer.logs import RunLog
 from verigym.trainer.losses import LOSSES, clipped
 from verigym.trainer.mixture import Mixture, Source, build_source
 from verigym.trainer.progress import Progress, StopRequest
-from verigym.trainer.rollout import Group, collect, reward_tensors, verdict_metrics
+from verigym.trainer.rollout import Group, collect, refuse_accepted_canaries, training_rows, verdict_metrics
 from verigym.trainer.tokens import Codec
-from verigym.trainer.update import Objective, Row, accumulate, learning_rate, policy_logprobs
+from verigym.trainer.update import Objective, accumulate, learning_rate, policy_logprobs
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -56,7 +56,7 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
         torch.set_num_threads(config.threads)
     checkpoint.prepare(config.output)
     sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
-    with open_graders(sources, config) as graders:
+    with checkpoint.locked(config.output), open_graders(sources, config) as graders:
         return _Run(config, sources, graders).run()
 
 
@@ -66,7 +66,8 @@ class _Run:
         self.graders = graders
         self.checkpoints = config.output / "checkpoints"
         self.mixture = Mixture(sources, config.seed)
-        found = checkpoint.latest(self.checkpoints, config)
+        self.identity = checkpoint.fingerprint(config, {source.label: source.environment.grader for source in sources})
+        found = checkpoint.latest(self.checkpoints, self.identity, config.steps)
         self.device = pick_device(config.device)
         path = found[0] / "model" if found else config.model
         self.model, tokenizer = load_model(path, self.device)
@@ -78,9 +79,13 @@ class _Run:
         self.done = 0
         self.resumed = found is not None
         if found:
-            checkpoint.load_optimizer(found[0], self.optimizer, self.device)
+            checkpoint.load_optimizer(found[0], self.optimizer)
             self.done = found[1].step
             self.mixture.restore(found[1].drawn)
+            logger.info("going on after step %d", self.done)
+        room = getattr(self.model.config, "max_position_embeddings", None)
+        if room is not None and config.max_new_tokens >= room:
+            raise UsageError(f"max_new_tokens is {config.max_new_tokens}, but the model has {room} positions in all")
         self.objective = self._objective()
 
     def _objective(self) -> Objective:
@@ -116,6 +121,7 @@ class _Run:
                 while self.done < config.steps:
                     start = time.perf_counter()
                     groups = self._rollouts(self.done)
+                    refuse_accepted_canaries(groups)
                     metrics = verdict_metrics(groups)
                     metrics["generate_grade_s"] = time.perf_counter() - start
                     metrics.update(self._update(self.done, groups))
@@ -146,7 +152,8 @@ class _Run:
             self.codec.tokenizer,
             self.optimizer,
             self.mixture.drawn,
-            self.config,
+            self.identity,
+            self.config.keep_checkpoints,
         )
 
     def _rollouts(self, step: int) -> list[Group]:
@@ -169,25 +176,6 @@ class _Run:
     def _fits(self, prompt: Prompt) -> bool:
         return len(self.codec.encode(prompt)) <= self.config.max_prompt_tokens
 
-    def _rows(self, groups: Sequence[Group]) -> list[list[Row]]:
-        """Return each group's rows: unscored completions, and truncated ones where the config says so, are masked."""
-        rewards_PG, scored_PG = reward_tensors(groups)
-        advantages_PG = ADVANTAGES[self.config.advantage](rewards_PG, scored_PG)
-        masked = self.config.truncated == "mask"
-        return [
-            [
-                Row(
-                    prompt_ids=group.prompt_ids,
-                    token_ids=done.token_ids,
-                    advantage=float(advantages_PG[p, g]),
-                    trained=bool(scored_PG[p, g]) and not (masked and done.finish_reason == "length"),
-                    sampler_logprobs=done.logprobs,
-                )
-                for g, done in enumerate(group.generated)
-            ]
-            for p, group in enumerate(groups)
-        ]
-
     def _update(self, step: int, groups: Sequence[Group]) -> dict[str, float]:
         config = self.config
         rate = learning_rate(
@@ -195,14 +183,14 @@ class _Run:
         )
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
-        rows_by_group = self._rows(groups)
+        rows_by_group = training_rows(groups, ADVANTAGES[config.advantage], mask_truncated=config.truncated == "mask")
         budget = {"token_budget": config.micro_batch_tokens, "pad_id": self.codec.pad_id, "dtype": config.dtype}
         shares = config.updates_per_step
         if shares > 1:
             flat = [row for rows in rows_by_group for row in rows]
             old = iter(policy_logprobs(self.model, flat, temperature=config.temperature, **budget))  # type: ignore[arg-type]
             rows_by_group = [[replace(row, old_logprobs=next(old)) for row in rows] for rows in rows_by_group]
-        metrics: dict[str, float] = {"learning_rate": rate}
+        reports: dict[str, list[float]] = {}
         for share in range(shares):
             rows = [row for rows in rows_by_group[share::shares] for row in rows]
             self.optimizer.zero_grad(set_to_none=True)
@@ -217,8 +205,10 @@ class _Run:
             elif parts["trained_rows"] == 0:
                 logger.warning("step %d: no completion could be trained on; the weights stay as they are", step + 1)
             for name, value in parts.items():
-                metrics[name] = metrics.get(name, 0.0) + (value if name in COUNTS else value / shares)
-        return metrics
+                reports.setdefault(name, []).append(value)
+        # Counts add up; the rest is a mean over the updates that reported it.
+        metrics = {name: sum(v) if name in COUNTS else sum(v) / len(v) for name, v in reports.items()}
+        return {"learning_rate": rate, **metrics}
 
     def _evaluate(self, log: RunLog, progress: Progress) -> None:
         self.model.eval()
@@ -251,8 +241,8 @@ def load_model(path: str | Path, device: torch.device) -> tuple[Any, Any]:
     if not Path(name).is_dir() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
         raise UsageError(f"model: there is no directory {name!r}; give a local model directory or a hub id such as owner/name")
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-        model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, trust_remote_code=False)
     except (OSError, ValueError, KeyError, ImportError) as error:
         line = " ".join(str(error).split())[:300]
         raise UsageError(f"model: {name!r} is neither a usable model directory nor reachable on the hub: {line}") from None
@@ -276,4 +266,6 @@ def open_graders(sources: Sequence[Source], config: TrainConfig) -> Iterator[dic
     limits: dict[str, Any] = {"timeout_s": config.grade_timeout_s, "memory_bytes": config.grade_memory_mb * 2**20}
     with ExitStack() as stack:
         graders = [stack.enter_context(Grader(pool, workers=config.workers, **limits)) for pool in pools]
+        for grader in graders:
+            grader.start()  # an environment that no worker can run is found now, not after the run
         yield {label: graders[number] for label, number in chosen.items()}

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
+from verigym.datasets_cfg.load import RowError
 from verigym.datasets_cfg.load import load as load_dataset
 from verigym.envs.base import Environment, TaskSource
 from verigym.envs.compose import Gate
-from verigym.envs.errors import UsageError
+from verigym.envs.errors import EnvironmentFailure, UsageError
 from verigym.envs.registry import load as load_environment
 from verigym.envs.schema import Prompt
 from verigym.trainer.config import SourceConfig
 from verigym.trainer.rng import keyed_random
+
+logger = logging.getLogger("verigym.trainer")
 
 
 class Tasks(Protocol):
@@ -68,11 +72,19 @@ class Mixture:
 
     def _next(self, source: Source, fits: Any) -> Prompt:
         for _ in range(1000):
-            prompt = source.train(self.drawn[source.label])
+            index = self.drawn[source.label]
             self.drawn[source.label] += 1
+            try:
+                prompt = source.train(index)
+            except RowError as error:
+                # Validation before training finds these; one bad row must not make the run impossible to finish.
+                logger.warning("passed over: %s", error)
+                continue
             if fits is None or fits(prompt):
                 return prompt
-        raise UsageError(f"source {source.label!r}: 1,000 prompts in a row are longer than max_prompt_tokens; raise it")
+        raise UsageError(
+            f"source {source.label!r}: 1,000 prompts in a row are longer than max_prompt_tokens or do not fit the data set"
+        )
 
     def restore(self, drawn: Mapping[str, int]) -> None:
         """Continue from a checkpoint's state.
@@ -101,7 +113,10 @@ def build_source(config: SourceConfig, seed: int, eval_prompts: int, given: Mapp
         environment, train, held_out = _from_dataset(config, seed, eval_prompts)
     else:
         environment, train, held_out = _from_environment(config, seed, eval_prompts, given or {})
-    environment.check()
+    try:
+        environment.check()
+    except EnvironmentFailure as failure:
+        raise UsageError(f"source {config.label!r}: {failure}") from None
     return Source(config.label, environment, config.weight, train, held_out)
 
 
@@ -125,12 +140,19 @@ def _from_environment(
         held_out.setdefault(prompt.key, prompt)
         if len(held_out) == eval_prompts:
             break
-    return environment, lambda index: environment.prompt_at(config.split, seed, index), list(held_out.values())
+
+    def task(index: int) -> Prompt:
+        prompt: Prompt = environment.prompt_at(config.split, seed, index)
+        return prompt
+
+    return environment, task, list(held_out.values())
 
 
 def _from_dataset(config: SourceConfig, seed: int, eval_prompts: int) -> tuple[Environment, Tasks, list[Prompt]]:
     data: dict[str, Any] = {"data_dir": config.data_dir, "options": config.options}
     rows = load_dataset(config.dataset or "", config.split, **data)
+    if not len(rows):
+        raise UsageError(f"source {config.label!r}: split {config.split!r} has no rows")
     gate = _gate(config, rows.environment)
 
     def ask(prompt: Prompt) -> Prompt:

@@ -60,7 +60,9 @@ def completion_logprobs(
     ids_BL = torch.tensor(rows, device=device)
     with autocast(device, dtype):
         logits = model(input_ids=ids_BL[:, :-1], use_cache=False, logits_to_keep=width - 1 - first).logits
-    logits = logits.float() / (temperature or 1.0)
+    logits = logits.float()
+    if temperature not in (0, 1):  # dividing copies the largest tensor there is
+        logits = logits / temperature
     logp_BL = logits.gather(-1, ids_BL[:, first + 1 :, None])[..., 0] - logits.logsumexp(-1)
     longest = max(map(len, completions))
     at_BT = torch.tensor([[len(p) - 1 - first + t for t in range(longest)] for p in prompts], device=device)

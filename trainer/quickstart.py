@@ -52,7 +52,7 @@ class Sizes:
     grpo_steps: int = 400
     prompts_per_step: int = 24
     group_size: int = 8
-    learning_rate: float = 4e-4
+    learning_rate: float = 2e-4
     eval_prompts: int = 150
     eval_every: int = 50
 

@@ -9,12 +9,16 @@ from typing import Any
 
 import torch
 
+from verigym.envs.errors import UsageError
 from verigym.envs.grading import Grader
 from verigym.envs.schema import Completion, Prompt, Score, Status
 from verigym.trainer.generate import Generated, generate
 from verigym.trainer.mixture import Source
 from verigym.trainer.policy import autocast
 from verigym.trainer.tokens import Codec
+from verigym.trainer.update import Row
+
+Advantage = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,11 @@ class Group:
     generated: tuple[Generated, ...]
     texts: tuple[str, ...]
     scores: tuple[Score, ...]
+
+    @property
+    def canary(self) -> bool:
+        """Whether every answer to this prompt is wrong: it watches the verifier and is never trained on."""
+        return self.prompt.metadata.get("canary") == "reject"
 
     @property
     def truncated(self) -> list[bool]:
@@ -61,23 +70,22 @@ def collect(
         rows_at_a_time: most completions decoded at the same time.
         dtype: of the forward pass, "fp32" or "bf16".
     """
-    groups: list[Group] = []
     prompts_at_a_time = max(1, rows_at_a_time // samples)
     ids = [codec.encode(prompt) for _, prompt in tasks]
+    generated: list[list[Generated]] = []
+    texts: dict[tuple[int, int], str] = {}
+    futures: dict[tuple[int, int], Future[Score]] = {}
     for start in range(0, len(tasks), prompts_at_a_time):
         chunk = range(start, min(start + prompts_at_a_time, len(tasks)))
-        texts: dict[tuple[int, int], str] = {}
-        futures: dict[tuple[int, int], Future[Score]] = {}
 
-        def grade(p: int, g: int, done: Generated, first: int = start, texts: Any = texts, futures: Any = futures) -> None:
+        def grade(p: int, g: int, done: Generated, first: int = start) -> None:
             source, prompt = tasks[first + p]
-            text = codec.decode(done.token_ids)
-            completion = Completion(text=text, token_ids=done.token_ids, finish_reason=done.finish_reason)
-            texts[p, g] = text
-            futures[p, g] = graders(source).submit(prompt, completion)
+            texts[first + p, g] = codec.decode(done.token_ids)
+            completion = Completion(text=texts[first + p, g], token_ids=done.token_ids, finish_reason=done.finish_reason)
+            futures[first + p, g] = graders(source).submit(prompt, completion)
 
         with autocast(model.device, dtype):
-            generated = generate(
+            generated += generate(
                 model,
                 [ids[i] for i in chunk],
                 [[(*key, i, tasks[i][1].key, g) for g in range(samples)] for i in chunk],
@@ -87,18 +95,17 @@ def collect(
                 pad_id=codec.pad_id,
                 on_finished=grade,
             )
-        for p, i in enumerate(chunk):
-            groups.append(
-                Group(
-                    source=tasks[i][0].label,
-                    prompt=tasks[i][1],
-                    prompt_ids=ids[i],
-                    generated=tuple(generated[p]),
-                    texts=tuple(texts[p, g] for g in range(samples)),
-                    scores=tuple(futures[p, g].result() for g in range(samples)),
-                )
-            )
-    return groups
+    return [
+        Group(
+            source=source.label,
+            prompt=prompt,
+            prompt_ids=ids[i],
+            generated=tuple(generated[i]),
+            texts=tuple(texts[i, g] for g in range(samples)),
+            scores=tuple(futures[i, g].result() for g in range(samples)),
+        )
+        for i, (source, prompt) in enumerate(tasks)
+    ]
 
 
 def reward_tensors(groups: Sequence[Group]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -106,6 +113,48 @@ def reward_tensors(groups: Sequence[Group]) -> tuple[torch.Tensor, torch.Tensor]
     rewards = [[float("nan") if s.reward is None else s.reward for s in group.scores] for group in groups]
     rewards_PG = torch.tensor(rewards, dtype=torch.float64)
     return rewards_PG, ~rewards_PG.isnan()
+
+
+def training_rows(groups: Sequence[Group], advantage: Advantage, *, mask_truncated: bool) -> list[list[Row]]:
+    """Return each group's rows to train on.
+
+    Masked are unscored completions, those of canaries, and where asked those cut off by the token limit.
+
+    Args:
+        groups: completions with verdicts.
+        advantage: takes (rewards_PG, scored_PG) and returns advantages_PG.
+        mask_truncated: whether a truncated completion is left out of the loss; its reward still counts in its group.
+    """
+    rewards_PG, scored_PG = reward_tensors(groups)
+    advantages_PG = advantage(rewards_PG, scored_PG)
+    return [
+        [
+            Row(
+                prompt_ids=group.prompt_ids,
+                token_ids=done.token_ids,
+                advantage=float(advantages_PG[p, g]),
+                trained=bool(scored_PG[p, g]) and not group.canary and not (mask_truncated and done.finish_reason == "length"),
+                sampler_logprobs=done.logprobs,
+            )
+            for g, done in enumerate(group.generated)
+        ]
+        for p, group in enumerate(groups)
+    ]
+
+
+def refuse_accepted_canaries(groups: Sequence[Group]) -> None:
+    """Stop where a task that no answer can solve was paid for: the verifier is being hacked, or broken.
+
+    Raises:
+        UsageError: a completion of a prompt with `metadata["canary"] == "reject"` was graded correct.
+    """
+    for group in groups:
+        for text, score in zip(group.texts, group.scores, strict=True):
+            if group.canary and score.status is Status.CORRECT:
+                raise UsageError(
+                    f"source {group.source!r} paid {score.reward} for a canary ({score.grader}: {score.reason}): "
+                    f"its verifier cannot be trusted, so training stops; prompt {group.prompt.key}, completion {text[:200]!r}"
+                )
 
 
 def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:

@@ -24,8 +24,9 @@ class Trust(Enum):
 class Breaker:
     """One environment's record of control items.
 
-    A control item that kills or hangs its worker is a failure. After one failure, each item is preceded by a control;
-    after `THRESHOLD` in a row the environment is declared broken for `cooldown_s`, and its items get ERROR at once.
+    A control item that kills or hangs its worker is a failure. After one, each item is preceded by a control, and the
+    same prompt's items get ERROR at once. After failures on `THRESHOLD` different prompts in a row (one bad gold is not
+    the environment's fault) the environment is declared broken for `cooldown_s`, and all its items get ERROR at once.
     Then one item at a time may try its control again; success clears the record, failure doubles the pause.
     """
 
@@ -33,18 +34,20 @@ class Breaker:
         self._lock = threading.Lock()
         self._first_cooldown_s = cooldown_s
         self._cooldown_s = cooldown_s
-        self._failures = 0
+        self._failed: dict[str, float] = {}
         self._closed_until = 0.0
         self.last_failure: tuple[ErrorKind, str] = ("crashed", "")
 
-    def admit(self) -> Trust:
+    def admit(self, prompt_key: str) -> Trust:
         """Say how to treat the next item."""
-        if not self._failures:
+        if not self._failed:
             return Trust.GRADE
         with self._lock:
-            if self._failures < THRESHOLD:
-                return Trust.CONTROL_FIRST
             now = time.monotonic()
+            if len(self._failed) < THRESHOLD:
+                # The control of this very prompt has just failed: its other completions need not pay for that again.
+                fresh = now - self._failed.get(prompt_key, -self._cooldown_s) < self._cooldown_s
+                return Trust.REFUSE if fresh else Trust.CONTROL_FIRST
             if now < self._closed_until:
                 return Trust.REFUSE
             self._closed_until = now + self._cooldown_s  # the others stay refused while this one probes
@@ -52,17 +55,17 @@ class Breaker:
 
     def passed(self) -> None:
         """A worker answered: the environment works."""
-        if self._failures:
+        if self._failed:
             with self._lock:
-                self._failures = 0
+                self._failed.clear()
                 self._cooldown_s = self._first_cooldown_s
 
-    def failed(self, kind: ErrorKind, why: str) -> float | None:
+    def failed(self, kind: ErrorKind, why: str, prompt_key: str) -> float | None:
         """A control brought its worker down. Return the pause in seconds if the environment is now declared broken."""
         with self._lock:
-            self._failures += 1
+            self._failed[prompt_key] = time.monotonic()
             self.last_failure = (kind, why)
-            if self._failures < THRESHOLD:
+            if len(self._failed) < THRESHOLD:
                 return None
             pause = self._cooldown_s
             self._closed_until = time.monotonic() + pause

@@ -24,6 +24,9 @@ def serve(sock: socket.socket, environments: Mapping[str, Environment], memory_b
     _settle(memory_bytes, parent_pid)
     sock.set_inheritable(False)
     channel = Channel(sock)
+    for environment in environments.values():
+        if callable(prepare := getattr(environment, "prepare", None)):
+            prepare()
     channel.send(READY)
     roomy = _Room(memory_bytes)
     while True:

@@ -15,7 +15,7 @@ from verigym.envs.grading.cache import ScoreCache
 from verigym.envs.grading.fairqueue import FairQueue
 from verigym.envs.grading.killrule import KillRule
 from verigym.envs.grading.stats import StatsCounter, ThrottledLog
-from verigym.envs.grading.workers import InProcessWorker, Limits, ProcessWorker, Worker, WorkerStartError
+from verigym.envs.grading.workers import InProcessWorker, Limits, ProcessWorker, Worker
 from verigym.envs.schema import Completion, Prompt, Score, sha256_hex
 
 BACKOFF_S = 0.1
@@ -118,13 +118,13 @@ class Engine:
                 try:
                     worker.start()
                     started.set_result(None)
-                except WorkerStartError as error:
+                except BaseException as error:  # whatever it is, someone waits for it
                     started.set_exception(error)
             while (taken := self._queue.take()) is not None:
                 lane, job = taken
                 try:
                     self._handle(job, worker)
-                except Exception as error:  # a mistake of ours in here must not lose the item or the slot
+                except BaseException as error:  # nothing that happens in here may lose the item or the slot
                     self._resolve(job, Score.failed("internal", f"grading failed: {describe(error)}"))
                 finally:
                     self._queue.done(lane)

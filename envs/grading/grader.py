@@ -101,7 +101,7 @@ class Grader:
         try:
             for prompt, completion in items:
                 pending.append(self.submit(prompt, completion))
-                if len(pending) >= look_ahead:
+                while pending and (len(pending) >= look_ahead or pending[0].done()):
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
@@ -120,7 +120,7 @@ class Grader:
             for prompt, completion in items:
                 pending.append(asyncio.wrap_future(self.submit(prompt, completion)))
                 await asyncio.sleep(0)
-                if len(pending) >= look_ahead:
+                while pending and (len(pending) >= look_ahead or pending[0].done()):
                     yield await pending.popleft()
             while pending:
                 yield await pending.popleft()
@@ -136,6 +136,8 @@ class Grader:
         Raises:
             UsageError: the grader is closed, or it has no environment of the name in `prompt.environment`.
         """
+        if not isinstance(prompt, Prompt):
+            raise TypeError(f"an item is (prompt, completion); its prompt is a {type(prompt).__name__}, not a Prompt")
         environment = self._environments.get(prompt.environment)
         if environment is None:
             raise UsageError(

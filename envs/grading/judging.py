@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 
 from verigym.envs.base import Environment
-from verigym.envs.blame import guarded
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.blame import control_completion, guarded, in_range
 from verigym.envs.schema import Completion, Prompt, Score
 
 
@@ -16,19 +15,17 @@ def judge_one(environment: Environment, prompt: Prompt, completion: Completion |
     Environments that extend BaseEnvironment keep the rule; those that only implement the protocol get it here.
     """
     start = time.perf_counter()
-    low, high = environment.reward_range
 
     def judge(candidate: Completion) -> Score:
         score = environment.score(prompt, candidate)
-        if isinstance(score, Score) and score.reward is not None and not low <= score.reward <= high:
-            raise EnvironmentFailure("internal", f"{environment.name} gave {score.reward}, outside its range {low}..{high}")
-        return score
+        return in_range(score, environment.reward_range) if isinstance(score, Score) else score
 
-    score = guarded(judge, Completion.of(completion), lambda: environment.gold(prompt), floor=low)
+    floor = environment.reward_range[0]
+    score = guarded(judge, Completion.of(completion), lambda: environment.gold(prompt), floor=floor)
     seconds = score.seconds or time.perf_counter() - start
     return score.model_copy(update={"grader": environment.grader, "seconds": seconds})
 
 
 def control_one(environment: Environment, prompt: Prompt) -> Score:
-    """Score the control item: the prompt's own gold, or an empty completion where none can be written."""
-    return judge_one(environment, prompt, Completion(text=environment.gold(prompt) or "", finish_reason="stop"))
+    """Score the control item: the prompt's own gold, or a plain answer where none can be written."""
+    return judge_one(environment, prompt, control_completion(environment.gold(prompt)))

@@ -19,6 +19,8 @@ from verigym.envs.schema import Completion, Prompt, Score
 
 TRIES = 2
 RETRY_START_S = 5.0
+# A machine short of memory or processes for a moment should not cost an item; nothing is lost by waiting this long.
+START_PAUSES_S = (0.3, 1.0)
 
 
 @dataclass(frozen=True)
@@ -56,23 +58,28 @@ class KillRule:
         scene = _Scene(worker, environment, prompt, breaker)
         failure = self._start_failure
         if failure is not None and not worker.running and time.monotonic() - failure[0] < RETRY_START_S:
-            return Verdict(Score.failed("unavailable", failure[1], retryable=True))
-        try:
-            verdict = self._judge(scene, completion)
-        except WorkerStartError as error:
-            if self._closing():
-                return Verdict(Score.failed("unavailable", "the grader was closed", retryable=True))
-            self._start_failure = (time.monotonic(), str(error))
-            self._log.warn(environment.name, "start", str(error))
-            return Verdict(Score.failed("unavailable", str(error), retryable=True))
-        self._start_failure = None
-        return verdict
+            return Verdict(Score.failed("unavailable", failure[1], retryable=True), final=False)
+        for pause_s in (*START_PAUSES_S, None):
+            try:
+                verdict = self._judge(scene, completion)
+            except WorkerStartError as error:
+                if self._closing():
+                    break
+                self._log.warn(environment.name, "start", str(error))
+                if pause_s is None:
+                    self._start_failure = (time.monotonic(), str(error))
+                    return Verdict(Score.failed("unavailable", str(error), retryable=True), final=False)
+                time.sleep(pause_s)
+            else:
+                self._start_failure = None
+                return verdict
+        return Verdict(Score.failed("unavailable", "the grader was closed", retryable=True))
 
     def _judge(self, scene: _Scene, completion: Completion) -> Verdict:
-        trust = scene.breaker.admit()
+        trust = scene.breaker.admit(scene.prompt.key)
         if trust is Trust.REFUSE:
             kind, why = scene.breaker.last_failure
-            message = f"{scene.environment.name} is declared broken for a while: its control items end workers ({why})"
+            message = f"{scene.environment.name} is not asked for a while: its control items end workers ({why})"
             return Verdict(Score.failed(kind, message, retryable=True))
         if trust is Trust.CONTROL_FIRST:
             control = self._ask(scene, None)
@@ -110,7 +117,7 @@ class KillRule:
         return reply
 
     def _broken(self, scene: _Scene, died: Died) -> Verdict:
-        pause = scene.breaker.failed(died.kind, died.why)
+        pause = scene.breaker.failed(died.kind, died.why, scene.prompt.key)
         message = f"{scene.environment.name}: a control item ended its worker too: {died.why}"
         if pause is not None:
             self._log.warn(scene.environment.name, "broken", f"declared broken for {pause:g} s: {died.why}")

@@ -158,9 +158,13 @@ class ProcessWorker:
             "prompt": prompt.model_dump(mode="json"),
             "completion": None if completion is None else completion.model_dump(mode="json"),
         }
+        try:
+            frame = encode(request)
+        except ValueError as error:
+            return Score.failed("protocol", f"the item cannot be sent to a worker: {describe(error)}")
         deadline = time.monotonic() + self._limits.timeout_s
         try:
-            self._channel.send(encode(request), deadline)
+            self._channel.send(frame, deadline)
             reply = json.loads(self._channel.receive(deadline))
             # An environment that forks by accident answers twice: without the number, every later verdict would shift.
             if reply["id"] != number:

@@ -134,14 +134,25 @@ def score(
 
 
 @app.command()
-def envs() -> int:
-    """List the environments and where each comes from."""
+def envs(
+    name: Annotated[str | None, typer.Argument(metavar="[ENV]", help="Show this one's options and reference fields.")] = None,
+) -> int:
+    """List the environments and where each comes from, or one's options and reference fields."""
     from verigym.envs import available
+    from verigym.envs.registry import origin
 
     known = available()
+    if name is not None:
+        found = origin(name)
+        print(f"{name} ({known[name]})\n{(found.__doc__ or '').strip()}")
+        for title, model in (("options", found.options_type), ("reference", found.reference_type)):
+            for field, info in model.model_fields.items():
+                default = "required" if info.is_required() else f"default {info.get_default(call_default_factory=True)!r}"
+                print(f"  {title}.{field}: {default}. {info.description or ''}")
+        return FINE
     width = max(map(len, known))
-    for name, origin in known.items():
-        print(f"{name:<{width}}  {origin}")
+    for known_name, place in known.items():
+        print(f"{known_name:<{width}}  {place}")
     return FINE
 
 
@@ -214,6 +225,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return SOME_FAILED
     except Exception as error:
         message = getattr(error, "format_message", None)  # a mistake in the arguments, found by typer
+        if callable(message) and not message():  # no command given: the help has been shown
+            return USAGE
         if callable(message):
             return _failed(error, f"{' '.join(str(message()).split())} (see verigym --help)")
         text = " ".join(f"{type(error).__name__}: {error}".split())[:300]

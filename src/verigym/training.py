@@ -11,7 +11,7 @@ import typer
 
 def train(
     config: Annotated[Path, typer.Option(help="YAML file of the run; docs/training.md lists the fields.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Set before the file's.")] = None,
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Override the file.")] = None,
 ) -> int:
     """Train a model with GRPO on a weighted mixture. A run that was stopped goes on when the same command is given again."""
     from verigym.trainer.config import read_config

@@ -19,17 +19,21 @@ def settings(output: Path, **more: Any) -> TrainConfig:
     return build_config({**fields, **more}, "test")
 
 
+def identity(output: Path, grader: str = "arithmetic@1+0", **more: Any) -> str:
+    return checkpoint.fingerprint(settings(output, **more), {"arithmetic": grader})
+
+
 @pytest.fixture
 def saved(tmp_path: Path, tiny_model: Any, tiny_tokenizer: Any) -> Path:
     folder = tmp_path / "checkpoints"
     optimizer = torch.optim.AdamW(tiny_model.parameters(), lr=0.1)
     for step in (2, 4, 6):
-        checkpoint.save(folder, step, tiny_model, tiny_tokenizer, optimizer, {"arithmetic": step}, settings(tmp_path))
+        checkpoint.save(folder, step, tiny_model, tiny_tokenizer, optimizer, {"arithmetic": step}, identity(tmp_path), 2)
     return folder
 
 
 def test_the_newest_is_found_and_old_ones_are_gone(saved: Path, tmp_path: Path) -> None:
-    found = checkpoint.latest(saved, settings(tmp_path))
+    found = checkpoint.latest(saved, identity(tmp_path), 200)
     assert found is not None
     assert found[1].step == 6
     assert found[1].drawn == {"arithmetic": 6}
@@ -48,7 +52,7 @@ def test_a_damaged_one_is_passed_over(
     else:
         path.write_bytes(data[: len(data) // 2] if damage == "cut" else b"\x00" + data[1:])
     with caplog.at_level(logging.WARNING, "verigym.trainer"):
-        found = checkpoint.latest(saved, settings(tmp_path))
+        found = checkpoint.latest(saved, identity(tmp_path), 200)
     assert found is not None
     assert found[1].step == 4
     assert "trying an older one" in caplog.text
@@ -56,22 +60,52 @@ def test_a_damaged_one_is_passed_over(
 
 def test_what_a_kill_left_behind_is_cleared_away(saved: Path, tmp_path: Path) -> None:
     (saved / ".partial-step-00000008/model").mkdir(parents=True)
-    found = checkpoint.latest(saved, settings(tmp_path))
+    found = checkpoint.latest(saved, identity(tmp_path), 200)
     assert found is not None
     assert found[1].step == 6
     assert not list(saved.glob(".partial*"))
 
 
 def test_none_is_found_where_there_is_none(tmp_path: Path) -> None:
-    assert checkpoint.latest(tmp_path / "absent", settings(tmp_path)) is None
+    assert checkpoint.latest(tmp_path / "absent", identity(tmp_path), 200) is None
 
 
 def test_other_settings_are_refused_and_harmless_ones_are_not(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="other settings"):
-        checkpoint.latest(saved, settings(tmp_path, learning_rate=0.5))
-    assert checkpoint.latest(saved, settings(tmp_path, steps=999, workers=1, keep_checkpoints=5)) is not None
+        checkpoint.latest(saved, identity(tmp_path, learning_rate=0.5), 200)
+    with pytest.raises(UsageError, match="other settings"):
+        checkpoint.latest(saved, identity(tmp_path, grader="arithmetic@2+0"), 200)
+    with pytest.raises(UsageError, match="already done 6"):
+        checkpoint.latest(saved, identity(tmp_path), 5)
+    assert checkpoint.latest(saved, identity(tmp_path, steps=999, workers=1, keep_checkpoints=5), 999) is not None
 
 
 def test_a_falling_schedule_depends_on_the_number_of_steps(tmp_path: Path) -> None:
-    a, b = (checkpoint.fingerprint(settings(tmp_path, schedule="linear", steps=steps)) for steps in (10, 20))
+    a, b = (identity(tmp_path, schedule="linear", steps=steps) for steps in (10, 20))
     assert a != b
+
+
+def test_damaged_ones_never_push_out_a_good_one(saved: Path, tmp_path: Path, tiny_model: Any, tiny_tokenizer: Any) -> None:
+    (saved / "step-00000006/optimizer.pt").unlink()
+    assert checkpoint.latest(saved, identity(tmp_path), 200) is not None
+    optimizer = torch.optim.AdamW(tiny_model.parameters(), lr=0.1)
+    made = checkpoint.save(saved, 5, tiny_model, tiny_tokenizer, optimizer, {"arithmetic": 5}, identity(tmp_path), 1)
+    assert made.exists()
+    found = checkpoint.latest(saved, identity(tmp_path), 200)
+    assert found is not None
+    assert found[1].step == 5
+
+
+def test_when_all_are_damaged_the_run_does_not_start_again_by_itself(saved: Path, tmp_path: Path) -> None:
+    for path in saved.iterdir():
+        (path / "state.json").write_text("{}")
+    with pytest.raises(UsageError, match="no checkpoint in"):
+        checkpoint.latest(saved, identity(tmp_path), 200)
+
+
+def test_a_second_run_is_kept_out(tmp_path: Path) -> None:
+    with checkpoint.locked(tmp_path), pytest.raises(UsageError, match="another run is writing"):
+        with checkpoint.locked(tmp_path):
+            pass
+    with checkpoint.locked(tmp_path):
+        pass

@@ -215,6 +215,8 @@ def _environment(job: GradeJob) -> Environment:
 
 
 def _check_paths(job: GradeJob) -> None:
+    if not job.out.name or job.out.is_dir():
+        raise UsageError(f"--out {job.out} is a folder; name a file in it, such as {job.out / 'scores.jsonl'}")
     if job.input == STDIN or not os.path.exists(job.input):
         return
     written = {"--out": job.out}

@@ -54,17 +54,19 @@ def test_a_delayed_item_comes_later_and_close_returns_what_is_left():
 
 def test_breaker_opens_after_three_failed_controls_and_probes_after_the_pause():
     breaker = Breaker(cooldown_s=0.1)
-    assert breaker.admit() is Trust.GRADE
-    assert breaker.failed("timeout", "hung") is None
-    assert breaker.admit() is Trust.CONTROL_FIRST
-    assert breaker.failed("timeout", "hung") is None
-    assert breaker.failed("timeout", "hung") == 0.1
-    assert breaker.admit() is Trust.REFUSE
+    assert breaker.admit("a") is Trust.GRADE
+    assert breaker.failed("timeout", "hung", "a") is None
+    assert breaker.admit("b") is Trust.CONTROL_FIRST
+    assert breaker.admit("a") is Trust.REFUSE
+    assert breaker.failed("timeout", "hung", "a") is None
+    assert breaker.failed("timeout", "hung", "b") is None
+    assert breaker.failed("timeout", "hung", "c") == 0.1
+    assert breaker.admit("d") is Trust.REFUSE
     time.sleep(0.12)
-    assert [breaker.admit(), breaker.admit()] == [Trust.CONTROL_FIRST, Trust.REFUSE]
-    assert breaker.failed("timeout", "hung") == 0.2
+    assert [breaker.admit("d"), breaker.admit("d")] == [Trust.CONTROL_FIRST, Trust.REFUSE]
+    assert breaker.failed("timeout", "hung", "c") == 0.2
     breaker.passed()
-    assert breaker.admit() is Trust.GRADE
+    assert breaker.admit("a") is Trust.GRADE
     assert breaker_module.THRESHOLD == 3
 
 
