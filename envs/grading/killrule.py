@@ -19,7 +19,7 @@ from verigym.envs.schema import Completion, Prompt, Score
 
 TRIES = 2
 RETRY_START_S = 5.0
-# A machine short of memory or processes for a moment should not cost an item; nothing is lost by waiting this long.
+# A machine short of memory, files or processes for a moment (OSError) should not cost an item.
 START_PAUSES_S = (0.3, 1.0)
 
 
@@ -66,7 +66,7 @@ class KillRule:
                 if self._closing():
                     break
                 self._log.warn(environment.name, "start", str(error))
-                if pause_s is None:
+                if pause_s is None or not isinstance(error.__cause__, OSError):
                     self._start_failure = (time.monotonic(), str(error))
                     return Verdict(Score.failed("unavailable", str(error), retryable=True), final=False)
                 time.sleep(pause_s)

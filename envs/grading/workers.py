@@ -115,7 +115,10 @@ class ProcessWorker:
         """
         if self._process is not None:
             return
-        ours, theirs = socket.socketpair()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise WorkerStartError(f"no connection to a worker can be made: {describe(error)}") from error
         self._channel = Channel(ours)
         process = multiprocessing.get_context("spawn").Process(
             target=serve,

@@ -65,7 +65,8 @@ USAGE = {
     "unknown group column": ({IN: GOOD_LINE}, [IN, "--group-by", "id"], "has no column 'id'"),
     "unknown extraction": ({IN: GOOD_LINE}, [IN, "--gold-extract", "magic"], "gold_extract"),
     "output folder missing": ({IN: GOOD_LINE}, [IN, "--out", "no/out.jsonl"], "there is no folder no"),
-    "output is a folder": ({IN: GOOD_LINE, "sub/x": b""}, [IN, "--out", "sub"], "cannot write sub: it is a directory"),
+    "output is a folder": ({IN: GOOD_LINE, "sub/x": b""}, [IN, "--out", "sub"], "--out sub is a folder; name a file in it"),
+    "output is this folder": ({IN: GOOD_LINE}, [IN, "--out", "."], "--out . is a folder"),
     "output is the input": ({IN: GOOD_LINE}, [IN, "--out", "./in.jsonl"], "--out would overwrite the input in.jsonl"),
     "a side file is the input": (
         {"a.bad.jsonl": GOOD_LINE},
