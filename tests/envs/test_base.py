@@ -133,3 +133,20 @@ def test_import_pulls_in_no_heavy_library():
     code = f"import sys, verigym.envs, verigym.envs.grading; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("completion", [None, 5, b"answer: 4", ["answer: 4"]])
+def test_a_caller_that_passes_no_completion_is_told_and_nobody_is_blamed(completion):
+    env = ExactEnvironment()
+    with pytest.raises(TypeError, match="a completion is a str or a Completion"):
+        env.score(env.prompt("q", answer="4"), completion)
+
+
+def test_a_caller_that_passes_no_prompt_is_told():
+    with pytest.raises(TypeError, match="scores prompts made with env.prompt"):
+        ExactEnvironment().score("q", "answer: 4")
+
+
+def test_metadata_that_json_cannot_carry_is_refused():
+    with pytest.raises(ValidationError, match="nan or inf"):
+        ExactEnvironment().prompt("q", answer="4", metadata={"difficulty": float("nan")})

@@ -4,6 +4,7 @@ import os
 import time
 
 import pytest
+from more_envs import HangingGoldEnvironment, SlowStartEnvironment
 from processes import alive, children, eventually
 from sample_envs import (
     HangingEnvironment,
@@ -115,3 +116,19 @@ def test_the_log_says_why_and_stays_short(caplog):
     assert len(messages) == 1
     assert "raising" in messages[0] and "ValueError: broken" in messages[0]
     assert "secret" not in messages[0]
+
+
+def test_a_bad_prompt_does_not_bring_down_its_environment():
+    env = HangingGoldEnvironment()
+    bad, good = env.prompt("bad", answer="HANG"), env.prompt("good", answer="1")
+    with Grader(env, workers=1, timeout_s=0.5, retries=0) as grader:
+        scores = grader.grade([(bad, f"answer: {n}") for n in range(6)] + [(good, "answer: 1")] * 3)
+    assert all(score.status is Status.ERROR for score in scores[:6])
+    assert [score.reward for score in scores[6:]] == [1.0, 1.0, 1.0]
+
+
+def test_what_an_environment_prepares_is_not_on_the_items_time():
+    with Grader(SlowStartEnvironment(), workers=1, timeout_s=0.5) as grader:
+        prompt = SlowStartEnvironment().prompt("q", answer="1")
+        assert grader.grade([(prompt, "answer: 1")])[0].reward == 1.0
+        assert grader.stats.worker_deaths == 0
