@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from verigym.sandbox.inside import runs
+from verigym.sandbox.inside.standby import Standby
 from verigym.sandbox.inside.walls import Walls, enter
 
 _LARGEST_HEADER = 1 << 17
@@ -30,7 +31,8 @@ def main(config: Mapping[str, Any], socket_fd: int) -> None:
     sock = socket.socket(fileno=socket_fd)
     try:
         walls = enter(config)
-        runs.settle(config["path"], warm="enclosed" not in config)
+        warm = "enclosed" not in config
+        runs.settle(config["path"], warm=warm)
     except BaseException as error:
         sock.send(json.dumps({"ready": False, "error": f"{type(error).__name__}: {error}"}).encode())
         os._exit(1)
@@ -40,17 +42,19 @@ def main(config: Mapping[str, Any], socket_fd: int) -> None:
     uids = [walls.uid, walls.killer_uid]
     sock.send(json.dumps({"ready": True, "level": walls.level, "lacks": walls.lacks, "uids": uids}).encode())
     while True:
+        # One that bubblewrap has started is put into its control group only when it is ready, and must not fork before.
+        standby = runs.stand_by(walls) if warm else None
         request, fds = _receive(sock, walls)
-        if request.get("op") == "run":
-            _serve(sock, walls, request, fds)
-        else:  # a kill that came too late
+        while request.get("op") != "run":  # a kill that came too late
             _close(fds)
+            request, fds = _receive(sock, walls)
+        _serve(sock, walls, standby or runs.stand_by(walls), request, fds)
 
 
-def _serve(sock: socket.socket, walls: Walls, header: Mapping[str, Any], fds: list[int]) -> None:
+def _serve(sock: socket.socket, walls: Walls, standby: Standby, header: Mapping[str, Any], fds: list[int]) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     note_in, note_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    pid = runs.start(walls, header, fds, note_out)
+    pid = runs.start(walls, standby, header, fds, note_out)
     _close([*fds, note_out])
     sock.send(b'{"started":true}')
     watcher = os.pidfd_open(pid)

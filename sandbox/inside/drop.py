@@ -17,15 +17,14 @@ _OPEN_FILES = 256
 _OF_THE_CELL = 2  # it and the process that waits for it have the same uid in a user namespace
 
 
-def drop(walls: Walls, limits: Mapping[str, Any]) -> None:
-    """Take on the limits and the run's uid, and give up every privilege for good.
+def drop(walls: Walls) -> None:
+    """Take on the run's uid, and give up every privilege for good.
 
     Raises:
         OSError: a privilege could not be given up; the caller must not go on.
     """
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
         file.write(b"1000")  # so that the kernel picks the run, never the cell
-    _limit_resources(limits, _processes(walls, limits["processes"]))
     if walls.uid is not None:
         os.setgroups([])
         os.setresgid(walls.uid, walls.uid, walls.uid)
@@ -41,8 +40,8 @@ def drop(walls: Walls, limits: Mapping[str, Any]) -> None:
         seccomp.install(walls.filter)
 
 
-def _processes(walls: Walls, wanted: int) -> int:
-    """Return the limit for RLIMIT_NPROC, which counts all tasks of a user (in this user namespace)."""
+def process_limit(walls: Walls, wanted: int) -> int:
+    """Return the limit for RLIMIT_NPROC, which counts all tasks of a user (in this user namespace) and so the run itself."""
     if walls.uid is not None:
         return wanted  # the run's own
     if walls.level >= 3:
@@ -55,13 +54,14 @@ def _processes(walls: Walls, wanted: int) -> int:
     return wanted + count
 
 
-def _limit_resources(limits: Mapping[str, Any], processes: int) -> None:
+def limit_resources(limits: Mapping[str, Any]) -> None:
+    """Take on the limits."""
     cpu = int(limits["cpu_s"])
     values = {
         # A second more than allowed, for the kernel counts in ticks and signals early; what was used decides. SIGXCPU says why,
         # SIGKILL a second later cannot be ignored.
         resource.RLIMIT_CPU: (cpu + 1, cpu + 2),
-        resource.RLIMIT_NPROC: (processes,) * 2,
+        resource.RLIMIT_NPROC: (limits["processes"],) * 2,
         resource.RLIMIT_FSIZE: (limits["file_bytes"],) * 2,
         resource.RLIMIT_NOFILE: (_OPEN_FILES,) * 2,
         resource.RLIMIT_CORE: (0, 0),

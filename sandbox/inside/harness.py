@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 DETAIL_CHARS = 2000
-program.note_ours()
 
 
 def serve_tests(control_fd: int = 3, peer_fd: int = 4) -> NoReturn:

@@ -60,12 +60,13 @@ def find(name: str) -> Any:
 
 def provide(code: CodeType, namespace: dict[str, Any]) -> dict[str, Any]:
     """Put into the namespace what the code uses of these names. Returns what was put there."""
-    provided = {}
-    for name in used(code) & PLACES.keys() - vars(builtins).keys():
-        try:
-            provided[name] = find(name)
-        except LookupError:
-            continue
+    provided, known = {}, vars(builtins)
+    for name in used(code):
+        if name in PLACES and name not in known:
+            try:
+                provided[name] = find(name)
+            except LookupError:
+                continue
     namespace.update(provided)
     return provided
 

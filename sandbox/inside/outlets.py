@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from verigym.sandbox.inside.relay import ACK, BODY, CHANNEL, CREDITED, FILE, KILL, SHUT, STDERR, STDOUT, Channel, Relay
 
 _POLL_MS = 5  # where the kernel has no pidfd
+_LINGER_MS = 2
+_PATIENCE = 3  # times in a run that output waits so long for the program's end
 
 
 class Outlets:
@@ -47,12 +49,18 @@ class Outlets:
 
     def serve(self, pid: int) -> None:
         """Relay until the process has ended; it is left to be waited for."""
-        watcher = None
+        watcher, patience = None, _PATIENCE
         with contextlib.suppress(OSError):
             watcher = os.pidfd_open(pid)
         try:
             while True:
-                for fd, events in self._poll(watcher):
+                ready = self._poll(watcher)
+                if watcher is not None and patience and all(fd in self._outputs for fd, _ in ready):
+                    # Most programs print when they end: what they print then goes with the report, in one piece.
+                    patience -= 1
+                    if self._ends_soon(watcher):
+                        return
+                for fd, events in ready:
                     if fd == watcher:
                         return
                     self._on_event(fd, events)
@@ -61,6 +69,12 @@ class Outlets:
         finally:
             if watcher is not None:
                 os.close(watcher)
+
+    def _ends_soon(self, watcher: int) -> bool:
+        poll = select.poll()
+        poll.register(watcher, select.POLLIN)
+        poll.register(self._relay.source, select.POLLIN)
+        return any(fd == watcher for fd, _ in poll.poll(_LINGER_MS))
 
     def _poll(self, watcher: int | None) -> list[tuple[int, int]]:
         credit = self._relay.credit > 0
@@ -97,14 +111,14 @@ class Outlets:
                 if channel.index == body[0]:
                     channel.write(body[1:]) if kind == CHANNEL else channel.shut()
 
-    def _pass_output(self, fd: int) -> bool:
+    def _pass_output(self, fd: int, *, hold: bool = False) -> bool:
         """Read what is there, within the credit. Returns whether there may be more."""
         try:
             count = os.readv(fd, [self._relay.body[: min(BODY, self._relay.credit)]])
         except BlockingIOError:
             return False
         if count:
-            self._relay.send(self._outputs[fd], count)
+            self._relay.send(self._outputs[fd], count, hold=hold)
             return True
         del self._outputs[fd]
         os.close(fd)
@@ -123,13 +137,14 @@ class Outlets:
 
     def _await_credit(self) -> None:
         while self._relay.credit <= 0:
+            self._relay.flush()
             self._on_frame()
 
     def drain(self) -> None:
         """Send what the dead have left in pipes and sockets, and close them."""
         for fd in list(self._outputs):
             self._await_credit()
-            while self._pass_output(fd):
+            while self._pass_output(fd, hold=True):
                 self._await_credit()
         for channel in self._channels.values():
             while channel.open:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _exit = os._exit
-_ours: tuple[int, list[str]] = (0, [])
+_hidden = False
 _kept: list[Any] = []
 """Objects of the process before the program; kept, so that nothing of them runs while the program does."""
 
@@ -66,18 +66,14 @@ def fresh_main(path: str, name: str = "__main__") -> ModuleType:
 
 
 def forget_ourselves() -> None:
-    """Take our modules and our importer out of the program's sight."""
+    """Take our modules and our importer out of the program's sight; once, and before forking where many programs will run."""
+    global _hidden
+    if _hidden:
+        return
     sys.meta_path[:] = [finder for finder in sys.meta_path if "MemoryFinder" not in (type(finder).__name__, _name(finder))]
-    if len(sys.modules) != _ours[0]:
-        note_ours()
-    for name in _ours[1]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "verigym"]:
         _kept.append(sys.modules.pop(name))
-
-
-def note_ours() -> None:
-    """Remember which modules are ours. Done before forking: looking at all names in a child makes copies of their pages."""
-    global _ours
-    _ours = len(sys.modules), [name for name in sys.modules if name.partition(".")[0] == "verigym"]
+    _hidden = True
 
 
 def _name(finder: object) -> str:

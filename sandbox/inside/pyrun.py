@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-program.note_ours()
-
 
 def run_program(path: str, args: Sequence[str] = ()) -> NoReturn:
     """Run the file as `python3 path *args` would, in this freshly forked process, and end the process."""

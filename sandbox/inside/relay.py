@@ -28,6 +28,7 @@ CHANNEL_CREDIT = 1 << 16
 """Bytes that may be on their way to the program on each channel."""
 
 RUN, PAYLOAD, CHANNEL, SHUT, CREDITED, KILL, READY, STDOUT, STDERR, FILE, DONE = b"RPCSAKYOEFD"
+_FRAME = HEADER.size + BODY
 ON_CREDIT = (STDOUT, STDERR, CHANNEL, FILE)
 """Frames towards the supervisor whose bodies use credit."""
 
@@ -40,10 +41,14 @@ class Relay:
         self.credit = CREDIT
         self._sink = sink
         self._in = memoryview(bytearray(BODY))
-        self._out = memoryview(bytearray(HEADER.size + BODY))
-        self.body = self._out[HEADER.size :]
+        self._out = memoryview(bytearray(2 * _FRAME))
+        self._held = 0  # bytes of frames in `_out` that have not been sent
+        self._zeros = bytes(2 * _FRAME)
+
+    @property
+    def body(self) -> memoryview:
         """Where the body of the next outgoing frame is put."""
-        self._zeros = bytes(HEADER.size + BODY)
+        return self._out[self._held + HEADER.size :][:BODY]
 
     def receive(self) -> tuple[int, memoryview]:
         """Return the next frame; its body is overwritten by the one after it."""
@@ -70,17 +75,23 @@ class Relay:
                 os._exit(0)  # the supervisor is gone; as pid 1 this takes the container along
             view = view[count:]
 
-    def send(self, kind: int, length: int) -> None:
-        """Send a frame with what is in `body`."""
-        HEADER.pack_into(self._out, 0, kind, length)
-        rest = self._out[: HEADER.size + length]
+    def send(self, kind: int, length: int, *, hold: bool = False) -> None:
+        """Send a frame with what is in `body`; or hold it to go with the next one, for every piece wakes the daemon."""
+        HEADER.pack_into(self._out, self._held, kind, length)
+        self._held += HEADER.size + length
+        if kind in ON_CREDIT:
+            self.credit -= length
+        if not hold or self._held > _FRAME:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the frames that are held."""
+        rest, self._held = self._out[: self._held], 0
         try:
             while rest:
                 rest = rest[os.write(self._sink, rest) :]
         except OSError:
             os._exit(0)
-        if kind in ON_CREDIT:
-            self.credit -= length
 
     def send_json(self, kind: int, value: Mapping[str, Any]) -> None:
         """Send a frame of JSON."""

@@ -1,4 +1,4 @@
-"""One run inside the cell: fork, become the program, and afterwards leave nothing behind.
+"""One run inside the cell: become the program, and afterwards leave nothing behind.
 
 The cell itself never reads what it runs: programs, inputs and channels arrive as file descriptors and are handed to the child.
 """
@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib
 import os
 import resource
 import signal
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from verigym.sandbox.inside import syscalls as sys_
-from verigym.sandbox.inside.drop import drop
+from verigym.sandbox.inside.drop import limit_resources, process_limit
 from verigym.sandbox.inside.folders import empty
+from verigym.sandbox.inside.standby import SETUP_FAILED, Standby, note
 from verigym.sandbox.inside.walls import Walls
 
 WORK = "work"
-SETUP_FAILED = 125
-_SETUP_NOTE = b"cell: "
 _HIGH = 128  # descriptors are moved above this before they take their places
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -35,8 +35,13 @@ ENVIRONMENT = {
 }
 
 
-def start(walls: Walls, header: Mapping[str, Any], fds: Sequence[int], note_fd: int) -> int:
-    """Fork the run; `header["fds"]` names each descriptor's part. Returns its pid. Setup failures are written to `note_fd`."""
+def stand_by(walls: Walls, first: Callable[[], None] | None = None) -> Standby:
+    """Fork the process of the next run."""
+    return Standby(walls, lambda header, fds, note_fd: _child(walls, header, fds, note_fd), first)
+
+
+def start(walls: Walls, standby: Standby, header: Mapping[str, Any], fds: Sequence[int], note_fd: int) -> int:
+    """Start the run; `header["fds"]` names each descriptor's part. Returns its pid. Setup failures are written to `note_fd`."""
     limits = header["limits"]
     if walls.mounts:
         owner = "" if walls.uid is None else f",uid={walls.uid},gid={walls.uid}"
@@ -48,22 +53,18 @@ def start(walls: Walls, header: Mapping[str, Any], fds: Sequence[int], note_fd: 
         for name, fd in zip(header["fds"], fds, strict=True):
             if name in ("stdout", "stderr"):
                 os.fchown(fd, walls.uid, walls.uid)  # so that the run may open /dev/stdout
-    pid = os.fork()
-    if pid:
-        return pid
+    limits = {**limits, "processes": process_limit(walls, limits["processes"])}
     try:
-        _child(walls, header, fds, note_fd)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.write(note_fd, _SETUP_NOTE + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:400])
-    os._exit(SETUP_FAILED)
+        standby.tell({**header, "limits": limits}, fds, note_fd)
+    except OSError as error:
+        os.write(note_fd, note(f"the process that was to run it is gone: {error.strerror}"))
+    return standby.pid
 
 
 def _child(walls: Walls, header: Mapping[str, Any], fds: Sequence[int], note_fd: int) -> None:
-    os.setsid()
+    limit_resources(header["limits"])
     parts = list(zip(header["fds"], [_high(fd) for fd in fds], strict=True))
     note_fd = _high(note_fd)
-    drop(walls, header["limits"])
     for directory in (WORK, "tmp", "shm"):
         os.mkdir(f"{walls.run_dir}/{directory}", 0o755)
     work = f"{walls.run_dir}/{WORK}"
@@ -99,19 +100,20 @@ def _become(header: Mapping[str, Any], first_free: int, note_fd: int, work: str,
         try:
             os.execve(header["argv"][0], header["argv"], os.environ)
         except OSError as error:
-            os.write(first_free, _SETUP_NOTE + f"{header['argv'][0]}: {error.strerror}".encode())
+            os.write(first_free, note(f"{header['argv'][0]}: {error.strerror}"))
             os._exit(SETUP_FAILED)
     sys_.close_range(first_free)
     source = f"{work}/{header['source']}"
     if mode == "tests":
-        from verigym.sandbox.inside import harness
-
-        harness.serve_tests(3, 4)
-    from verigym.sandbox.inside import pyrun
-
+        _module(_HARNESS).serve_tests(3, 4)
+    pyrun = _module(_PYRUN)
     if mode == "calls":
         pyrun.serve_calls(source, 3)
     pyrun.run_program(source, list(header["argv"]))
+
+
+def _module(name: str) -> Any:
+    return _loaded.get(name) or importlib.import_module(name)
 
 
 def _high(fd: int) -> int:
@@ -253,13 +255,14 @@ def settle(path: Sequence[str], *, warm: bool = True) -> None:
     for name in _PRELOADED:
         with contextlib.suppress(ImportError):
             __import__(name)
-    for name in _OURS:
-        __import__(name)
+    _loaded.update((name, importlib.import_module(name)) for name in (_PYRUN, _HARNESS))
+    importlib.import_module(_PROGRAM).forget_ourselves()  # nothing of ours is imported by name from here on
     gc.collect()
     gc.freeze()
 
 
-_OURS = ("verigym.sandbox.inside.pyrun", "verigym.sandbox.inside.harness")
+_PYRUN, _HARNESS, _PROGRAM = (f"verigym.sandbox.inside.{name}" for name in ("pyrun", "harness", "program"))
+_loaded: dict[str, Any] = {}
 _PRELOADED = """
 abc array ast atexit base64 bisect calendar cmath codecs collections collections.abc contextlib copy dataclasses datetime
 decimal enum fractions functools gc hashlib heapq inspect io itertools json linecache math numbers operator os pathlib random

@@ -16,7 +16,7 @@ import resource
 import shutil
 import signal
 import site
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from verigym.sandbox.inside import folders, landlock, runs, seccomp
@@ -29,6 +29,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random"
 # Of /proc a run sees its own directory and these: what the container's runtime has masked there looks like something to find.
 _PROC = ("cpuinfo", "meminfo", "stat", "uptime", "loadavg", "version", "filesystems", "sys")
 _OOM_COUNTS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+_RLIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
@@ -48,10 +49,12 @@ def main(config: Mapping[str, Any], source: int, sink: int) -> None:
         os._exit(1)
     relay.send_json(READY, {"ready": True, "level": 3, "lacks": cell.lacks, "uid": os.getuid()})
     while True:
+        cell.stand_by()
         kind, body = relay.receive()
-        if kind == RUN:
-            cell.run(json.loads(relay.receive_payload(ACK.unpack(body)[0])))
-        relay.wipe()  # other frames are late ones of the run before
+        while kind != RUN:  # a late frame of the run before
+            kind, body = relay.receive()
+        cell.run(json.loads(relay.receive_payload(ACK.unpack(body)[0])))
+        relay.wipe()
 
 
 class Cell:
@@ -87,8 +90,10 @@ class Cell:
         self._oom_file = next((path for path in _OOM_COUNTS if os.access(path, os.R_OK)), None)
         if self._oom_file is None:
             self.lacks["memory_kills"] = "the container does not see its memory cgroup's counters"
-        self._child_hook: Callable[[], None] | None = None
-        os.register_at_fork(after_in_child=self._in_child)
+
+    def stand_by(self) -> None:
+        """Fork the process of the next run. All that passed here before is wiped."""
+        self._standby = runs.stand_by(self._walls, self._become_child)
 
     def run(self, header: dict[str, Any]) -> None:
         """Serve one run, from its header to its report."""
@@ -100,9 +105,7 @@ class Cell:
         header["fds"] = [*(name for name, _ in parts), *outlets.names]
         if header["mode"] == "exec":
             header["argv"][0] = shutil.which(header["argv"][0], path=runs.ENVIRONMENT["PATH"]) or header["argv"][0]
-        self._child_hook = self._become_child
-        pid = runs.start(self._walls, header, fds, note_out)
-        self._child_hook = None
+        pid = runs.start(self._walls, self._standby, header, fds, note_out)
         for fd in (*fds, note_out):
             os.close(fd)
         outlets.serve(pid)
@@ -132,11 +135,6 @@ class Cell:
         finally:
             os.close(fd)
 
-    def _in_child(self) -> None:
-        hook, self._child_hook = self._child_hook, None
-        if hook is not None:
-            hook()
-
     def _become_child(self) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys_.prctl(sys_.PR_SET_DUMPABLE, 1)  # or its directory in /proc would be root's
@@ -164,7 +162,7 @@ class Cell:
 
 def own_state() -> object:
     """What a program of the same user can change about this process although it cannot touch its memory."""
-    limits = [resource.getrlimit(getattr(resource, name)) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")]
+    limits = [resource.getrlimit(kind) for kind in _RLIMITS]
     return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getaffinity(0)
 
 

@@ -42,6 +42,7 @@ PR_SET_DUMPABLE = 4
 PR_CAPBSET_DROP = 24
 PR_SET_SECUREBITS = 28
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NAME = 15
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
@@ -192,6 +193,11 @@ def pivot_root(new: str, old: str) -> None:
 def prctl(option: int, second: int = 0, third: int = 0, fourth: int = 0, fifth: int = 0) -> int:
     """Make the system call prctl."""
     return syscall("prctl", option, second, third, fourth, fifth)
+
+
+def set_name(name: str) -> None:
+    """Set the name that this process has in lists of processes (15 characters)."""
+    syscall("prctl", PR_SET_NAME, name, 0, 0, 0)
 
 
 def close_range(first: int, last: int = 0xFFFFFFFF, flags: int = 0) -> None:

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import sys
 
+from verigym.sandbox.inside import names
 from verigym.sandbox.inside.testworld import TEST, World, where
 
 TYPE_CHECKING = False
@@ -37,7 +38,8 @@ def compile_test(job: dict[str, Any]) -> CodeType:
     Raises:
         SyntaxError: and other errors of the compiler.
     """
-    compile(job.get("setup") or "", "<setup>", "exec", dont_inherit=True)
+    if job.get("setup"):
+        compile(job["setup"], "<setup>", "exec", dont_inherit=True)
     return compile(job["code"], TEST, "exec", dont_inherit=True)
 
 
@@ -138,8 +140,6 @@ def run_pytest(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     import builtins
 
     import pytest
-
-    from verigym.sandbox.inside import names
 
     text = "\n\n".join(part for part in (job.get("setup"), job["code"]) if part)
     with open("test_solution.py", "w", encoding="utf-8", errors="surrogatepass") as file:

@@ -17,15 +17,23 @@ if TYPE_CHECKING:
 TEST, SETUP = "<test>", "<setup>"
 
 
+_BUILTINS = vars(builtins)
+# The interpreter looks for these without asking `__missing__`.
+_ASKED_PLAINLY = ("__import__", "__build_class__")
+
+
 class Fallback(dict[str, "Any"]):
-    """The built-in names of the test's module, and behind them, for names found nowhere else, what a world finds."""
+    """The built-in names of the test's module, and behind them, for names found nowhere else, what a world finds.
+
+    Built-in names are looked up, not copied: in a fresh fork each one copied costs a page of memory.
+    """
 
     def __init__(self, world: World) -> None:
-        super().__init__(vars(builtins))
+        super().__init__((name, _BUILTINS[name]) for name in _ASKED_PLAINLY)
         self.world = world
 
     def __missing__(self, name: str) -> Any:
-        return self.world.find(name)
+        return _BUILTINS[name] if name in _BUILTINS else self.world.find(name)
 
 
 class World:

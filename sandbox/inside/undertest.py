@@ -7,39 +7,54 @@ candidate's; unless it tests a function of such a name and no other: `assert gcd
 
 from __future__ import annotations
 
+import _symtable as symtable  # type: ignore[import-not-found]
 import ast
 import builtins
 
 from verigym.sandbox.inside import names
 
 _BUILTINS = vars(builtins).keys()
+_USED = symtable.USE
+_BOUND = symtable.DEF_LOCAL | symtable.DEF_PARAM | symtable.DEF_IMPORT
 
 
 class Text:
     """A test's or setup's code, read once."""
 
     def __init__(self, code: str, module: str) -> None:
-        self.tree = ast.parse(code)
+        self._code = code
         self.used: set[str] = set()
         """Names that it mentions."""
         self.bound: set[str] = set()
         """Names that it binds, but for those that it imports from the candidate by a star."""
         self.imports = False
         """Whether it imports names of the candidate's, or the whole of it; a star alone says nothing of what is tested."""
+        tables = [symtable.symtable(code, "<text>", "exec")]  # the compiler's own, far cheaper than a tree to walk
+        while tables:
+            table = tables.pop()
+            tables += table.children
+            for name, flags in table.symbols.items():
+                if flags & _USED:
+                    self.used.add(name)
+                if flags & _BOUND:
+                    self.bound.add(name)
+        if "import" in code:
+            self._read_imports(module)
+
+    def _read_imports(self, module: str) -> None:
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.Name):
-                (self.bound if isinstance(node.ctx, ast.Store) else self.used).add(node.id)
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler):
-                self.bound.add(node.name or "")
-            elif isinstance(node, ast.arg):
-                self.bound.add(node.arg)
-            elif isinstance(node, ast.Import):
-                self.bound.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
+            if isinstance(node, ast.Import):
                 self.imports |= any(alias.name == module for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 for alias in node.names:
-                    self.bound.update(_public(node.module, module) if alias.name == "*" else [alias.asname or alias.name])
+                    if alias.name == "*":
+                        self.bound.update(_public(node.module, module))
                     self.imports |= node.module == module and alias.name != "*"
+
+    @property
+    def tree(self) -> ast.Module:
+        """Its syntax tree."""
+        return ast.parse(self._code)
 
 
 def of(entry: str | None, test: Text, setup: Text) -> frozenset[str]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import glob
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from verigym.sandbox.inside.standby import NAME
 
 
 def processes(supervisor: int) -> set[str]:
@@ -28,10 +32,23 @@ def processes(supervisor: int) -> set[str]:
     while more := {pid for pid, parent in parents.items() if parent in below} - below:
         below |= more
     cells = {pid for pid in below if _is_cell(pid)}
-    return found | cells
+    return (found | cells) - waiting(parents)
 
 
-def _is_cell(pid: str) -> bool:
+def waiting(parents: Mapping[Any, Any]) -> set[Any]:
+    """Of the processes, those that a cell keeps for its next run: one child of each cell may have the name."""
+    found = {parent: pid for pid, parent in parents.items() if _name(pid) == NAME and _is_cell(parent)}
+    return set(found.values())
+
+
+def _name(pid: int | str) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
+    except OSError:
+        return ""
+
+
+def _is_cell(pid: int | str) -> bool:
     try:
         return b"MemoryFinder" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

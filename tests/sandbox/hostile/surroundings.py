@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.sandbox.traces import waiting
+
 PORT = 45871
 SECRET = "s3cr3t-canary"
 _OF_OTHERS = ("verigym-run-", "verigym-podman-", "verigym-canary-")  # workers without mounts, and tests beside this one
@@ -136,8 +138,9 @@ def survivors(roots: Collection[int]) -> dict[tuple[int, str], str]:
                 if stat[0] != "Z":
                     parents[int(entry)], started[int(entry)] = int(stat[1]), stat[19]
     found = {}
+    ready = waiting(parents)
     for pid, start in started.items():
-        if _below(pid, parents, roots):
+        if pid not in ready and _below(pid, parents, roots):
             with contextlib.suppress(OSError, KeyError):
                 lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
                 fields = dict(line.split(":", 1) for line in lines if ":" in line)
