@@ -24,7 +24,9 @@ quickstart: setup
 
 test: setup
 	@echo "==> running the tests"
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore=tests/sandbox --ignore=tests/trainer
+	@echo "==> running the tests of the trainer and the sandbox, which measure time and so run alone"
+	@$(BIN)/python -m pytest tests/trainer tests/sandbox
 
 check: setup
 	@echo "==> ruff, mypy, layout and import direction"

@@ -76,10 +76,19 @@ def _parse(text: str, name: str) -> DatasetConfig:
 class PromptDataset(Sequence[Prompt]):
     """Prompts of one split, made from its rows when asked for; the same row gives the same key each time."""
 
-    def __init__(self, config: DatasetConfig, split: str, rows: Sequence[Mapping[str, Any]], environment: Environment) -> None:
+    def __init__(
+        self,
+        config: DatasetConfig,
+        split: str,
+        rows: Sequence[Mapping[str, Any]],
+        environment: Environment,
+        source: str = "",
+    ) -> None:
         self.config = config
         self.split = split
         self.environment = environment
+        self.source = source or config.name
+        """The file or the repository of the hub that the rows are read from, for messages."""
         self._rows = rows
 
     def __repr__(self) -> str:
@@ -147,11 +156,13 @@ def load(
     cache = None if cache_dir is None else str(cache_dir)
     if data_dir is not None:
         rows = _local_rows(config, split, Path(data_dir), cache)
+        source = str(Path(data_dir) / config.files[split].path)
     else:
         rows = _hub_rows(config, split, cache)
+        source = f"{config.hub.path} on the hub" if config.hub else config.name
     if limit is not None and limit < len(rows):
         rows = rows.select(range(limit))
-    return PromptDataset(config, split, rows, environment)
+    return PromptDataset(config, split, rows, environment, source)
 
 
 def _local_rows(config: DatasetConfig, split: str, data_dir: Path, cache: str | None) -> Any:

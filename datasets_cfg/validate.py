@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from verigym.datasets_cfg.load import PromptDataset, RowError
-from verigym.envs import Completion, Prompt, Score
+from verigym.envs import Completion, Environment, Prompt, Score
 from verigym.envs.grading import Grader
 
 
@@ -19,17 +20,29 @@ class Failure:
     field: str
     gold: str | None
     reason: str
+    advice: str = ""
+    """What the environment's own audit says of the row's reference: what is wrong with it and what to do."""
+
+    def describe(self, source: str) -> str:
+        """Return it in one line: where the row is, its gold, why it fails and what to do."""
+        gold = "" if self.gold is None else f"gold {json.dumps(self.gold, ensure_ascii=False)}: "
+        advice = f"; {self.advice}" if self.advice else ""
+        return f"{source}, row {self.row} (from 0), field {self.field}: {gold}{self.reason}{advice}"
 
 
 @dataclass(slots=True)
 class Report:
-    """What validation found. `failures` stand in the order of the rows."""
+    """What validation found, in the order of the rows."""
 
     dataset: str
     split: str
     grader: str
     rows: int
+    source: str = ""
+    """The file or repository that the rows are read from."""
     failures: list[Failure] = field(default_factory=list)
+    remarks: list[Failure] = field(default_factory=list)
+    """Rows whose gold scores the maximum although the environment's audit finds fault with it."""
 
     @property
     def passed(self) -> int:
@@ -46,9 +59,9 @@ def validate(dataset: PromptDataset, grader: Grader, on_row: Callable[[int], Non
         on_row: called with the number of rows done, for a progress bar.
     """
     environment = dataset.environment
-    report = Report(dataset.config.name, dataset.split, environment.grader, len(dataset))
+    report = Report(dataset.config.name, dataset.split, environment.grader, len(dataset), dataset.source)
     columns = dataset.config.gold or "(none)"
-    waiting: deque[tuple[int, str]] = deque()
+    waiting: deque[tuple[int, str, str]] = deque()
 
     def golds() -> Iterator[tuple[Prompt, Completion]]:
         for row in range(len(dataset)):
@@ -57,22 +70,33 @@ def validate(dataset: PromptDataset, grader: Grader, on_row: Callable[[int], Non
             except RowError as error:
                 report.failures.append(Failure(row, error.field, None, error.reason))
                 continue
-            gold = environment.gold(prompt)
+            gold, advice = environment.gold(prompt), _audit(environment, prompt)
             if gold is None:
                 reason = "the environment can write no right answer for this row"
-                report.failures.append(Failure(row, columns, None, reason))
+                report.failures.append(Failure(row, columns, None, reason, advice))
                 continue
-            waiting.append((row, gold))
+            waiting.append((row, gold, advice))
             yield prompt, Completion(text=gold, finish_reason="stop")
 
     for score in grader.stream(golds()):
-        row, gold = waiting.popleft()
+        row, gold, advice = waiting.popleft()
         if score.reward != environment.reward_range[1]:
-            report.failures.append(Failure(row, columns, gold, _reason(score)))
+            report.failures.append(Failure(row, columns, gold, _reason(score), advice))
+        elif advice:
+            report.remarks.append(Failure(row, columns, gold, "it scores the maximum, but only as it is written", advice))
         on_row(row + 1)
     on_row(len(dataset))
     report.failures.sort(key=lambda failure: failure.row)
     return report
+
+
+def _audit(environment: Environment, prompt: Prompt) -> str:
+    """Ask the environment what is wrong with a reference. An audit that fails must not end the validation of all rows."""
+    audit = getattr(environment, "audit", None)
+    try:
+        return (audit(prompt) if callable(audit) else None) or ""
+    except Exception as error:
+        return f"the audit failed: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def _reason(score: Score) -> str:

@@ -123,6 +123,14 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         """Return a completion that must score the maximum; None where none can be written."""
         return None
 
+    def audit(self, prompt: Prompt) -> str | None:
+        """Return what is the matter with this task's own reference and what to do about it; None where all is well.
+
+        `verigym validate` asks it of every row, those whose gold scores the maximum too: a gold that only its own text can
+        match is worth a word. Optional: an environment that does not extend this class need not have it.
+        """
+        return None
+
     def check(self) -> None:
         """Nothing is needed by default."""
 

@@ -11,6 +11,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
+from verigym.envs.boxes import MARK, Row, box_spans, row, scan
+from verigym.envs.boxunit import after_box
+
+__all__ = ["METHODS", "Extraction", "Method", "box_spans", "extract", "last_box", "strip_thinking"]
+
 Method = Literal["boxed", "hash", "final", "label", "last"]
 
 
@@ -19,10 +24,19 @@ class Extraction(NamedTuple):
 
     text: str
     method: Method
+    after: str = ""
+    """Of a box: the percent sign, degree sign, scale word or unit that directly follows it; see `after_box`."""
+    row: Row | None = None
+    """Of a box: the boxes that it ends a row of, where it does not stand alone."""
 
 
-# Whatever its spelling, thinking is no answer; [THINK] is Mistral's.
-_THINK = re.compile(r"<\s?(/?)\s?think(?:ing)?\s?>|\[(/?)THINK\]", re.IGNORECASE)
+# Whatever its spelling, thinking is no answer. [THINK] is Mistral's, seed:think ByteDance's, begin_of_thought Sky's, the
+# triangles are Kimi's; OpenAI's gpt-oss thinks in channels.
+_THINK = re.compile(
+    r"<\s?(/?)\s?(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning)\s?>|\[(/?)THINK\]|\u25c1(/?)think\u25b7"
+    r"|<\|(?:begin|(end))_of_thought\|>|<\|channel\|>\s?(?:(?:analysis|commentary)\b|(final)\b)",
+    re.IGNORECASE,
+)
 
 
 def strip_thinking(text: str) -> str | None:
@@ -31,43 +45,14 @@ def strip_thinking(text: str) -> str | None:
     Chat templates often put `<think>` into the prompt, so a lone `</think>` ends the thinking too. An unclosed `<think>` means
     that the model did not stop thinking: nothing in it, and nothing before it, was given as the answer.
     """
+    if not any(mark in text for mark in "<[\u25c1"):
+        return text
     closed = 0
     opened = False
     for tag in _THINK.finditer(text):
-        opened = not (tag.group(1) or tag.group(2))
+        opened = not any(tag.groups())
         closed = closed if opened else tag.end()
     return None if opened else text[closed:]
-
-
-_BOX_TOKEN = re.compile(
-    r"(?P<box>\\(?:boxed|fbox)\s*+\{)"
-    r"|\\(?:boxed|fbox)(?![A-Za-z])\s*+(?P<bare>[^\s{}$\\]++)"  # TeX allows \boxed 5
-    r"|\\(?=\\(?:boxed|fbox))"  # a doubled backslash (text escaped twice) hides no box
-    r"|\\."  # \{ and \} are characters, not groups
-    r"|(?P<open>\{)|(?P<close>\})",
-    re.DOTALL,
-)
-
-
-def box_spans(text: str) -> list[tuple[int, int, int]]:
-    r"""Return (start, content start, content end) of every balanced outermost `\boxed{...}` or `\fbox{...}`, in order."""
-    spans: list[tuple[int, int, int]] = []
-    opened: list[tuple[int, int] | None] = []
-    for token in _BOX_TOKEN.finditer(text):
-        kind = token.lastgroup
-        if kind == "box":
-            opened.append((token.start(), token.end()))
-        elif kind == "open":
-            opened.append(None)
-        elif kind == "bare":
-            spans.append((token.start(), token.start("bare"), token.end("bare")))
-        elif kind == "close" and opened:
-            box = opened.pop()
-            if box is not None:
-                while spans and spans[-1][0] > box[0]:
-                    spans.pop()
-                spans.append((*box, token.start()))
-    return spans
 
 
 def last_box(text: str) -> str | None:
@@ -75,26 +60,16 @@ def last_box(text: str) -> str | None:
 
     A box that never closes is no box: it neither counts nor hides an earlier balanced one.
     """
-    spans = box_spans(text)
-    if not spans:
+    found = _boxed(text)
+    return found.text if found else None
+
+
+def _boxed(text: str) -> Extraction | None:
+    boxes = scan(text)
+    if not boxes:
         return None
-    _, start, end = spans[-1]
-    return text[start:end].strip()
-
-
-_JOINER = re.compile(r"(?:[\s,;.$*]|and|\\(?:[()\[\],;: ]|q?quad(?![A-Za-z]))|\\text\s?\{[\s,]{0,4}and[\s,]{0,4}\})*+")
-
-
-def row_of_boxes(text: str) -> tuple[str, ...]:
-    """Return the contents of the boxes that end the text in a row, joined by commas or `and`; none where one stands alone."""
-    spans = box_spans(text)
-    row = spans[-1:]
-    for span in reversed(spans[:-1]):
-        gap = text[span[2] + 1 : row[-1][0]]
-        if text[span[2] : span[2] + 1] != "}" or not gap or not _JOINER.fullmatch(gap):
-            break
-        row.append(span)
-    return tuple(text[start:end].strip() for _, start, end in reversed(row)) if len(row) > 1 else ()
+    last = boxes[-1]
+    return Extraction(last.content(text), "boxed", after_box(text, last.after), row(text, boxes))
 
 
 def after_hash(text: str) -> str | None:
@@ -103,9 +78,9 @@ def after_hash(text: str) -> str | None:
     return _line(rest) or None if mark else None
 
 
-_FINAL = re.compile(r"final answer is", re.IGNORECASE)
+_FINAL = re.compile(r"final answer is|\u6700\u7ec8\u7b54\u6848(?:\u662f|\u4e3a)", re.IGNORECASE)
 _MORE = re.compile(r"[0-9]|\\(?:boxed|fbox)|\$[^$]|(?<![A-Za-z])(?:or|not|no|wait|maybe|perhaps)(?![A-Za-z])")
-_SENTENCE_END = re.compile(r"\.(?=\s|$)|\n")
+_SENTENCE_END = re.compile(r"\.(?=[\s*_]|$)|\n")
 
 
 def after_final(text: str) -> str | None:
@@ -113,16 +88,16 @@ def after_final(text: str) -> str | None:
     mark = _last(_FINAL, text)
     if mark is None:
         return None
-    rest = text[mark.end() :].lstrip(" \t:*_\n")
+    rest = text[mark.end() :].lstrip(" \t:\uff1a*_\n")
     for opening, closing in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         if rest.startswith(opening):
             end = rest.find(closing, len(opening))
             if end >= 0 and not _goes_on(rest[end + len(closing) :]):
                 return rest[len(opening) : end].strip() or None
-    if rest.startswith(("\\boxed", "\\fbox")):
-        spans = box_spans(rest)
-        if not (spans and _goes_on(rest[spans[0][2] + 1 :])):
-            return rest[spans[0][1] : spans[0][2]].strip() if spans else None
+    if MARK.match(rest):
+        boxes = scan(rest)
+        if not (boxes and _goes_on(rest[boxes[0].after :])):
+            return boxes[0].content(rest) if boxes else None
     return _line(_sentence(rest)) or None
 
 
@@ -136,7 +111,10 @@ def _goes_on(rest: str) -> bool:
     return _MORE.search(_sentence(rest)) is not None
 
 
-_LABEL = re.compile(r"^[ \t>*#_-]*+A[ \t*_]*+:|(?<![A-Za-z])(?i:answer)[ \t*_]*+:", re.MULTILINE)
+_LABEL = re.compile(
+    r"^[ \t>*#_-]*+A[ \t*_]*+:|(?<![A-Za-z])(?i:answer)[ \t*_]*+[:\uff1a]|\u7b54\u6848[\u662f\u4e3a]?[ \t*_]*+[:\uff1a]",
+    re.MULTILINE,
+)
 
 
 def after_label(text: str) -> str | None:
@@ -168,9 +146,9 @@ def last_span(text: str) -> str | None:
         start = text.rfind(opening, 0, end) if end > 0 else -1
         if start >= 0:
             found.append((end + 2, text[start + 2 : end]))
-    spans = box_spans(text)
-    if spans:
-        found.append((spans[-1][2] + 1, text[spans[-1][1] : spans[-1][2]]))
+    boxes = scan(text)
+    if boxes:
+        found.append((boxes[-1].after, boxes[-1].content(text)))
     return max(found)[1].strip() or None if found else None
 
 
@@ -198,6 +176,11 @@ def extract(text: str, methods: Sequence[Method] = ("boxed",)) -> Extraction | N
     An empty string is an answer left empty (`\boxed{}`): it is returned, so that a less trusted method does not overrule it.
     """
     for method in methods:
+        if method == "boxed":
+            boxed = _boxed(text)
+            if boxed:
+                return boxed
+            continue
         found = METHODS[method](text)
         if found is not None:
             return Extraction(found, method)

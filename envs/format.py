@@ -13,11 +13,10 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from verigym.envs.base import BaseEnvironment, Options, Panel
-from verigym.envs.extract import box_spans
+from verigym.envs.boxes import MARK, box_spans
 from verigym.envs.schema import Completion, Prompt, Reference, Score
 
 _TAG_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
 
 Span = tuple[int, int]
 
@@ -153,7 +152,7 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
     def _count(self, text: str) -> str:
         if self.options.boxes is None:
             return ""
-        marks, spans = len(_BOX.findall(text)), box_spans(text)
+        marks, spans = len(MARK.findall(text)), box_spans(text)
         if marks != self.options.boxes:
             return f"{marks} boxes where {self.options.boxes} asked"
         if len(spans) != marks:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-_BOX = r"\boxed{"
+from verigym.envs.boxes import box_spans
+
 _FENCED = re.compile(r"^(?P<fence>`{3,}|~{3,})[^`\n]*\n(?P<answer>.*?\n)(?P=fence)[ \t]*$", re.DOTALL | re.MULTILINE)
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _LABEL = re.compile(r"(?:####|(?:final )?answer(?: is)?:?|A:)[ \t]*(\S[^\n]*)", re.IGNORECASE)
@@ -38,12 +39,10 @@ def cut(gold: str) -> GoldText:
     if blocks:
         answer = slice(*blocks[-1].span("answer"))
         return GoldText(gold[: answer.start], gold[answer], gold[answer.stop :], lines=True)
-    start = gold.rfind(_BOX)
-    if start >= 0:
-        start += len(_BOX)
-        end = _closing_brace(gold, start)
-        if end is not None:
-            return GoldText(gold[:start], gold[start:end], gold[end:])
+    boxes = box_spans(gold)
+    if boxes:
+        _, start, end = boxes[-1]
+        return GoldText(gold[:start], gold[start:end], gold[end:])
     found = [*_TAG.finditer(gold)][-1:] or [*_LABEL.finditer(gold)][-1:]
     if found:
         start, end = found[0].span(1)
@@ -70,13 +69,3 @@ def gold_candidates(golds: Sequence[str]) -> Iterator[str]:
         if candidate not in seen:
             seen.add(candidate)
             yield candidate
-
-
-def _closing_brace(text: str, start: int) -> int | None:
-    depth = 1
-    for index in range(start, len(text)):
-        if text[index] in "{}" and text[index - 1] != "\\":
-            depth += 1 if text[index] == "{" else -1
-            if depth == 0:
-                return index
-    return None

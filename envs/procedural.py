@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from typing import cast
+from typing import Literal, cast
 
 from pydantic import Field
 
@@ -30,7 +30,9 @@ class ProceduralOptions(MathOptions):
     """Options that all of these share."""
 
     symbolic: bool = False
-    """Off, so that a sum is answered by its value: to symbols, 38+47 is as good an answer to 47+38 as 85."""
+    """Off: answers here are plain numbers."""
+    unsimplified: Literal["accept", "refuse"] = "refuse"
+    """A sum is answered by its value: 80+5 is none, though it is 85."""
 
 
 class ProceduralEnvironment(MathEnvironment):
@@ -81,7 +83,7 @@ class ArithmeticEnvironment(ProceduralEnvironment):
     """Sums, differences and products of whole numbers, worked digit by digit."""
 
     name = "arithmetic"
-    version = "1"
+    version = "2"
     options_type = ArithmeticOptions
 
     def task(self, rng: random.Random) -> tuple[str, str, str]:
@@ -154,7 +156,7 @@ class UnitsEnvironment(ProceduralEnvironment):
     """Conversions in words: how many days are 4 weeks and 3 days?"""
 
     name = "units"
-    version = "1"
+    version = "2"
     options_type = UnitsOptions
 
     def task(self, rng: random.Random) -> tuple[str, str, str]:
@@ -176,7 +178,7 @@ class BasesEnvironment(ProceduralEnvironment):
     """Two-digit numbers of another base, to be written in base ten."""
 
     name = "bases"
-    version = "1"
+    version = "2"
     options_type = BasesOptions
 
     def task(self, rng: random.Random) -> tuple[str, str, str]:
@@ -194,7 +196,7 @@ class StoryEnvironment(ProceduralEnvironment):
     """Word problems of two steps."""
 
     name = "story"
-    version = "1"
+    version = "2"
 
     def task(self, rng: random.Random) -> tuple[str, str, str]:
         """Return a question about gains and losses or about bags of things, its answer and both steps."""

@@ -1,9 +1,11 @@
-"""The symbolic tier's client: comparisons by Math-Verify in a separate, killable process (`symbolic_worker.py`).
+"""The symbolic tier's client: comparisons by SymPy or Math-Verify in separate, killable processes (`symbolic_worker.py`).
 
-A request frame is a header (sizes and limits) and JSON `{"gold": text, "answers": [text, ...]}`; a reply frame is a status byte
-and, when that is OK, JSON `{"gold": bool, "answers": [bool, ...], "equal": bool}`: which texts parsed, and whether every answer
-equals the gold. Nothing else comes back, and it is checked strictly. Safe in any thread; a forked process starts its own
-workers; no signals are used here.
+A request frame is a header (sizes and limits) and a payload in JSON; a reply frame is a status byte and, when that is OK, JSON
+again, which is checked strictly. Each kind of comparison has processes of its own, started when first asked for: `trees`
+(`maths/symbolic/algebra.py`) and `texts`, Math-Verify's, below. There the payload is `{"gold": text, "answers": [text, ...]}`
+and the reply `{"gold": bool, "answers": [bool, ...], "equal": bool}`: which texts parsed, and whether every answer equals the
+gold.
+Safe in any thread; a forked process starts its own workers; no signals are used here.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ import subprocess
 import sys
 import threading
 import time
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from verigym.envs.errors import EnvironmentFailure
-from verigym.envs.symbolic_worker import CRASH, MAX_REPLY, MEMORY, OK, REPLY, REQUEST, START, TIME, WALL
+from verigym.envs.symbolic_worker import CRASH, MAX_REPLY, MEMORY, OK, REPLY, REQUEST, START, TIME, WALL, Kind
 
 START_S = 120.0
 GRACE_S = 10.0
@@ -49,11 +51,11 @@ class _WorkerLost(Exception):
 class _Worker:
     """One zygote process and the pipe to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Kind) -> None:
         # A fixed hash seed makes SymPy's orderings, and so its verdicts, the same in every process. Nothing else: no keys leak.
         # It sees our death by the end of its stdin; a parent-death signal would come with the end of the thread that starts it.
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "verigym.envs.symbolic_worker"],
+            [sys.executable, "-P", "-m", "verigym.envs.symbolic_worker", kind],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -123,9 +125,10 @@ class _Worker:
 
 
 class _Pool:
-    """Up to `POOL_SIZE` workers, started when needed, each serving one comparison at a time."""
+    """Up to `POOL_SIZE` workers of a kind, started when needed, each serving one comparison at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Kind) -> None:
+        self.kind: Kind = kind
         self.slots = threading.BoundedSemaphore(POOL_SIZE)
         self.lock = threading.Lock()
         self.idle: list[_Worker] = []
@@ -146,19 +149,31 @@ class _Pool:
                 except BaseException:
                     self._drop(worker)  # interrupted between request and reply: the pipe is out of step
                     raise
-                with self.lock:
-                    self.idle.append(worker)
+                self._give_back(worker)
                 return reply
         raise AssertionError("unreachable")
+
+    def warm_up(self) -> None:
+        """Start a worker unless one is there."""
+        with self.slots:
+            self._give_back(self._take())
 
     def _take(self) -> _Worker:
         with self.lock:
             if self.idle:
                 return self.idle.pop()
-        worker = _Worker()
+        worker = _Worker(self.kind)
         with self.lock:
             self.all.add(worker)
         return worker
+
+    def _give_back(self, worker: _Worker) -> None:
+        with self.lock:
+            kept = worker in self.all
+            if kept:
+                self.idle.append(worker)
+        if not kept:  # the pool was closed meanwhile
+            worker.close()
 
     def _drop(self, worker: _Worker) -> None:
         with self.lock:
@@ -168,35 +183,37 @@ class _Pool:
     def close(self) -> None:
         """End all workers."""
         with self.lock:
-            workers, self.all, self.idle = self.all, set(), []
+            workers, idle, self.all, self.idle = self.all, self.idle, set(), []
         for worker in workers:
-            worker.close()
+            if worker in idle:
+                worker.close()
+            else:  # its descriptors are in use, and would soon be another file's: whoever uses them closes them
+                worker.process.kill()
 
 
-_pool = _Pool()
+_pools: dict[Kind, _Pool] = {kind: _Pool(kind) for kind in get_args(Kind)}
 
 
 def _after_fork() -> None:
-    global _pool
-    for worker in _pool.all:
-        worker.disown()
-    _pool = _Pool()
+    for kind, pool in list(_pools.items()):
+        for worker in pool.all:
+            worker.disown()
+        _pools[kind] = _Pool(kind)
 
 
-def warm_up() -> None:
+def warm_up(kind: Kind = "trees") -> None:
     """Start a worker now, so that the first comparison need not wait for it.
 
     Raises:
         EnvironmentFailure: none can be started.
     """
-    worker = _pool._take()
-    with _pool.lock:
-        _pool.idle.append(worker)
+    _pools[kind].warm_up()
 
 
 def close() -> None:
     """End this process's workers now instead of at exit; the next comparison starts new ones."""
-    _pool.close()
+    for pool in _pools.values():
+        pool.close()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -204,7 +221,7 @@ atexit.register(close)
 
 
 def compare(gold: str, answers: tuple[str, ...], *, timeout_s: float = 5.0, memory_bytes: int = 1 << 30) -> Comparison:
-    """Compare LaTeX texts: does every answer equal the gold?
+    """Compare LaTeX texts by Math-Verify: does every answer equal the gold?
 
     Args:
         gold: the reference, LaTeX without delimiters.
@@ -214,19 +231,29 @@ def compare(gold: str, answers: tuple[str, ...], *, timeout_s: float = 5.0, memo
 
     Raises:
         SymbolicLimit: the comparison ran out of time or memory, or crashed twice.
-        EnvironmentFailure: the worker cannot be started or is lost.
+        EnvironmentFailure: the worker cannot be started (Math-Verify is not installed) or is lost.
     """
     payload = json.dumps({"gold": gold, "answers": answers}).encode()
+    return _checked(request("texts", payload, timeout_s=timeout_s, memory_bytes=memory_bytes), len(answers))
+
+
+def request(kind: Kind, payload: bytes, *, timeout_s: float, memory_bytes: int) -> bytes:
+    """Send a payload to a worker of that kind and return what it replies, unchecked.
+
+    Raises:
+        SymbolicLimit: the comparison ran out of time or memory, or crashed twice.
+        EnvironmentFailure: the worker cannot be started or is lost.
+    """
     if len(payload) > MAX_PAYLOAD:
         raise SymbolicLimit(f"the comparison is longer than {MAX_PAYLOAD} bytes")
     for attempt in range(2):
-        status, data = _pool.ask(payload, timeout_s, memory_bytes)
+        status, data = _pools[kind].ask(payload, timeout_s, memory_bytes)
         # CPU time and memory are the child's alone; a crash or a wall-clock stop may have been a fluke of the machine.
         if status not in (CRASH, WALL) or attempt:
             break
     if status != OK:
         raise SymbolicLimit(f"the comparison {_WHY.get(status, 'failed')}")
-    return _checked(data, len(answers))
+    return data
 
 
 def _checked(data: bytes, count: int) -> Comparison:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from verigym import sandboxing, training
+from verigym import benching, sandboxing, training
 
 app = typer.Typer(
     name="verigym",
@@ -36,8 +36,8 @@ TimeoutS = Annotated[float, typer.Option(min=0.001, help="Wall time that one com
 @app.command()
 def grade(
     input: Annotated[str, typer.Argument(metavar="INPUT", help="JSONL, CSV (also .gz) or Parquet; - for standard input.")],
-    env: Env,
-    out: Annotated[Path, typer.Option(help="Where the scores go, JSONL, one line a completion.")],
+    env: Annotated[str | None, typer.Option("--env", help="Environment that grades; `verigym envs` lists them.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the scores go, JSONL, one line a completion.")] = None,
     option: Options = None,
     prompt_column: Annotated[str, typer.Option(help="Text or messages. Paths like a.b work for every column.")] = "prompt",
     completion_column: Annotated[
@@ -61,16 +61,32 @@ def grade(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", "--no-resume", help="Start again instead of going on with OUT.")
     ] = False,
+    diff: Annotated[
+        Path | None,
+        typer.Option(help="Compare with the --out of another run. Without --env and --out, INPUT is such a file itself."),
+    ] = None,
+    diff_out: Annotated[Path | None, typer.Option(help="Write every change that --diff finds, JSONL.")] = None,
+    fail_on_change: Annotated[bool, typer.Option("--fail-on-change", help="Exit code 1 where --diff finds any.")] = False,
 ) -> int:
     """Grade saved model outputs. A run that was stopped goes on when the same command is given again.
 
     Exit code: 0 all scored, 1 some rows bad or unscored, 2 a mistake in the call.
     """
     from verigym.cliargs import counts, pairs, validated
+    from verigym.envs import UsageError
     from verigym.grade.columns import Columns
+    from verigym.grade.diff import check_paths
     from verigym.grade.job import GradeJob, run
     from verigym.grade.report import show
 
+    if diff is None and (diff_out is not None or fail_on_change):
+        raise UsageError(f"{'--diff-out' if diff_out is not None else '--fail-on-change'} needs --diff OTHER")
+    if diff is not None and env is None and out is None:
+        return _compared(Path(input), diff, diff_out, fail_on_change)
+    if env is None or out is None:
+        raise UsageError(f"missing option {'--env' if env is None else '--out'} (see verigym grade --help)")
+    if diff is not None:
+        check_paths(out, diff, diff_out, Path(input))
     columns = validated(
         Columns,
         prompt=prompt_column,
@@ -105,8 +121,20 @@ def grade(
         unscored = outcome.summary.unscored
         again = " (to try those again: --overwrite, and --cache to keep the others)" if unscored else ""
         _complain(f"{bad}, {unscored} unscored{again}", "warning")
-        return SOME_FAILED
-    return FINE
+    failed = SOME_FAILED if outcome.bad_rows or outcome.summary.unscored else FINE
+    if diff is not None:
+        print()
+        failed = max(failed, _compared(out, diff, diff_out, fail_on_change))
+    return failed
+
+
+def _compared(new: Path, old: Path, changes: Path | None, fail_on_change: bool) -> int:
+    from verigym.grade.diff import compare
+    from verigym.grade.diffreport import show
+
+    found = compare(new, old, changes)
+    show(found, changes)
+    return SOME_FAILED if fail_on_change and found.differs else FINE
 
 
 @app.command()
@@ -183,7 +211,7 @@ def validate(
     workers: Workers = None,
     timeout_s: TimeoutS = 30.0,
 ) -> int:
-    """Check that every row's own gold scores the maximum; list the rows where it does not."""
+    """Check that every row's own gold scores the maximum; list the rows where it does not, and golds that cannot be read."""
     from verigym.cliargs import pairs, printable
     from verigym.datasets_cfg import load
     from verigym.datasets_cfg import validate as run
@@ -194,8 +222,9 @@ def validate(
     with Grader(rows.environment, workers=workers, timeout_s=timeout_s) as grader, Progress("validating") as progress:
         report = run(rows, grader, lambda done: progress.update(done, done / len(rows)))
     for failure in report.failures:
-        gold = "-" if failure.gold is None else json.dumps(failure.gold, ensure_ascii=False)
-        print(printable(f"row {failure.row}, {failure.field}: gold {gold}: {failure.reason}"))
+        print(printable(failure.describe(report.source)))
+    for remark in report.remarks:
+        print(printable(f"remark: {remark.describe(report.source)}"))
     share = report.passed / report.rows if report.rows else 0.0
     place = f"{report.dataset}/{report.split}, {report.grader}"
     print(f"{report.passed:,} of {report.rows:,} golds score the maximum ({share:.2%}): {place}")
@@ -204,6 +233,7 @@ def validate(
 
 app.command()(training.train)
 app.command()(training.quickstart)
+app.add_typer(benching.app, name="bench")
 app.add_typer(sandboxing.app, name="sandbox")
 
 
@@ -218,6 +248,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else FINE
     except UsageError as error:
         return _failed(error, " ".join(str(error).split()))
+    except benching.Interrupted as stop:
+        _complain(str(stop))
+        return INTERRUPTED
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
     except BrokenPipeError:

@@ -30,7 +30,8 @@ def test_the_command(make, tmp_path, capsys):
     arguments = ["validate", str(path), "--data-dir", str(tmp_path), "--workers", "0", "--option", "string_tier=false"]
     assert main(arguments) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(",")[0] for line in lines[:-1]] == ["row 1", "row 2", "row 3"]
+    place = tmp_path / "rows.jsonl"
+    assert [line.split(", field")[0] for line in lines[:-1]] == [f"{place}, row {row} (from 0)" for row in (1, 2, 3)]
     assert lines[-1].startswith("2 of 5 golds score the maximum (40.00%): tiny/train, math@")
     assert main([*arguments, "--limit", "1"]) == 0
     assert sorted(file.name for file in tmp_path.iterdir()) == ["rows.jsonl", "tiny.yaml"], "nothing else is written"

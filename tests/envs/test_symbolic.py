@@ -86,7 +86,7 @@ def test_threads_share_the_pool() -> None:
     for thread in threads:
         thread.join()
     assert results == [True] * 8
-    assert len(symbolic._pool.all) <= symbolic.POOL_SIZE
+    assert len(symbolic._pools["texts"].all) <= symbolic.POOL_SIZE
 
 
 def test_a_worker_outlives_the_thread_that_started_it() -> None:
@@ -94,29 +94,29 @@ def test_a_worker_outlives_the_thread_that_started_it() -> None:
     thread = threading.Thread(target=compare, args=("1", ("1",)))
     thread.start()
     thread.join()
-    (worker,) = symbolic._pool.all
+    (worker,) = symbolic._pools["texts"].all
     assert compare("2", ("2",)).equal
-    assert symbolic._pool.all == {worker}
+    assert symbolic._pools["texts"].all == {worker}
 
 
 def test_a_killed_worker_is_replaced() -> None:
     compare("1", ("1",))
-    for worker in symbolic._pool.all:
+    for worker in symbolic._pools["texts"].all:
         os.kill(worker.process.pid, signal.SIGKILL)
-    for worker in symbolic._pool.all:
+    for worker in symbolic._pools["texts"].all:
         worker.process.wait()
     assert compare("x", ("x",)).equal
 
 
 def test_a_forked_process_starts_its_own_workers() -> None:
     compare("1", ("1",))
-    mine = {worker.process.pid for worker in symbolic._pool.all}
+    mine = {worker.process.pid for worker in symbolic._pools["texts"].all}
     receive, send = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             equal = compare("x+1", ("1+x",)).equal
-            theirs = {worker.process.pid for worker in symbolic._pool.all}
+            theirs = {worker.process.pid for worker in symbolic._pools["texts"].all}
             os.write(send, b"ok" if equal and not theirs & mine else b"no")
             symbolic.close()
         finally:
@@ -126,7 +126,46 @@ def test_a_forked_process_starts_its_own_workers() -> None:
     os.close(receive)
     os.waitpid(pid, 0)
     assert compare("1", ("1",)).equal
-    assert {worker.process.pid for worker in symbolic._pool.all} == mine
+    assert {worker.process.pid for worker in symbolic._pools["texts"].all} == mine
+
+
+def test_each_kind_of_comparison_has_its_own_processes() -> None:
+    symbolic.close()
+    symbolic.warm_up()
+    symbolic.warm_up()
+    assert [len(symbolic._pools[kind].all) for kind in ("trees", "texts")] == [1, 0]
+    compare("1", ("1",))
+    assert [len(symbolic._pools[kind].all) for kind in ("trees", "texts")] == [1, 1]
+    symbolic.warm_up("texts")
+    symbolic.close()
+    assert not any(pool.all for pool in symbolic._pools.values())
+
+
+def test_a_worker_that_fails_twice_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def lost(self: object, payload: bytes, timeout_s: float, memory_bytes: int) -> None:
+        asked.append(payload)
+        if len(asked) < 4:
+            raise symbolic._WorkerLost("it has ended")
+
+    monkeypatch.setattr(symbolic._Worker, "ask", lost)
+    with pytest.raises(EnvironmentFailure, match="failed twice") as caught:
+        symbolic.request("trees", b"[]", timeout_s=1.0, memory_bytes=1 << 30)
+    assert caught.value.retryable
+    assert len(asked) == 2
+    symbolic.close()
+
+
+def test_a_worker_killed_during_a_comparison_is_replaced() -> None:
+    symbolic.close()
+    compare("1", ("1",))
+    (victim,) = symbolic._pools["texts"].all
+    threading.Timer(0.5, victim.process.kill).start()
+    with pytest.raises(SymbolicLimit, match="ran out of time"):
+        compare("1", ("10^{10^{10}}",), timeout_s=2.0)
+    assert victim not in symbolic._pools["texts"].all
+    assert compare("x", ("x",)).equal
 
 
 def test_workers_and_their_children_die_with_a_killed_parent() -> None:
@@ -137,7 +176,7 @@ def test_workers_and_their_children_die_with_a_killed_parent() -> None:
         "work = lambda: symbolic.compare('1', ('10^{10^{10}}',), timeout_s=60)\n"
         "threading.Thread(target=work, daemon=True).start()\n"
         "time.sleep(1)\n"
-        "print(*[w.process.pid for w in symbolic._pool.all], flush=True)\n"
+        "print(*[w.process.pid for w in symbolic._pools['texts'].all], flush=True)\n"
         "time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
@@ -154,7 +193,7 @@ def test_workers_and_their_children_die_with_a_killed_parent() -> None:
 
 def test_the_worker_gets_no_environment() -> None:
     compare("1", ("1",))
-    (worker, *_) = symbolic._pool.all
+    (worker, *_) = symbolic._pools["texts"].all
     if os.geteuid() != 0:
         pytest.skip("only root may read the environment of a process that is not dumpable")
     with open(f"/proc/{worker.process.pid}/environ", "rb") as file:

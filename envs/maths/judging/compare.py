@@ -1,0 +1,107 @@
+"""Is the answer the gold? Typed by the gold: values, lists, sets, tuples, intervals, statements, matrices, words.
+
+An answer must make the gold's claim and no other: all elements are required, and nothing may be added, hedged, or taken back.
+What the policy decided is recorded, and the first thing found wrong is the reason.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from verigym.envs.maths.judging.case import Case, Symbolic
+from verigym.envs.maths.judging.echo import hands_back
+from verigym.envs.maths.judging.listings import same_lists
+from verigym.envs.maths.judging.parameters import settled
+from verigym.envs.maths.judging.policy import Policy
+from verigym.envs.maths.judging.readings import read
+from verigym.envs.maths.judging.scalars import same_scalar
+from verigym.envs.maths.judging.sets import same_sets
+from verigym.envs.maths.judging.unworked import is_unworked
+from verigym.envs.maths.tree import Clock, Constant, Group, InBase, Listing, Node, Number, Relation, Symbol, Text
+from verigym.envs.maths.verdict import Verdict
+
+# Nothing in these can be a list, a statement or both signs.
+_PLAIN = (Number, Symbol, Constant, Text, InBase, Clock)
+_WORDS = {
+    "exact": "equal (exact)",
+    "canonical": "equal (canonical)",
+    "probed": "equal (probed)",
+    "symbolic": "equal (symbolic)",
+    "limit": "equal",
+}
+
+
+class Judgement(NamedTuple):
+    """A verdict on one answer: correct is None where no tier could tell."""
+
+    correct: bool | None
+    reason: str
+    tier: str
+    guarded: bool = False
+    """Whether it repeats the question or is not worked out, so that no other opinion is asked."""
+
+
+def judge_answer(
+    gold: Node, answer: Node, policy: Policy, *, question: str = "", seed: str = "", symbolic: Symbolic | None = None
+) -> Judgement:
+    """Compare an answer with a gold.
+
+    Args:
+        gold: what is right.
+        answer: what was given.
+        policy: the options.
+        question: the task's text: it may name what is asked, and must not be handed back.
+        seed: for the probing of values.
+        symbolic: the tier that is asked about values where nothing cheaper can tell, once everything else fits.
+    """
+    if type(gold) is Number and type(answer) is Number and policy.unsimplified == "accept" and gold.value == answer.value:
+        return Judgement(True, _WORDS["exact"], "exact")
+    count = _count(answer)
+    if count > max(policy.max_values, _count(gold)):
+        return Judgement(False, f"refused: {count} values, over {policy.max_values}", "limit")
+    case = Case(policy, question, seed)
+    one, two = gold, answer
+    if not (isinstance(gold, _PLAIN) and isinstance(answer, _PLAIN)):
+        one, two = settled(gold, answer, question)
+    verdict = same(case, one, two)
+    if verdict == "unknown" and symbolic is not None and case.work.left > 0:
+        case = case.asking(symbolic)
+        verdict = same(case, one, two)
+    notes = "".join(f"; {note}" for note in case.notes)
+    if verdict == "different":
+        return Judgement(False, f"not equal: {case.refusal or 'another value'}{notes}", case.tier)
+    guarded = _guarded(case, gold, answer)
+    if verdict == "unknown":
+        return Judgement(None, "no tier could tell it from a wrong answer" + notes, case.tier, bool(guarded))
+    if guarded:
+        return Judgement(False, guarded + notes, case.tier, True)
+    return Judgement(True, _WORDS[case.tier] + notes, case.tier)
+
+
+def _guarded(case: Case, gold: Node, answer: Node) -> str:
+    """Return why an answer earns nothing although it is equal to the gold."""
+    if case.policy.unworked == "refuse" and is_unworked(gold, answer, case.question):
+        return "refused: it is not worked out; unworked=refuse"
+    if case.policy.echo == "refuse" and hands_back(case.question, gold, answer, case.work):
+        return "refused: it repeats the question; echo=refuse"
+    return ""
+
+
+def same(case: Case, gold: Node, answer: Node) -> Verdict:
+    """Compare two trees of any type."""
+    if gold == answer:
+        return "same"
+    if isinstance(gold, _PLAIN) and isinstance(answer, _PLAIN):
+        return same_scalar(case, gold, answer)
+    as_sets = same_sets(case, gold, answer)
+    if as_sets is not None:
+        return as_sets
+    return same_lists(case, read(gold, case.question), read(answer, case.question), same)
+
+
+def _count(node: Node) -> int:
+    """Return how many values a tree lists, at any depth of lists and statements."""
+    match node:
+        case Group(_, _, parts) | Listing(parts, _) | Relation(parts, _):
+            return sum(map(_count, parts))
+    return 1

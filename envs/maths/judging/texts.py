@@ -1,0 +1,125 @@
+"""Words as answers: names, choices, yes and no; and the words that take an answer back or hide a second one."""
+
+from __future__ import annotations
+
+import re
+
+from verigym.envs.maths.judging.case import Case
+from verigym.envs.maths.tree import Constant, Ellipsis, Listing, Mul, Node, Phrase, Relation, Symbol, Text, walk
+from verigym.envs.maths.verdict import Verdict
+
+_HEDGE = re.compile(
+    r"\b(?:maybe|perhaps|possibly|probably|either|neither|nor|not|or|if|unless|instead|wait|unsure|guess|answers?|might|"
+    r"could|except|but|false|wrong|no)\b",
+    re.IGNORECASE,
+)
+_NUMBER_WORD = re.compile(
+    r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|"
+    r"(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundred|thousand|million|billion|half|quarter|"
+    r"(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf|hundred|thousand|million)ths?)\b",
+    re.IGNORECASE,
+)
+_ARTICLE = re.compile(r"^(?:an?|the) (?=\S)")
+_CHOICE = re.compile(r"(?:(?:option|choice) )?\(?([A-Z])\)?", re.IGNORECASE)
+_CHOICE_WORDS = frozenset(map(Text, ("option", "Option", "choice", "Choice")))
+CHOICES = frozenset("ABCDEFGH")
+MAX_NAME_CHARS = 60
+
+
+def hedges(words: str) -> bool:
+    """Whether words take back or add to what they stand beside."""
+    return _HEDGE.search(words) is not None or _NUMBER_WORD.search(words) is not None or any(c.isdigit() for c in words)
+
+
+def takes_back(words: str) -> bool:
+    """Whether words take back what they stand beside."""
+    return _HEDGE.search(words) is not None
+
+
+def names_something(words: str) -> bool:
+    """Whether words before an equals sign can name what is asked: `Area`, `the number of ways`."""
+    return len(words) <= MAX_NAME_CHARS and any(c.isalpha() for c in words) and not hedges(words)
+
+
+def words_of(node: Node) -> str | None:
+    """Return the words that a tree may be read as: texts, and letters in a row (`even` read as a product); None of all else."""
+    if isinstance(node, Text):
+        return node.words
+    if isinstance(node, Symbol | Constant):
+        return node.name
+    if isinstance(node, Mul):
+        parts = [part.name if isinstance(part, Symbol | Constant) and len(part.name) == 1 else "" for part in node.factors]
+        return "".join(parts) if all(parts) else None
+    if isinstance(node, Phrase):
+        found = [words_of(part) for part in node.parts]
+        return " ".join(word for word in found if word) if all(found) else None
+    return None
+
+
+_NOTHING = frozenset(
+    ("no solution", "no solutions", "no real solution", "no real solutions", "none", "empty set", "there is no solution",
+     "there are no solutions", "no such solution", "no answer exists", "no values", "no value")
+)  # fmt: skip
+_UNDEFINED = frozenset(("undefined", "dne", "does not exist", "not defined", "limit does not exist"))
+_EVERYTHING = frozenset(("all real numbers", "all reals", "real numbers", "set of all real numbers", "set of real numbers"))
+
+
+def says_nothing(node: Node) -> bool:
+    """Whether words say that there is no solution: `no solution`, `none`, `empty set`."""
+    return isinstance(node, Text) and _loose(node.words) in _NOTHING
+
+
+def says_everything(node: Node) -> bool:
+    """Whether words say that every real number is one: `all real numbers`."""
+    return isinstance(node, Text) and _loose(node.words) in _EVERYTHING
+
+
+def same_words(case: Case, gold: str, answer: str) -> Verdict:
+    """Compare words; in their loose form case, a leading article, quotes and a full stop do not matter."""
+    if _plain(gold) == _plain(answer):
+        return "same"
+    one, two = _loose(gold), _loose(answer)
+    alike = one == two or any(one in words and two in words for words in (_NOTHING, _UNDEFINED, _EVERYTHING))
+    if len(gold) > 1 and len(answer) > 1 and alike:
+        return case.decided("words", case.policy.words == "loose", "the words differ")
+    return case.refuse("other words than the gold's")
+
+
+def _plain(words: str) -> str:
+    return " ".join(words.strip(" .,;:!\"'").split())
+
+
+def _loose(words: str) -> str:
+    return _ARTICLE.sub("", _plain(words).casefold())
+
+
+def choice_of(node: Node) -> str | None:
+    r"""Return the capital letter that an answer chooses: `E`, `\text{(E)}`, `(E) 12`, `option E`; None of anything else."""
+    if isinstance(node, Symbol | Text):
+        match = _CHOICE.fullmatch(node.name if isinstance(node, Symbol) else node.words)
+        return match.group(1) if match and match.group(1).isupper() else None
+    if isinstance(node, Phrase) and len(node.parts) == 2 and node.parts[0] in _CHOICE_WORDS:
+        return choice_of(node.parts[1]) if isinstance(node.parts[1], Symbol) else None
+    found = labelled(node)
+    return found[0] if found else None
+
+
+def labelled(node: Node) -> tuple[str, Node] | None:
+    """Split `(E) 12`, `E: 12` and `E. none of these` into the letter and what it stands for; None of what is no such pair."""
+    if isinstance(node, Phrase) and len(node.parts) == 2:
+        label, rest = node.parts
+    elif isinstance(node, Relation) and node.comparators == (":",):
+        label, rest = node.sides
+    else:
+        return None
+    letter = choice_of(label) if isinstance(label, Symbol) else None
+    return (letter, rest) if letter is not None and letter <= "H" and _is_one_value(rest) else None
+
+
+def _is_one_value(node: Node) -> bool:
+    """Whether what stands after a label is one value or words: no list, no statement, and no second label, alone or in it."""
+    if isinstance(node, Symbol | Phrase | Listing | Relation | Ellipsis):
+        return False
+    if isinstance(node, Text):
+        return not takes_back(node.words) and not re.search(r"\b[A-Z]\b", node.words)
+    return not any(isinstance(part, Symbol) and part.name in CHOICES for part in walk(node))

@@ -1,0 +1,1 @@
+"""Text to a tree: characters, tokens, grammar."""

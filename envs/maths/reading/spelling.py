@@ -1,0 +1,75 @@
+r"""The first tier: two texts that differ only in delimiters, sizing, spacing and end punctuation are one answer.
+
+Nothing that carries meaning is touched, so that no deeper tier would say otherwise: what is equal here is the same formula.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TRIVIAL = re.compile(
+    r"\\\$|\$"  # delimiters, money
+    r"|(?<!\\)\\(?:[()\[\]]|left(?![A-Za-z])|right(?![A-Za-z])|[Bb]igg?[lrm]?(?![A-Za-z])|displaystyle(?![A-Za-z])|!)"
+)
+_SPACE = re.compile(r"(?<!\\)\\[,;: ]|~|\\q?quad(?![A-Za-z])|\s")
+_FRACTION = re.compile(r"\\[dtc]frac(?![A-Za-z])")
+_LOOSE = re.compile(r" ++")
+_GLUED = re.compile(r"(\\q?quad)(?=[A-Za-z])")
+_EMPTY = re.compile(r"(\\[A-Za-z]++)\{\}")
+_WRAPPED = re.compile(r"\\text\s?\{([-,0-9.:])\}|\{([,:])\}")
+_UNION = re.compile(r"(?<=[)\]}]) *U *(?=\\?[(\[{])")
+_OR = re.compile(r"(?<=[0-9)}])or(?=[A-Z(0-9\\-])")
+_DOUBLED = re.compile(r"(?<!\\)\\\\(?=[A-Za-z])")
+# Not the one in `1, 200`: it tells two numbers from one of four digits.
+_LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9.])(?<![0-9],) |(?<![A-Za-z0-9.]) (?![0-9])| (?![A-Za-z0-9.])")
+
+
+def spelled(text: str) -> str:
+    """Return the text without what has no meaning. Equal results are equal answers."""
+    text = text.strip()
+    if text.isalnum() and text.isascii():
+        return text
+    if "\\" in text or "$" in text or "~" in text:
+        text = _SPACE.sub(" ", _TRIVIAL.sub("", _FRACTION.sub(r"\\frac", text)))
+    text = _LOOSE_SPACE.sub("", _LOOSE.sub(" ", " ".join(text.split())).replace(" ,", ","))
+    return text.rstrip(".") if not text.endswith("..") else text
+
+
+def mended(text: str, *, escapes: bool = False) -> str:
+    r"""Undo what befell a text on its way: backslashes doubled by escaping twice, `\t` and `\f` turned into characters.
+
+    Args:
+        text: an answer or a gold.
+        escapes: put back the backslash of `\text`, `\frac`, `\beta`... where a careless reader of escapes has been.
+    """
+    if escapes:
+        for character, letter in (("\t", "t"), ("\f", "f"), ("\b", "b"), ("\v", "v"), ("\a", "a")):
+            text = re.sub(f"{character}(?=[a-z])", rf"\\{letter}", text)
+    if "\\\\" in text and r"\begin" not in text:  # there, a doubled backslash ends a row
+        text = _DOUBLED.sub(r"\\", text)
+    for _ in range(2):  # what a sentence and a control space leave behind
+        if text.endswith(("\\", ".")) and not text.endswith(("\\\\", "..", r"\.")):
+            text = text[:-1].rstrip()
+    if text.startswith("**") and text.endswith("**") and len(text) > 4:  # bold in Markdown
+        text = text[2:-2].strip()
+    if "U" in text:
+        text = _UNION.sub(r" \\cup ", text)
+    if "or" in text:
+        text = _OR.sub(" or ", text)
+    if "}" in text:
+        text = _WRAPPED.sub(lambda match: match.group(1) or match.group(2), text)
+    if "{}" in text:
+        text = _EMPTY.sub(r"\1 ", text)
+    if r"\q" in text:
+        text = _GLUED.sub(r"\1 ", text)  # no command goes on after \quad
+    return text
+
+
+_LABEL = re.compile(
+    r"^(?:\\text\s*+\{\s*+)?(?:so |thus |therefore,? )?(?:the )?(?:final )?answer(?: is)?\s*+:?\s*+\}?\s*+", re.IGNORECASE
+)
+
+
+def unlabelled(text: str) -> str:
+    """Return an answer without the words that announce it."""
+    return _LABEL.sub("", text.strip())

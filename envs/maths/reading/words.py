@@ -1,0 +1,102 @@
+r"""Runs of letters: which are words, which are functions and names, and which are products of variables.
+
+Within `\text` and outside `$...$` every run is a word. In formulas TeX reads `abc` as a product, but models leave out `\text`:
+- known functions, constants, Greek letters and connectives are themselves (`sin`, `pi`, `or`);
+- capitals in a row are one name (`APC`), unless it is two of them that also stand alone elsewhere (`RC+R+C`);
+- a capital before small letters starts a word (`Evelyn`);
+- small letters are a word if there are at least five with a vowel, or three or four with a vowel and no operator beside them,
+  unless they go up the alphabet in steps of at most two (`abc`, `xyz`, `def` are products);
+- a function's name with one or two letters after it is the function of these (`sinx`, `lnx`), except for English words.
+"""
+
+from __future__ import annotations
+
+import re
+
+FUNCTIONS = {
+    **{name: name for name in (
+        "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln log lg det arg gcd lcm max min floor ceil "
+        "abs binom sqrt cbrt deg dim ker").split()},
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "tg": "tan", "ctg": "cot", "arctg": "arctan", "cosec": "csc",
+    "ceiling": "ceil", "sign": "sign", "hcf": "gcd", "sgn": "sign", "factorial": "factorial",
+    "Arcsin": "arcsin", "Arccos": "arccos", "Arctan": "arctan", "Log": "log", "Ln": "ln", "Sin": "sin",
+    "Cos": "cos", "Tan": "tan", "LCM": "lcm", "GCD": "gcd", "gcf": "gcd", "Re": "re", "Im": "im", "comb": "binom",
+}  # fmt: skip
+CONSTANTS = {
+    "pi": "pi",
+    "inf": "infinity",
+    "infinity": "infinity",
+    "infty": "infinity",
+    "oo": "infinity",
+    "Infinity": "infinity",
+}
+GREEK = frozenset(
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi omega "
+    "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega".split()
+)
+PERCENT = frozenset("percent pct percentage percents".split())
+SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "lakh": 10**5,
+          "crore": 10**7,
+          "万": 10**4, "亿": 10**8, "百万": 10**6, "千": 10**3}  # fmt: skip
+CONNECTIVES = {
+    "and": "and",
+    "or": "or",
+    "或": "or",
+    "或者": "or",
+    "和": "and",
+    "且": "and",
+    "与": "and",
+    "及": "and",
+    "以及": "and",
+}
+HALVES = {"am": "am", "pm": "pm", "a.m": "am", "p.m": "pm", "a.m.": "am", "p.m.": "pm"}
+_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+NUMBER_WORDS = {name: value for value, name in enumerate(_NUMBERS.split())}
+
+NOT_UNITS = frozenset(
+    "maybe perhaps possibly probably not likely unsure sure guess or and if for where when with is are was were be the a an "
+    "but so since because then thus hence therefore as that which some any all no each every from to than by at of in on "
+    "approximately about roughly nearly almost around either neither nor both also wait hmm i it we you this these those "
+    "answer correct wrong true false yes would could should might may can cannot must only else otherwise unless except".split()
+)
+"""Words that no unit starts with: after them comes a condition, a doubt or a sentence."""
+
+ALWAYS_WORDS = frozenset("yes no Yes No true false none odd even all any not never undefined YES NO TRUE FALSE NONE".split())
+_SHORT_WORDS = frozenset("is of if no an be by we it at to so us my he".split())
+_VOWELS = frozenset("aeiouyAEIOUY")
+_PREFIX = re.compile(
+    r"(arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|log|ln|sqrt|exp)([a-zA-Z]{1,2})(?![a-zA-Z])"
+)
+_ENGLISH = frozenset("cost tank tang sing sink sine since cosine logo logs lone sects tans expo single expel".split())
+
+
+def split_function(run: str) -> tuple[str, str] | None:
+    """Return `sinx` as (`sin`, `x`)."""
+    found = _PREFIX.fullmatch(run)
+    return (found.group(1), found.group(2)) if found and run not in _ENGLISH else None
+
+
+def is_product(run: str) -> bool:
+    """Tell letters that go up the alphabet in small steps from a word."""
+    return all(0 < ord(after) - ord(before) <= 2 for before, after in zip(run, run[1:], strict=False))
+
+
+def is_word(run: str, before: str, after: str) -> bool:
+    """Tell whether a run of two or more letters in a formula is a word; before and after are the nearest printed characters."""
+    if run in ALWAYS_WORDS:
+        return True
+    size = len(run)
+    if size == 2:
+        return run.lower() in _SHORT_WORDS and before not in _TIGHT and after not in _TIGHT
+    if _VOWELS.isdisjoint(run):
+        return False
+    if run[0].isupper() and run[1:].islower():
+        return True
+    if not run.islower():
+        return size >= 5 and not run.isupper()
+    if is_product(run):
+        return False
+    return size >= 5 or (before not in _TIGHT and after not in _TIGHT)
+
+
+_TIGHT = frozenset("+-*/^_<>{}\\|")

@@ -1,0 +1,1 @@
+"""SymPy and Math-Verify, in a process that can be killed."""

@@ -1,0 +1,51 @@
+"""Are two trees the same value, by SymPy? The client of a worker process that builds them by constructors and may be killed."""
+
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+from verigym.envs import symbolic
+from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.maths.symbolic import wire
+from verigym.envs.maths.tree import Node
+from verigym.envs.maths.verdict import Verdict
+
+_VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+
+def symbolic_equal(a: Node, b: Node, *, timeout_s: float = 5.0, memory_bytes: int = 1 << 30) -> Verdict:
+    """Ask SymPy whether two expressions or matrices have the same value.
+
+    `same` and `different` are proofs; the wording of neither tree reaches a parser. A tree over the limits of `wire.py`, one
+    that is no expression (a list, a unit), and what SymPy cannot settle are `unknown`.
+
+    Args:
+        a: a tree.
+        b: another.
+        timeout_s: CPU seconds for the comparison.
+        memory_bytes: address space for the comparison.
+
+    Raises:
+        SymbolicLimit: the comparison ran out of time or memory, or crashed twice.
+        EnvironmentFailure: the worker cannot be started or is lost.
+    """
+    try:
+        payload = wire.dumps(a, b)
+    except wire.WireError:
+        return "unknown"
+    if len(payload) > symbolic.MAX_PAYLOAD:
+        return "unknown"
+    return _checked(symbolic.request("trees", payload, timeout_s=timeout_s, memory_bytes=memory_bytes))
+
+
+def _checked(data: bytes) -> Verdict:
+    try:
+        reply = json.loads(data)
+    except (ValueError, RecursionError):
+        reply = None
+    verdict = reply.get("verdict") if isinstance(reply, dict) else None
+    for known in _VERDICTS:
+        if verdict == known:
+            return known
+    raise EnvironmentFailure("protocol", "the math worker's reply is not what was agreed", retryable=True)

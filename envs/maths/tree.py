@@ -1,0 +1,293 @@
+r"""The typed tree of a mathematical answer: immutable, hashable, compared by structure; what was written, not its value.
+
+`parse.py` makes trees, and promises: `Add`, `Mul` and `SetOp` have at least two parts; no sum stands directly in a sum, no
+product in a product, no union in a union (a set operation may hold another one, and a difference one on its right);
+parentheses that only group leave no trace; `Number` is never negative (`-3` is `Neg(Number(3))`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+Comparator = Literal["=", "!=", "<", "<=", ">", ">=", "approx", "in", "notin", "subset", "equiv", "to", ":"]
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    r"""A literal: `12`, `1,234.50`, `.5`, `7\frac34` (mixed), `0.\overline{3}`, `1.5e3`. `\frac{1}{2}` is a `Div`."""
+
+    value: Fraction
+    decimals: int = 0
+    """Digits after the decimal point as written; 0 for integers."""
+    style: Literal["plain", "mixed", "repeating", "scientific"] = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A variable or any other name: `x`, `alpha` (for Greek letters), `x_1`, `S_{ABC}`, `A'`, `APC` (capitals in a row)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number with a name."""
+
+    name: Literal["pi", "e", "i", "infinity"]
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """A sum; what is subtracted is a `Neg` term."""
+
+    terms: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mul:
+    """A product, written with a sign or without one."""
+
+    factors: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Neg:
+    """Minus something."""
+
+    of: Node
+
+
+@dataclass(frozen=True, slots=True)
+class PlusMinus:
+    r"""`\pm x` (sign 1) or `\mp x` (sign -1). All in one answer go together: `\pm 1 \mp 2` is {1 - 2, -1 + 2}."""
+
+    of: Node
+    sign: Literal[1, -1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Div:
+    r"""A quotient: a fraction, `/` or `\div`."""
+
+    top: Node
+    bottom: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Pow:
+    """A power."""
+
+    base: Node
+    exponent: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A root; the degree of a square root is 2."""
+
+    of: Node
+    degree: Node = Number(Fraction(2))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    r"""A function of arguments. A name in `FUNCTIONS` has the meaning given there, any other is an unknown function: `f(x)`.
+
+    Unknown ones too, so that no two are equal by mistake: `modulus` (see `Relation`); `cross`, the product of vectors or sets;
+    `and`, `or`, `xor`, `not`, `implies`, `iff` between names, as in `p \lor q`.
+    """
+
+    name: str
+    args: tuple[Node, ...]
+
+
+_FUNCTIONS = {
+    "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh": 1,
+    "exp ln abs floor ceil factorial doublefactorial re im conj arg det sign norm": 1,
+    "log": 2,  # log(x, base); \log x without a base is log(x, 10), \lg too, \ln x is ln(x)
+    "binom mod perm": 2,
+    "gcd lcm max min": None,  # any number
+    "sum prod int": 4,  # (body, Symbol, from, to); an indefinite integral is an unknown function "integral"
+    "lim": 3,  # (body, Symbol, to)
+    "diff": 2,  # (body, Symbol): d/dx
+}
+FUNCTIONS: dict[str, int | None] = {name: count for names, count in _FUNCTIONS.items() for name in names.split()}
+"""The functions with a meaning, and how many arguments they take."""
+BINDERS = frozenset("sum prod int lim diff".split())
+"""Those whose second argument is a symbol that they bind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Percent:
+    r"""`50\%` and `50 percent`."""
+
+    of: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A value with a unit, singular, in lower case where case does not matter: `cm^2`, `degree`, `dollar`, `mile per hour`."""
+
+    value: Node
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class InBase:
+    """Digits in a base: `1012_3`."""
+
+    digits: str
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A time of day: `12:30`, `3:05 pm`. A ratio is a `Relation` with `:`; what may be either (`7:32`) is a `Clock`."""
+
+    hour: int
+    minute: int
+    second: int | None = None
+    half: Literal["am", "pm"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    r"""Elements in brackets: a tuple, an interval, a set, a vector; which of them, the brackets and the gold tell.
+
+    `opening` and `closing` are one of ( ) [ ] { } < >; TeX's own braces around a list (`{1,2}`) have the closing `}` and the
+    opening `tex{`. A group of one element is kept only for sets, lists in square brackets and `(a,)`.
+    """
+
+    opening: str
+    closing: str
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Several answers without brackets: `1, 2`, `1 and 2`, `1 or 2`, `x=1, y=2`."""
+
+    items: tuple[Node, ...]
+    joiner: Literal["comma", "and", "or"] = "comma"
+
+
+@dataclass(frozen=True, slots=True)
+class SetBuilder:
+    """`{x | x > 0}`, `{x : x > 0}`."""
+
+    element: Node
+    condition: Node
+
+
+@dataclass(frozen=True, slots=True)
+class SetOp:
+    """A union, an intersection or a difference of sets."""
+
+    op: Literal["union", "intersection", "difference"]
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSet:
+    """A set with a name: R, Z, Q, N, C, or the empty set (`empty`)."""
+
+    name: Literal["R", "Z", "Q", "N", "C", "empty"]
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    r"""A chain of sides with comparators between them: `x = 5`, `1 < x <= 2`, `4 = 5`, `a : b : c`.
+
+    The last side of a congruence is its modulus: `x \equiv 1 \pmod 3` has the sides x, mod(1, 3) and modulus(3).
+    """
+
+    sides: tuple[Node, ...]
+    comparators: tuple[Comparator, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Rows of equal length."""
+
+    rows: tuple[tuple[Node, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    r"""Words: `\text{Evelyn}`, `odd`. Spaces single, the case as written. A single letter is a `Symbol`: `\text{(C)}` too."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ellipsis:
+    """Three dots among elements or terms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """Formulas and words in a row that are no unit and no list: `x for some a > 0`, `3 (or maybe 4)`."""
+
+    parts: tuple[Node, ...]
+
+
+Node = (
+    Number
+    | Symbol
+    | Constant
+    | Add
+    | Mul
+    | Neg
+    | PlusMinus
+    | Div
+    | Pow
+    | Root
+    | Call
+    | Percent
+    | Quantity
+    | InBase
+    | Clock
+    | Group
+    | Listing
+    | SetBuilder
+    | SetOp
+    | NamedSet
+    | Relation
+    | Matrix
+    | Text
+    | Ellipsis
+    | Phrase
+)
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """Return the nodes directly below, from left to right."""
+    match node:
+        case Add(parts) | Mul(parts) | Group(_, _, parts) | Listing(parts, _) | SetOp(_, parts) | Relation(parts, _):
+            return parts
+        case Call(_, parts) | Phrase(parts):
+            return parts
+        case Neg(of) | PlusMinus(of, _) | Percent(of) | Quantity(of, _):
+            return (of,)
+        case Div(one, two) | Pow(one, two) | Root(one, two) | SetBuilder(one, two):
+            return (one, two)
+        case Matrix(rows):
+            return tuple(item for row in rows for item in row)
+    return ()
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yield the node and all below it, parents first."""
+    todo = [node]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo.extend(reversed(children(node)))
+
+
+def symbols(node: Node) -> frozenset[str]:
+    """Return the names of all symbols in it."""
+    return frozenset(part.name for part in walk(node) if isinstance(part, Symbol))

@@ -1,0 +1,1 @@
+"""`verigym bench`: graders beside one another on labelled answers. Nothing here is needed for grading."""

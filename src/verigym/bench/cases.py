@@ -1,0 +1,165 @@
+r"""From a row of a labelled file to a case: gold, answer, the completion that graders read, and the wanted verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict
+
+from verigym.datasets_cfg.fields import MISSING, Extraction, FieldProblem, describe, extract_gold, find
+from verigym.envs import UsageError
+from verigym.envs.errors import did_you_mean
+from verigym.grade.rows import BadRow, Row
+
+Level = Literal["answer", "completion", "completion_unboxed"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+DEFAULT_LEVEL_COLUMN, DEFAULT_POLICY_COLUMN = "level", "policy"
+
+_WORDS = {
+    **dict.fromkeys(("true", "1", "yes", "correct", "right"), True),
+    **dict.fromkeys(("false", "0", "no", "incorrect", "wrong"), False),
+}
+
+
+class CaseColumns(BaseModel):
+    """Where things are in a row. A name with dots that is no column itself is a path."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gold: str = "gold"
+    answer: str = "pred"
+    label: str = "expected"
+    level: str | None = None
+    """Column that says how the answer is written; by default `level`, where there is one."""
+    policy: str | None = None
+    """Column that marks matters of taste; by default `policy`, where there is one."""
+    prompt: str | None = None
+    """Column of the question; without one every case asks the same."""
+    all_level: Level | None = None
+    """Every answer is written like this; no column is read."""
+    all_label: bool | None = None
+    """Every answer is right, or wrong; no column is read."""
+    gold_extract: Extraction | None = None
+    """How the gold is found in its column; None to take it as it is."""
+
+    def settled(self, names: Sequence[str], sample: Sequence[Mapping[str, Any]], source: str) -> CaseColumns:
+        """Return the columns with those that go by default filled in, after a look at the first rows.
+
+        Raises:
+            UsageError: a column exists nowhere; the message names the one that may have been meant.
+        """
+        for column in self.used():
+            if column not in names and all(find(row, column) is MISSING for row in sample):
+                raise UsageError(f"{source} has no column {column!r}{did_you_mean(column, names)}")
+        level = self.level or (DEFAULT_LEVEL_COLUMN if DEFAULT_LEVEL_COLUMN in names else None)
+        policy = self.policy or (DEFAULT_POLICY_COLUMN if DEFAULT_POLICY_COLUMN in names else None)
+        return self.model_copy(update={"level": None if self.all_level else level, "policy": policy})
+
+    def used(self) -> list[str]:
+        """Every column that is read."""
+        label = self.label if self.all_label is None else None
+        level = self.level if self.all_level is None else None
+        read = [self.gold, self.answer, label, level, self.policy, self.prompt]
+        return list(dict.fromkeys(column for column in read if column is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One labelled answer."""
+
+    row: int
+    line: int | None
+    golds: tuple[str, ...]
+    answer: str
+    """As it stands in the file; what a callable gets."""
+    completion: str
+    """With the box that the level asks for; what graders of completions get."""
+    expected: bool
+    level: Level
+    policy: bool
+    question: str = ""
+
+    @property
+    def group(self) -> str:
+        """The part of the table that this case is counted in."""
+        unboxed = self.level == "completion_unboxed"
+        if self.policy:
+            return "policy, unboxed" if unboxed else "policy"
+        return "unboxed, extract=last" if unboxed else "answers"
+
+
+def boxed(text: str) -> str:
+    r"""Return `\boxed{text}`, outer dollar signs taken off; a text that holds a box stays as it is."""
+    if r"\boxed" in text:
+        return text
+    bare = text.strip()
+    if len(bare) > 1 and bare[0] == bare[-1] == "$":
+        bare = bare.strip("$")
+    return rf"\boxed{{{bare}}}"
+
+
+def make_case(row: Row, columns: CaseColumns) -> Case | BadRow:
+    """Make a case of a row; a row that does not fit becomes a BadRow that names the field."""
+    try:
+        level = _level(row.data, columns)
+        answer = _text(row.data, columns.answer)
+        return Case(
+            row=row.number,
+            line=row.line,
+            golds=_golds(row.data, columns),
+            answer=answer,
+            completion=boxed(answer) if level == "answer" else answer,
+            expected=_flag(row.data, columns.label) if columns.all_label is None else columns.all_label,
+            level=level,
+            policy=columns.policy is not None and _flag(row.data, columns.policy, missing=False),
+            question="" if columns.prompt is None else _text(row.data, columns.prompt),
+        )
+    except FieldProblem as problem:
+        return BadRow(row.number, row.line, problem.field, str(problem))
+
+
+def _level(data: Mapping[str, Any], columns: CaseColumns) -> Level:
+    if columns.all_level is not None or columns.level is None:
+        return columns.all_level or "answer"
+    value = find(data, columns.level)
+    for level in LEVELS:
+        if value == level:
+            return level
+    given = describe(value) if value is MISSING or value is None else f"is {str(value)[:40]!r}"
+    raise FieldProblem(columns.level, f"{given}; expected {', '.join(LEVELS)} (--level sets one for all rows)")
+
+
+def _golds(data: Mapping[str, Any], columns: CaseColumns) -> tuple[str, ...]:
+    column = columns.gold
+    value = find(data, column)
+    if columns.gold_extract is not None:
+        value = extract_gold(value, columns.gold_extract, column)
+    golds = tuple(_as_text(one, column) for one in (value if isinstance(value, list) else [value]))
+    if not golds or not all(gold.strip() for gold in golds):
+        raise FieldProblem(column, "is empty; expected the right answer, or a list of them")
+    return golds
+
+
+def _text(data: Mapping[str, Any], column: str) -> str:
+    return _as_text(find(data, column), column)
+
+
+def _as_text(value: Any, column: str) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return repr(value)
+    raise FieldProblem(column, f"{describe(value)}; expected text or a number")
+
+
+def _flag(data: Mapping[str, Any], column: str, *, missing: bool | None = None) -> bool:
+    value = find(data, column)
+    if missing is not None and (value is MISSING or value is None or value == ""):
+        return missing
+    known = value if isinstance(value, bool) else _WORDS.get(str(value).strip().lower())
+    if known is None or isinstance(value, list | dict):
+        given = describe(value) if value is MISSING or value is None else f"is {str(value)[:40]!r}"
+        raise FieldProblem(column, f"{given}; expected true or false")
+    return known

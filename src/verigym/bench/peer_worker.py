@@ -1,0 +1,142 @@
+r"""The process in which another grader runs: `python -m verigym.bench.peer_worker TARGET MEMORY_MB`, started by `peer.py`.
+
+TARGET is `math-verify`, which hands the model's text to `parse_expr`, or `module:function`. A frame, both ways, is a length of
+four bytes and JSON. First comes `{"ready": version}` or `{"failed": why}`; then for each `{"number": n, "golds": [...],
+"answer": text, "completion": text}` a `{"number": n, "kind": ..., "reason": ..., "seconds": ...}`. Whoever asks kills this
+process when it takes too long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+
+from verigym.bench.cases import boxed
+from verigym.bench.graders import ask, resolve
+from verigym.bench.verdicts import Kind
+from verigym.sandbox.confine import confine
+
+LENGTH = struct.Struct("!I")
+MAX_FRAME = 64 * 2**20
+MAX_REPLY = 2**16
+MATH_VERIFY = "math-verify"
+
+Judge = Callable[[Sequence[str], str, str], tuple[Kind, str]]
+
+
+def math_verify() -> Judge:
+    r"""Return Math-Verify as its documentation uses it, time limits of its own (5 s a call, by signals) included.
+
+    The gold is put into a `\boxed{}` as an answer is, so that both go through the same extraction.
+    """
+    from math_verify import parse, verify
+
+    def judge(golds: Sequence[str], answer: str, completion: str) -> tuple[Kind, str]:
+        found = parse(completion)
+        if not found:
+            return "no_answer", "nothing was extracted"
+        unread = 0
+        for gold in golds:
+            wanted = parse(boxed(gold))
+            if wanted and verify(wanted, found):
+                return "accepted", f"read as {_show(found)}"
+            unread += not wanted
+        if unread == len(golds):
+            return "error", "the gold does not parse"
+        return "rejected", f"read as {_show(found)}"
+
+    judge(["1"], "1", r"\boxed{1}")
+    return judge
+
+
+def _show(found: object) -> str:
+    try:
+        return " ".join(str(found).split())[:200]
+    except (ValueError, RecursionError, MemoryError):  # an integer of too many digits
+        return "something too large to show"
+
+
+def _callable(target: str) -> Judge:
+    call = resolve(target)
+
+    def judge(golds: Sequence[str], answer: str, completion: str) -> tuple[Kind, str]:
+        return ask(call, golds, answer)
+
+    return judge
+
+
+def judged(judge: Judge, request: object) -> dict[str, object]:
+    """Return the reply to one request."""
+    assert isinstance(request, dict)
+    start = time.perf_counter()
+    try:
+        kind, reason = judge(request["golds"], request["answer"], request["completion"])
+    except MemoryError:
+        kind, reason = "limit", "out of memory"
+    except BaseException as error:  # its own timeouts may not be Exceptions
+        kind, reason = "error", " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return {"number": request["number"], "kind": kind, "reason": reason, "seconds": time.perf_counter() - start}
+
+
+def serve(target: str, memory_mb: int, requests: int, replies: int) -> None:
+    """Answer requests until whoever asks is gone."""
+    # Before anything of others is imported: a process with threads cannot leave its network.
+    confine(network=False, die_with_parent=True)
+    try:
+        judge = math_verify() if target == MATH_VERIFY else _callable(target)
+        name = f"{MATH_VERIFY} {version('math-verify')}" if target == MATH_VERIFY else target
+    except BaseException as error:
+        send(replies, {"failed": " ".join(str(error).split())[:300] or type(error).__name__})
+        return
+    limited = target == MATH_VERIFY  # a callable of yours may write files and start processes
+    confine(memory_bytes=memory_mb << 20, file_bytes=0 if limited else None, processes=0 if limited else None)
+    send(replies, {"ready": name})
+    while (request := receive(requests)) is not None:
+        send(replies, judged(judge, request))
+
+
+def send(fd: int, value: object) -> None:
+    """Write one frame."""
+    data = json.dumps(value).encode()
+    frame = LENGTH.pack(len(data)) + data
+    while frame:
+        frame = frame[os.write(fd, frame) :]
+
+
+def receive(fd: int) -> object | None:
+    """Read one frame; None at the end."""
+    header = _read(fd, LENGTH.size)
+    data = None if header is None else _read(fd, LENGTH.unpack(header)[0])
+    return None if data is None else json.loads(data)
+
+
+def _read(fd: int, size: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < size:
+        chunk = os.read(fd, min(size - len(data), 2**20))
+        if not chunk:
+            return None
+        data += chunk
+    return bytes(data)
+
+
+def main() -> None:
+    """Take over stdin and stdout as the channel, so that nothing printed can be taken for a reply."""
+    requests, replies = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(BrokenPipeError):
+        serve(sys.argv[1], int(sys.argv[2]), requests, replies)
+
+
+if __name__ == "__main__":
+    main()

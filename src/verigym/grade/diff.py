@@ -1,0 +1,183 @@
+"""Two gradings of the same completions beside one another: `verigym grade --diff`.
+
+Both files hold their lines in the order of the input, so they are walked side by side and memory does not grow with them. What
+belongs together has the same row, sample and completion; prompts may differ, since a corrected gold is a reason to grade again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from verigym.envs import Status, UsageError
+from verigym.grade.badrows import same_file
+from verigym.grade.outfile import json_line
+
+KEPT = 50
+"""So many changes are kept for the screen; the file of changes has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A completion with two verdicts."""
+
+    new: Mapping[str, Any]
+    old: Mapping[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as one line of the file of changes."""
+        place = {name: self.new.get(name) for name in ("row", "line", "sample", "column", "group")}
+        return {**place, "new": self.new["score"], "old": self.old["score"]}
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What two gradings have in common and what not."""
+
+    new: Path
+    old: Path
+    verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(old status, new status) -> completions."""
+    changed: int = 0
+    """Another status, or another reward."""
+    first_changes: list[Change] = field(default_factory=list)
+    only_new: int = 0
+    only_old: int = 0
+    first_alone: str = ""
+    """The first completion that one file lacks, in words."""
+    other_prompts: int = 0
+    """Completions whose prompt, or its reference, is not the same in both."""
+    new_graders: Counter[str] = field(default_factory=Counter)
+    old_graders: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def both(self) -> int:
+        """Completions that stand in both files."""
+        return self.verdicts.total()
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything changed or is missing."""
+        return bool(self.changed or self.only_new or self.only_old)
+
+
+def compare(new: Path, old: Path, changes: Path | None = None) -> Comparison:
+    """Compare two files that `verigym grade` wrote.
+
+    Args:
+        new: this grading.
+        old: the other.
+        changes: where every change is written, JSONL.
+
+    Raises:
+        UsageError: a file cannot be read, is not one of `verigym grade`, or belongs to another input.
+    """
+    check_paths(new, old, changes)
+    found = Comparison(new, old)
+    with ExitStack() as stack:
+        listing = None
+        if changes is not None:
+            try:
+                listing = stack.enter_context(open(changes, "wb"))
+            except OSError as error:
+                raise UsageError(f"cannot write --diff-out {changes}: {error.strerror or error}") from None
+        for pair in _pairs(found):
+            if listing is not None:
+                listing.write(json_line(pair.as_json()))
+    if not found.both:
+        raise UsageError(f"{new} and {old} have no completion in common: they were made from different inputs")
+    return found
+
+
+def check_paths(new: Path, old: Path, changes: Path | None, *inputs: Path) -> None:
+    """Refuse, before anything is graded, a comparison that would lose a file or compare one with itself.
+
+    Raises:
+        UsageError: naming the option.
+    """
+    if not old.is_file():
+        raise UsageError(f"--diff {old}: there is no such file")
+    if same_file(new, old):
+        raise UsageError(f"--diff {old} is the file that is compared with it; keep the old one, and name another --out")
+    for path in (new, old, *inputs):
+        if changes is not None and same_file(changes, path):
+            raise UsageError(f"--diff-out {changes} would overwrite {path}; choose another")
+
+
+def _pairs(found: Comparison) -> Iterator[Change]:
+    """Walk both files, count, and yield what changed."""
+    new_lines, old_lines = _lines(found.new), _lines(found.old)
+    new, old = next(new_lines, None), next(old_lines, None)
+    while new is not None or old is not None:
+        if old is None or (new is not None and _place(new) < _place(old)):
+            found.only_new += 1
+            found.first_alone = found.first_alone or f"{_words(new)} is in {found.new} only"
+            new = next(new_lines, None)
+        elif new is None or _place(old) < _place(new):
+            found.only_old += 1
+            found.first_alone = found.first_alone or f"{_words(old)} is in {found.old} only"
+            old = next(old_lines, None)
+        else:
+            if new["completion"] != old["completion"]:
+                raise UsageError(
+                    f"{_words(new)} holds another completion in {found.new} than in {found.old}: they were made from "
+                    f"different inputs; --diff compares gradings of the same completions"
+                )
+            change = _count(found, Change(new, old))
+            if change is not None:
+                yield change
+            new, old = next(new_lines, None), next(old_lines, None)
+
+
+def _count(found: Comparison, pair: Change) -> Change | None:
+    new, old = pair.new["score"], pair.old["score"]
+    found.verdicts[old["status"], new["status"]] += 1
+    found.new_graders[str(new.get("grader"))] += 1
+    found.old_graders[str(old.get("grader"))] += 1
+    found.other_prompts += pair.new.get("prompt") != pair.old.get("prompt")
+    if (new["status"], new["reward"]) == (old["status"], old["reward"]):
+        return None
+    found.changed += 1
+    if len(found.first_changes) < KEPT:
+        found.first_changes.append(pair)
+    return pair
+
+
+def _place(line: Mapping[str, Any]) -> tuple[int, int]:
+    return line["row"], line["sample"]
+
+
+def _words(line: Mapping[str, Any] | None) -> str:
+    return "" if line is None else f"row {line['row']}, sample {line['sample']}"
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a graded file, checked: numbered by row and sample, in ascending order."""
+    last = (-1, -1)
+    statuses = {status.value for status in Status}
+    try:
+        with open(path, "rb") as stream:
+            for number, text in enumerate(stream, 1):
+                try:
+                    line = json.loads(text)
+                    score = line["score"]
+                    place = _place(line)
+                    fits = all(isinstance(part, int) for part in place) and isinstance(line["completion"], str)
+                    if not fits or score["status"] not in statuses or not isinstance(score["reward"], int | float | None):
+                        raise ValueError
+                except (ValueError, KeyError, TypeError, RecursionError):
+                    cut = "; its last line is cut off: give the command that made it again" if text[-1:] != b"\n" else ""
+                    raise UsageError(
+                        f"{path}, line {number}: not a line of verigym grade{cut}; --diff takes the --out of another run"
+                    ) from None
+                if place <= last:
+                    raise UsageError(f"{path}, line {number}: {_words(line)} is not after the line before; was it sorted anew?")
+                last = place
+                yield line
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
