@@ -7,14 +7,12 @@ It knows nothing of other runs: it is forked when the one before is gone, and pa
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from verigym.sandbox.inside import frames
 from verigym.sandbox.inside import syscalls as sys_
 from verigym.sandbox.inside.drop import drop
 from verigym.sandbox.inside.walls import Walls
@@ -71,7 +69,6 @@ def _child(sock: socket.socket, walls: Walls, become: Become, first: Callable[[]
         if first is not None:
             first()
         drop(walls)
-        _rehearse()
     except BaseException as error:
         failed = error
     header, (note_fd, *fds) = _told(sock)
@@ -107,13 +104,6 @@ def _read(sock: socket.socket, size: int) -> bytes:
             os._exit(0)
         data += more
     return bytes(data)
-
-
-def _rehearse() -> None:
-    """Do what every run does, so that the pages it changes are this process's own before the run begins."""
-    stream = io.TextIOWrapper(io.BytesIO(), "utf-8", "surrogateescape", "\n")
-    print(frames.parse(frames.pack({"rehearsed": [1]})[4:]), file=stream, flush=True)
-    compile("def rehearsed(n):\n    return [n]\nprint(rehearsed(1))\n", "<rehearsal>", "exec", dont_inherit=True)
 
 
 def note(text: str) -> bytes:
