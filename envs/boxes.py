@@ -99,6 +99,8 @@ class Row(NamedTuple):
     """What stands between them: `or` if it does anywhere, else `and` if it does."""
     loose: bool
     r"""Whether words or a blank line stand between them too: `\boxed{1} papers and \boxed{2} bins`."""
+    first: Box
+    """Where the first of them stands."""
 
     @property
     def text(self) -> str:
@@ -157,7 +159,7 @@ def row(text: str, boxes: list[Box]) -> Row | None:
         contents = ("...", *contents)
     if len(set(contents)) < 2:
         return None
-    return Row(contents, "or" if joined_or else "and" if joined_and else "comma", loose)
+    return Row(contents, "or" if joined_or else "and" if joined_and else "comma", loose, found[-1])
 
 
 def _gap(gap: str) -> Literal["tight", "loose", ""]:

@@ -1,4 +1,4 @@
-r"""What directly follows a box and belongs to its answer: `\boxed{28}\%`, `\boxed{28}$ pct`, `\boxed{5}$ square miles`."""
+r"""What directly follows a box and belongs to its answer: `\boxed{28}\%`, `\boxed{204}_5`, `\boxed{5}$ square miles`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ _IN_TEXT = re.compile(
 _IN_WORDS = re.compile(
     rf"{_SKIP}(?P<words>[^\W\d_]++(?: [^\W\d_]++){{0,3}}+)(?P<power>\$?{_POWER}\$?|[\u00b2\u00b3])?",
 )
+_BASE = re.compile(r"_(?:[0-9](?![0-9])|\{[0-9]{1,2}\})")
 _PERCENT = frozenset("percent pct percents".split())
 _SCALES = frozenset("hundred thousand million billion trillion lakh crore dozen".split())
 
@@ -23,7 +24,7 @@ _PLAIN = _SCALES | {"square", "cubic"}
 
 
 def after_box(text: str, start: int = 0) -> str:
-    r"""Return the percent sign, degree sign, scale word or unit that stands at the start; an empty string for any other text.
+    r"""Return the percent sign, degree sign, base, scale word or unit at the start; an empty string for any other text.
 
     A unit that a formula would read as letters is in `\text`.
     """
@@ -31,6 +32,9 @@ def after_box(text: str, start: int = 0) -> str:
     sign = _SIGN.match(text)
     if sign:
         return sign["sign"]
+    base = _BASE.match(text)
+    if base:
+        return base.group()
     found, known = _IN_TEXT.match(text), known_unit
     if found is None:
         found, known = _IN_WORDS.match(text), formula_unit

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from verigym.envs.boxes import MARK, Row, box_spans, row, scan
+from verigym.envs.boxpart import beside
 from verigym.envs.boxunit import after_box
 
 __all__ = ["METHODS", "Extraction", "Method", "box_spans", "extract", "last_box", "strip_thinking"]
@@ -25,9 +26,11 @@ class Extraction(NamedTuple):
     text: str
     method: Method
     after: str = ""
-    """Of a box: the percent sign, degree sign, scale word or unit that directly follows it; see `after_box`."""
+    """Of a box: the percent sign, degree sign, base, scale word or unit that directly follows it; see `after_box`."""
     row: Row | None = None
     """Of a box: the boxes that it ends a row of, where it does not stand alone."""
+    part: str = ""
+    r"""Of a box: the text around it by which it is only a part of what is stated (`-\boxed{5}`); see `beside`."""
 
 
 # Whatever its spelling, thinking is no answer. [THINK] is Mistral's, seed:think ByteDance's, begin_of_thought Sky's, the
@@ -69,7 +72,11 @@ def _boxed(text: str) -> Extraction | None:
     if not boxes:
         return None
     last = boxes[-1]
-    return Extraction(last.content(text), "boxed", after_box(text, last.after), row(text, boxes))
+    joined = row(text, boxes) if len(boxes) > 1 else None
+    part = beside(text, joined.first if joined else last, last)
+    if part and joined and joined.loose:  # words stand between: the last may be the answer by itself
+        joined, part = None, beside(text, last)
+    return Extraction(last.content(text), "boxed", after_box(text, last.after), joined, part)
 
 
 def after_hash(text: str) -> str | None:
@@ -96,7 +103,7 @@ def after_final(text: str) -> str | None:
                 return rest[len(opening) : end].strip() or None
     if MARK.match(rest):
         boxes = scan(rest)
-        if not (boxes and _goes_on(rest[boxes[0].after :])):
+        if not (boxes and (_goes_on(rest[boxes[0].after :]) or beside(rest, boxes[0]))):
             return boxes[0].content(rest) if boxes else None
     return _line(_sentence(rest)) or None
 

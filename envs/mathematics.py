@@ -20,7 +20,7 @@ from verigym.envs.extract import Extraction, Method, extract, strip_thinking
 from verigym.envs.maths.judging.golds import GoldBoxes, explain_gold, gold_text, read
 from verigym.envs.maths.judging.tiers import Answer, Decision, TierOptions, Tiers
 from verigym.envs.maths.reading.failures import ParseError
-from verigym.envs.maths.reading.spelling import mended, spelled, unlabelled
+from verigym.envs.maths.reading.spelling import mended, spelled, unescaped, unlabelled
 from verigym.envs.maths.tree import Listing
 from verigym.envs.schema import Completion, Prompt, Reference, Score
 
@@ -123,12 +123,12 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
 
     def gold(self, prompt: Prompt) -> str:
         """Return the first gold in the form that the options extract."""
-        text = gold_text(self.reference(prompt).golds[0], self.options.gold_boxes)
+        text = gold_text(self._unescaped(self.reference(prompt).golds[0]), self.options.gold_boxes)
         return _GOLD_FORMS[self.options.extract[0]] % " ".join(text.split())
 
     def audit(self, prompt: Prompt) -> str | None:
         """Say which of the golds cannot be read, why, and what to do."""
-        found = [explain_gold(gold, self.options.gold_boxes) for gold in self.reference(prompt).golds]
+        found = [explain_gold(self._unescaped(gold), self.options.gold_boxes) for gold in self.reference(prompt).golds]
         return "; ".join(reason for reason in found if reason) or None
 
     def judge(self, prompt: Prompt, reference: MathReference, completion: Completion) -> Score:
@@ -136,6 +136,9 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
         found = self._find(completion)
         if isinstance(found, Score):
             return found
+        if found.part:
+            reason = f"{found.method}: the box holds only a part of what is stated, {found.part!r}; box all of the answer"
+            return Score.incorrect(answer=found.text, reason=reason)
         text = self._mended(found.text)
         if not spelled(text):
             return Score.no_answer(reason=f"{found.method}: the answer is empty")
@@ -144,7 +147,7 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
         failure: EnvironmentFailure | None = None
         wrong = Decision(False, "no tier could tell it from a wrong answer")
         for written in reference.golds:
-            gold = self._mended(gold_text(written, self.options.gold_boxes))
+            gold = self._mended(gold_text(self._unescaped(written), self.options.gold_boxes))
             if self.options.string_tier and not found.row and not found.after and spelled(gold) == spelled(text):
                 return Score.correct(answer=found.text, reason=f"{found.method}: the gold's text")
             answer = answer or self._read(text, found)
@@ -162,14 +165,18 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
             return Score.limit(answer=found.text, reason=f"{found.method}: {wrong.reason}")
         return Score.incorrect(answer=found.text, reason=f"{found.method}: {wrong.reason}")
 
+    def _unescaped(self, text: str) -> str:
+        return unescaped(text) if self.options.escapes else text
+
     def _mended(self, text: str) -> str:
-        text = mended(text, escapes=self.options.escapes)
+        text = mended(text)
         return unlabelled(text) if self.options.labels else text
 
     def _read(self, text: str, found: Extraction) -> Answer:
         comma = self.options.commas == "decimal"
         tree = read(text, comma)
-        extended = read(f"{text} {found.after}", comma) if found.after else None
+        blank = "" if found.after.startswith("_") else " "
+        extended = read(text + blank + found.after, comma) if found.after else None
         row = found.row
         boxes = [read(self._mended(box), comma) for box in row.boxes] if row else []
         broken = next((box for box in boxes if isinstance(box, ParseError)), None)
@@ -180,7 +187,7 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
         return Answer(text, tree, None if isinstance(extended, ParseError) else extended, whole, bool(row and row.loose))
 
     def _find(self, completion: Completion) -> Extraction | Score:
-        body = strip_thinking(completion.text)
+        body = strip_thinking(self._unescaped(completion.text))
         found = None if body is None else extract(body, self.options.extract)
         if found is not None:
             if len(found.text) > self.options.max_answer_chars:

@@ -2,9 +2,8 @@
 
 A request frame is a header (sizes and limits) and a payload in JSON; a reply frame is a status byte and, when that is OK, JSON
 again, which is checked strictly. Each kind of comparison has processes of its own, started when first asked for: `trees`
-(`maths/symbolic/algebra.py`) and `texts`, Math-Verify's, below. There the payload is `{"gold": text, "answers": [text, ...]}`
-and the reply `{"gold": bool, "answers": [bool, ...], "equal": bool}`: which texts parsed, and whether every answer equals the
-gold.
+(`maths/symbolic/algebra.py`) and `texts`, Math-Verify's, below. There the payload is `{"gold": text, "answer": text}` and the
+reply `{"gold": bool, "answer": bool, "equal": bool}`: which texts parsed, and whether the answer equals the gold.
 Safe in any thread; a forked process starts its own workers; no signals are used here.
 """
 
@@ -33,10 +32,10 @@ _WHY = {TIME: "ran out of time", WALL: "ran out of time", MEMORY: "ran out of me
 
 
 class Comparison(NamedTuple):
-    """What the worker found. `equal` holds only when the gold and every answer parsed."""
+    """What the worker found. `equal` holds only when the gold and the answer parsed."""
 
     gold_parsed: bool
-    answers_parsed: tuple[bool, ...]
+    answer_parsed: bool
     equal: bool
 
 
@@ -220,12 +219,12 @@ os.register_at_fork(after_in_child=_after_fork)
 atexit.register(close)
 
 
-def compare(gold: str, answers: tuple[str, ...], *, timeout_s: float = 5.0, memory_bytes: int = 1 << 30) -> Comparison:
-    """Compare LaTeX texts by Math-Verify: does every answer equal the gold?
+def compare(gold: str, answer: str, *, timeout_s: float = 5.0, memory_bytes: int = 1 << 30) -> Comparison:
+    """Compare LaTeX texts by Math-Verify: does the answer equal the gold?
 
     Args:
         gold: the reference, LaTeX without delimiters.
-        answers: the sides of the answer.
+        answer: the answer, LaTeX too.
         timeout_s: CPU seconds for the comparison.
         memory_bytes: address space for the comparison.
 
@@ -233,8 +232,8 @@ def compare(gold: str, answers: tuple[str, ...], *, timeout_s: float = 5.0, memo
         SymbolicLimit: the comparison ran out of time or memory, or crashed twice.
         EnvironmentFailure: the worker cannot be started (Math-Verify is not installed) or is lost.
     """
-    payload = json.dumps({"gold": gold, "answers": answers}).encode()
-    return _checked(request("texts", payload, timeout_s=timeout_s, memory_bytes=memory_bytes), len(answers))
+    payload = json.dumps({"gold": gold, "answer": answer}).encode()
+    return _checked(request("texts", payload, timeout_s=timeout_s, memory_bytes=memory_bytes))
 
 
 def request(kind: Kind, payload: bytes, *, timeout_s: float, memory_bytes: int) -> bytes:
@@ -256,13 +255,12 @@ def request(kind: Kind, payload: bytes, *, timeout_s: float, memory_bytes: int) 
     return data
 
 
-def _checked(data: bytes, count: int) -> Comparison:
+def _checked(data: bytes) -> Comparison:
     try:
         reply = json.loads(data)
-        gold, answers, equal = reply["gold"], reply["answers"], reply["equal"]
+        gold, answer, equal = reply["gold"], reply["answer"], reply["equal"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise EnvironmentFailure("protocol", "the math worker's reply is not what was agreed", retryable=True) from None
-    flags = [gold, equal, *answers] if isinstance(answers, list) else []
-    if len(flags) != count + 2 or not all(isinstance(flag, bool) for flag in flags) or (equal and not all(flags)):
+    if not all(isinstance(flag, bool) for flag in (gold, answer, equal)) or (equal and not (gold and answer)):
         raise EnvironmentFailure("protocol", "the math worker's reply is not what was agreed", retryable=True)
-    return Comparison(gold, tuple(answers), equal)
+    return Comparison(gold, answer, equal)

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+MAX_HEIGHT = 120
+"""Higher trees are neither read nor compared: whoever walks down one does so by recursion."""
+
 Comparator = Literal["=", "!=", "<", "<=", ">", ">=", "approx", "in", "notin", "subset", "equiv", "to", ":"]
 
 

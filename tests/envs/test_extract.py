@@ -22,6 +22,7 @@ def test_cases(case: dict[str, Any]) -> None:
     if case["method"] == "boxed":
         row = found.row and {"boxes": list(found.row.boxes), "joiner": found.row.joiner, "loose": found.row.loose}
         assert row == case.get("row")
+        assert bool(found.part) is case.get("part", False), found.part
     if "after" in case:
         assert found.after == case["after"]
 
@@ -55,6 +56,15 @@ def test_methods_are_tried_in_order_of_trust() -> None:
     assert extract("nothing") is None
 
 
+def test_a_box_that_is_a_part_says_of_what() -> None:
+    found = extract(r"so $x = 3 - \boxed{5}^2$")
+    assert found and found.text == "5" and found.part == "x = 3 - [box]^2$"
+    final = extract(r"The final answer is \boxed{5}/2.", ("final",))
+    assert final and final.text == r"\boxed{5}/2"
+    loose = extract(r"$x = 3 + \boxed{2}$ papers, and $\boxed{7}$ bins")
+    assert loose and (loose.text, loose.row, loose.part) == ("7", None, "")
+
+
 def test_a_row_as_one_text() -> None:
     both = extract(r"\boxed{1} and \boxed{2}")
     either = extract(r"\boxed{1} or \boxed{2}")
@@ -80,6 +90,13 @@ def test_box_spans_are_outermost_and_in_order() -> None:
 
 HOSTILE = {
     "opened boxes": r"\boxed{" * 200_000,
+    "braces around a box": "{" * 200_000 + r"\boxed{5}" + "}" * 200_000,
+    "closed braces around a box": "}" * 200_000 + r"\boxed{5}" + "{" * 200_000,
+    "parentheses around a box": "-" + "(" * 200_000 + r"\boxed{5}" + ")" * 200_000,
+    "signs around a box": "-" * 200_000 + r"\boxed{5}" + "!" * 200_000,
+    "dollars around a box": "$" * 100_001 + r"\boxed{5}^2" + "$" * 100_001,
+    "spaces around a box": "-" + " " * 200_000 + r"\boxed{5}" + " " * 200_000 + "/2",
+    "boxes with signs": r"$-\boxed{5}, $" * 20_000,
     "nested boxes": r"\boxed{" * 100_000 + "}" * 100_000,
     "boxes without brace": ("\\boxed" + " " * 50) * 10_000,
     "backslashes": "\\" * 200_001,

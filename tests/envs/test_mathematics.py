@@ -178,9 +178,9 @@ def test_an_answer_beyond_the_limits_is_the_answers_fault(monkeypatch: pytest.Mo
 def test_math_verify_is_asked_only_where_no_tier_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def opinion(gold: str, answers: tuple[str, ...], **limits: object) -> Comparison:
-        asked.append(answers[0])
-        return Comparison(True, (True,), True)
+    def opinion(gold: str, answer: str, **limits: object) -> Comparison:
+        asked.append(answer)
+        return Comparison(True, True, True)
 
     monkeypatch.setattr("verigym.envs.symbolic.compare", opinion)
     env = MathEnvironment(math_verify=True, symbolic=False)

@@ -8,6 +8,7 @@ from verigym.envs.metrics import Cluster, bootstrap_interval, majority_at_k, nor
 
 def test_pass_at_k_by_hand():
     assert pass_at_k(4, 1, 1) == 0.25
+    assert pass_at_k(8, 3, 4) == pytest.approx(0.928571, abs=1e-6)  # 1 - 5/70
     assert pass_at_k(4, 1, 2) == pytest.approx(0.5)  # 3 of the 6 pairs hold the right one
     assert pass_at_k(4, 0, 4) == 0.0
     assert pass_at_k(4, 2, 3) == 1.0  # only two are wrong

@@ -77,22 +77,28 @@ _DIFFERENTIALS = (Symbol("d"), Symbol("partial"))
 
 
 def derivative(top: Node, bottom: Mul) -> Node | None:
-    """Return d(top)/d(bottom) as nested `diff`, None if it is an ordinary quotient."""
-    if len(bottom.factors) != 2:
+    r"""Return d(top)/d(bottom) as nested `diff`, one a variable of `\partial x \partial y`; None of another quotient."""
+    sign, variables = bottom.factors[0], bottom.factors[1::2]
+    if len(bottom.factors) % 2 or set(bottom.factors[::2]) != {sign} or (len(variables) > 1 and sign != Symbol("partial")):
         return None
-    sign: Node = bottom.factors[0]
-    order, variable = 1, bottom.factors[1]
-    if type(variable) is Pow and type(variable.base) is Symbol and type(variable.exponent) is Number:
-        order, variable = variable.exponent.value.numerator, variable.base
-        sign = Pow(sign, Number(Fraction(order)))
-    if type(variable) is not Symbol or not 1 <= order <= 9:
-        return None
-    if top == sign:  # an operator on what follows
-        return Symbol(f"d/d{variable.name}" if order == 1 else f"d^{order}/d{variable.name}^{order}")
-    if type(top) is not Mul or top.factors[0] != sign:
+    derived: list[Symbol] = []
+    for variable in variables:
+        order = 1
+        if type(variable) is Pow and type(variable.base) is Symbol and type(variable.exponent) is Number:
+            order, variable = variable.exponent.value.numerator, variable.base
+        if type(variable) is not Symbol or not 1 <= order <= 9:
+            return None
+        derived += [variable] * order
+    operator = sign if len(derived) == 1 else Pow(sign, Number(Fraction(len(derived))))
+    if top == operator:  # an operator on what follows
+        names = "".join(f"d{variable.name}" for variable in derived)
+        if len(variables) == 1 and len(derived) > 1:
+            names = f"d{derived[0].name}^{len(derived)}"
+        return Symbol(f"d/{names}" if len(derived) == 1 else f"d^{len(derived)}/{names}")
+    if type(top) is not Mul or top.factors[0] != operator:
         return None
     body = mul(top.factors[1:])
-    for _ in range(order):
+    for variable in reversed(derived):
         body = Call("diff", (body, variable))
     return body
 

@@ -2,11 +2,14 @@ r"""Bars: `\bar{z}` is a conjugate, but `\bar{x}` a mean and `\overline{A}` a co
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from verigym.envs.maths.equality.rebuild import rebuild
 from verigym.envs.maths.tree import Call, Constant, Node, Symbol, symbols, walk
 
 COMPLEX_NAMES = frozenset("z w omega zeta".split())
-"""Names of complex numbers, where i or a function of complex numbers occurs."""
+"""Names of complex numbers, with an index too, where i or a function of complex numbers occurs."""
+_COMPLEX_CALLS = frozenset(["re", "im", "conj", "arg", "abs"])
 _AT_TIMES = COMPLEX_NAMES | {"alpha", "beta"}
 _IMAGINARY = Constant("i")
 
@@ -24,21 +27,28 @@ def with_conjugates(a: Node, b: Node) -> tuple[Node, Node]:
 
 def _barred(part: Node) -> Node:
     match part:
-        case Call("conj", (Symbol(name),)) if name not in _AT_TIMES:
+        case Call("conj", (Symbol(name),)) if not _among((name,), _AT_TIMES):
             return Symbol(f"bar {name}")
-        case Call("conj", (of,)) if (names := symbols(of)) and not names & _AT_TIMES:
+        case Call("conj", (of,)) if symbols(of) and not _among(symbols(of), _AT_TIMES):
             return Call("bar", (of,))
     return part
 
 
 def complex_names(a: Node, b: Node) -> frozenset[str]:
-    """Return the symbols that may stand for complex numbers: by their names, or because they are conjugated."""
-    found = {part.name for node in (a, b) for part in walk(node) if isinstance(part, Symbol)} & COMPLEX_NAMES
-    for node in (a, b):
-        for part in walk(node):
-            match part:
-                case Call("conj", (Symbol(name),)):
-                    found.add(name)
-                case Call("conj", (of,)):
-                    found |= symbols(of) & _AT_TIMES
+    """Return the symbols that stand for complex numbers: by their names beside i, or because they are conjugated."""
+    parts = [part for node in (a, b) for part in walk(node)]
+    if not any(part == _IMAGINARY or (isinstance(part, Call) and part.name in _COMPLEX_CALLS) for part in parts):
+        return frozenset()
+    found = _among({part.name for part in parts if isinstance(part, Symbol)}, COMPLEX_NAMES)
+    for part in parts:
+        match part:
+            case Call("conj", (Symbol(name),)):
+                found.add(name)
+            case Call("conj", (of,)):
+                found |= _among(symbols(of), _AT_TIMES)
     return frozenset(found)
+
+
+def _among(names: Iterable[str], stems: frozenset[str]) -> set[str]:
+    """Return the names that are one of `stems`, with an index or without."""
+    return {name for name in names if name.partition("_")[0] in stems}

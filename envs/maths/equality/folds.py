@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from itertools import combinations
 
+from verigym.envs.maths.equality.build import minus
 from verigym.envs.maths.equality.exactly import rational
 from verigym.envs.maths.tree import Add, Call, Constant, Div, Mul, Neg, Node, Number, Pow, Root, Symbol, symbols, walk
 
@@ -19,52 +21,77 @@ MAX_ARGUMENTS = 8
 """With more of them, nothing is concluded where they differ."""
 MAX_MARKS = 24
 """Sign changes between which sides are compared, along one line."""
-LINES = 3
+MAX_AXES = 3
+"""Integers along whose axes sides are compared."""
+MAX_DIPS = 6
+MAX_COMPARED = 4
+"""A maximum of more is left to the points where steps are compared."""
 
-Sign = Callable[[Node, Fraction], int | None]
+ValueAt = Callable[[Node, Fraction], Fraction | None]
 
 
 class Folds:
     """The folds of two trees.
 
     Attributes:
-        single: the arguments which one tree folds and the other does not, and whose sign is not evident.
-        arguments: all that may change its sign under a fold.
+        single: the factors whose sign one tree hides and the other does not, and is not evident.
+        arguments: all beside whose zeros the trees may fold.
         differ: whether the two fold different things.
     """
 
-    def __init__(self, a: Node, b: Node) -> None:
+    def __init__(self, a: Node, b: Node, whole: frozenset[str]) -> None:
         """Find them."""
         found = [dict(_folded(node)) for node in (a, b)]
         self.differ = found[0].keys() != found[1].keys()
         hidden = [{one for one, hides in side.items() if hides} for side in found]
-        self.single = [one for side, other in (hidden, hidden[::-1]) for one in side if one not in other and not _evident(one)]
+        self.single = [one for one in hidden[0] ^ hidden[1] if not _evident(one, whole)]
+        self.single.sort(key=repr)
         self.arguments = list(dict.fromkeys(part for side in found for one in side for part in _factors(one) if symbols(part)))
-        self.arguments = [one for one in self.arguments if not _evident(one)]
+        self.arguments = [one for one in self.arguments if not _positive(one)]
 
 
 def _folded(node: Node) -> Iterator[tuple[Node, bool]]:
     """Yield what is under a fold, and whether the fold surely hides its sign."""
+    beside: list[Node] = []
     plain: list[Node] = []
     hidden: list[Node] = []
     for part in walk(node):
         match part:
             case Call("abs", (of,)):
-                hidden.append(of)
-            case Root(of, degree) if _even(degree):
+                beside.append(of)
+                hidden.extend(_odd_factors(of))
+            case Call("sign", (of,)):
+                beside.append(of)
+            case Call("ln" | "log", (of, *_)):
                 plain.append(of)
-            case Pow(base, exponent) if (power := rational(exponent)) is not None and power.denominator % 2 == 0:
+            case Call("max" | "min", parts) if len(parts) <= MAX_COMPARED:
+                beside.extend(minus(one, two) for one, two in combinations(parts, 2))
+            case Root(of, _):
+                plain.append(of)
+            case Pow(base, exponent) if (power := rational(exponent)) is None or power.denominator != 1:
                 plain.append(base)
     for of in plain:
-        hidden.extend(one.base for one in _products(of) if isinstance(one, Pow) and _even(one.exponent))
-    yield from ((one, False) for one in plain if symbols(one))
+        hidden.extend(one for power in _products(of) if isinstance(power, Pow) and _even(power.exponent)
+                      for one in _odd_factors(power.base))  # fmt: skip
+    yield from ((one, False) for one in (*beside, *plain) if symbols(one))
     yield from ((one, True) for one in hidden if symbols(one))
 
 
+def _odd_factors(node: Node) -> Iterator[Node]:
+    """Yield the factors that the sign of a product depends on."""
+    for part in _products(node):
+        match part:
+            case Pow(base, exponent) if (power := rational(exponent)) is not None and power.denominator == 1:
+                if power.numerator % 2:
+                    yield from _odd_factors(base)
+            case _:
+                yield part
+
+
 def _products(node: Node) -> Iterator[Node]:
-    """Yield the factors of a product or quotient."""
+    """Yield the factors of a product or quotient, and of a modulus."""
     match node:
-        case Neg(of):
+        case Neg(of) | Call("abs", (of,)):
             yield from _products(of)
         case Mul(parts):
             for part in parts:
@@ -77,11 +104,12 @@ def _products(node: Node) -> Iterator[Node]:
 
 
 def _factors(node: Node) -> Iterator[Node]:
-    """Yield what the sign of a product depends on, and the bases of its powers."""
+    """Yield the parts at whose zeros a product has its own: bases of powers and what is under roots, not they themselves."""
     for part in _products(node):
-        while isinstance(part, Pow):
-            part = part.base  # noqa: PLW2901
-        yield part
+        if isinstance(part, Pow | Root):
+            yield from _factors(part.base if isinstance(part, Pow) else part.of)
+        else:
+            yield part
 
 
 def _even(node: Node) -> bool:
@@ -89,141 +117,144 @@ def _even(node: Node) -> bool:
     return number is not None and number.denominator % 2 == 1 and number.numerator % 2 == 0
 
 
-def _evident(node: Node) -> bool:
-    """Tell whether an expression of real variables evidently never changes its sign."""
+def _evident(node: Node, whole: frozenset[str]) -> bool:
+    """Tell whether an expression of real variables, and positive integers, evidently never changes its sign."""
     while isinstance(node, Neg):
         node = node.of
-    if not symbols(node) or _nonnegative(node):
+    if not symbols(node) or _nonnegative(node, whole):
         return True
     if isinstance(node, Add):
-        return _nonnegative(node) or all(_negative(term) for term in node.terms)
-    return isinstance(node, Mul | Div) and all(_evident(part) for part in _products(node))
+        return all(isinstance(term, Neg) and _nonnegative(term.of, whole) for term in node.terms)
+    return isinstance(node, Mul | Div) and all(_evident(part, whole) for part in _products(node))
 
 
-def _negative(node: Node) -> bool:
-    return (isinstance(node, Neg) and _nonnegative(node.of)) or (isinstance(node, Number) and node.value <= 0)
-
-
-def _nonnegative(node: Node) -> bool:
+def _positive(node: Node) -> bool:
+    """Tell whether an expression of real variables evidently has no zero."""
     match node:
+        case Number(value):
+            return value > 0
+        case Constant("pi" | "e") | Call("exp" | "cosh", _):
+            return True
+        case Add(terms):
+            return all(_nonnegative(term, frozenset()) for term in terms) and any(map(_positive, terms))
+        case Mul(parts):
+            return all(map(_positive, parts))
+        case Pow(base, _) | Root(base, _):
+            return _positive(base)
+    return False
+
+
+def _nonnegative(node: Node, whole: frozenset[str]) -> bool:
+    def all_are(*parts: Node) -> bool:
+        return all(_nonnegative(part, whole) for part in parts)
+
+    match node:
+        case Symbol(name):
+            return name in whole
+        case Call("factorial" | "binom", _):
+            return symbols(node) <= whole
         case Number(value):
             return value >= 0
         case Constant("pi" | "e") | Call("abs" | "exp" | "cosh", _):
             return True
         case Add(parts) | Mul(parts):
-            return all(map(_nonnegative, parts))
+            return all_are(*parts)
         case Div(top, bottom):
-            return _nonnegative(top) and _nonnegative(bottom)
+            return all_are(top, bottom)
         case Pow(base, exponent):
-            return _even(exponent) or _nonnegative(base)
+            return _even(exponent) or all_are(base)
         case Root(of, degree):
-            return _even(degree) or _nonnegative(of)
+            return _even(degree) or all_are(of)
     return False
 
 
-def quadratic(node: Node, name: str) -> tuple[Fraction, Fraction, Fraction] | None:
-    """Return the coefficients of a polynomial of degree two at most in one variable, the constant one first."""
-    match node:
-        case Symbol(found) if found == name:
-            return Fraction(0), Fraction(1), Fraction(0)
-        case Neg(of):
-            inner = quadratic(of, name)
-            return None if inner is None else (-inner[0], -inner[1], -inner[2])
-        case Add(terms):
-            parts = [quadratic(term, name) for term in terms]
-            known = [part for part in parts if part is not None]
-            if len(known) < len(parts):
-                return None
-            below, slope, lead = (sum((part[place] for part in known), Fraction(0)) for place in range(3))
-            return below, slope, lead
-        case Mul(factors):
-            return _product([quadratic(factor, name) for factor in factors])
-        case Div(top, bottom) if not symbols(bottom):
-            number, over = rational(bottom), quadratic(top, name)
-            return (over[0] / number, over[1] / number, over[2] / number) if number and over is not None else None
-        case Pow(base, Number(value)) if symbols(base) and value in (1, 2):
-            return _product([quadratic(base, name)] * int(value))
-    number = None if symbols(node) else rational(node)
-    return None if number is None else (number, Fraction(0), Fraction(0))
+class Line:
+    """A line through the space of the variables: an axis for one of them or for an integer, a drawn line for several.
+
+    Attributes:
+        whole: whether only its positive integers count.
+    """
+
+    def __init__(self, names: list[str], whole: frozenset[str], seed: str, index: int) -> None:
+        """Draw the line of that index: first those through the real variables, then an axis for each integer."""
+        free = [name for name in names if name not in whole]
+        drawn = {name: hashlib.sha256(f"{seed}/fold/{index}/{name}".encode("utf-8", "replace")).digest() for name in names}
+        axes = [] if index < _real_lines(free) else sorted(whole)[index - _real_lines(free) :][:1]
+        self.whole = bool(axes)
+        self.ways: dict[str, tuple[Fraction, Fraction]] = {}
+        for name in names:
+            first, second, *_ = drawn[name]
+            if name in axes or (len(free) == 1 == len(names)):
+                self.ways[name] = Fraction(0), Fraction(1)
+            elif name in whole:
+                self.ways[name] = Fraction(1 + first % 9), Fraction(0)
+            else:
+                slope = Fraction(0) if self.whole else Fraction(2 * second - 255, 256)
+                self.ways[name] = Fraction(first - 128, 32) + Fraction(1, 128), slope
+
+    def at(self, place: Fraction) -> dict[str, Fraction]:
+        """Return the point at a place on the line."""
+        return {name: start + place * slope for name, (start, slope) in self.ways.items()}
 
 
-def _product(
-    parts: list[tuple[Fraction, Fraction, Fraction] | None],
-) -> tuple[Fraction, Fraction, Fraction] | None:
-    result = (Fraction(1), Fraction(0), Fraction(0))
-    for part in parts:
-        if part is None or result[1] * part[2] or result[2] * part[1] or result[2] * part[2]:
-            return None
-        result = (
-            result[0] * part[0],
-            result[0] * part[1] + result[1] * part[0],
-            result[0] * part[2] + result[1] * part[1] + result[2] * part[0],
-        )
-    return result
+def _real_lines(free: list[str]) -> int:
+    return min(len(free), 2) + (len(free) > 1)
 
 
-def one_signed(node: Node, names: list[str]) -> bool:
-    """Tell whether an argument is a quadratic of the only variable without two real roots."""
-    found = quadratic(node, names[0]) if len(names) == 1 else None
-    return found is not None and found[1] ** 2 <= 4 * found[0] * found[2]
+def lines(names: list[str], whole: frozenset[str], seed: str) -> list[Line]:
+    """Return the lines along which two trees are compared: an axis for a single variable, else some for reals and integers."""
+    count = _real_lines([name for name in names if name not in whole]) + min(len(whole), MAX_AXES)
+    return [Line(names, whole, seed, index) for index in range(count)]
 
 
-def hints(node: Node, names: list[str]) -> list[Fraction]:
-    """Return the points beside which the sign of a quadratic changes: its vertex, and far to both sides of its roots."""
-    found = quadratic(node, names[0]) if len(names) == 1 else None
-    if found is None or (not found[1] and not found[2]):
-        return []
-    below, slope, lead = found
-    if not lead:
-        return [-below / slope - 1, -below / slope + 1]
-    vertex = -slope / (2 * lead)
-    span = 1 + abs(slope / lead) + abs(below / lead)
-    return [vertex - span, vertex, vertex + span]
+def marks(arguments: list[Node], number: ValueAt) -> tuple[list[Fraction], dict[Node, set[int]]]:
+    """Return where the arguments change their signs along a line, and the signs that each was seen with.
 
-
-def line(names: list[str], whole: frozenset[str], seed: str, index: int) -> Callable[[Fraction], dict[str, Fraction]]:
-    """Return a line through the space of the real variables: the axis for one, drawn ones for several."""
-    drawn = {name: hashlib.sha256(f"{seed}/fold/{index}/{name}".encode("utf-8", "replace")).digest() for name in names}
-    free = [name for name in names if name not in whole]
-
-    def at(t: Fraction) -> dict[str, Fraction]:
-        if len(free) == 1 == len(names):
-            return {names[0]: t}
-        return {
-            name: Fraction(1 + drawn[name][0] % 9)
-            if name in whole
-            else Fraction(drawn[name][0] - 128, 32) + t * Fraction(2 * drawn[name][1] - 255, 256)
-            for name in names
-        }
-
-    return at
-
-
-def marks(arguments: list[Node], names: list[str], sign: Sign) -> tuple[list[Fraction], dict[Node, set[int]]]:
-    """Return where the arguments change their signs along a line, and the signs that each was seen with."""
+    Between three places with one sign the smallest value is sought, so that a sign changed on a short interval is seen.
+    """
     found: set[Fraction] = set()
     seen: dict[Node, set[int]] = {}
     for one in arguments:
-        ways, last = seen.setdefault(one, set()), None
-        for place in sorted({*GRID, *hints(one, names)}):
-            now = sign(one, place)
-            if not now:
-                last = None if now is None else last
-                continue
-            ways.add(now)
-            if last is not None and last[1] != now:
-                found.add(_halved(one, last[0], place, last[1], sign))
-            last = (place, now)
+        known = [(place, value) for place in GRID if (value := number(one, place))]
+        dips = sorted(
+            (abs(b[1]), a[0], b[0], c[0]) for a, b, c in zip(known, known[1:], known[2:], strict=False) if _dips(a, b, c)
+        )
+        lowest = [_lowest(one, low, middle, high, number) for _, low, middle, high in dips[:MAX_DIPS]]
+        known = sorted({*known, *((place, value) for place in lowest if (value := number(one, place)))})
+        seen[one] = {1 if value > 0 else -1 for _, value in known}
+        for (low, below), (high, above) in zip(known, known[1:], strict=False):
+            if (below > 0) is not (above > 0):
+                found.add(_halved(one, low, high, below > 0, number))
     return sorted(found), seen
 
 
-def _halved(node: Node, low: Fraction, high: Fraction, below: int, sign: Sign) -> Fraction:
+def _dips(before: tuple[Fraction, Fraction], here: tuple[Fraction, Fraction], after: tuple[Fraction, Fraction]) -> bool:
+    signs = {value > 0 for _, value in (before, here, after)}
+    return len(signs) == 1 and abs(here[1]) <= abs(before[1]) and abs(here[1]) <= abs(after[1])
+
+
+def _lowest(node: Node, low: Fraction, middle: Fraction, high: Fraction, number: ValueAt) -> Fraction:
+    """Return where a value between two places is nearest to zero, or beyond it."""
+    value = number(node, middle)
+    sign = 1 if value is not None and value > 0 else -1
+    for _ in range(_HALVINGS):
+        one, two = low + (high - low) * Fraction(3, 8), low + (high - low) * Fraction(5, 8)
+        left, right = number(node, one), number(node, two)
+        if left is None or right is None:
+            break
+        if left * sign < 0 or right * sign < 0:
+            return one if left * sign < 0 else two
+        low, high = (low, two) if left * sign < right * sign else (one, high)
+    return (low + high) / 2
+
+
+def _halved(node: Node, low: Fraction, high: Fraction, below: bool, number: ValueAt) -> Fraction:
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        now = sign(node, middle)
+        now = number(node, middle)
         if not now:
             return middle
-        low, high = (middle, high) if now == below else (low, middle)
+        low, high = (middle, high) if (now > 0) is below else (low, middle)
     return (low + high) / 2
 
 

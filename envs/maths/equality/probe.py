@@ -7,17 +7,18 @@ unknown, and so is what would need more than `numeric.MAX_PRECISION` bits or `PR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from itertools import islice
 from typing import Literal
 
-from verigym.envs.maths.equality import folds, numeric, points
+from verigym.envs.maths.equality import folds, numeric, points, roots
 from verigym.envs.maths.equality.conjugates import complex_names
 from verigym.envs.maths.equality.evaluate import Evaluation
+from verigym.envs.maths.equality.exactly import rational
 from verigym.envs.maths.equality.numeric import Arithmetic, Value, magnitude
 from verigym.envs.maths.equality.steps import STEPS, Steps
-from verigym.envs.maths.equality.work import TooMuch, Undecided, Work
+from verigym.envs.maths.equality.work import TooMuch, Undecided, Unsupported, Work
 from verigym.envs.maths.tree import Call, Constant, Node, Root, walk
 from verigym.envs.maths.verdict import Verdict
 
@@ -30,11 +31,12 @@ PROBE_WORK = 300_000
 MAX_SYMBOLS = 26
 MAX_HEAVY = 6
 """After so many points that were too much to compute, a kind of points is given up."""
-_COMPLEX_CALLS = frozenset(["re", "im", "conj", "arg", "abs"])
 _STEP_WORK = 10_000
 """Units for one of the many points at which step functions are compared."""
 _SIGN_BITS = 96
-"""Precision for the signs of what is folded."""
+"""Precision for the values of what is folded."""
+_MAX_SHIFT = 20_000
+"""Bits by which they may be larger or smaller than one."""
 _SIGN_POINTS = 16
 """Drawn points at which they are looked at before the lines."""
 MIN_STEP_POINTS = 40
@@ -60,7 +62,6 @@ class Probe:
         self.limited = False
         self.imaginary = Constant("i") in parts
         calls = {part.name for part in parts if isinstance(part, Call)}
-        self.calls = not calls.isdisjoint(_COMPLEX_CALLS)
         self.folds = "abs" in calls or any(isinstance(part, Root) for part in parts)
         self.steps = Steps(a, b) if not calls.isdisjoint(STEPS) else None
 
@@ -86,8 +87,7 @@ class Probe:
 
     def _everywhere(self, names: list[str], whole: frozenset[str], real: bool) -> Verdict:
         agreed = heavy = 0
-        found = complex_names(self.a, self.b) if self.imaginary or self.calls else frozenset()
-        turned = found.intersection(names)
+        turned = complex_names(self.a, self.b).intersection(names)
         for index, drawn in enumerate(points.real_points(names, whole, self.seed)):
             point = {
                 name: (number, Fraction((index * 7 + len(name)) % 11 - 5, 4) if name in turned and index % 2 else Fraction(0))
@@ -114,7 +114,7 @@ class Probe:
                     return "different"
         total, self.work = self.work, self.work.share(self.work.left // (3 if self.steps is not None else 1))
         try:
-            folded = self._folded(names, whole) if real else "same"
+            folded = self._folded(names, whole, real)
         finally:
             total.settle(self.work)
             self.work = total
@@ -133,42 +133,79 @@ class Probe:
                 return "unknown"
         return "same" if self.steps.covered() else "unknown"
 
-    def _folded(self, names: list[str], whole: frozenset[str]) -> Verdict:
-        """Compare on both sides of where absolute values and even roots fold."""
-        found = folds.Folds(self.a, self.b)
-        free = [name for name in names if name not in whole]
-        if not free or not (found.arguments or found.differ) or complex_names(self.a, self.b).intersection(names):
+    def _folded(self, names: list[str], whole: frozenset[str], real: bool) -> Verdict:
+        """Compare on both sides of where moduli, roots and logarithms fold."""
+        found = folds.Folds(self.gold, self.answer, whole)
+        if not (found.arguments or found.differ) or complex_names(self.a, self.b).intersection(names):
             return "same"
-        unseen = {one for one in found.single if not folds.one_signed(one, names)}
-        arguments = list(dict.fromkeys((*found.single, *found.arguments)))[: folds.MAX_ARGUMENTS]
-        # With several variables a line may miss a change of sign that points all around show.
-        ways: dict[Node, set[int | None]] = {one: set() for one in unseen}
-        for drawn in islice(points.real_points(names, whole, self.seed), _SIGN_POINTS if unseen else 0):
-            verdict = self._shared({name: (number, Fraction(0)) for name, number in drawn.items()}, _STEP_WORK, real=True)
+        arguments = list(dict.fromkeys((*found.single, *found.arguments)))
+        if len(arguments) > folds.MAX_ARGUMENTS and found.differ:
+            return "unknown"
+        unseen = self._one_sided(found.single, names, whole, real)
+        if unseen == "different":
+            return "different"
+        for line in folds.lines(names, whole, self.seed):
+            polys = {one: poly for one in arguments if (poly := roots.along(one, line.ways, self._constant, self.work))}
+            try:
+                places = roots.cells(roots.product([*polys.values()], self.work), self.work, whole=line.whole)
+            except Unsupported:
+                polys, places = {}, []
+            rest, more = [one for one in arguments if one not in polys], list[Fraction]()
+            if rest and not line.whole:
+
+                def number(node: Node, place: Fraction, line: folds.Line = line) -> Fraction | None:
+                    return self._number(node, line.at(place))
+
+                marks, seen = folds.marks(rest, number)
+                places += folds.between(marks)
+                more = sorted(folds.GRID, key=abs) if found.differ else more
+                unseen = {one for one in unseen if len(seen.get(one, ())) < 2}
+            verdict = self._at_places(line, places, real)
+            if verdict != "same":
+                return verdict if found.differ or verdict == "different" else "same"
+            if self._at_places(line, more, real) == "different":
+                return "different"
+            unseen = {one for one in unseen if one not in polys or not self._settled(one, line, places, len(names) == 1)}
+        return "unknown" if unseen else "same"
+
+    def _at_places(self, line: folds.Line, places: list[Fraction], real: bool) -> Verdict:
+        """Tell whether the sides differ at some place on a line; "unknown" where the work ends before the places do."""
+        for place in places:
+            if self.work.left < _STEP_WORK:
+                return "unknown"
+            point = {name: (number, Fraction(0)) for name, number in line.at(place).items()}
+            if self._shared(point, _STEP_WORK, real) == "different":
+                return "different"
+        return "same"
+
+    def _constant(self, node: Node) -> Fraction | None:
+        exact = rational(node, self.work)
+        return self._number(node, {}) if exact is None else exact
+
+    def _one_sided(
+        self, single: list[Node], names: list[str], whole: frozenset[str], real: bool
+    ) -> set[Node] | Literal["different"]:
+        """Return those of the hidden factors that had one sign alone at points all around, where the sides were compared."""
+        ways: dict[Node, set[bool]] = {one: set() for one in single}
+        for drawn in islice(points.real_points(names, whole, self.seed), _SIGN_POINTS if single else 0):
+            verdict = self._shared({name: (number, Fraction(0)) for name, number in drawn.items()}, _STEP_WORK, real)
             if verdict == "different":
                 return "different"
             if verdict == "same":  # a sign counts only where the sides were compared
                 for one, signs in ways.items():
-                    signs.add(self._sign(one, drawn))
-        unseen = {one for one in unseen if not ways[one] >= {1, -1}}
-        for index in range(1 if len(names) == 1 else folds.LINES):
-            at = folds.line(names, whole, self.seed, index)
+                    value = self._number(one, drawn)
+                    if value:
+                        signs.add(value > 0)
+        return {one for one, signs in ways.items() if len(signs) < 2}
 
-            def sign(node: Node, place: Fraction, at: Callable[[Fraction], dict[str, Fraction]] = at) -> int | None:
-                return self._sign(node, at(place))
+    def _settled(self, one: Node, line: folds.Line, places: list[Fraction], only: bool) -> bool:
+        """Tell whether the places on a line are all that matter of a rational function, or showed it with both signs."""
+        if only:
+            return True
+        return len({value > 0 for place in places if (value := self._number(one, line.at(place)))}) > 1
 
-            marks, seen = folds.marks(arguments, names, sign)
-            unseen = {one for one in unseen if len(seen.get(one, ())) < 2}
-            for place in (*folds.between(marks), *(sorted(folds.GRID, key=abs) if found.differ else ())):
-                if self.work.left < _STEP_WORK:
-                    break
-                point = {name: (number, Fraction(0)) for name, number in at(place).items()}
-                if self._shared(point, _STEP_WORK, real=True) == "different":
-                    return "different"
-        return "unknown" if unseen and not whole else "same"
-
-    def _sign(self, node: Node, point: Mapping[str, Fraction]) -> int | None:
-        """Return the sign of a part at a point, None where it has none or the work is done."""
+    def _number(self, node: Node, point: Mapping[str, Fraction]) -> Fraction | None:
+        """Return the value of a part at a point, None where it is not real or too large, or the work is done."""
         if self.work.left < _STEP_WORK:
             return None
         arithmetic = Arithmetic(_SIGN_BITS, self.work, real=True)
@@ -180,7 +217,11 @@ class Probe:
             return None
         finally:
             share.settle(arithmetic.work)
-        return arithmetic.lib.mpf_sign(value) if len(value) == 4 else None
+        if len(value) == 2 or abs(value[2]) > _MAX_SHIFT:
+            return None
+        sign, mantissa, shift, _ = (int(part) for part in value)
+        size = Fraction(mantissa << shift) if shift >= 0 else Fraction(mantissa, 1 << -shift)
+        return -size if sign else size
 
     def _shared(self, point: Point, units: int, real: bool) -> Verdict | Literal["too much"]:
         """Compare at one point within a share of the work; "unknown" where a side is not defined."""

@@ -23,12 +23,11 @@ from verigym.envs.maths.equality.polynomial import decisive
 from verigym.envs.maths.equality.probe import PROBE_WORK, Probe
 from verigym.envs.maths.equality.rebuild import rebuild
 from verigym.envs.maths.equality.work import TooMuch, Undecided, Work
-from verigym.envs.maths.tree import Constant, Div, Mul, Neg, Node, Number, Symbol, children, walk
+from verigym.envs.maths.tree import MAX_HEIGHT, Constant, Div, Mul, Neg, Node, Number, Symbol, children, walk
 from verigym.envs.maths.verdict import Verdict
 
 MAX_NODES = 2000
 """Larger trees are not compared."""
-MAX_DEPTH = 120
 _NODE_WORK = 30
 """Units for walking through a tree a few times, for each node."""
 CANONICAL_WORK = 150_000
@@ -137,7 +136,7 @@ def _count(node: Node) -> int:
 def _fits(node: Node) -> bool:
     """Tell whether a tree is small and shallow enough to be walked by recursion."""
     count, level = 0, [node]
-    for _ in range(MAX_DEPTH):
+    for _ in range(MAX_HEIGHT):
         count += len(level)
         if count > MAX_NODES:
             return False

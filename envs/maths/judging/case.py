@@ -18,6 +18,7 @@ from verigym.envs.maths.tree import (
     Node,
     Phrase,
     PlusMinus,
+    Quantity,
     Relation,
     SetBuilder,
     SetOp,
@@ -126,6 +127,8 @@ def is_expression(node: Node, work: Work) -> bool:
 
 
 def _is_valueless(node: Node, work: Work) -> bool:
+    if isinstance(node, Quantity):
+        return node.unit != "degree"
     return isinstance(node, _VALUELESS) or (isinstance(node, Div) and rational(node.bottom, work) == 0)
 
 

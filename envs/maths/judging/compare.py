@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from verigym.envs.maths.judging.case import Case, Symbolic
+from verigym.envs.maths.judging.congruences import is_foreign
 from verigym.envs.maths.judging.echo import hands_back
 from verigym.envs.maths.judging.listings import same_lists
 from verigym.envs.maths.judging.parameters import settled
@@ -16,6 +17,7 @@ from verigym.envs.maths.judging.policy import Policy
 from verigym.envs.maths.judging.readings import read
 from verigym.envs.maths.judging.scalars import same_scalar
 from verigym.envs.maths.judging.sets import same_sets
+from verigym.envs.maths.judging.texts import without_letters
 from verigym.envs.maths.judging.unworked import is_unworked
 from verigym.envs.maths.tree import Clock, Constant, Group, InBase, Listing, Node, Number, Relation, Symbol, Text
 from verigym.envs.maths.verdict import Verdict
@@ -82,6 +84,8 @@ def _guarded(case: Case, gold: Node, answer: Node) -> str:
     """Return why an answer earns nothing although it is equal to the gold."""
     if case.policy.unworked == "refuse" and is_unworked(gold, answer, case.question):
         return "refused: it is not worked out; unworked=refuse"
+    if is_foreign(case.question, gold, answer):
+        return "refused: it speaks of another modulus than the question"
     if case.policy.echo == "refuse" and hands_back(case.question, gold, answer, case.work):
         return "refused: it repeats the question; echo=refuse"
     return ""
@@ -93,6 +97,7 @@ def same(case: Case, gold: Node, answer: Node) -> Verdict:
         return "same"
     if isinstance(gold, _PLAIN) and isinstance(answer, _PLAIN):
         return same_scalar(case, gold, answer)
+    gold, answer = without_letters(gold, answer)
     as_sets = same_sets(case, gold, answer)
     if as_sets is not None:
         return as_sets

@@ -2,13 +2,32 @@ r"""Congruences: `x \equiv 2 \pmod 5` is a claim about one modulus; `2 \pmod 5` 
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from verigym.envs.maths.equality.exactly import rational
 from verigym.envs.maths.judging.case import Case, all_of
+from verigym.envs.maths.judging.question import MAX_CHARS
 from verigym.envs.maths.judging.statements import Same
-from verigym.envs.maths.tree import Call, Node, Relation
+from verigym.envs.maths.tree import Call, Node, Relation, walk
 from verigym.envs.maths.verdict import Verdict
+
+_DIVISION = re.compile(
+    r"(?:\\[pb]?mod\b|\bmod(?:ulo)?\b|\bdivi(?:ded|sion) by\b)"
+    r"[\s$({\\]*(?:(\d{1,18}(?:,\d{3})*)(?!\d|\.\d|\s*[\^!*/+]|\s*\\(?:cdot|times)))?",
+    re.IGNORECASE,
+)
+_LAST_DIGITS = re.compile(
+    r"\b(?:(units?'?s?|ones|final|last) digit|(?:last|final) (two|three|four|five|six|[2-9]) digits|"
+    r"(tens|hundreds|thousands) digit)\b",
+    re.IGNORECASE,
+)
+_DIGITS = {word: count for count, word in enumerate("two three four five six".split(), 2)} | {
+    "tens": 2, "hundreds": 3, "thousands": 4,
+}  # fmt: skip
+_CHAIN = frozenset(("=", "equiv"))
 
 
 class Congruence(NamedTuple):
@@ -24,11 +43,21 @@ def congruence(node: Node) -> Congruence | None:
     match node:
         case Call("mod", (_, modulus)):
             return Congruence((), node, modulus)
-        case Relation((*names, residue, Call("modulus", (modulus,))), comparators) if set(comparators) == {"equiv"}:
+        case Relation((*names, residue, Call("modulus", (modulus,))), comparators) if _CHAIN.issuperset(comparators):
             return Congruence(tuple(names), residue, modulus)
-        case Relation((*names, Call("mod", (_, modulus)) as residue), comparators) if set(comparators) == {"equiv"}:
-            return Congruence(tuple(names), residue, modulus)
+        case Relation((*names, Call("mod", (_, modulus)) as residue), comparators) if _CHAIN.issuperset(comparators):
+            return Congruence(tuple(names), residue, modulus) if "equiv" in comparators else None
     return None
+
+
+def _links_hold(case: Case, node: Node) -> bool:
+    r"""Whether all links of `2^{10} = 1024 \equiv 24 \pmod{100}` that are equations hold; the first side may be a name."""
+    if not isinstance(node, Relation) or "=" not in node.comparators:
+        return True
+    links = zip(node.sides, node.sides[1:], node.comparators, strict=False)
+    equations = [(left, right) for left, right, sign in links if sign == "="]
+    named = node.comparators[0] == "=" and rational(node.sides[0], case.work) is None
+    return all(case.values(left, right) == "same" for left, right in equations[named:])
 
 
 def _is_true(case: Case, side: Node, claim: Congruence) -> bool:
@@ -45,10 +74,11 @@ def same_congruences(case: Case, gold: Node, answer: Node, same: Same) -> Verdic
     left, right = congruence(gold), congruence(answer)
     if right is None or (left is None and not right.names):
         return None  # 17 mod 5 is a value
-    if not all(_is_true(case, name, right) for name in right.names):
+    if not all(_is_true(case, name, right) for name in right.names) or not _links_hold(case, answer):
         return case.refuse("a congruence that does not hold")
     if left is None:
-        return case.values(gold, right.residue) if len(right.names) == 1 else None
+        known = all(rational(name, case.work) is not None for name in right.names[1:])
+        return case.values(gold, right.residue) if known else None
     if case.values(left.modulus, right.modulus) != "same":
         return case.refuse("another modulus")
     if left.names and right.names and len(left.names) != len(right.names):
@@ -58,3 +88,43 @@ def same_congruences(case: Case, gold: Node, answer: Node, same: Same) -> Verdic
     if case.values(left.residue, right.residue) != "same":
         return case.refuse("another residue")
     return all_of(same(case, one, two) for one, two in zip(left.names, right.names, strict=False))
+
+
+def is_foreign(question: str, gold: Node, answer: Node) -> bool:
+    r"""Whether an answer speaks of another modulus than the question: `3 \pmod 7` where a remainder modulo 10 is asked.
+
+    Where the question names none, any is foreign to a number of things; where it names one that is no plain number, or the
+    gold is a congruence, none is.
+    """
+    given = {modulus for part in walk(answer) if (modulus := _modulus(part)) is not None}
+    if not given or any(_modulus(part) is not None for part in walk(gold)):
+        return False
+    asked = _asked(question)
+    if not asked:
+        return asked is not None and "how many" in question.lower()
+    return not given <= asked
+
+
+def _modulus(node: Node) -> Fraction | None:
+    match node:
+        case Call("modulus", (modulus,)) | Call("mod", (_, modulus)):
+            return rational(modulus)
+    return None
+
+
+@lru_cache(maxsize=256)
+def _asked(question: str) -> frozenset[Fraction] | None:
+    """Return the moduli that a question names; None where one of them cannot be told."""
+    text = question[:MAX_CHARS]
+    found = [match.group(1) for match in _DIVISION.finditer(text)]
+    if None in found:
+        return None
+    counts = [_digit_count(*match.groups()) for match in _LAST_DIGITS.finditer(text)]
+    return frozenset(Fraction(one.replace(",", "")) for one in found) | {Fraction(10**count) for count in counts}
+
+
+def _digit_count(one: str | None, many: str | None, place: str | None) -> int:
+    if one:
+        return 1
+    word = (many or place or "").casefold()
+    return int(word) if word.isdigit() else _DIGITS[word]

@@ -1,22 +1,27 @@
 r"""Answers that hand the question back: 17*23 and 23 * 17 * 1 are no answer to "What is 17*23?", though equal to 391.
 
 A part of the question counts as handed back when the answer holds it, reordered or padded (`shapes.py`), and it has the
-answer's value, so that the rest does nothing; when the answer is arithmetic with the question's numbers and the gold is a
-plain number; and when a product was to be expanded, or a sum to be factored, and it is not. An expression with numbers of its
-own (3 * 130 + 1) is somebody's work, and so is a closed form with powers, factorials or binomials (2^10 - 1).
+answer's value, so that the rest does nothing; when the answer is arithmetic with the question's numbers, or with pieces that
+stand for them (34/2 for 17), and the gold is a plain number; and when a product was to be expanded, or a sum to be factored,
+and it is not. Where the question is a computation with the gold's value, 17*23 or \sqrt{12}, neither is another one that
+holds its numbers or multiples of them (34*46/4), nor one that is not worked out as far as people do (`reduced.py`). An
+expression with numbers of its own (3 * 130 + 1) is somebody's work, and so is a closed form with powers, factorials or
+binomials (2^10 - 1).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
-from math import gcd
+from itertools import combinations
 
 from verigym.envs.maths.equality.exactly import rational
 from verigym.envs.maths.equality.values import compare_values
 from verigym.envs.maths.equality.work import ANSWER_WORK, Work
+from verigym.envs.maths.judging.exercises import computations, matrices
 from verigym.envs.maths.judging.names import split_names
-from verigym.envs.maths.judging.question import Formulas, formulas, numbers_of, significant
+from verigym.envs.maths.judging.question import formulas, numbers_of, significant
+from verigym.envs.maths.judging.reduced import divides, is_lowest, is_polynomial, is_power_of_ten, is_reduced
 from verigym.envs.maths.judging.shapes import is_plain, shape
 from verigym.envs.maths.judging.unworked import claims
 from verigym.envs.maths.tree import (
@@ -47,9 +52,12 @@ from verigym.envs.maths.tree import (
 
 # These are in every text, and pad: + 0, * 1, the root of a square.
 _PADDING = frozenset(map(Fraction, (0, 1, 2)))
+_ONE = Number(Fraction(1))
 _COUNTS = frozenset(("binom", "factorial", "doublefactorial", "perm"))
 MAX_PARTS = 400
 """Larger answers are not searched for parts of the question."""
+MAX_SPLIT = 6
+"""Products of more factors are not searched for two that stand for the question's numbers."""
 MAX_CHECKS = 8
 """So many parts of the question are compared with the answer by value."""
 
@@ -66,7 +74,7 @@ def hands_back(question: str, gold: Node, answer: Node, work: Work | None = None
     if not found:
         return False
     golds = tuple(shape(side) for sides in claims(gold, question) for side in sides)
-    guard = _Guard(formulas(question), golds, Work(ANSWER_WORK) if work is None else work)
+    guard = _Guard(question, golds, Work(ANSWER_WORK) if work is None else work)
     return any(all(map(guard.hands_back, shapes)) for shapes in found)
 
 
@@ -75,18 +83,17 @@ def is_literal(node: Node) -> bool:
     match node:
         case Neg(of) | Quantity(of, _) | Percent(of):
             return is_literal(of)
-        case Div(Number(top, 0), Number(bottom, 0)) | Div(Neg(Number(top, 0)), Number(bottom, 0)):
-            return top.denominator == bottom.denominator == 1 and gcd(int(top), int(bottom)) == 1
         case Call(name, _):
             return name not in FUNCTIONS
-    return isinstance(node, Number | Symbol | Constant | Text | InBase | Clock)
+    return is_lowest(node) or isinstance(node, Symbol | Constant | Text | InBase | Clock)
 
 
 class _Guard:
     """What one question holds, beside the values of one gold; all are shapes."""
 
-    def __init__(self, found: Formulas, golds: tuple[Node, ...], work: Work) -> None:
-        self.found = found
+    def __init__(self, question: str, golds: tuple[Node, ...], work: Work) -> None:
+        self.question = question
+        self.found = formulas(question)
         self.work = work
         self.golds = golds
         self.known = frozenset(part for gold in golds for part in walk(gold))
@@ -95,7 +102,8 @@ class _Guard:
     def hands_back(self, side: Node) -> bool:
         if side in self.golds:
             return False
-        return self._is_copied(side) or self._is_transcribed(side) or self._keeps_matrices(side) or self._keeps_form(side)
+        checks = (self._is_copied, self._is_transcribed, self._is_computed, self._keeps_matrices, self._keeps_form)
+        return any(check(side) for check in checks)
 
     def _is_copied(self, side: Node) -> bool:
         if side in self.found.shapes:
@@ -113,12 +121,82 @@ class _Guard:
 
     def _is_transcribed(self, side: Node) -> bool:
         """Whether it is arithmetic with the question's numbers where a plain number is asked."""
-        if not self.plain_gold or self._is_form(side) or any(map(_is_closed_form, walk(side))):
+        if not self.plain_gold or self._is_form(side):
             return False
-        written = numbers_of(side)
-        taken = [number for number in written if significant(number) in self.found.numbers]
-        added = {number for number in written if significant(number) not in self.found.numbers}
-        return len(taken) > 1 and added <= _PADDING and rational(side, self.work) is not None
+        if not any(map(_is_closed_form, walk(side))) and rational(side, self.work) is not None:
+            written = numbers_of(side)
+            known = [number for number in written if significant(number) in self.found.numbers]
+            if len(known) > 1 and all(number in known or number in _PADDING for number in written):
+                return True
+        taken = self._taken(side, whole=True)
+        return taken is not None and taken > 1
+
+    def _taken(self, node: Node, *, whole: bool = False) -> int | None:
+        """Count the question's numbers of which a tree is made up with `+ - * /`; None where it holds others.
+
+        A part that has the value of one stands for it, whatever it is made of: 34/2 or 17!/16! for 17.
+        """
+        if isinstance(node, Neg):
+            return self._taken(node.of, whole=whole)
+        value = None if whole else rational(node, self.work)
+        if value is not None:
+            if significant(abs(value)) in self.found.numbers:
+                return 1
+            if abs(value) in _PADDING or significant(abs(value)) == 1:
+                return 0
+        if isinstance(node, Div) and node.top == _ONE:
+            return self._taken(node.bottom)
+        parts = _operands(node)
+        if len(parts) < 2:
+            return None
+        counts = [self._taken(part) for part in parts]
+        known = [count for count in counts if count is not None]
+        if len(known) == len(counts):
+            return sum(known)
+        return self._split(parts, Add if isinstance(node, Add) else Mul)
+
+    def _split(self, parts: list[Node], operation: type[Add] | type[Mul]) -> int | None:
+        """Count two numbers of the question where the parts fall into two heaps that stand for them: 34 * 23 / 2."""
+        if not 2 < len(parts) <= MAX_SPLIT:
+            return None
+        wanted = self.found.numbers - _PADDING
+        for size in range(1, len(parts) // 2 + 1):
+            for chosen in combinations(range(len(parts)), size):
+                heaps = [[part for place, part in enumerate(parts) if (place in chosen) is one] for one in (True, False)]
+                values = [rational(heap[0] if len(heap) == 1 else operation(tuple(heap)), self.work) for heap in heaps]
+                if all(value is not None and significant(abs(value)) in wanted for value in values):
+                    return 2
+        return None
+
+    def _is_computed(self, side: Node) -> bool:
+        """Whether the question is a computation, and the answer another one instead of the gold's form or the like."""
+        asked = [one for one in computations(self.question) if not is_literal(one)][:MAX_CHECKS]
+        if len(self.golds) != 1 or not is_plain(side) or not asked or is_literal(side):
+            return False
+        gold = self.golds[0]
+        if not is_reduced(gold, self.work) or (rational(gold, self.work) is not None and not self.plain_gold):
+            return False
+        asked = [one for one in asked if compare_values(gold, one, work=self.work).verdict == "same"]
+        if not asked:
+            return False
+        if not self.plain_gold:
+            return not is_reduced(side, self.work)
+        if any(isinstance(one, Div) and self._is_form(one) for one in asked):  # a fraction to be reduced
+            return True
+        closed = any(_is_closed_form(part) for one in asked for part in walk(one))
+        if self._is_form(side) or is_power_of_ten(side):
+            return False
+        if not closed and _is_closed_form(side) and all(map(is_literal, children(side))):
+            return False
+        return closed or any(self._is_multiple(part, one) for one in asked for part in walk(side) if part is not side)
+
+    def _is_multiple(self, part: Node, asked: Node) -> bool:
+        """Whether a part of an answer is a multiple of a number in a computation."""
+        value = rational(part, self.work)
+        if not value:
+            return False
+        numbers = {significant(number) for number in numbers_of(asked)} - _PADDING
+        return any((value / number).denominator == 1 for number in numbers)
 
     def _is_form(self, side: Node) -> bool:
         """Whether numbers are commonly left in this form: a fraction where the gold is one."""
@@ -131,19 +209,49 @@ class _Guard:
     def _keeps_matrices(self, side: Node) -> bool:
         """Whether it works with the question's matrices instead of having done so."""
         held = [part for part in walk(side) if isinstance(part, Matrix)]
-        return bool(held) and not isinstance(side, Matrix) and all(one in self.found.shapes for one in held)
+        shown = matrices(self.question)
+        return not isinstance(side, Matrix) and any(one in shown or one in self.found.shapes for one in held)
 
     def _keeps_form(self, side: Node) -> bool:
-        """Whether a product that was to be expanded still is one, or a sum that was to be factored."""
+        """Whether a product that was to be expanded still is one, or a sum that was to be factored or simplified."""
         if is_plain(side) or len(self.golds) != 1:
             return False
-        wanted, given = _is_factored(self.golds[0]), _is_factored(side)
-        if wanted is given:
-            return False
-        names = symbols(side)
+        gold = self.golds[0]
+        names = symbols(gold)
         asked = [one for one in self.found.wholes if symbols(one) == names and isinstance(one, Add | Mul | Pow | Div | Neg)]
         equal = [one for one in asked[:MAX_CHECKS] if compare_values(side, one, work=self.work).verdict == "same"]
-        return bool(equal) and all(_is_factored(one) is given for one in equal)
+        if not equal or gold in equal:
+            return False
+        wanted, given = _is_factored(gold), _is_factored(side)
+        if wanted is not given and all(_is_factored(one) is given for one in equal):
+            return True
+        if is_reduced(gold, self.work) and not is_reduced(side, self.work):
+            return True
+        if is_polynomial(gold) and divides(side):
+            return True
+        return not wanted and any(_is_factored(one) and _sums(one) & _sums(side) - _sums(gold) for one in equal)
+
+
+def _sums(node: Node) -> set[Node]:
+    """Return the sums in a tree that are factors, with their negatives."""
+    found: set[Node] = set()
+    for part in walk(node):
+        if isinstance(part, Mul | Pow | Neg):
+            found |= {one for one in children(part) if isinstance(one, Add) and not is_plain(one)}
+    return found | {shape(Neg(one)) for one in found}
+
+
+def _operands(node: Node) -> list[Node]:
+    """Return the terms of a sum, or the factors of a product or quotient with divisors as fractions."""
+    match node:
+        case Add(terms):
+            return list(terms)
+        case Mul(factors):
+            return [inner for factor in factors for inner in (_operands(factor) if isinstance(factor, Div) else (factor,))]
+        case Div(top, bottom) if top != _ONE:
+            under = [Div(_ONE, factor) for factor in _operands(bottom) if isinstance(bottom, Mul)] or [Div(_ONE, bottom)]
+            return [*(_operands(top) if isinstance(top, Mul) else [top]), *under]
+    return []
 
 
 def _is_closed_form(node: Node) -> bool:

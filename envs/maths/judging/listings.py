@@ -5,19 +5,18 @@ from __future__ import annotations
 from verigym.envs.maths.equality.exactly import rational
 from verigym.envs.maths.equality.rebuild import rebuild
 from verigym.envs.maths.judging.case import Case, all_of
+from verigym.envs.maths.judging.chains import same_chain
 from verigym.envs.maths.judging.congruences import same_congruences
-from verigym.envs.maths.judging.decimals import decimal_of, digits_of, rounded_at
 from verigym.envs.maths.judging.names import is_function_name, renaming
 from verigym.envs.maths.judging.readings import Item, Reading, cycles
 from verigym.envs.maths.judging.statements import Same, is_equation, same_equations, same_statements
 from verigym.envs.maths.judging.structures import same_structure
-from verigym.envs.maths.judging.texts import CHOICES, choice_of
+from verigym.envs.maths.judging.texts import CHOICES, choice_of, labelled
 from verigym.envs.maths.judging.tuples import arranged, as_tuple, names_of, usual_order
 from verigym.envs.maths.tree import Ellipsis, Group, NamedSet, Node, Number, Relation, Symbol, Text, symbols
 from verigym.envs.maths.verdict import Verdict
 
 MAX_PAIRS = 4_000
-MIN_ROUNDED = 3
 
 
 def same_lists(case: Case, gold: Reading, answer: Reading, same: Same) -> Verdict:
@@ -37,6 +36,8 @@ def same_lists(case: Case, gold: Reading, answer: Reading, same: Same) -> Verdic
     names, others = [item.name for item in one], [item.name for item in two]
     if {gold.joiner, answer.joiner} == {"and", "or"} and all(isinstance(item.node, Symbol | Text) for item in one):
         return case.refuse(f"{answer.joiner!r} where {gold.joiner!r} is asked")
+    if _half_labelled(answer) and not _half_labelled(gold):
+        return case.refuse("a choice and the value of another choice")
     if None not in names and len(set(names)) > 1:
         return _by_name(case, gold, answer, same)
     if case.policy.order == "gold" and not gold.brackets:
@@ -50,6 +51,11 @@ def same_lists(case: Case, gold: Reading, answer: Reading, same: Same) -> Verdic
             return verdict if verdict != "different" else case.decided("name", False, "names of several things")
         answer = answer._replace(items=two)
     return _any_order(case, gold, answer, same)
+
+
+def _half_labelled(reading: Reading) -> bool:
+    """Whether some of the values have a choice's letter before them and others have not: `A, B: 1`."""
+    return len({labelled(item.node) is not None for item in reading.items}) > 1
 
 
 def _stem(name: Node | None) -> Node | str | None:
@@ -70,18 +76,18 @@ def same_item(case: Case, gold: Item, answer: Item, same: Same) -> Verdict:
             return case.refuse("a value where an equation is asked")
         if gold.name is not None and answer.name is None and case.policy.name == "required":
             return case.decided("name", False, "the name is missing")
-        return _claims(case, gold.value, answer, same)
+        return same_chain(case, gold.value, answer, same)
     if stated:
         if answer.name is not None and (isinstance(gold.value, Symbol) or _names_choices(gold.value, answer.name)):
             return case.refuse("an equation where a name is asked")
-        return _claims(case, gold.value, answer, same)
+        return same_chain(case, gold.value, answer, same)
     if gold.name != answer.name and None not in (gold.name, answer.name) and case.policy.name != "any":
         return case.decided("name", False, "another name than the gold's")
     congruent = same_congruences(case, gold.value, answer.value, same)
     if congruent is not None:
         return congruent
     if isinstance(gold.node, Relation) and isinstance(answer.node, Relation):
-        if ":" not in gold.node.comparators and ":" not in answer.node.comparators:
+        if ":" not in gold.node.comparators + answer.node.comparators:
             return same_statements(case, gold.node, answer.node, same)
     return same_structure(case, gold.value, answer.value, same)
 
@@ -98,7 +104,7 @@ def _alike(case: Case, gold: Item, answer: Item, same: Same) -> Verdict:
     names = _names(answer)
     if _names(gold) != names:
         return case.refuse("other names than the gold's")
-    return _claims(case, gold.value, answer._replace(sides=tuple(side for side in answer.sides if side not in names)), same)
+    return same_chain(case, gold.value, answer._replace(sides=tuple(side for side in answer.sides if side not in names)), same)
 
 
 def _equations(case: Case, gold: Item, answer: Item, same: Same) -> Verdict:
@@ -109,13 +115,13 @@ def _equations(case: Case, gold: Item, answer: Item, same: Same) -> Verdict:
         return same_equations(case, gold.node, answer.node)
     free = case.policy.name != "required"
     if same_structure(case, gold.name, answer.name, same) == "same" or (free and is_function_name(gold.name, answer.name)):
-        return _claims(case, gold.value, answer, same)
+        return same_chain(case, gold.value, answer, same)
     renamed = renaming(gold.name, answer.name) if free else {}
     if renamed and all(symbols(side).isdisjoint(symbols(gold.name) - symbols(answer.name)) for side in answer.sides):
         sides = tuple(rebuild(side, lambda part: renamed.get(part, part)) for side in answer.sides)
-        return _claims(case, gold.value, answer._replace(sides=sides), same)
+        return same_chain(case, gold.value, answer._replace(sides=sides), same)
     if case.policy.name == "any":
-        verdict = _claims(case, gold.value, answer, same)
+        verdict = same_chain(case, gold.value, answer, same)
         if verdict == "same":
             case.note("name=any")
         return verdict
@@ -124,47 +130,17 @@ def _equations(case: Case, gold: Item, answer: Item, same: Same) -> Verdict:
     return case.decided("name", False, "another name than the gold's")
 
 
-def _claims(case: Case, gold: Node, answer: Item, same: Same) -> Verdict:
-    """Compare every side of a chain with the gold; a rounded side must be the value before it, rounded."""
-    sides = answer.sides
-    if case.policy.chains == "last" and len(sides) > 1:
-        case.note("chains=last")
-        sides = sides[-1:]
-    if not sides:
-        return all_of(same_structure(case, gold, side, same) for side in answer.rounded)
-    on_the_way = case.lenient() if len(sides) > 1 else case
-    cases = [on_the_way] * (len(sides) - 1) + [case]
-    verdict = all_of(same_structure(one, gold, side, same) for one, side in zip(cases, sides, strict=True))
-    if verdict == "different" and answer.rounded and _is_rounded(case, gold, sides):
-        # 100/3, about 33.33, is an answer where 33.33 is the gold.
-        return all_of(same_structure(case, gold, side, same) for side in answer.rounded)
-    if verdict == "same" and case.policy.chains == "equal":
-        for side in answer.rounded:
-            if not rounded_at(side, sides[-1], case.work) and same_structure(case, sides[-1], side, same) != "same":
-                return case.refuse("it is said to be about another value")
-    return verdict
-
-
-def _is_rounded(case: Case, gold: Node, sides: tuple[Node, ...]) -> bool:
-    """Whether a gold is a decimal of three digits or more that rounds all the sides, none of which is a decimal itself."""
-    written = decimal_of(gold)
-    if written is None or digits_of(*written) < MIN_ROUNDED or any(decimal_of(side) for side in sides):
-        return False
-    return all(rounded_at(gold, side, case.work) for side in sides)
-
-
 def _instead_of_one(case: Case, gold: Item, answer: Reading, same: Same) -> Verdict:
     """Compare several values where one is asked: right for a tuple, or if they are one value said twice."""
+    if answer.joiner == "or":  # one value, said in two ways
+        verdict = all_of(same_item(case, gold, item, same) for item in answer.items)
+        return case.refuse(f"{len(answer.items)} values where one is asked") if verdict == "different" else verdict
     if isinstance(gold.value, Group) and gold.value.opening in "(<" and answer.brackets != "{":
         if case.policy.brackets == "required" and answer.brackets != "tex{":
             return case.decided("brackets", False, "the brackets are missing")
         return same_structure(case, gold.value, as_tuple(answer, names_of(gold), case.question), same)
     if _letters(gold.value) == [item.value for item in answer.items]:
         return "same"
-    if answer.joiner == "or":
-        verdict = all_of(same_item(case, gold, item, same) for item in answer.items)
-        if verdict != "different":
-            return verdict
     return case.refuse(f"{len(answer.items)} values where one is asked")
 
 
@@ -215,6 +191,10 @@ def _by_name(case: Case, gold: Reading, answer: Reading, same: Same) -> Verdict:
     if len(gold.items) != len(answer.items):
         return case.refuse(f"{len(answer.items)} values where {len(gold.items)} are asked")
     if set(names) == {None}:
+        if answer.brackets == "{":
+            if len({_stem(item.name) for item in gold.items}) > 1:
+                return case.refuse("a set where values of several things are asked")
+            return _any_order(case, gold._replace(items=tuple(item._replace(name=None) for item in gold.items)), answer, same)
         return _in_order(case, gold.items, answer.items, same)
     if len(names) == len(answer.items) and all(item.name in names for item in gold.items):
         return all_of(same_item(case, item, names[item.name], same) for item in gold.items)

@@ -3,46 +3,69 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import lru_cache
 from itertools import takewhile
 
 from verigym.envs.maths.judging.question import MAX_CHARS
 from verigym.envs.maths.judging.texts import hedges, takes_back
-from verigym.envs.maths.reading.units import CASED, is_plural, singular
+from verigym.envs.maths.reading.units import is_plural, known_unit, singular
 
-_SPELLINGS = {
-    "cm": "centimeter centimetre", "mm": "millimeter millimetre", "km": "kilometer kilometre", "m": "meter metre",
-    "kg": "kilogram kilo", "g": "gram gramme gm", "mg": "milligram", "l": "liter litre", "ml": "milliliter millilitre",
-    "ft": "foot feet", "in": "inch inche", "yd": "yard", "mi": "mile", "lb": "pound lbs", "oz": "ounce", "gal": "gallon",
-    "s": "second sec", "min": "minute", "h": "hour hr", "day": "days d", "week": "wk", "year": "yr", "month": "mo",
-    "degree": "deg °", "dollar": "$ usd buck", "cent": "¢", "euro": "€ eur", "rupee": "₹ rs",
-    "n": "newton", "j": "joule", "w": "watt", "pa": "pascal", "hz": "hertz", "v": "volt", "a": "ampere amp",
-}  # fmt: skip
-_UNIT = {spelling: unit for unit, spellings in _SPELLINGS.items() for spelling in (unit, *spellings.split())}
-_POWERS = {"square": "^2", "sq": "^2", "sq.": "^2", "cubic": "^3", "cu": "^3", "cu.": "^3"}
+# Signs and words that stand for more than one unit.
+_READINGS = {"¥": ("yen", "yuan"), "pound sterling": ("pound",)}
 
 
 def same_unit(one: str, two: str) -> bool:
-    """Whether two units are one, written in two ways: `square centimeters` and `cm^2`."""
-    return one == two or _settled(one) == _settled(two)
+    """Whether two units are one, written in two ways: `kg*m^2` and `m^2*kg`, the sign of yen and yuan and either of them."""
+    return one == two or not _readings(one).isdisjoint(_readings(two))
 
 
-def _settled(unit: str) -> tuple[str, ...]:
-    text = unit.replace("mph", "mi/h").replace("²", "^2").replace("³", "^3").replace("{", "").replace("}", "")
-    text = text.replace(" per ", "/").replace("squared", "^2").replace("cubed", "^3").replace("/", " / ").replace("^", " ^")
-    parts: list[str] = []
-    power = ""
-    for word in text.split():
-        word = word if word in CASED else word.casefold()  # mW is not MW
-        if word in _POWERS:
-            power = _POWERS[word]
-            continue
-        bare = word.removesuffix("s") if len(word) > 2 else word  # ms is no plural of m
-        parts.append(_UNIT.get(word) or _UNIT.get(bare) or (bare if len(word) > 2 else word))
-        if power:
-            parts.append(power)
-            power = ""
-    return tuple(parts)
+Factors = tuple[tuple[str, int], ...]
+
+
+@lru_cache(maxsize=1024)
+def _readings(unit: str) -> frozenset[Factors]:
+    found = [unit]
+    for sign, names in _READINGS.items():
+        if sign in unit:
+            found += [unit.replace(sign, name) for name in names]
+    return frozenset(map(factors, found))
+
+
+def factors(unit: str) -> Factors:
+    """Return the parts of a unit with their powers, sorted: nothing of `cm/cm`.
+
+    Where a product follows a quotient (`J/kg*K`) writers do not agree on what is divided, so there the parts stay together.
+    """
+    over, *under = unit.split("/")
+    if any("*" in part for part in under):
+        return ((unit.casefold(), 1),)
+    powers: Counter[str] = Counter()
+    for parts, sign in ((over.split("*"), 1), (under, -1)):
+        for part in parts:
+            name, _, power = part.partition("^")
+            whole = _WHOLE_POWER.fullmatch(power) is not None
+            name = name if whole or not power else part
+            powers[_named(name)] += sign * (int(power) if whole else 1)
+    return tuple(sorted((name, power) for name, power in powers.items() if power))
+
+
+def _named(word: str) -> str:
+    return known_unit(word) or word.casefold()
+
+
+def product(one: str, two: str) -> str | None:
+    """Return the unit of a product of quantities; None where it cannot be written without doubt."""
+    if "/" in one:
+        one, two = two, one
+    return None if "/" in one else f"{one}*{two}"
+
+
+def quotient(one: str, two: str) -> str | None:
+    """Return the unit of a quotient of quantities; None where there is none or it cannot be written without doubt."""
+    if not two:
+        return one
+    return None if not one or "/" in two or "*" in two else f"{one}/{two}"
 
 
 # Words that add, change or take back an answer, and so are never a unit that may be missing.
@@ -112,5 +135,18 @@ def is_asked(unit: str, question: str) -> bool:
     return False
 
 
+_ANGULAR = re.compile(
+    r"angle|degree|temperature|celsius|fahrenheit|rotat|turn|bearing|latitude|longitude|triang|polygon|circ|\barcs?\b|"
+    r"\\(?:sin|cos|tan|theta|alpha|beta|gamma|phi)|°",
+    re.IGNORECASE,
+)
+
+
+def counts_things(question: str) -> bool:
+    """Whether a question asks for a number of things and speaks of nothing that is measured in degrees."""
+    return bool(_asked(question)) and not _ANGULAR.search(question)
+
+
 _NUMBERS = re.compile(r"\d|\b(?:zero|three|four|five|six|seven|eight|nine|\w+teen|\w+ty|eleven|twelve)\b")
+_WHOLE_POWER = re.compile(r"-?[0-9]{1,3}")
 _POWER = re.compile(r"\^\{?-?[0-9]\}?")

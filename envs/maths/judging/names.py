@@ -1,11 +1,12 @@
 r"""Names: the left side of `x = 5`, `f(2) = 5`, `|AB| = 5`, `(p,q) = (3,2)`, which says what is asked and has no value.
 
-A negative, power, root or modulus of a letter is one only where the question speaks of it: `-x = 5` is no way to say 5.
+A negative, power, root or modulus of a letter is one only where the question asks for it: `-x = 5` is no way to say 5,
+nor is `x^2 = 5` where the question gives that x^2 = 25.
 """
 
 from __future__ import annotations
 
-from verigym.envs.maths.judging.question import mentions
+from verigym.envs.maths.judging.question import asks
 from verigym.envs.maths.judging.texts import names_something
 from verigym.envs.maths.tree import (
     FUNCTIONS,
@@ -35,7 +36,9 @@ _BENT = frozenset("abs norm floor ceil factorial doublefactorial exp ln log conj
 
 def is_name(node: Node, question: str = "") -> bool:
     """Whether a side of an equation only names what is asked."""
-    return node == Constant("e") or _is_name(node, question)  # an eccentricity, where it stands alone
+    if node == Constant("e"):  # an eccentricity, where it stands alone
+        return True
+    return _is_name(node, question) or (bool(question) and bool(symbols(node)) and asks(question, node))
 
 
 def _is_name(node: Node, question: str) -> bool:
@@ -64,7 +67,7 @@ def _is_name(node: Node, question: str) -> bool:
         case Quantity(value, "degree"):  # \angle A^\circ
             return _is_name(value, question)
         case Neg() | Pow() | Root() | Call():
-            return bool(question) and bool(symbols(node)) and mentions(question, node)
+            return bool(question) and bool(symbols(node)) and asks(question, node)
     return False
 
 

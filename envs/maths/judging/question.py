@@ -29,6 +29,8 @@ _WORDS = {
     )
 }
 MAX_DIGITS = 40
+_SIGNS = ("=", "<", ">")
+_QUERY = re.compile(r"\s*=\s*\?")
 
 
 class Formulas(NamedTuple):
@@ -40,6 +42,8 @@ class Formulas(NamedTuple):
     """The shapes of all formulas and their parts."""
     joined: tuple[tuple[Node, Counter[Node]], ...]
     """Of the shapes that are sums and products, the terms and factors."""
+    alone: frozenset[Node]
+    """The shapes of the formulas that are no side of an equation: what is asked for is among them, what is given is not."""
     numbers: frozenset[Fraction]
     """All numbers in the text, in digits or words, without powers of ten: 17, 1.7 and 170 are one."""
 
@@ -48,20 +52,33 @@ class Formulas(NamedTuple):
 def formulas(question: str) -> Formulas:
     """Parse the formulas of a question; what cannot be parsed is no formula."""
     text = question[:MAX_CHARS]
-    runs = [next(group for group in match.groups() if group is not None) for match in _SPAN.finditer(text)]
-    runs += [run.strip(" ,.:") for run in _RUN.findall(_SPAN.sub(" ; ", text))]
+    runs = [
+        (_QUERY.sub("", next(filter(None, match.groups()))), not _is_side(text, *match.span()))
+        for match in _SPAN.finditer(text)
+    ]
+    plain = _SPAN.sub(" ; ", text)
+    runs += [(match.group().strip(" ,.:"), not _is_side(plain, *match.span())) for match in _RUN.finditer(plain)]
     wholes: dict[Node, None] = {}
     shapes: set[Node] = set()
-    for run in [run for run in runs if 1 < len(run) <= MAX_RUN_CHARS and not run.isalpha()][:MAX_RUNS]:
+    alone: set[Node] = set()
+    for run, free in [pair for pair in runs if 1 < len(pair[0]) <= MAX_RUN_CHARS and not pair[0].isalpha()][:MAX_RUNS]:
         try:
             tree = parse(run)
         except ParseError:
             continue
-        for part in tree.sides if isinstance(tree, Relation) else tree.items if isinstance(tree, Listing) else (tree,):
-            wholes[shape(part)] = None
+        parts = tree.sides if isinstance(tree, Relation) else tree.items if isinstance(tree, Listing) else (tree,)
+        wholes.update((shape(part), None) for part in parts)
         shapes.update(shape(part) for part in walk(tree))
+        if free and not isinstance(tree, Relation):
+            alone.update(map(shape, parts))
     joined = tuple((one, Counter(children(one))) for one in shapes if isinstance(one, Add | Mul))
-    return Formulas(tuple(wholes), frozenset(shapes), joined, frozenset(map(significant, _numbers_in(text))))
+    return Formulas(tuple(wholes), frozenset(shapes), joined, frozenset(alone), frozenset(map(significant, _numbers_in(text))))
+
+
+def _is_side(text: str, start: int, end: int) -> bool:
+    """Whether what stands here in a text is a side of an equation or inequality, other than that of `x^2 + y^2 = ?`."""
+    before, behind = text[max(0, start - 3) : start].rstrip(), text[end : end + 3].lstrip()
+    return before.endswith(_SIGNS) or (behind.startswith(_SIGNS) and not _QUERY.match(text, end))
 
 
 def _numbers_in(text: str) -> list[Fraction]:
@@ -86,6 +103,11 @@ def significant(value: Fraction) -> Fraction:
 def mentions(question: str, node: Node) -> bool:
     """Whether the question speaks of an expression."""
     return shape(node) in formulas(question).shapes
+
+
+def asks(question: str, node: Node) -> bool:
+    """Whether the question speaks of an expression otherwise than in saying what it equals."""
+    return shape(node) in formulas(question).alone
 
 
 def numbers_of(node: Node) -> tuple[Fraction, ...]:

@@ -37,18 +37,36 @@ class Reading(NamedTuple):
 
 def read(node: Node, question: str = "") -> Reading:
     """Return the values that a tree lists. A tuple, an interval, a matrix or a statement is one value."""
-    if not (isinstance(node, Group) and node.items == (NamedSet("empty"),)):
+    if not (isinstance(node, Group) and node.opening == "{" and len(node.items) == 1 and _is_set(node.items[0])):
         node = single(node)
     if isinstance(node, Listing):
         return Reading(_named_alike([item for part in node.items for item in _items(part, question)]), "", node.joiner)
     if isinstance(node, Group) and node.opening in _SETS:
-        return Reading(tuple(item for part in node.items for item in _items(part, question)), node.opening)
+        return Reading(_elements(node, question), node.opening)
     inner = _named_set(node, question)
     if inner is not None:
         name, group = inner
-        items = [item for part in group.items for item in _items(part, question)]
+        items = _elements(group, question)
         return Reading(tuple(item._replace(name=item.name or name) for item in items), group.opening)
     return Reading(_items(node, question))
+
+
+def _is_set(node: Node) -> bool:
+    return node == NamedSet("empty") or (isinstance(node, Group) and node.opening == "{")
+
+
+def is_singleton(node: Node) -> bool:
+    """Whether an element of a set is the set of one thing, which that thing itself is not."""
+    return isinstance(node, Group) and node.opening == "{" and len(node.items) == 1
+
+
+def _elements(group: Group, question: str) -> tuple[Item, ...]:
+    """Return the elements of a set; those that are sets of one element stay sets."""
+    return tuple(
+        item
+        for part in group.items
+        for item in ((Item(part, None, (part,)),) if is_singleton(part) else _items(part, question))
+    )
 
 
 def _named_set(node: Node, question: str) -> tuple[Node, Group] | None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import gcd
-from typing import NamedTuple
 
-from verigym.envs.maths.equality.build import literal, negative, scaled
+from verigym.envs.maths.equality.build import literal, scaled
 from verigym.envs.maths.equality.exactly import rational
+from verigym.envs.maths.equality.rebuild import rebuild
 from verigym.envs.maths.equality.simple import is_unsimplified
 from verigym.envs.maths.judging.case import Case, all_of
 from verigym.envs.maths.judging.decimals import stands_for
-from verigym.envs.maths.judging.measures import is_asked, is_missable, same_unit
+from verigym.envs.maths.judging.measured import Measure, measure
+from verigym.envs.maths.judging.measures import counts_things, is_asked, is_missable, same_unit
 from verigym.envs.maths.judging.texts import choice_of, same_words, words_of
 from verigym.envs.maths.tree import (
     Clock,
@@ -21,13 +22,10 @@ from verigym.envs.maths.tree import (
     InBase,
     Mul,
     NamedSet,
-    Neg,
     Node,
     Number,
-    Percent,
     Phrase,
     Pow,
-    Quantity,
     Relation,
     Symbol,
     Text,
@@ -37,35 +35,7 @@ from verigym.envs.maths.verdict import Verdict
 
 # What no arithmetic is done with: these make sense only whole.
 _WHOLE = (Text, Phrase, Clock, InBase, Ellipsis, NamedSet)
-
-
-class Measure(NamedTuple):
-    """A value, its unit, and whether it was written with a percent sign."""
-
-    value: Node
-    unit: str = ""
-    percent: bool = False
-
-
-def measure(node: Node) -> Measure:
-    """Take unit and percent sign off a value."""
-    match node:
-        case Quantity(Clock(), _):
-            return Measure(node)  # 1:03 PF is no time
-        case Neg(Quantity() | Percent() as inner):
-            found = measure(inner)
-            return found._replace(value=negative(found.value))
-        case InBase(digits, 10) if digits.isdigit():
-            return Measure(Number(Fraction(int(digits))))
-        case Quantity(value, "per cent" | "percent"):
-            return Measure(value, "", True)
-        case Quantity(Percent(value), unit):
-            return Measure(value, unit, True)
-        case Quantity(value, unit):
-            return Measure(value, unit)
-        case Percent(value):
-            return Measure(value, "", True)
-    return Measure(node)
+MAX_SHOWN = 40
 
 
 def same_scalar(case: Case, gold: Node, answer: Node) -> Verdict:
@@ -128,10 +98,12 @@ def _units(case: Case, gold: Measure, answer: Measure) -> Verdict:
     if gold.unit and answer.unit:
         if same_unit(gold.unit, answer.unit):
             return "same"
-        return case.decided("units", policy == "ignore", f"the unit is {answer.unit!r}, not {gold.unit!r}")
+        return case.decided("units", policy == "ignore", f"the unit is {answer.unit[:MAX_SHOWN]!r}, not {gold.unit!r}")
     unit = gold.unit or answer.unit
+    if answer.unit == "degree" and counts_things(case.question):
+        return case.refuse("degrees where things are counted")
     if not is_missable(unit) and not is_asked(unit, case.question):
-        return case.refuse(f"{unit!r} is no unit that may be missing")
+        return case.refuse(f"{unit[:MAX_SHOWN]!r} is no unit that may be missing")
     missing = policy != "require" or not gold.unit
     return case.decided("units", missing, f"the unit {gold.unit!r} is missing")
 
@@ -223,15 +195,18 @@ def _hour(clock: Clock) -> int:
 def _base(case: Case, gold: Node, answer: Node) -> Verdict:
     if isinstance(gold, InBase) and isinstance(answer, InBase) and gold.base == answer.base:
         return "same" if _based(gold) == _based(answer) else case.refuse("another number")
-    if case.values(_worked_out(gold), _worked_out(answer)) != "same":
+    if case.values(in_ten(gold), in_ten(answer)) != "same":
         return case.refuse("another number or base")
     return case.decided("bases", case.policy.bases == "value", "the base is another or missing")
 
 
-def _worked_out(node: Node) -> Node:
-    if not isinstance(node, InBase):
-        return node
-    value = _based(node)
+def in_ten(node: Node) -> Node:
+    """Return a tree with all numbers in base ten."""
+    return rebuild(node, _in_ten) if any(isinstance(part, InBase) for part in walk(node)) else node
+
+
+def _in_ten(node: Node) -> Node:
+    value = _based(node) if isinstance(node, InBase) else None
     return literal(value) if isinstance(value, Fraction) else node
 
 

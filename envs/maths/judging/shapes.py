@@ -1,7 +1,7 @@
 r"""The shape of a formula: how it is written, less what any rewriting of it could change without doing any work.
 
 Two formulas of one shape differ in the order of sums and products, in padding (`+ 0`, `* 1`, `+ 3 - 3`, `* 7 / 7`, `^1`), in
-the names of bound variables, or in writing a square as a product.
+the names of bound variables, or in writing a square as a product, or a number as the square of its root.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ def _product(factors: list[Node]) -> Node:
         return _ZERO
     kept: list[Node] = []
     for factor, count in Counter(inner).items():
-        if factor != _ONE:  # x * x is x^2, but 3 * 3 stays a product of two numbers
+        if isinstance(factor, Root) and factor.degree == Number(Fraction(count)):
+            kept.append(factor.of)
+        elif factor != _ONE:  # x * x is x^2, but 3 * 3 stays a product of two numbers
             kept += [factor] * count if is_plain(factor) else [_power(factor, Number(Fraction(count)))]
     found: Node = _ONE if not kept else kept[0] if len(kept) == 1 else Mul(tuple(sorted(kept, key=repr)))
     return _negative(found) if negative else found
@@ -121,6 +123,8 @@ def _quotient(top: Node, bottom: Node) -> Node:
 def _power(base: Node, exponent: Node) -> Node:
     if exponent == _ONE:
         return base
+    if isinstance(base, Root) and base.degree == exponent:
+        return base.of
     if exponent == _ZERO and base != _ZERO:
         return _ONE
     if isinstance(exponent, Number) and exponent.value.denominator == 1 and exponent.value.numerator % 2 == 0:

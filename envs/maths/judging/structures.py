@@ -6,9 +6,11 @@ from verigym.envs.maths.equality.build import single
 from verigym.envs.maths.equality.matrices import evaluate_matrix
 from verigym.envs.maths.equality.work import Work
 from verigym.envs.maths.judging.case import Case, all_of
+from verigym.envs.maths.judging.choices import listed_choice
+from verigym.envs.maths.judging.readings import is_singleton
 from verigym.envs.maths.judging.scalars import same_scalar
 from verigym.envs.maths.judging.statements import Same
-from verigym.envs.maths.judging.texts import choice_of, labelled, says_nothing
+from verigym.envs.maths.judging.texts import choice_of, labelled, says_nothing, without_letters
 from verigym.envs.maths.tree import (
     Add,
     Ellipsis,
@@ -22,6 +24,7 @@ from verigym.envs.maths.tree import (
     Relation,
     SetBuilder,
     SetOp,
+    Text,
     children,
     walk,
 )  # fmt: skip
@@ -37,6 +40,8 @@ def same_structure(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:
         return "same"
     if _is_matrix(gold) or _is_matrix(answer):
         return _matrices(case, gold, answer, same)
+    if is_singleton(gold) is not is_singleton(answer):
+        return case.refuse("a set of one element where the element is asked, or the other way round")
     gold, answer = single(gold), single(answer)
     if isinstance(gold, Group | Listing) or isinstance(answer, Group | Listing):
         if isinstance(gold, Group) and isinstance(answer, Group):
@@ -47,7 +52,7 @@ def same_structure(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:
         return case.refuse("a value where several are asked" if several else "several values where one is asked")
     if isinstance(gold, Phrase) and isinstance(answer, Phrase) and len(gold.parts) == len(answer.parts):
         return all_of(same(case, one, two) for one, two in zip(gold.parts, answer.parts, strict=True))
-    if labelled(gold) or labelled(answer):
+    if labelled(gold, lists=True) or labelled(answer, lists=True):
         return _choices(case, gold, answer, same)
     if isinstance(gold, Add | Mul) and Ellipsis() in children(gold):
         return _series(case, gold, answer, same)
@@ -74,14 +79,21 @@ def _sets(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:
 
 def _choices(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:
     """Compare `(E) 12`, where the letter and the value both choose, with one of them."""
-    left, right = labelled(gold), labelled(answer)
-    if choice_of(gold) is not None and choice_of(answer) is not None:
-        return "same" if choice_of(gold) == choice_of(answer) else case.refuse("another choice")
-    if left and not right:
-        return same(case, left[1], answer)
-    if right and not left and choice_of(gold) is None:
-        return same(case, gold, right[1])
-    return same_scalar(case, gold, answer)
+    left, right = labelled(gold, lists=True), labelled(answer, lists=True)
+    chosen, given = (pair[0] if pair else choice_of(node) for pair, node in ((left, gold), (right, answer)))
+    if chosen is not None and given is not None:
+        if chosen != given:
+            return case.refuse("another choice")
+        stands_for = left[1] if left else listed_choice(case.question, chosen)
+        if right and stands_for is not None and _are_values(stands_for, right[1]):
+            return case.refuse("another value than the choice's") if same(case, stands_for, right[1]) == "different" else "same"
+        return case.refuse("a choice and several values") if right and isinstance(right[1], Listing) else "same"
+    return same(case, *without_letters(gold, answer))
+
+
+def _are_values(*nodes: Node) -> bool:
+    """Whether these are formulas, which have one meaning in all wordings."""
+    return not any(isinstance(part, Text | Phrase) for node in nodes for part in walk(node))
 
 
 def _series(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:

@@ -104,8 +104,13 @@ def choice_of(node: Node) -> str | None:
     return found[0] if found else None
 
 
-def labelled(node: Node) -> tuple[str, Node] | None:
-    """Split `(E) 12`, `E: 12` and `E. none of these` into the letter and what it stands for; None of what is no such pair."""
+def labelled(node: Node, *, lists: bool = False) -> tuple[str, Node] | None:
+    """Split `(E) 12`, `E: 12` and `E. none of these` into the letter and what it stands for; None of what is no such pair.
+
+    Args:
+        node: an answer.
+        lists: whether a letter may stand for a list without brackets.
+    """
     if isinstance(node, Phrase) and len(node.parts) == 2:
         label, rest = node.parts
     elif isinstance(node, Relation) and node.comparators == (":",):
@@ -113,13 +118,28 @@ def labelled(node: Node) -> tuple[str, Node] | None:
     else:
         return None
     letter = choice_of(label) if isinstance(label, Symbol) else None
-    return (letter, rest) if letter is not None and letter <= "H" and _is_one_value(rest) else None
+    return (letter, rest) if letter is not None and letter <= "H" and _is_label_text(rest, lists) else None
 
 
-def _is_one_value(node: Node) -> bool:
-    """Whether what stands after a label is one value or words: no list, no statement, and no second label, alone or in it."""
-    if isinstance(node, Symbol | Phrase | Listing | Relation | Ellipsis):
+def without_letters(gold: Node, answer: Node) -> tuple[Node, Node]:
+    """Take the letter off `(E) 12` where the other is a value that no letter chooses."""
+    left, right = labelled(gold, lists=True), labelled(answer, lists=True)
+    if left and not right and choice_of(answer) is None:
+        return left[1], answer
+    if right and not left and choice_of(gold) is None:
+        return gold, right[1]
+    return gold, answer
+
+
+def _is_label_text(node: Node, lists: bool) -> bool:
+    """Whether what stands after a label is what a choice may say: no doubt, no dots, and no second label, alone or in it."""
+    if isinstance(node, Symbol) or (isinstance(node, Listing) and not lists):
         return False
-    if isinstance(node, Text):
-        return not takes_back(node.words) and not re.search(r"\b[A-Z]\b", node.words)
-    return not any(isinstance(part, Symbol) and part.name in CHOICES for part in walk(node))
+    for part in walk(node):
+        if isinstance(part, Text) and (takes_back(part.words) or re.search(r"\b[A-Z]\b", part.words)):
+            return False
+        if isinstance(part, Ellipsis) or (isinstance(part, Symbol) and part.name in CHOICES):
+            return False
+        if isinstance(part, Relation) and ":" in part.comparators and choice_of(part.sides[0]) is not None:
+            return False
+    return True

@@ -75,7 +75,7 @@ class Tiers:
                 return Decision(True, "the gold's text")
             raise EnvironmentFailure("gold_invalid", explain_gold(gold) or f"the gold cannot be read: {tree}")
         if answer.row is not None:
-            if len(listed(tree).items) > 1:
+            if len(listed(tree).items) > 1 or (answer.row.joiner == "or" and not answer.loose):
                 return self._judge(gold, tree, answer.text, answer.row)
             if not answer.loose:
                 return Decision(False, f"refused: {len(answer.row.items)} boxes in a row where one value is asked")
@@ -119,7 +119,7 @@ class Tiers:
         try:
             found = symbolic.compare(
                 gold,
-                (answer,),
+                answer,
                 timeout_s=max(MIN_SYMBOLIC_S, self.options.symbolic_timeout_s - self.spent_s),
                 memory_bytes=self.options.symbolic_memory_mb << 20,
             )

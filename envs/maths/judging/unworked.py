@@ -75,7 +75,7 @@ def _is_work(node: Node) -> bool:
     if not _is_operation(node):
         return False
     if isinstance(node, Call) and node.name in _OF_CONSTANTS:
-        return not symbols(node) and not _is_residue(node)
+        return (not symbols(node) or node.name == "det") and not _is_residue(node)
     return True
 
 

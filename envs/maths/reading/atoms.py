@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from verigym.envs.maths.equality.build import div
 from verigym.envs.maths.reading.bases import in_base
-from verigym.envs.maths.reading.brackets import Brackets
+from verigym.envs.maths.reading.brackets import SQUARE, Brackets
 from verigym.envs.maths.reading.calls import Calls
 from verigym.envs.maths.reading.environments import Environments
 from verigym.envs.maths.reading.literals import HEX, Numbers
@@ -44,7 +43,7 @@ class Atoms(Numbers, Brackets, Calls, Environments):
             return known
         self.enter()
         top = self.argument()
-        node = div(top, self.argument())
+        node = self.quotient(top, self.argument())
         self.depth -= 1
         return node
 
@@ -88,7 +87,7 @@ class Atoms(Numbers, Brackets, Calls, Environments):
         degree: Node = Number(Fraction(2))
         if self.kind == "[":
             self.take()
-            items, _, _ = self._inside(_CLOSE_SQUARE)
+            items, _, _ = self._inside(SQUARE)
             if self.kind != "]" or len(items) != 1:
                 raise self.error("the degree of a root expected")
             self.take()
@@ -179,7 +178,6 @@ class Atoms(Numbers, Brackets, Calls, Environments):
 
 
 _ENDS = frozenset(("end", ",", ".", ")", "}", "and", "or", ";"))
-_CLOSE_SQUARE = frozenset(("]",))
 _READERS: dict[str, Callable[[Atoms], Node]] = {
     "num": Atoms.number, "sym": Atoms.name, "const": Atoms._constant, "word": Atoms._words, "unit": Atoms._words,
     "(": Atoms.bracket, "[": Atoms.bracket, "]": Atoms.bracket, "\\{": Atoms.braces, "{": Atoms.braced,

@@ -33,7 +33,7 @@ class Brackets(Cursor):
         if known is not None:
             return known
         nested = opening == "[" and self.kind == "[" and self.ahead() != "["
-        closers = _CLOSING if opening == "(" else _SQUARE if nested else _ROUND
+        closers = _CLOSING if opening == "(" else SQUARE if nested else _ROUND
         items, joiner, trailing = self._inside(closers)
         closing = self.kind
         if closing not in closers or closing == "nothing":
@@ -224,7 +224,7 @@ class Brackets(Cursor):
         return bare(node)
 
 
-_SQUARE = frozenset(("]",))
+SQUARE = frozenset(("]",))
 _ARGUMENTS = frozenset("frac sqrt binom accent set func ⌊ lbar".split())
 _CLOSING = frozenset((")", "]", "nothing"))
 _SET_STOPS = frozenset(("\\}", "|", ":", "nothing"))

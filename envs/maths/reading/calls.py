@@ -13,7 +13,7 @@ from verigym.envs.maths.equality.build import bare, mul
 from verigym.envs.maths.reading.bases import in_base
 from verigym.envs.maths.reading.bigs import Bigs
 from verigym.envs.maths.reading.numerals import literal
-from verigym.envs.maths.tree import Call, Constant, Group, Listing, Neg, Node, Number, Pow, Relation, Root, SetOp, Symbol
+from verigym.envs.maths.tree import Call, Constant, Group, Listing, Neg, Node, Number, Pow, Relation, Root, SetOp, Symbol, walk
 
 _ALWAYS_FUNCTIONS = frozenset("fgFG")
 _OFTEN_FUNCTIONS = frozenset("hHPpQqSTCIVWNuvy") | {
@@ -231,7 +231,9 @@ class Calls(Bigs):
             return self.named(f"{what} {node.name}")
         if type(node) is Constant:
             return self.named(f"{what} {node.name}")
-        return Call("conj" if what == "bar" else what, (node,))
+        # A bar over digits alone is no conjugate: a number in digits, an average, a repeating part without its point.
+        unreal = any(type(part) is Symbol or part == Constant("i") for part in walk(node))
+        return Call("conj" if what == "bar" and unreal else what, (node,))
 
     def shape(self) -> Node:
         r"""Read `\angle APC` and `\triangle ABC` as names."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from verigym.envs.maths.equality.build import div
 from verigym.envs.maths.reading.commands import Token
 from verigym.envs.maths.reading.failures import ParseError, TooLarge
-from verigym.envs.maths.tree import Node
+from verigym.envs.maths.tree import Div, Mul, Node, Symbol
 
 MAX_DEPTH = 40
 
@@ -58,6 +59,14 @@ class Cursor:
         kind, text, _, place = self.tokens[self.at]
         found = "the end" if kind == "end" else repr(text[:30])
         return ParseError(f"{why}, found {found} at {place} near {self.text[max(0, place - 15) : place + 15]!r}")
+
+    def quotient(self, top: Node, bottom: Node) -> Node:
+        r"""Divide; a `\partial` below that makes no derivative with what is above is no number that could be cancelled."""
+        node = div(top, bottom)
+        below = bottom.factors[0] if type(bottom) is Mul else bottom
+        if type(node) is Div and below == Symbol("partial"):
+            raise self.error(r"a partial derivative that cannot be read; write \frac{\partial f}{\partial x}")
+        return node
 
     def enter(self) -> None:
         """Count a level of nesting; the caller gives it back by `self.depth -= 1`."""

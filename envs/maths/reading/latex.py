@@ -62,7 +62,7 @@ COMMANDS: dict[str, Meaning] = {
     "lbrace": ("\\{", "\\{"), "rbrace": ("\\}", "\\}"), **_each("lbrack", "[", "["), **_each("rbrack", "]", "]"),
     **_each("lparen", "(", "("), **_each("rparen", ")", ")"),
     **_each("quad qquad", "quad", " "), **_each("newline cr tabularnewline", "row", "\\\\"),
-    **_each("dollar textdollar", "money", "dollar"), **_each("euro", "money", "euro"), "yen": ("money", "yuan"),
+    **_each("dollar textdollar", "money", "dollar"), **_each("euro", "money", "euro"), "yen": ("money", "¥"),
     **_each("pounds textsterling", "money", "pound sterling"), **_each("rupee", "money", "rupee"),
     **_each("cents", "money", "cent"), "percent": ("%", "%"), **_each("permille textperthousand perthousand", "%", "permille"),
     "textdegree": ("circ", "degree"), "colonequals": ("rel", "="), "coloneqq": ("rel", "="), "And": ("and", "and"),

@@ -77,6 +77,8 @@ class Lists(Cursor):
                 if kind == "or" or (kind == "and" and joiner != "or"):
                     joiner = kind
                 self.take()
+                if kind == "or" and self.kind == "word" and self.tokens[self.at][1].lower() == "equivalently":
+                    self.take()
                 separated = bool(items)
                 continue
             if kind == "." and self.ahead() in ("end", "nothing", "}") or kind == "nothing" and "nothing" not in closers:

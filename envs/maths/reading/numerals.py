@@ -7,6 +7,8 @@ Conventions, decided by what may follow the first digits:
 - `1 234`, `1\,234`, `1~234`: a single space groups thousands in the same way.
 - `1.234,56`: a comma after grouping points is the decimal mark. So is `0,111` (a thousands group cannot start with 0) with
   three digits or with a zero after the comma, and `{,}` before any other number of digits than three.
+- A comma with a blank behind it separates: `1, 200` is two numbers and `1,200` one, whatever the other side of a comparison
+  has, and neither is right where the other is asked.
 - Any other comma separates: `1,22` and `1000,99` are lists, unless the caller knows better (`decimal_comma`).
 """
 

@@ -17,12 +17,11 @@ from verigym.envs.maths.reading.numerals import literal
 from verigym.envs.maths.reading.relations import Relations
 from verigym.envs.maths.reading.sums import Sums
 from verigym.envs.maths.reading.tokens import Lexer
-from verigym.envs.maths.tree import Group, Listing, Neg, Node, children
+from verigym.envs.maths.tree import MAX_HEIGHT, Group, Listing, Neg, Node, children
 
 __all__ = ["MAX_CHARS", "ParseError", "TooLarge", "parse"]
 
 MAX_CHARS = 20_000
-_MAX_HEIGHT = 120
 
 _SHORT = re.compile(r"(-)?([0-9]{1,18}(?:\.[0-9]{1,18})?)")
 
@@ -58,7 +57,7 @@ def parse(text: str, *, max_chars: int = MAX_CHARS, decimal_comma: bool = False)
         raise TooLarge("nested too deep for the stack that is left") from None
     if lexer.boxed and type(node) is Group and node.opening == "tex{":
         node = Listing(node.items)
-    if len(tokens) > _MAX_HEIGHT // 2:
+    if len(tokens) > MAX_HEIGHT // 2:
         _measure(node)
     return node
 
@@ -68,6 +67,6 @@ def _measure(node: Node) -> None:
     level, height = [node], 0
     while level:
         height += 1
-        if height > _MAX_HEIGHT:
-            raise TooLarge(f"a tree higher than {_MAX_HEIGHT} nodes")
+        if height > MAX_HEIGHT:
+            raise TooLarge(f"a tree higher than {MAX_HEIGHT} nodes")
         level = [child for parent in level for child in children(parent)]

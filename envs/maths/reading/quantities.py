@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from verigym.envs.maths.equality.build import add, div, mul
 from verigym.envs.maths.reading.cursor import Cursor
 from verigym.envs.maths.reading.units import dimension, is_common, is_plural, known_unit, singular
 from verigym.envs.maths.reading.words import NOT_UNITS
-from verigym.envs.maths.tree import Node, Number, Percent, Quantity, Symbol, Text, walk
+from verigym.envs.maths.tree import Add, Node, Number, Percent, Quantity, Symbol, Text, walk
 
-_AFTER_UNIT = frozenset("end , ; and or ) ] } \\} rel . num word unit money scale celsius quad row & < > node + - (".split())
+_OPERATORS = frozenset("+-*/")
+_AFTER_UNIT = _OPERATORS | frozenset(
+    "end , ; and or ) ] } \\} rel . num word unit money scale celsius quad row & < > node (".split()
+)
 _AFTER_INCH = frozenset("end ^ , ; and or ) } \\} rel . / row".split())
+_VALUE_STARTS = frozenset("num money frac sqrt (".split())
+_RAISED = {"squared": "^2", "cubed": "^3"}
 _VALUE_ENDS = frozenset("num } ) ] const".split())
 _MEASURED = frozenset(("word", "unit", "money", "scale", "celsius"))
 _PARTS = {("foot", "inch"): 12, ("pound", "ounce"): 16, ("hour", "minute"): 60, ("minute", "second"): 60}
@@ -18,6 +24,25 @@ class Quantities(Cursor):
     """What was counted or measured."""
 
     def measured(self) -> Node:
+        """Read a sum with its unit, and what is added to it or multiplies it: `12 cm + 3 cm`, `12 cm * 3 cm`."""
+        first = self._quantity()
+        if type(first) is not Quantity:
+            return first
+        terms: list[Node] = [first]
+        while self.kind in _OPERATORS and self.ahead() in _VALUE_STARTS:
+            kind, last = self.kind, terms[-1]
+            if kind == "+" or kind == "-":
+                terms.append(self._quantity())
+                continue
+            if type(last) is Add or (type(last) is Quantity and type(last.value) is Add):
+                break
+            self.take()
+            right = self.factor()
+            right = (self._unit(right) if self.kind in _MEASURED else None) or right
+            terms[-1] = mul((last, right)) if kind == "*" else div(last, right)
+        return add(terms)
+
+    def _quantity(self) -> Node:
         """Read a sum and the unit after it."""
         node = self.sum()
         while self.kind in _MEASURED:
@@ -124,7 +149,7 @@ class Quantities(Cursor):
             self.take()
             if self.kind == "." and self.ahead() not in ("end",):
                 self.take()
-            power = self._power() or power
+            power = self._power() or self._squared() or power
             if power.startswith("^-") and parts and parts[-1] == "*":  # m s^{-1}
                 parts[-1], power = "/", f"^{power[2:]}" if power != "^-1" else ""
             parts.append(unit + power)
@@ -156,6 +181,14 @@ class Quantities(Cursor):
         self.take()
         if self.kind == ".":
             self.take()
+        return power
+
+    def _squared(self) -> str:
+        """Read `cm squared`."""
+        power = _RAISED.get(self.tokens[self.at][1]) if self.kind == "word" else None
+        if power is None:
+            return ""
+        self.take()
         return power
 
     def _power(self) -> str:

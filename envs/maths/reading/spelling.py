@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from verigym.envs.maths.reading.latex import BOXES, COMMANDS, SILENT, SKIPPED_ARGUMENT, TEXT
+
 _TRIVIAL = re.compile(
     r"\\\$|\$"  # delimiters, money
     r"|(?<!\\)\\(?:[()\[\]]|left(?![A-Za-z])|right(?![A-Za-z])|[Bb]igg?[lrm]?(?![A-Za-z])|displaystyle(?![A-Za-z])|!)"
@@ -35,16 +37,30 @@ def spelled(text: str) -> str:
     return text.rstrip(".") if not text.endswith("..") else text
 
 
-def mended(text: str, *, escapes: bool = False) -> str:
-    r"""Undo what befell a text on its way: backslashes doubled by escaping twice, `\t` and `\f` turned into characters.
+_COMMANDS = sorted(frozenset(COMMANDS) | SILENT | TEXT | SKIPPED_ARGUMENT | BOXES | {"begin"})
 
-    Args:
-        text: an answer or a gold.
-        escapes: put back the backslash of `\text`, `\frac`, `\beta`... where a careless reader of escapes has been.
+
+def _lost(character: str, letter: str) -> re.Pattern[str]:
+    # No names of two letters, which begin a line as often; for the same reason `\n` is not mended.
+    names = "|".join(name[1:] for name in _COMMANDS if name[0] == letter and len(name) > 2)
+    return re.compile(f"{character}(?=(?:{names})(?![A-Za-z]))")
+
+
+_LOST = {letter: _lost(character, letter) for character, letter in zip("\t\f\b\v\a\r", "tfbvar", strict=True)}
+
+
+def unescaped(text: str) -> str:
+    r"""Put back the backslash of `\text`, `\frac`, `\beta`... where a careless reader of escapes has been.
+
+    Call it before anything is stripped: what became of `\f` and `\t` is white space.
     """
-    if escapes:
-        for character, letter in (("\t", "t"), ("\f", "f"), ("\b", "b"), ("\v", "v"), ("\a", "a")):
-            text = re.sub(f"{character}(?=[a-z])", rf"\\{letter}", text)
+    for letter, lost in _LOST.items():
+        text = lost.sub(rf"\\{letter}", text)
+    return text
+
+
+def mended(text: str) -> str:
+    """Undo what befell an answer or a gold on its way: backslashes doubled by escaping twice, a full stop, bold."""
     if "\\\\" in text and r"\begin" not in text:  # there, a doubled backslash ends a row
         text = _DOUBLED.sub(r"\\", text)
     for _ in range(2):  # what a sentence and a control space leave behind

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from verigym.envs.maths.equality.build import add, bare, div, mul, power, times
+from verigym.envs.maths.equality.build import add, bare, mul, power, times
 from verigym.envs.maths.reading.bases import in_base
 from verigym.envs.maths.reading.degrees import Degrees
 from verigym.envs.maths.reading.units import known_unit
@@ -97,7 +97,7 @@ class Sums(Degrees):
             start = self.at
             if kind == "/":
                 self.take()
-                factors = [div(mul(factors), self._denominator())]
+                factors = [self.quotient(mul(factors), self._denominator())]
             elif kind == "mod":
                 self.take()
                 factors = [Call("mod", (mul(factors), self._operand()))]

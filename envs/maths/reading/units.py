@@ -51,7 +51,7 @@ dollar: dollars USD usd bucks 美元
 cent: cents 分
 euro: euros EUR
 pound sterling: GBP
-yen: JPY
+yen: JPY 円
 yuan: RMB CNY 元
 rupee: rupees INR rs Rs
 degree: degrees deg degs 度
@@ -101,7 +101,7 @@ angstrom: angstroms
 parsec: parsecs pc
 light year: ly
 unit: units
-square unit: sq.units
+unit^2: sq.units
 point: points pts pt.
 person: people persons 人
 child: children
@@ -119,9 +119,6 @@ for _line in _SPELLINGS.strip().splitlines():
     _CANONICAL[_name] = _name
     for _other in _others.split():
         _CANONICAL[_other] = _name
-
-CASED = frozenset(name for name in _CANONICAL.values() if name != name.lower())
-"""The units whose symbol only its case tells from another one: `mW` and `MW`."""
 
 # In formulas these are more often a product of variables, a function or a word than a unit.
 _NOT_IN_FORMULAS = frozenset(

@@ -8,15 +8,16 @@ from typing import Any, Literal
 import sympy as sp
 
 from verigym.envs.maths import tree
+from verigym.envs.maths.equality.conjugates import complex_names
+from verigym.envs.maths.equality.points import integer_names
 from verigym.envs.maths.symbolic.dependence import dependents, hidden
-from verigym.envs.maths.tree import BINDERS, FUNCTIONS, Node, symbols, walk
+from verigym.envs.maths.tree import BINDERS, FUNCTIONS, Node, children, symbols, walk
 
 Domain = Literal["real", "positive"]
 
 MAX_POWER_BITS = 200_000
 MAX_FACTORIAL = 5_000
-_COMPLEX_NAMES = ("z", "w")
-_INDEX_NAMES = ("n", "m", "k", "j")
+_GROWING = frozenset(("factorial", "doublefactorial", "binom", "perm", "exp", "sinh", "cosh"))
 
 _DIRECT: dict[str, Callable[..., Any]] = {
     "sin": sp.sin, "cos": sp.cos, "tan": sp.tan, "cot": sp.cot, "sec": sp.sec, "csc": sp.csc, "arcsin": sp.asin,
@@ -24,30 +25,35 @@ _DIRECT: dict[str, Callable[..., Any]] = {
     "tanh": sp.tanh, "exp": sp.exp, "ln": sp.log, "abs": sp.Abs, "floor": sp.floor, "ceil": sp.ceiling,
     "re": sp.re, "im": sp.im, "conj": sp.conjugate, "arg": sp.arg, "sign": sp.sign, "mod": sp.Mod, "max": sp.Max, "min": sp.Min,
 }  # fmt: skip
-_TRIGONOMETRIC = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))
 
 
 class Unreadable(Exception):
     """The tree is no scalar or matrix expression, or too large to write out; nothing can be said of it."""
 
 
+def growth(node: Node) -> int:
+    """Return how many factorials and powers with unknowns stand above one another: 3 in `x^{x^{n!}}`."""
+    below = max(map(growth, children(node)), default=0)
+    match node:
+        case tree.Pow(_, exponent) if symbols(exponent):
+            return max(below, 1 + growth(exponent))
+        case tree.Call(name, _) if name in _GROWING and symbols(node):
+            return below + 1
+    return below
+
+
 class Namer:
     """Gives every name its SymPy symbol, the same for both trees of a comparison.
 
-    A name is real, unless the trees speak of complex numbers; `n`, `m`, `k`, `j` are counting numbers where a tree only makes
-    sense so: `(-1)^n`, `n!`, `cos(n pi)`.
+    A name is real, complex or a positive whole number by the conventions of the probing tier: `complex_names` and
+    `integer_names`, of which the gold comes first.
     """
 
-    def __init__(self, nodes: tuple[Node, ...], domain: Domain) -> None:
+    def __init__(self, gold: Node, answer: Node, domain: Domain) -> None:
         self.domain = domain
-        parts = [part for node in nodes for part in walk(node)]
-        self.complex = any(
-            (isinstance(part, tree.Constant) and part.name == "i")
-            or (isinstance(part, tree.Call) and part.name in ("re", "im", "conj", "arg", "abs"))
-            for part in parts
-        )
-        self.counting = frozenset(name for part in parts for name in _counted(part))
-        self.depends = dependents(parts)
+        self.complex = complex_names(gold, answer)
+        self.counting = integer_names(gold, answer)
+        self.depends = dependents(part for node in (gold, answer) for part in walk(node))
 
     def __call__(self, name: str) -> Any:
         """Return the symbol of a name, or the unknown function that it is where something is derived."""
@@ -58,27 +64,11 @@ class Namer:
         return self._symbol(name)
 
     def _symbol(self, name: str) -> Any:
-        if name.partition("_")[0] in _INDEX_NAMES and name in self.counting:
+        if name in self.counting:
             return sp.Symbol(name, integer=True, positive=True)
-        if self.complex and name.partition("_")[0] in _COMPLEX_NAMES:
+        if name in self.complex:
             return sp.Symbol(name)
         return sp.Symbol(name, positive=True) if self.domain == "positive" else sp.Symbol(name, real=True)
-
-
-def _counted(part: Node) -> frozenset[str]:
-    """Return the names that this node makes counting numbers."""
-    match part:
-        case tree.Pow(tree.Neg(), exponent):
-            return symbols(exponent)
-        case tree.Call("factorial" | "doublefactorial" | "binom" | "perm" | "mod" | "gcd" | "lcm"):
-            return symbols(part)
-        case tree.Call(name, (argument,)) if name in _TRIGONOMETRIC:
-            return (
-                symbols(argument)
-                if any(isinstance(p, tree.Constant) and p.name == "pi" for p in walk(argument))
-                else frozenset()
-            )
-    return frozenset()
 
 
 class Builder:
@@ -119,6 +109,8 @@ class Builder:
                 return _root(self.build(of), self.build(degree))
             case tree.Percent(of):
                 return self.build(of) / 100
+            case tree.Quantity(of, "degree"):
+                return _scalar(self.build(of)) * sp.pi / 180
             case tree.Call(name, args):
                 return self._call(name, args)
             case tree.InBase(digits, base) if 2 <= base <= 36 and digits.isascii() and digits.isalnum():
@@ -146,10 +138,6 @@ class Builder:
             raise Unreadable(f"{name} of {len(args)} arguments")
         if name in BINDERS:
             return self._over(name, args)
-        if name in _TRIGONOMETRIC and isinstance(args[0], tree.Quantity) and args[0].unit == "degree":
-            return _DIRECT[name](self.build(args[0].value) * sp.pi / 180)
-        if name == "conj" and isinstance(args[0], tree.Symbol) and args[0].name.partition("_")[0] not in _COMPLEX_NAMES:
-            return self.namer(f"bar {args[0].name}")  # a complement, a mean, a vector: another name
         values = [self.build(arg) for arg in args]
         if name in ("det", "norm", "abs") and _is_matrix(values[0]):
             return _of_matrix(name, values[0])

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, get_args
+from typing import Any
 
 from verigym.envs.maths import tree
 from verigym.envs.maths.tree import Node
@@ -23,8 +23,8 @@ MAX_SMALL = 1_000_000
 
 _HEX = re.compile(rf"-?[0-9a-f]{{1,{MAX_HEX}}}")
 
-# What a field holds: a node, nodes, rows of nodes, a fraction (two texts), text, a small whole number (or none), or one of
-# several words.
+# What a field holds: a node, nodes, rows of nodes, a fraction (two texts), text, a small whole number, or one of several words.
+# The nodes are those of which `construct.py` makes expressions.
 _FIELDS: dict[type, tuple[Any, ...]] = {
     tree.Number: ("fraction", "small", ("plain", "mixed", "repeating", "scientific")),
     tree.Symbol: ("text",),
@@ -32,28 +32,16 @@ _FIELDS: dict[type, tuple[Any, ...]] = {
     tree.Add: ("nodes",),
     tree.Mul: ("nodes",),
     tree.Neg: ("node",),
-    tree.PlusMinus: ("node", (1, -1)),
     tree.Div: ("node", "node"),
     tree.Pow: ("node", "node"),
     tree.Root: ("node", "node"),
     tree.Call: ("text", "nodes"),
     tree.Percent: ("node",),
-    tree.Quantity: ("node", "text"),
+    tree.Quantity: ("node", ("degree",)),
     tree.InBase: ("text", "small"),
-    tree.Clock: ("small", "small", "small?", ("am", "pm", None)),
-    tree.Group: ("text", "text", "nodes"),
-    tree.Listing: ("nodes", ("comma", "and", "or")),
-    tree.SetBuilder: ("node", "node"),
-    tree.SetOp: (("union", "intersection", "difference"), "nodes"),
-    tree.NamedSet: (("R", "Z", "Q", "N", "C", "empty"),),
-    tree.Relation: ("nodes", "comparators"),
     tree.Matrix: ("rows",),
-    tree.Text: ("text",),
-    tree.Ellipsis: (),
-    tree.Phrase: ("nodes",),
 }
 _TYPES: dict[str, type] = {kind.__name__: kind for kind in _FIELDS}
-_COMPARATORS = frozenset(get_args(tree.Comparator))
 
 
 class WireError(ValueError):
@@ -64,7 +52,7 @@ def dumps(*nodes: Node) -> bytes:
     """Return the trees as JSON.
 
     Raises:
-        WireError: one is larger or deeper than the limits.
+        WireError: one is larger or deeper than the limits, or holds what no expression does: a list, words, a unit.
     """
     writer = _Writer()
     return json.dumps([writer.node(node, 0) for node in nodes], separators=(",", ":")).encode()
@@ -101,9 +89,12 @@ class _Bounded:
 class _Writer(_Bounded):
     def node(self, node: Node, depth: int) -> list[Any]:
         self.enter(depth)
+        fields = _FIELDS.get(type(node))
+        if fields is None:
+            raise WireError(f"a {type(node).__name__} is no expression")
         out: list[Any] = [type(node).__name__]
         # Slots stand in the order of the fields.
-        for kind, name in zip(_FIELDS[type(node)], type(node).__slots__, strict=True):
+        for kind, name in zip(fields, type(node).__slots__, strict=True):
             value = getattr(node, name)
             if kind == "node":
                 out.append(self.node(value, depth + 1))
@@ -113,11 +104,11 @@ class _Writer(_Bounded):
                 out.append([[self.node(item, depth + 1) for item in row] for row in value])
             elif kind == "fraction":
                 out += [_hex(value.numerator), _hex(value.denominator)]
-            elif kind == "comparators":
-                out.append(list(value))
             else:
                 if isinstance(value, str) and len(value) > MAX_TEXT:
                     raise WireError(f"a name of over {MAX_TEXT} characters")
+                if isinstance(kind, tuple) and value not in kind:
+                    raise WireError(f"{value!r} is not of an expression")
                 out.append(value)
         return out
 
@@ -145,13 +136,9 @@ class _Reader(_Bounded):
             return tuple(tuple(self.node(item, depth) for item in _list(row)) for row in _list(value))
         if kind == "fraction":
             return _fraction(value, next(rest))
-        if kind == "comparators":
-            return tuple(_check(item, lambda v: isinstance(v, str) and v in _COMPARATORS) for item in _list(value))
         if kind == "text":
             return _check(value, lambda v: isinstance(v, str) and len(v) <= MAX_TEXT)
-        if kind == "small?" and value is None:
-            return None
-        if kind in ("small", "small?"):
+        if kind == "small":
             return _check(value, lambda v: type(v) is int and 0 <= v <= MAX_SMALL)
         return _check(value, lambda v: any(v is word or (type(v) is type(word) and v == word) for word in kind))
 

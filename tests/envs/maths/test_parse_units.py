@@ -2,9 +2,11 @@
 
 import pytest
 
-from verigym.envs.maths.judging.measures import same_unit
+from verigym.envs.maths.judging.conversions import converted
+from verigym.envs.maths.judging.measured import measure
+from verigym.envs.maths.judging.measures import factors, same_unit
 from verigym.envs.maths.reading.parse import ParseError, TooLarge, parse
-from verigym.envs.maths.reading.spelling import spelled
+from verigym.envs.maths.reading.spelling import spelled, unescaped
 from verigym.envs.maths.tree import Phrase, Quantity
 
 COUNTED = [
@@ -56,6 +58,27 @@ def test_case_tells_units_apart() -> None:
     assert not same_unit("mW", "MW")
     assert same_unit("Apple", "apple")
     assert not same_unit(*(parse(rf"5\text{{ {unit}}}").unit for unit in ("mg", "Mg")))  # type: ignore[union-attr]
+
+
+def test_the_factors_of_a_unit_in_any_order() -> None:
+    assert factors("kg*m^2/second^2") == factors("m*kg*m/second/second") == (("kg", 1), ("m", 2), ("second", -2))
+    assert factors("cm/cm") == ()
+    assert not same_unit("J/kg*K", "J/K*kg")  # nobody can tell what is divided
+    assert same_unit("\u00a5/hour", "yen/hour")
+    assert not same_unit("yen/hour", "yuan/hour")
+
+
+def test_arithmetic_with_quantities() -> None:
+    assert measure(parse(r"60\text{ km/h}\cdot 2\text{ h}")).unit == "hour*km/hour"
+    assert measure(parse(r"\frac{6\text{ cm}}{3\text{ cm}}")).unit == ""
+    assert measure(parse(r"6\text{ cm}+3\text{ m}")).unit == ""
+    assert converted(parse(r"2\text{ h}"), "minute") == parse(r"60\cdot 2\text{ min}")
+    assert converted(parse(r"2\text{ h}"), "cm") == parse(r"2\text{ h}")
+
+
+def test_escapes_that_became_characters_are_those_of_commands() -> None:
+    assert unescaped("\frac{1}{2}\text{ a}\times\r\n\tthe \to\n") == "\\frac{1}{2}\\text{ a}\\times\r\n\tthe \to\n"
+    assert unescaped("\boxed{\x07lpha\right}") == r"\boxed{\alpha\right}"
 
 
 def test_a_blank_behind_a_comma_separates_numbers() -> None:

@@ -1,0 +1,101 @@
+r"""Whether a box holds only a part of what its formula states: `-\boxed{5}`, `\boxed{5}/2`, `2\boxed{5}`, `\sqrt{\boxed{5}}`.
+
+What stands beside the box is looked at (`boxsides.py`), through the braces and parentheses around it, in two hundred
+characters on either side.
+"""
+
+from __future__ import annotations
+
+import re
+
+from verigym.envs.boxes import Box
+from verigym.envs.boxsides import GROUPED, follows, owner, precedes, skip
+
+_REACH = 200
+_PARAGRAPH = 4_000
+_MAX_WRAPPERS = 8
+
+# What most boxes stand between: `= \boxed{5}$`, `answer is \boxed{5}.`
+_QUICK_LEFT = re.compile(r"(?:(?<![^\s])[A-Za-z]{2,15}+:?|[^!t]=|(?<![-+*/^\u2212\u00d7A-Za-z])(?<!\$ )\$|:|\\\[)[ \n]?\Z")
+_QUICK_RIGHT = re.compile(r"\$(?![-+*/^])|\\[)\]](?![-+*/^])|[.,;]?(?:\n|\Z)|\. ")
+_TOKEN = re.compile(r"\\[A-Za-z]++|\\.|[0-9]++|[A-Za-z]++|\s++|.", re.DOTALL)
+_BOUND = re.compile(r"\\(?P<tex>[()\[\]])|\\(?P<env>begin|end)\s?\{|\\(?:.|\n)|\$(?P<dollar>\$?)|\n(?P<gap>\s*+\n)")
+_CLOSING = {"(": ")", "[": "]", "begin": "end"}
+_DIGITS_BEFORE = re.compile(r"(?:[0-9]|(?<=[^\n])[0-9]\.)\Z")
+_COMMA_BEFORE = re.compile(r"[0-9](?:,|\{,\})\Z")
+_DIGITS_AFTER = re.compile(r"[0-9]|\.[0-9]|(?:,|\{,\})[0-9]{3}(?![0-9])")
+
+
+def beside(text: str, first: Box, last: Box | None = None) -> str:
+    """Return the text that makes a box, or a row of boxes, a part of something larger; nothing where it stands alone.
+
+    Args:
+        text: all of the text.
+        first: the box, or the first of the row.
+        last: the last of the row.
+    """
+    last = last or first
+    before, after = text[max(0, first.start - _REACH) : first.start], text[last.after : last.after + _REACH]
+    opens = before.count("{") != before.count("}")
+    if not opens and _QUICK_RIGHT.match(after) and (not before or _QUICK_LEFT.search(before[-18:])):
+        return ""
+    if _splits_number(before[-8:], after, text[first.inside : first.end], text[last.inside : last.end]):
+        return _shown(before, after)
+    math = _in_math(text, first.start, last.after)
+    left, right = _TOKEN.findall(before)[::-1], _TOKEN.findall(after)
+    for _ in range(_MAX_WRAPPERS):
+        inner_left, inner_right = skip(left, math), skip(right, math)
+        if not inner_left or not inner_right or (inner_left[0], inner_right[0]) not in (("{", "}"), ("(", ")")):
+            break
+        command, outside = owner(inner_left)
+        if command in GROUPED:
+            return _shown(before, after)
+        left, right = outside, inner_right[1:]
+    words = text.startswith(r"\text", last.inside)  # no factor of what follows
+    part = precedes(left, math) or (opens and _is_argument(left)) or (not words and follows(right, math))
+    return _shown(before, after) if part else ""
+
+
+def _shown(before: str, after: str) -> str:
+    return " ".join(f"{before[-8:]}[box]{after[:8]}".split())
+
+
+def _splits_number(before: str, after: str, first: str, last: str) -> bool:
+    r"""Whether digits go on beside the box: `\boxed{5}00`, `1,\boxed{500}`."""
+    if first[:1].isdigit() and _DIGITS_BEFORE.search(before):
+        return True
+    if first[:3].isdigit() and not first[3:4].isdigit() and len(first) >= 3 and _COMMA_BEFORE.search(before):
+        return True
+    return last[-1:].isdigit() and _DIGITS_AFTER.match(after) is not None
+
+
+def _is_argument(left: list[str]) -> bool:
+    r"""Whether the box stands deeper in an argument: the exponent of `2^{n+1 = \boxed{5}}`."""
+    depth = 0
+    for place, token in enumerate(left):
+        depth += (token == "}") - (token == "{")
+        if depth < 0:
+            if owner(left[place:])[0] in GROUPED:
+                return True
+            depth = 0
+    return False
+
+
+def _in_math(text: str, start: int, end: int) -> bool:
+    """Whether the box stands in a formula: between delimiters that belong together."""
+    opened, dollars = "", 0
+    paragraph = max(0, start - _PARAGRAPH, text.rfind("\n\n", 0, start))
+    for bound in _BOUND.finditer(text, paragraph, start):
+        if bound["gap"] is not None:
+            opened, dollars = "", 0
+        elif bound["dollar"] is not None:
+            dollars += 1
+            opened = "$" if dollars % 2 else ""
+        elif bound["tex"] or bound["env"]:
+            opened = _CLOSING.get(bound["tex"] or bound["env"], "")
+    if not opened:
+        return False
+    closed = next((bound for bound in _BOUND.finditer(text, end, end + _REACH) if bound.lastgroup), None)
+    if closed is None:
+        return False
+    return opened == "$" if closed["dollar"] is not None else opened in (closed["tex"], closed["env"])
