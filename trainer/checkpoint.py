@@ -19,13 +19,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from verigym.envs.errors import UsageError
 from verigym.envs.schema import canonical_json, sha256_hex
+from verigym.trainer.care_config import CareFields
 from verigym.trainer.config import TrainConfig
 
 logger = logging.getLogger("verigym.trainer")
 
 # What may change between a run and its continuation without changing what is computed.
-FREE_FIELDS = {
+FREE_FIELDS = set(CareFields.model_fields) | {
     "output",
+    "preset",  # its settings are fields, and count as such
     "steps",
     "checkpoint_every",
     "keep_checkpoints",
@@ -61,10 +63,29 @@ def fingerprint(config: TrainConfig, graders: Mapping[str, str]) -> str:
 
 
 def save(
-    folder: Path, step: int, model: Any, tokenizer: Any, optimizer: Any, drawn: Mapping[str, int], identity: str, keep: int
+    folder: Path,
+    step: int,
+    model: Any,
+    tokenizer: Any,
+    optimizer: Any,
+    drawn: Mapping[str, int],
+    identity: str,
+    keep: int,
+    work: Mapping[str, Any],
 ) -> Path:
     """Write the checkpoint of a finished step and delete those beyond the newest `keep`. Killed at any time, it leaves
     either the whole new checkpoint or only older ones.
+
+    Args:
+        folder: where checkpoints are.
+        step: how many steps are finished.
+        model: the policy.
+        tokenizer: its tokenizer.
+        optimizer: its state is saved.
+        drawn: tasks drawn of each source.
+        identity: the run's `fingerprint`.
+        keep: how many checkpoints stay.
+        work: other state of the choice of tasks, as JSON: leftovers, replay, curriculum.
     """
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"step-{step:08d}"
@@ -73,6 +94,7 @@ def save(
     model.save_pretrained(partial / "model")
     tokenizer.save_pretrained(partial / "model")
     torch.save(optimizer.state_dict(), partial / "optimizer.pt")
+    (partial / "work.json").write_text(json.dumps(work), encoding="utf-8")
     files = {str(path.relative_to(partial)): _sha256(path) for path in sorted(partial.rglob("*")) if path.is_file()}
     state = State(step=step, drawn=dict(drawn), config=identity, files=files)
     (partial / "state.json").write_text(state.model_dump_json(indent=1), encoding="utf-8")
@@ -123,6 +145,12 @@ def latest(folder: Path, identity: str, steps: int) -> tuple[Path, State] | None
     if any(folder.glob("damaged-*")):
         raise UsageError(f"no checkpoint in {folder} can be used; to start again, set `output` to a new folder")
     return None
+
+
+def load_work(path: Path) -> dict[str, Any]:
+    """Return the state of the choice of tasks that was given to `save`."""
+    work: dict[str, Any] = json.loads((path / "work.json").read_text(encoding="utf-8"))
+    return work
 
 
 def load_optimizer(path: Path, optimizer: Any) -> None:

@@ -13,6 +13,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from verigym.envs.errors import UsageError, did_you_mean, explain
+from verigym.trainer.care_config import CareFields
+from verigym.trainer.presets import preset
+from verigym.trainer.sampling_config import SamplingFields
+from verigym.trainer.update_config import UpdateFields
 
 
 class _Frozen(BaseModel):
@@ -32,6 +36,14 @@ class SourceConfig(_Frozen):
     """When given, options of the `format` environment, whose verdict is the gate of this source's reward."""
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Share of the prompts of a step, relative to the other sources' weights."""
+    min_share: float = Field(default=0.0, ge=0, le=1)
+    """Least share of the prompts of a step, where the weight would give less."""
+    advantage: str | None = None
+    """Advantage of this source's groups; the run's when left out, and so are the options."""
+    advantage_options: Mapping[str, Any] = {}
+    """Keyword arguments of this source's advantage, by name."""
+    reward_weights: Mapping[str, float] = {}
+    """With gdpo as this source's advantage: the score's components and their weights."""
     name: str | None = None
     """Name in the logs; the environment's or data set's name by default."""
     split: str = "train"
@@ -47,6 +59,10 @@ class SourceConfig(_Frozen):
             raise ValueError("a source has either `environment` or `dataset`")
         if self.eval_split == self.split:
             raise ValueError(f"split and eval_split are both {self.split!r}; evaluation needs tasks that are held out")
+        if (self.advantage == "gdpo") is not bool(self.reward_weights):
+            raise ValueError("advantage gdpo and reward_weights go together: name the components and their weights")
+        if self.advantage is None and self.advantage_options:
+            raise ValueError("advantage_options without an advantage: name it in `advantage`")
         return self
 
     @property
@@ -55,7 +71,7 @@ class SourceConfig(_Frozen):
         return self.name or self.dataset or self.environment or ""
 
 
-class TrainConfig(_Frozen):
+class TrainConfig(SamplingFields, UpdateFields, CareFields):
     """A GRPO run."""
 
     model: str
@@ -66,55 +82,11 @@ class TrainConfig(_Frozen):
     """The mixture."""
     seed: int = 0
     """Key of all randomness."""
+    preset: str | None = None
+    """A paper's settings as defaults, such as grpo, dr_grpo, dapo or gspo; see trainer/presets.py. Fields given here win."""
 
     steps: int = Field(default=200, ge=1)
     """Optimizer batches: one generation phase each."""
-    prompts_per_step: int = Field(default=16, ge=1)
-    """Prompts sampled from the mixture a step."""
-    group_size: int = Field(default=8, ge=2)
-    """Completions a prompt; advantages are relative to this group."""
-    max_prompt_tokens: int = Field(default=1024, ge=1)
-    """Longer prompts are passed over."""
-    max_new_tokens: int = Field(default=512, ge=1)
-    """Most tokens of a completion."""
-    temperature: float = Field(default=1.0, gt=0, le=10)
-    """Of the sampler in training."""
-    generation_rows: int = Field(default=512, ge=1)
-    """Most completions decoded at a time; bounds the memory of the KV cache."""
-
-    advantage: Literal["grpo", "centred", "rloo"] = "grpo"
-    """How a group's rewards become advantages; see trainer/advantages.py."""
-    loss: Literal["clipped", "reinforce"] = "clipped"
-    """Policy loss; see trainer/losses.py."""
-    clip_low: float = Field(default=0.2, ge=0, le=1)
-    """Clip range below a ratio of 1."""
-    clip_high: float = Field(default=0.2, ge=0, le=10)
-    """Clip range above a ratio of 1; DAPO takes 0.28."""
-    aggregation: Literal["sequence_mean", "token_mean", "fixed_length", "sequence_sum_mean"] = "token_mean"
-    """How token losses become one number; see trainer/aggregate.py."""
-    kl_coef: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Weight of the KL to the initial model in the loss; 0 keeps no reference model in memory."""
-    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
-    """See trainer/kl.py."""
-    truncated: Literal["score", "mask"] = "score"
-    """Completions cut off by max_new_tokens: trained on with the reward they got, or masked from the loss."""
-    updates_per_step: int = Field(default=1, ge=1)
-    """Optimizer updates on one batch of completions, each on its share of the prompts' groups."""
-
-    learning_rate: float = Field(default=1e-6, gt=0, le=1)
-    """Peak of the schedule."""
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """After the warm-up: stay, or fall to 0 at the last step."""
-    warmup_steps: int = Field(default=10, ge=0)
-    """Steps of linear rise from 0."""
-    weight_decay: float = Field(default=0.0, ge=0, le=1)
-    """AdamW's decoupled weight decay."""
-    adam_betas: tuple[float, float] = (0.9, 0.99)
-    """AdamW's decay rates of both moments, each in [0, 1)."""
-    max_grad_norm: float = Field(default=1.0, gt=0)
-    """Gradient clipping by global norm."""
-    micro_batch_tokens: int = Field(default=8192, ge=1)
-    """Most tokens (rows times the longest row) of one forward and backward pass."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto takes CUDA where there is one."""
@@ -146,14 +118,21 @@ class TrainConfig(_Frozen):
     grade_memory_mb: int = Field(default=4096, ge=64)
     """Address space of one grading process."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_preset(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and isinstance(fields.get("preset"), str):
+            return {**preset(fields["preset"]), **fields}
+        return fields
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.eval_samples > 1 and self.eval_temperature == 0:
             raise ValueError("eval_samples above 1 needs eval_temperature above 0: greedy samples are all the same")
-        if not all(0 <= beta < 1 for beta in self.adam_betas):
-            raise ValueError(f"adam_betas are {self.adam_betas}; each must be in [0, 1)")
         if self.updates_per_step > self.prompts_per_step:
             raise ValueError("updates_per_step cannot exceed prompts_per_step: an update needs at least one group")
+        if sum(source.min_share for source in self.sources) > 1:
+            raise ValueError("the sources' min_share add up to more than 1")
         labels = [source.label for source in self.sources]
         for label in labels:
             if labels.count(label) > 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import get_annotations
+
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
@@ -11,7 +13,10 @@ from verigym.trainer.config import SourceConfig, TrainConfig
 def table(model: type[BaseModel]) -> str:
     """Return a row for each field: name, default, sentence."""
     lines = ["| field | default | what |", "|---|---|---|"]
-    for name, field in model.model_fields.items():
+    # A class's own fields come before those that it inherits.
+    own_first = [name for kind in model.__mro__ for name in get_annotations(kind) if name in model.model_fields]
+    for name in own_first:
+        field = model.model_fields[name]
         default = "required" if field.default is PydanticUndefined else f"`{field.default}`"
         lines.append(f"| `{name}` | {default} | {(field.description or '').replace('|', chr(92) + '|')} |")
     return "\n".join(lines)

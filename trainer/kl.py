@@ -58,20 +58,24 @@ def k2(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor) -> torch.Tensor:
     return 0.5 * k1(logp_BT, ref_logp_BT).square()
 
 
-def k3(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor) -> torch.Tensor:
+def k3(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor, *, max_log_ratio: float = 20.0) -> torch.Tensor:
     """GRPO's estimator: `exp(ref - x) - (ref - x) - 1` (arXiv 2402.03300). Unbiased value, low variance.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         ref_logp_BT: the same under the reference model, in nats.
+        max_log_ratio: `ref - x` is held within plus or minus this many nats, with no gradient beyond: one token that the
+            reference likes and the policy has given up would otherwise be the whole loss, or inf. At most 88 in float32.
 
     Returns:
         The estimate for each token `[B, T]`, in nats; never negative, up to rounding.
 
     Raises:
-        ValueError: the shapes differ or do not have two axes.
+        ValueError: the shapes differ or do not have two axes, or `max_log_ratio` is not above 0.
     """
-    log_ratio_BT = -k1(logp_BT, ref_logp_BT)
+    if not max_log_ratio > 0.0:
+        raise ValueError(f"max_log_ratio: expected a number above 0, in nats, got {max_log_ratio}")
+    log_ratio_BT = (-k1(logp_BT, ref_logp_BT)).clamp(-max_log_ratio, max_log_ratio)
     # expm1, because near a ratio of 1, where training starts, exp(d) - 1 - d in float32 is all rounding.
     return torch.expm1(log_ratio_BT) - log_ratio_BT
 
@@ -95,5 +99,30 @@ def on_policy(kl_BT: torch.Tensor, logp_BT: torch.Tensor) -> torch.Tensor:
     return kl_BT * (logp_BT - logp_BT.detach()).exp()
 
 
-KL_ESTIMATORS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
-"""Every estimator by name. All take `(logp_BT, ref_logp_BT)`."""
+def subtract_kl(rewards: torch.Tensor, kl_BT: torch.Tensor, mask_BT: torch.Tensor, *, coef: float) -> torch.Tensor:
+    """Take the KL off the reward: `r_t - coef kl_t` a token, or `r - coef sum(kl_t)` a completion.
+
+    Args:
+        rewards: `[B]`, one a completion, or `[B, T]`, one a token.
+        kl_BT: an estimate from this module, in nats; k1 is the unbiased one here. No gradient flows into it.
+        mask_BT: bool, True on real tokens; what stands elsewhere counts as 0.
+        coef: reward units a nat; at least 0.
+
+    Returns:
+        Rewards in the shape and dtype of `rewards`.
+
+    Raises:
+        ValueError: the shapes do not fit, or `coef` is negative or not finite.
+    """
+    check_same_shape("BT", kl_BT=kl_BT, mask_BT=mask_BT)
+    if not 0.0 <= coef < float("inf"):
+        raise ValueError(f"coef: expected a finite number of at least 0, got {coef}")
+    kl_BT = kl_BT.detach().masked_fill(~mask_BT, 0.0).to(rewards.dtype)
+    if rewards.shape == kl_BT.shape[:1]:
+        return rewards - coef * kl_BT.sum(dim=1)
+    check_same_shape("BT", kl_BT=kl_BT, rewards=rewards)
+    return rewards - coef * kl_BT
+
+
+KL_ESTIMATORS: dict[str, Callable[..., torch.Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
+"""Every estimator by name. All take `(logp_BT, ref_logp_BT)`; `k3` also takes `max_log_ratio`."""

@@ -1,4 +1,4 @@
-"""A run's records: metrics.jsonl and TensorBoard for numbers, samples.jsonl for completions one can read."""
+"""A run's records: metrics.jsonl for numbers and warnings, samples.jsonl for completions one can read, and boards."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from verigym.trainer.boards import open_boards
+from verigym.trainer.config import TrainConfig
 from verigym.trainer.rollout import Group
+from verigym.trainer.update import Row
 
 
 class RunLog:
@@ -18,46 +23,78 @@ class RunLog:
     Args:
         output: the run's folder.
         done_steps: steps of the checkpoint; None when there is none, which drops every line.
+        loggers: where numbers go besides the files.
+        project: for the loggers that have projects.
+        config: the run's settings, for the loggers that show them.
+
+    Raises:
+        UsageError: the package of a logger is not installed.
     """
 
-    def __init__(self, output: Path, done_steps: int | None) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
+    def __init__(
+        self,
+        output: Path,
+        done_steps: int | None,
+        loggers: Sequence[str] = ("tensorboard",),
+        project: str = "verigym",
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
         output.mkdir(parents=True, exist_ok=True)
+        self._boards = open_boards(loggers, output, done_steps, project, config or {})
         self._paths = {"metrics": output / "metrics.jsonl", "samples": output / "samples.jsonl"}
         for path in self._paths.values():
             keep_until(path, -1 if done_steps is None else done_steps)
         self._files = {name: path.open("a", encoding="utf-8") for name, path in self._paths.items()}
-        self._board = SummaryWriter(str(output / "tensorboard"), purge_step=0 if done_steps is None else done_steps + 1)
 
-    def metrics(self, step: int, kind: str, values: Mapping[str, float]) -> None:
-        """Record one step's numbers; `kind` is train or eval."""
-        self._write("metrics", {"step": step, "kind": kind, **{name: _digits(value) for name, value in values.items()}})
-        for name, value in values.items():
-            self._board.add_scalar(f"{kind}/{name}", value, step)
+    def metrics(self, step: int, kind: str, values: Mapping[str, float]) -> dict[str, Any]:
+        """Record one step's numbers and return the row as it stands in metrics.jsonl; `kind` is train or eval."""
+        row = {"step": step, "kind": kind, **{name: _digits(value) for name, value in values.items()}}
+        self._write("metrics", row)
+        for board in self._boards:
+            board.metrics(step, {f"{kind}/{name}": value for name, value in values.items()})
+        return row
 
-    def samples(self, step: int, kind: str, groups: Sequence[Group], count: int) -> None:
-        """Record the first completion of up to `count` groups, spread over the sources."""
-        by_source: dict[str, list[Group]] = {}
-        for group in groups:
-            by_source.setdefault(group.source, []).append(group)
-        rounds = [group for row in zip(*_padded(list(by_source.values())), strict=True) for group in row if group]
-        for group in rounds[:count]:
-            score = group.scores[0]
-            self._write(
-                "samples",
-                {
-                    "step": step,
-                    "kind": kind,
-                    "source": group.source,
-                    "prompt": group.prompt.text,
-                    "completion": group.texts[0],
-                    "finish_reason": group.generated[0].finish_reason,
-                    "reward": score.reward,
-                    "status": score.status.value,
-                    "reason": score.reason,
-                },
-            )
+    def event(self, row: Mapping[str, Any]) -> None:
+        """Record what is no number, such as a warning: a row with `step` and `kind`."""
+        self._write("metrics", row)
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return the rows of metrics.jsonl so far."""
+        return read_rows(self._paths["metrics"])
+
+    def samples(
+        self, step: int, kind: str, groups: Sequence[Group], count: int, rows: Sequence[Sequence[Row]] | None = None
+    ) -> None:
+        """Record the first completion of up to `count` groups, spread over the sources.
+
+        Args:
+            step: finished steps.
+            kind: train or eval.
+            groups: completions with verdicts.
+            count: most groups to record.
+            rows: what each group's completions were in training; with steps that have rewards, the mean advantage is shown.
+        """
+        by_source: dict[str, list[int]] = {}
+        for number, group in enumerate(groups):
+            by_source.setdefault(group.source, []).append(number)
+        rounds = [number for row in zip_longest(*by_source.values()) for number in row if number is not None]
+        for number in rounds[:count]:
+            group, score = groups[number], groups[number].scores[0]
+            row = {
+                "step": step,
+                "kind": kind,
+                "source": group.source,
+                "prompt": group.prompt.text,
+                "completion": group.texts[0],
+                "finish_reason": group.generated[0].finish_reason,
+                "reward": score.reward,
+                "components": dict(score.components),
+                "status": score.status.value,
+                "reason": score.reason,
+            }
+            if rows is not None:
+                row["advantage"] = _digits(fmean(rows[number][0].advantages))
+            self._write("samples", row)
 
     def _write(self, name: str, row: Mapping[str, Any]) -> None:
         # A lone surrogate cannot be written as UTF-8; JSON escapes keep it readable.
@@ -68,7 +105,14 @@ class RunLog:
         """Flush and close everything."""
         for file in self._files.values():
             file.close()
-        self._board.close()
+        for board in self._boards:
+            board.close()
+
+
+def open_log(config: TrainConfig, done_steps: int | None) -> RunLog:
+    """Return the log of a run with its settings; `done_steps` is that of the checkpoint, None where there is none."""
+    settings = config.model_dump(mode="json")
+    return RunLog(config.output, done_steps, config.loggers, config.log_project, settings)
 
 
 def _digits(value: float) -> float | None:
@@ -76,9 +120,21 @@ def _digits(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
-def _padded(rows: list[list[Group]]) -> list[list[Group | None]]:
-    longest = max(map(len, rows), default=0)
-    return [[*row, *[None] * (longest - len(row))] for row in rows]
+def score_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Return how many completions there are, and the mean of each component of the scores as `source/component`.
+
+    A component that is absent or None in a score is left out of its mean.
+    """
+    values: dict[str, list[float]] = {}
+    for group in groups:
+        for score in group.scores:
+            for name, value in score.components.items():
+                if value is not None:
+                    values.setdefault(f"{group.source}/{name}", []).append(value)
+    return {
+        "completions": float(sum(len(group.scores) for group in groups)),
+        **{name: sum(found) / len(found) for name, found in sorted(values.items())},
+    }
 
 
 def keep_until(path: Path, step: int) -> None:

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,24 @@ from verigym.envs.errors import UsageError
 from verigym.envs.grading import Grader
 from verigym.envs.schema import Prompt
 from verigym.trainer import checkpoint
-from verigym.trainer.advantages import ADVANTAGES
+from verigym.trainer.bad_batch import save_bad_batch
+from verigym.trainer.boards import require_boards
 from verigym.trainer.config import TrainConfig
 from verigym.trainer.evaluate import evaluate
 from verigym.trainer.kl import KL_ESTIMATORS
-from verigym.trainer.logs import RunLog
-from verigym.trainer.losses import LOSSES, clipped
-from verigym.trainer.mixture import Mixture, Source, build_source
+from verigym.trainer.kl_reward import kl_penalties
+from verigym.trainer.logs import RunLog, open_log, score_metrics
+from verigym.trainer.mixture import Source, build_source
+from verigym.trainer.objective import build_objective
+from verigym.trainer.policy import checkpointing
 from verigym.trainer.progress import Progress, StopRequest
-from verigym.trainer.rollout import Group, collect, refuse_accepted_canaries, training_rows, verdict_metrics
+from verigym.trainer.rollout import Group, collect, verdict_metrics
+from verigym.trainer.rows import credits_of, training_rows
+from verigym.trainer.stopwatch import Stopwatch
 from verigym.trainer.tokens import Codec
-from verigym.trainer.update import Objective, accumulate, learning_rate, policy_logprobs
+from verigym.trainer.update import Objective, accumulate, forward_options, learning_rate, with_old_logprobs
+from verigym.trainer.watch import build_watch, heed
+from verigym.trainer.work import Batch, Work
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -54,6 +60,7 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
     transformers.utils.logging.disable_progress_bar()
     if config.threads:
         torch.set_num_threads(config.threads)
+    require_boards(config.loggers)
     checkpoint.prepare(config.output)
     sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
     with checkpoint.locked(config.output), open_graders(sources, config) as graders:
@@ -64,8 +71,10 @@ class _Run:
     def __init__(self, config: TrainConfig, sources: Sequence[Source], graders: Mapping[str, Grader]) -> None:
         self.config = config
         self.graders = graders
+        self.clock = Stopwatch()
+        self.credit = credits_of(config)
         self.checkpoints = config.output / "checkpoints"
-        self.mixture = Mixture(sources, config.seed)
+        self.work = Work(config, sources, self.credit)
         self.identity = checkpoint.fingerprint(config, {source.label: source.environment.grader for source in sources})
         found = checkpoint.latest(self.checkpoints, self.identity, config.steps)
         self.device = pick_device(config.device)
@@ -81,7 +90,7 @@ class _Run:
         if found:
             checkpoint.load_optimizer(found[0], self.optimizer)
             self.done = found[1].step
-            self.mixture.restore(found[1].drawn)
+            self.work.restore(found[1].drawn, checkpoint.load_work(found[0]))
             logger.info("going on after step %d", self.done)
         room = getattr(self.model.config, "max_position_embeddings", None)
         if room is not None and config.max_new_tokens >= room:
@@ -90,51 +99,42 @@ class _Run:
 
     def _objective(self) -> Objective:
         config = self.config
-        loss = LOSSES[config.loss]
-        if config.loss == "clipped":
-
-            def loss(logp: Any, old: Any, advantages: Any) -> Any:
-                return clipped(logp, old, advantages, clip_low=config.clip_low, clip_high=config.clip_high)
-
         reference = None
         if config.kl_coef > 0:
             reference, _ = load_model(config.model, self.device)
             reference.requires_grad_(False)
-        return Objective(
-            loss=loss,
-            aggregation=config.aggregation,
-            max_new_tokens=config.max_new_tokens,
-            temperature=config.temperature,
-            kl_coef=config.kl_coef,
-            kl=KL_ESTIMATORS[config.kl_estimator],
-            reference=reference,
-        )
+        limits: dict[str, Any] = {"max_new_tokens": config.max_new_tokens, "temperature": config.temperature}
+        return build_objective(config, reference, **limits)
 
     def run(self) -> Path:
         config = self.config
         checkpoint.write_config(config.output, config)
-        log = RunLog(config.output, self.done if self.resumed else None)
+        log = open_log(config, self.done if self.resumed else None)
+        watch = build_watch(config, log.history())
         with StopRequest() as stop, Progress(config.steps, self.done) as progress:
             try:
                 if self.done == 0 and config.eval_every:
                     self._evaluate(log, progress)
                 while self.done < config.steps:
                     start = time.perf_counter()
-                    groups = self._rollouts(self.done)
-                    refuse_accepted_canaries(groups)
-                    metrics = verdict_metrics(groups)
-                    metrics["generate_grade_s"] = time.perf_counter() - start
-                    metrics.update(self._update(self.done, groups))
-                    metrics["step_s"] = time.perf_counter() - start
+                    with self.clock("generate_grade"):
+                        batch = self._rollouts(self.done)
+                    groups = batch.groups
+                    metrics = {**score_metrics(batch.sampled), **verdict_metrics(batch.sampled), **batch.metrics}
+                    with self.clock("update"):
+                        metrics.update(self._update(self.done, groups))
+                    metrics.update(self.clock.take(), step_s=time.perf_counter() - start)
                     self.done += 1
-                    log.metrics(self.done, "train", metrics)
-                    log.samples(self.done, "train", groups, config.samples_per_step)
+                    row = log.metrics(self.done, "train", metrics)
+                    log.samples(self.done, "train", groups, config.samples_per_step, self.rows)
                     progress.step(self.done, metrics)
+                    heed(watch.update(row), logger.warning, log.event)
                     last = self.done == config.steps
                     if config.eval_every and (last or self.done % config.eval_every == 0):
                         self._evaluate(log, progress)
                     if last or stop.requested or self.done % config.checkpoint_every == 0:
-                        self._save()
+                        with self.clock("checkpoint"):
+                            self._save()
                     if stop.requested and not last:
                         raise Interrupted(f"stopped after step {self.done} of {config.steps}")
             finally:
@@ -151,27 +151,32 @@ class _Run:
             self.model,
             self.codec.tokenizer,
             self.optimizer,
-            self.mixture.drawn,
+            self.work.mixture.drawn,
             self.identity,
             self.config.keep_checkpoints,
+            self.work.state(),
         )
 
-    def _rollouts(self, step: int) -> list[Group]:
+    def _rollouts(self, step: int) -> Batch:
         config = self.config
-        tasks = self.mixture.batch(step, config.prompts_per_step, fits=self._fits)
         self.model.eval()
-        return collect(
-            self.model,
-            self.codec,
-            lambda source: self.graders[source.label],
-            tasks,
-            samples=config.group_size,
-            key=("train", config.seed, step),
-            max_new_tokens=config.max_new_tokens,
-            temperature=config.temperature,
-            rows_at_a_time=config.generation_rows,
-            dtype=config.dtype,
-        )
+
+        def sample(tasks: Sequence[tuple[Source, Prompt]], key: tuple[object, ...]) -> list[Group]:
+            return collect(
+                self.model,
+                self.codec,
+                lambda source: self.graders[source.label],
+                tasks,
+                samples=config.group_size,
+                key=key,
+                max_new_tokens=config.max_new_tokens,
+                temperature=config.temperature,
+                rows_at_a_time=config.generation_rows,
+                dtype=config.dtype,
+                clock=self.clock,
+            )
+
+        return self.work.step(step, sample, self._fits)
 
     def _fits(self, prompt: Prompt) -> bool:
         return len(self.codec.encode(prompt)) <= self.config.max_prompt_tokens
@@ -183,18 +188,31 @@ class _Run:
         )
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
-        rows_by_group = training_rows(groups, ADVANTAGES[config.advantage], mask_truncated=config.truncated == "mask")
-        budget = {"token_budget": config.micro_batch_tokens, "pad_id": self.codec.pad_id, "dtype": config.dtype}
+        forward = forward_options(config, self.codec.pad_id, config.dtype)
+        penalties_PG, metrics = None, dict[str, float]()
+        if config.kl_place == "reward" and config.kl_coef > 0 and groups:
+            kl = KL_ESTIMATORS[config.kl_estimator]
+            penalties_PG, metrics = kl_penalties(
+                self.objective.reference, groups, kl, config.kl_coef, temperature=config.temperature, **forward
+            )
+        rows_by_group = training_rows(
+            groups,
+            self.credit,
+            self.codec,
+            mask_truncated=config.truncated == "mask",
+            penalties_PG=penalties_PG,
+            ratio_to_sampler=config.correction is None,
+        )
+        self.rows = rows_by_group
         shares = config.updates_per_step
-        if shares > 1:
-            flat = [row for rows in rows_by_group for row in rows]
-            old = iter(policy_logprobs(self.model, flat, temperature=config.temperature, **budget))  # type: ignore[arg-type]
-            rows_by_group = [[replace(row, old_logprobs=next(old)) for row in rows] for rows in rows_by_group]
+        if shares * config.epochs_per_step > 1:
+            rows_by_group = with_old_logprobs(self.model, rows_by_group, self.objective, **forward)
         reports: dict[str, list[float]] = {}
-        for share in range(shares):
-            rows = [row for rows in rows_by_group[share::shares] for row in rows]
+        for number in range(shares * config.epochs_per_step):
+            rows = [row for rows in rows_by_group[number % shares :: shares] for row in rows]
             self.optimizer.zero_grad(set_to_none=True)
-            parts = accumulate(self.model, rows, self.objective, **budget)  # type: ignore[arg-type]
+            with checkpointing(self.model, config.gradient_checkpointing):
+                parts = accumulate(self.model, rows, self.objective, **forward)
             if "loss" in parts:
                 norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.max_grad_norm)
                 parts["grad_norm"] = float(norm)
@@ -202,20 +220,22 @@ class _Run:
                     self.optimizer.step()
                 else:
                     logger.warning("step %d: the gradient is not finite; this update is left out", step + 1)
+                    save_bad_batch(config.output / "bad_batches", step + 1, rows, parts, self.codec.decode)
             elif parts["trained_rows"] == 0:
                 logger.warning("step %d: no completion could be trained on; the weights stay as they are", step + 1)
             for name, value in parts.items():
                 reports.setdefault(name, []).append(value)
         # Counts add up; the rest is a mean over the updates that reported it.
-        metrics = {name: sum(v) if name in COUNTS else sum(v) / len(v) for name, v in reports.items()}
+        metrics |= {name: sum(v) if name in COUNTS else sum(v) / len(v) for name, v in reports.items()}
         return {"learning_rate": rate, **metrics}
 
     def _evaluate(self, log: RunLog, progress: Progress) -> None:
         self.model.eval()
-        metrics, groups = evaluate(self.model, self.codec, self.mixture.sources, self.graders, self.config)
+        with self.clock("evaluate"):
+            metrics, groups = evaluate(self.model, self.codec, self.work.mixture.sources, self.graders, self.config)
         if groups:
             log.metrics(self.done, "eval", metrics)
-            log.samples(self.done, "eval", groups, 4 * len(self.mixture.sources))
+            log.samples(self.done, "eval", groups, 4 * len(self.work.mixture.sources))
             progress.evaluated(self.done, metrics)
 
 

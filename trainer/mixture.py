@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Protocol
 
 from verigym.datasets_cfg.load import RowError
@@ -16,9 +18,13 @@ from verigym.envs.errors import EnvironmentFailure, UsageError
 from verigym.envs.registry import load as load_environment
 from verigym.envs.schema import Prompt
 from verigym.trainer.config import SourceConfig
+from verigym.trainer.curriculum import Curriculum
 from verigym.trainer.rng import keyed_random
 
 logger = logging.getLogger("verigym.trainer")
+
+LOOK_ON = 100
+"""Easy or hard tasks in a row that a curriculum passes over in search of a normal one."""
 
 
 class Tasks(Protocol):
@@ -37,40 +43,48 @@ class Source:
     weight: float
     train: Tasks
     held_out: Sequence[Prompt]
+    min_share: float = 0.0
 
 
 class Mixture:
-    """Draws prompts. `drawn` (how many of each source so far) is its whole state, and is saved with checkpoints."""
+    """Draws prompts. `drawn` (how many of each source so far) is its state, and is saved with checkpoints, beside the
+    curriculum's where there is one.
+    """
 
-    def __init__(self, sources: Sequence[Source], seed: int) -> None:
+    def __init__(self, sources: Sequence[Source], seed: int, curriculum: Curriculum | None = None) -> None:
         self.sources = tuple(sources)
         self.seed = seed
+        self.curriculum = curriculum
         self.drawn = {source.label: 0 for source in sources}
 
-    def batch(self, step: int, count: int, fits: Any = None) -> list[tuple[Source, Prompt]]:
-        """Return `count` prompts of this step, sources by systematic sampling: counts differ from the weights by less than 1.
+    def plan(self, step: int, count: int) -> list[Source]:
+        """Return the sources of `count` prompts of this step, by systematic sampling: counts differ from the shares by less
+        than 1.
 
         Args:
             step: part of the randomness key.
             count: how many prompts.
+        """
+        bounds = list(accumulate(shares_of(self.sources)))
+        offset = keyed_random(self.seed, "mixture", step).random()
+        places = [bisect_right(bounds, (slot + offset) / count) for slot in range(count)]
+        return [self.sources[min(place, len(self.sources) - 1)] for place in places]
+
+    def draw(self, source: Source, fits: Callable[[Prompt], bool] | None = None) -> Prompt:
+        """Return a source's next prompt.
+
+        Args:
+            source: one of the mixture's.
             fits: where given, prompts for which it is false are passed over.
 
         Raises:
-            UsageError: 1,000 prompts of a source in a row do not fit.
+            UsageError: 1,000 prompts in a row do not fit.
         """
-        total = sum(source.weight for source in self.sources)
-        offset = keyed_random(self.seed, "mixture", step).random()
-        picks: list[Source] = []
-        for slot in range(count):
-            target, running = (slot + offset) / count * total, 0.0
-            for source in self.sources:
-                running += source.weight
-                if target < running:
-                    break
-            picks.append(source)
-        return [(source, self._next(source, fits)) for source in picks]
-
-    def _next(self, source: Source, fits: Any) -> Prompt:
+        curriculum = self.curriculum
+        known = curriculum.revisit(source.label) if curriculum else None
+        if known is not None:
+            return source.train(known)
+        passed_over = 0
         for _ in range(1000):
             index = self.drawn[source.label]
             self.drawn[source.label] += 1
@@ -80,8 +94,15 @@ class Mixture:
                 # Validation before training finds these; one bad row must not make the run impossible to finish.
                 logger.warning("passed over: %s", error)
                 continue
-            if fits is None or fits(prompt):
-                return prompt
+            if fits is not None and not fits(prompt):
+                continue
+            if curriculum:
+                # Where nearly every task is easy or hard, looking on for a normal one would take longer than it is worth.
+                if passed_over < LOOK_ON and not curriculum.is_normal(source.label, prompt.key):
+                    passed_over += 1
+                    continue
+                curriculum.drew(source.label, prompt.key, index)
+            return prompt
         raise UsageError(
             f"source {source.label!r}: 1,000 prompts in a row are longer than max_prompt_tokens or do not fit the data set"
         )
@@ -95,6 +116,22 @@ class Mixture:
         if set(drawn) != set(self.drawn):
             raise UsageError(f"the checkpoint has the sources {sorted(drawn)}, this run {sorted(self.drawn)}")
         self.drawn = dict(drawn)
+
+
+def shares_of(sources: Sequence[Source]) -> list[float]:
+    """Return each source's share of the prompts: by weight, and at least its `min_share`. They add up to 1."""
+    fixed: set[int] = set()
+    while True:
+        free = [number for number in range(len(sources)) if number not in fixed]
+        weight = sum(sources[number].weight for number in free)
+        left = 1.0 - sum(sources[number].min_share for number in fixed)
+        shares = [
+            source.min_share if number in fixed else left * source.weight / weight for number, source in enumerate(sources)
+        ]
+        short = {number for number in free if shares[number] < sources[number].min_share}
+        if not short:
+            return shares
+        fixed |= short
 
 
 def build_source(config: SourceConfig, seed: int, eval_prompts: int, given: Mapping[str, Environment] | None = None) -> Source:
@@ -117,7 +154,7 @@ def build_source(config: SourceConfig, seed: int, eval_prompts: int, given: Mapp
         environment.check()
     except EnvironmentFailure as failure:
         raise UsageError(f"source {config.label!r}: {failure}") from None
-    return Source(config.label, environment, config.weight, train, held_out)
+    return Source(config.label, environment, config.weight, train, held_out, config.min_share)
 
 
 def _from_environment(

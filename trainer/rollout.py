@@ -15,10 +15,8 @@ from verigym.envs.schema import Completion, Prompt, Score, Status
 from verigym.trainer.generate import Generated, generate
 from verigym.trainer.mixture import Source
 from verigym.trainer.policy import autocast
+from verigym.trainer.stopwatch import Stopwatch
 from verigym.trainer.tokens import Codec
-from verigym.trainer.update import Row
-
-Advantage = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -31,11 +29,19 @@ class Group:
     generated: tuple[Generated, ...]
     texts: tuple[str, ...]
     scores: tuple[Score, ...]
+    earlier: bool = False
+    """Whether the policy of an earlier step wrote them: a group left over from the last step, or a replayed one."""
 
     @property
     def canary(self) -> bool:
         """Whether every answer to this prompt is wrong: it watches the verifier and is never trained on."""
         return self.prompt.metadata.get("canary") == "reject"
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Share of correct ones among the scored completions; None where there are none."""
+        scored = [score for score in self.scores if score.scored]
+        return sum(score.status is Status.CORRECT for score in scored) / len(scored) if scored else None
 
     @property
     def truncated(self) -> list[bool]:
@@ -55,6 +61,7 @@ def collect(
     temperature: float,
     rows_at_a_time: int,
     dtype: str,
+    clock: Stopwatch | None = None,
 ) -> list[Group]:
     """Generate `samples` completions a task and grade each as soon as it ends.
 
@@ -69,7 +76,9 @@ def collect(
         temperature: 0 is greedy.
         rows_at_a_time: most completions decoded at the same time.
         dtype: of the forward pass, "fp32" or "bf16".
+        clock: is told how long generation took, and how long verdicts were waited for after it.
     """
+    clock = clock or Stopwatch()
     prompts_at_a_time = max(1, rows_at_a_time // samples)
     ids = [codec.encode(prompt) for _, prompt in tasks]
     generated: list[list[Generated]] = []
@@ -84,7 +93,7 @@ def collect(
             completion = Completion(text=texts[first + p, g], token_ids=done.token_ids, finish_reason=done.finish_reason)
             futures[first + p, g] = graders(source).submit(prompt, completion)
 
-        with autocast(model.device, dtype):
+        with clock("generate"), autocast(model.device, dtype):
             generated += generate(
                 model,
                 [ids[i] for i in chunk],
@@ -95,6 +104,8 @@ def collect(
                 pad_id=codec.pad_id,
                 on_finished=grade,
             )
+    with clock("grade_wait"):
+        scores = {place: future.result() for place, future in futures.items()}
     return [
         Group(
             source=source.label,
@@ -102,7 +113,7 @@ def collect(
             prompt_ids=ids[i],
             generated=tuple(generated[i]),
             texts=tuple(texts[i, g] for g in range(samples)),
-            scores=tuple(futures[i, g].result() for g in range(samples)),
+            scores=tuple(scores[i, g] for g in range(samples)),
         )
         for i, (source, prompt) in enumerate(tasks)
     ]
@@ -113,33 +124,6 @@ def reward_tensors(groups: Sequence[Group]) -> tuple[torch.Tensor, torch.Tensor]
     rewards = [[float("nan") if s.reward is None else s.reward for s in group.scores] for group in groups]
     rewards_PG = torch.tensor(rewards, dtype=torch.float64)
     return rewards_PG, ~rewards_PG.isnan()
-
-
-def training_rows(groups: Sequence[Group], advantage: Advantage, *, mask_truncated: bool) -> list[list[Row]]:
-    """Return each group's rows to train on.
-
-    Masked are unscored completions, those of canaries, and where asked those cut off by the token limit.
-
-    Args:
-        groups: completions with verdicts.
-        advantage: takes (rewards_PG, scored_PG) and returns advantages_PG.
-        mask_truncated: whether a truncated completion is left out of the loss; its reward still counts in its group.
-    """
-    rewards_PG, scored_PG = reward_tensors(groups)
-    advantages_PG = advantage(rewards_PG, scored_PG)
-    return [
-        [
-            Row(
-                prompt_ids=group.prompt_ids,
-                token_ids=done.token_ids,
-                advantage=float(advantages_PG[p, g]),
-                trained=bool(scored_PG[p, g]) and not group.canary and not (mask_truncated and done.finish_reason == "length"),
-                sampler_logprobs=done.logprobs,
-            )
-            for g, done in enumerate(group.generated)
-        ]
-        for p, group in enumerate(groups)
-    ]
 
 
 def refuse_accepted_canaries(groups: Sequence[Group]) -> None:

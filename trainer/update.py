@@ -6,17 +6,21 @@ Legend: B rows, T completion tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from verigym.trainer.aggregate import token_weights, weighted_sum
+from verigym.trainer.logprobs import Expected
 from verigym.trainer.losses import LossAndMetrics
-from verigym.trainer.policy import completion_logprobs, micro_batches
+from verigym.trainer.policy import Forward, Scored
+from verigym.trainer.prefix import passes
+from verigym.trainer.update_config import UpdateFields
 
-Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], LossAndMetrics]
 Divergence = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Correction = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+"""Takes (logp_BT, old_logp_BT, sampler_logp_BT, advantages_BT, mask_BT) and returns constant weights for the tokens' losses."""
 
 
 @dataclass(frozen=True)
@@ -31,108 +35,201 @@ class Row:
     sampler_logprobs: tuple[float, ...] | None = None
     """Log-probability of each token when it was sampled."""
     old_logprobs: tuple[float, ...] | None = None
-    """The policy's before the first update on this batch; None where the first update is the only one."""
+    """The policy's before the first update on this batch; None where the first update is the only one. A row that an earlier
+    policy wrote (a leftover, a replay) may come with its sampler's here, and keeps them."""
+    token_advantages: tuple[float, ...] | None = None
+    """One a token, instead of the completion's `advantage`, where its steps were judged one by one."""
+
+    @property
+    def advantages(self) -> tuple[float, ...]:
+        """The advantage of each token."""
+        return self.token_advantages or (self.advantage,) * len(self.token_ids)
 
 
 @dataclass(frozen=True)
 class Objective:
     """What is minimised. `reference` is the frozen initial model, None where there is no KL term."""
 
-    loss: Loss
+    loss: Callable[..., LossAndMetrics]
     aggregation: str
     max_new_tokens: int
     temperature: float
     kl_coef: float = 0.0
     kl: Divergence | None = None
     reference: Any = None
+    correction: Correction | None = None
+    entropy_coef: float = 0.0
+
+    def learns_from(self, row: Row) -> bool:
+        """Whether a row can have a gradient at all."""
+        return row.trained and (self.kl_coef > 0 or self.entropy_coef > 0 or any(row.advantages))
 
 
 def accumulate(
-    model: Any, rows: Sequence[Row], objective: Objective, *, token_budget: int, pad_id: int, dtype: str
+    model: Any,
+    rows: Sequence[Row],
+    objective: Objective,
+    *,
+    token_budget: int,
+    pad_id: int,
+    dtype: str = "fp32",
+    shared_prefix: bool = True,
+    chunk: int | None = None,
 ) -> dict[str, float]:
     """Add the batch's gradient to the model's parameters and return its metrics.
 
-    A row whose gradient is exactly zero (advantage 0 and no KL term) skips the forward pass and keeps its place in the
-    denominator; the other metrics are means over the tokens of the rows that do not skip it. A batch with nothing to train on
-    leaves the gradients alone and returns no `loss`.
+    A row whose gradient is exactly zero (advantage 0, no KL term and no entropy bonus) skips the forward pass and keeps its
+    place in the denominator; the other metrics are means over the tokens of the rows that do not skip it. A batch with nothing
+    to train on leaves the gradients alone and returns no `loss`. For the keyword arguments see `policy.Forward`.
     """
+    how = Forward(pad_id, objective.temperature, dtype, token_budget, shared_prefix, chunk, objective.entropy_coef > 0)
     longest = max((len(row.token_ids) for row in rows), default=1)
     mask_BT = torch.tensor([[row.trained and t < len(row.token_ids) for t in range(longest)] for row in rows])
-    weights_BT = token_weights(mask_BT, objective.aggregation, max_tokens=objective.max_new_tokens)
-    active = [row.trained and (row.advantage != 0 or objective.kl_coef > 0) for row in rows]
-    means_BT = token_weights(mask_BT & torch.tensor(active)[:, None], "token_mean")
-    lengths = [len(row.prompt_ids) + len(row.token_ids) if on else 0 for row, on in zip(rows, active, strict=True)]
-    metrics = {"trained_rows": float(sum(row.trained for row in rows)), "rows_with_gradient": float(sum(active))}
+    active = [objective.learns_from(row) for row in rows]
+    numbers = [number for number, on in enumerate(active) if on]
+    metrics = {"trained_rows": float(sum(row.trained for row in rows)), "rows_with_gradient": float(len(numbers))}
+    if not numbers:
+        return metrics
+    # Float64 for a model in float64, so that the sums are exact to its precision.
+    weights_BT = token_weights(mask_BT, objective.aggregation, max_tokens=objective.max_new_tokens, dtype=torch.float64)
+    means_BT = token_weights(mask_BT & torch.tensor(active)[:, None], "token_mean", dtype=torch.float64)
+    reference: Sequence[tuple[float, ...]] = ()
+    if objective.kl is not None and objective.kl_coef > 0:
+        reference = _logprobs(objective.reference, rows, numbers, replace(how, entropy=False))
+    prompts, completions = [row.prompt_ids for row in rows], [row.token_ids for row in rows]
     sums: dict[str, torch.Tensor] = {}
-    for numbers in micro_batches(lengths, token_budget):
-        batch = [rows[number] for number in numbers]
-        weights = (weights_BT[numbers].to(model.device), means_BT[numbers].to(model.device))
-        parts = _micro_batch(model, batch, weights, objective, pad_id, dtype)
-        parts["loss"].backward()  # type: ignore[no-untyped-call]
-        for name, value in parts.items():
-            sums[name] = sums.get(name, torch.zeros((), device=model.device)) + value.detach()
+    for batch, run in passes(model, prompts, completions, numbers, how):
+        part = _MicroBatch(
+            objective,
+            [rows[number] for number in batch],
+            [reference[number] for number in batch] if reference else None,
+            weights_BT[batch].to(model.device),
+            means_BT[batch].to(model.device),
+        )
+        values = part.values(run(part.expected if part.predictable else None))
+        values["loss"].backward()  # type: ignore[no-untyped-call]
+        for name, value in values.items():
+            sums[name] = sums.get(name, torch.zeros_like(value)) + value.detach()
     metrics.update({name: float(value) for name, value in sums.items()})
     return metrics
 
 
-def _micro_batch(
-    model: Any,
-    batch: Sequence[Row],
-    weights: tuple[torch.Tensor, torch.Tensor],
-    objective: Objective,
-    pad_id: int,
-    dtype: str,
-) -> dict[str, torch.Tensor]:
-    prompts, completions = [row.prompt_ids for row in batch], [row.token_ids for row in batch]
-    arguments: dict[str, Any] = {"temperature": objective.temperature, "pad_id": pad_id, "dtype": dtype}
-    logp_BT, mask_BT = completion_logprobs(model, prompts, completions, **arguments)
-    width = logp_BT.shape[1]
-    weights_BT, means_BT = (weight[:, :width] for weight in weights)
-    old_BT = logp_BT.detach()
-    if batch[0].old_logprobs is not None:
-        old_BT = padded([row.old_logprobs or () for row in batch], width, logp_BT)
-    advantages_B = torch.tensor([row.advantage for row in batch], device=logp_BT.device, dtype=logp_BT.dtype)
-    loss_BT, details = objective.loss(logp_BT, old_BT, advantages_B)
-    parts = {"loss": weighted_sum(loss_BT, weights_BT)}
-    with torch.no_grad():
-        parts["clip_fraction"] = weighted_sum(details["clipped_BT"].to(logp_BT.dtype), means_BT)
-        if batch[0].sampler_logprobs is not None:
-            sampled_BT = padded([row.sampler_logprobs or () for row in batch], width, logp_BT)
-            parts["sampler_gap"] = weighted_sum((old_BT - sampled_BT).abs() * mask_BT, means_BT)
-    if objective.kl is not None and objective.kl_coef > 0:
-        with torch.no_grad():
-            reference_BT, _ = completion_logprobs(objective.reference, prompts, completions, **arguments)
-        kl_BT = objective.kl(logp_BT, reference_BT)
-        parts["loss"] = parts["loss"] + objective.kl_coef * weighted_sum(kl_BT, weights_BT)
-        parts["kl"] = weighted_sum(kl_BT.detach(), means_BT)
-    return parts
+@dataclass(frozen=True)
+class _MicroBatch:
+    """Some rows with the weights that the whole batch gives their tokens."""
+
+    objective: Objective
+    rows: Sequence[Row]
+    reference: Sequence[tuple[float, ...]] | None
+    weights_BL: torch.Tensor
+    """As wide as the longest row of the whole batch, like `means_BL`."""
+    means_BL: torch.Tensor
+
+    @property
+    def predictable(self) -> bool:
+        """Whether the gradient at the log-probabilities does not depend on them: the ratio is 1 and all else is constant."""
+        fresh = all(row.old_logprobs is None for row in self.rows)
+        return fresh and self.reference is None and self.objective.correction is None
+
+    def expected(self, zeros_BT: torch.Tensor, mask_BT: torch.Tensor) -> Expected:
+        """Return the gradient of a first update, for the real tokens; see `policy.Expect`."""
+        weights_BT = self._cut(self.weights_BL, zeros_BT)
+        with torch.enable_grad():
+            logp_BT = zeros_BT.clone().requires_grad_()
+            loss_BT, _ = self.objective.loss(logp_BT, zeros_BT, self._advantages(zeros_BT), mask_BT=mask_BT)
+            (gradient_BT,) = torch.autograd.grad(weighted_sum(loss_BT, weights_BT), logp_BT)
+        return Expected(gradient_BT[mask_BT], -self.objective.entropy_coef * weights_BT[mask_BT])
+
+    def values(self, scored: Scored) -> dict[str, torch.Tensor]:
+        """Return the micro-batch's share of the loss, attached to the graph, and of the metrics."""
+        objective, logp_BT, mask_BT = self.objective, scored.logp_BT, scored.mask_BT
+        weights_BT, means_BT = self._cut(self.weights_BL, logp_BT), self._cut(self.means_BL, logp_BT)
+        old_BT = logp_BT.detach()
+        given = [row.old_logprobs is not None for row in self.rows]
+        if any(given):
+            given_B1 = torch.tensor(given, device=logp_BT.device)[:, None]
+            old_BT = torch.where(given_B1, padded([row.old_logprobs or () for row in self.rows], logp_BT), old_BT)
+        advantages_BT = self._advantages(logp_BT)
+        loss_BT, details = objective.loss(logp_BT, old_BT, advantages_BT, mask_BT=mask_BT)
+        values = {"clip_fraction": weighted_sum(details["clipped_BT"].to(logp_BT.dtype), means_BT)}
+        if self.rows[0].sampler_logprobs is not None:
+            sampled_BT = padded([row.sampler_logprobs or () for row in self.rows], logp_BT)
+            values["sampler_gap"] = weighted_sum((old_BT - sampled_BT).abs() * mask_BT, means_BT)
+            if objective.correction is not None:
+                correction_BT = objective.correction(logp_BT.detach(), old_BT, sampled_BT, advantages_BT, mask_BT)
+                values["correction"] = weighted_sum(correction_BT, means_BT)
+                loss_BT = loss_BT * correction_BT
+        loss = weighted_sum(loss_BT, weights_BT)
+        if self.reference is not None and objective.kl is not None:
+            kl_BT = objective.kl(logp_BT, padded(self.reference, logp_BT))
+            loss = loss + objective.kl_coef * weighted_sum(kl_BT, weights_BT)
+            values["kl"] = weighted_sum(kl_BT.detach(), means_BT)
+        if objective.entropy_coef > 0:
+            loss = loss - objective.entropy_coef * weighted_sum(scored.entropy_BT, weights_BT)
+            values["entropy"] = weighted_sum(scored.entropy_BT.detach(), means_BT)
+        return {"loss": loss, **values}
+
+    def _advantages(self, like: torch.Tensor) -> torch.Tensor:
+        return padded([row.advantages for row in self.rows], like)
+
+    def _cut(self, weights_BL: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        return weights_BL[:, : like.shape[1]].to(like.dtype)
 
 
-def padded(values: Sequence[Sequence[float]], width: int, like: torch.Tensor) -> torch.Tensor:
-    """Return the rows as one tensor, filled up with 0 to `width`."""
-    rows = [[*row, *[0.0] * (width - len(row))] for row in values]
+def padded(values: Sequence[Sequence[float]], like: torch.Tensor) -> torch.Tensor:
+    """Return the rows as one tensor in the shape of `like`, filled up with 0."""
+    rows = [[*row, *[0.0] * (like.shape[1] - len(row))] for row in values]
     return torch.tensor(rows, device=like.device, dtype=like.dtype)
 
 
-@torch.no_grad()
 def policy_logprobs(
-    model: Any, rows: Sequence[Row], *, temperature: float, token_budget: int, pad_id: int, dtype: str
+    model: Any,
+    rows: Sequence[Row],
+    *,
+    temperature: float,
+    token_budget: int,
+    pad_id: int,
+    dtype: str = "fp32",
+    shared_prefix: bool = True,
+    chunk: int | None = None,
 ) -> list[tuple[float, ...]]:
-    """Return each row's log-probabilities under the model as it is now, for several updates on one batch."""
+    """Return each row's log-probabilities under the model as it is now; for the keyword arguments see `policy.Forward`."""
+    how = Forward(pad_id, temperature, dtype, token_budget, shared_prefix, chunk)
+    return _logprobs(model, rows, range(len(rows)), how)
+
+
+@torch.no_grad()
+def _logprobs(model: Any, rows: Sequence[Row], numbers: Sequence[int], how: Forward) -> list[tuple[float, ...]]:
     found: list[tuple[float, ...]] = [()] * len(rows)
-    lengths = [len(row.prompt_ids) + len(row.token_ids) for row in rows]
-    for numbers in micro_batches(lengths, token_budget):
-        logp_BT, _ = completion_logprobs(
-            model,
-            [rows[n].prompt_ids for n in numbers],
-            [rows[n].token_ids for n in numbers],
-            temperature=temperature,
-            pad_id=pad_id,
-            dtype=dtype,
-        )
-        for number, row in zip(numbers, logp_BT.tolist(), strict=True):
-            found[number] = tuple(row[: len(rows[number].token_ids)])
+    prompts, completions = [row.prompt_ids for row in rows], [row.token_ids for row in rows]
+    for batch, run in passes(model, prompts, completions, numbers, how):
+        for number, row in zip(batch, run(None).logp_BT.tolist(), strict=True):
+            found[number] = tuple(row[: len(completions[number])])
     return found
+
+
+def with_old_logprobs(
+    model: Any, rows_by_group: Sequence[Sequence[Row]], objective: Objective, **forward: Any
+) -> list[list[Row]]:
+    """Return the rows with the model's log-probabilities as the old ones, before several updates on one batch.
+
+    Rows that have some already keep them, and rows without a gradient need none. For the keyword arguments see `accumulate`.
+    """
+    wanted = [row for rows in rows_by_group for row in rows if row.old_logprobs is None and objective.learns_from(row)]
+    found = policy_logprobs(model, wanted, temperature=objective.temperature, **forward)
+    now = {id(row): logp for row, logp in zip(wanted, found, strict=True)}
+    return [[replace(row, old_logprobs=now[id(row)]) if id(row) in now else row for row in rows] for rows in rows_by_group]
+
+
+def forward_options(config: UpdateFields, pad_id: int, dtype: str) -> dict[str, Any]:
+    """Return the keyword arguments of `accumulate` and `policy_logprobs` that the settings give."""
+    return {
+        "token_budget": config.micro_batch_tokens,
+        "pad_id": pad_id,
+        "dtype": dtype,
+        "shared_prefix": config.shared_prefix and not config.gradient_checkpointing,
+        "chunk": config.logprob_chunk,
+    }
 
 
 def learning_rate(step: int, *, peak: float, warmup: int, total: int, schedule: str) -> float:

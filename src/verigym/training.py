@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from verigym.trainer.config import TrainConfig
 
 
 def train(
     config: Annotated[Path, typer.Option(help="YAML file of the run; docs/training.md lists the fields.")],
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Override the file.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Price the run: memory, tokens, time; train nothing.")] = False,
 ) -> int:
     """Train a model with GRPO on a weighted mixture. A run that was stopped goes on when the same command is given again."""
     from verigym.trainer.config import read_config
 
     settings = read_config(config, overrides or [])
+    if dry_run:
+        _show_price(settings)
+        return 0
     from verigym.trainer.loop import Interrupted
     from verigym.trainer.loop import train as run
     from verigym.trainer.report import write_report
@@ -29,6 +36,18 @@ def train(
     curves, samples = write_report(settings.output, f"GRPO run {settings.output.name}", [("model", settings.model)])
     print(f"final model: {final}\ncurves: {curves}\nsamples: {samples}")
     return 0
+
+
+def _show_price(settings: TrainConfig) -> None:
+    from rich.console import Console
+
+    from verigym.trainer.price import price, refuse_what_does_not_fit
+    from verigym.trainer.price_table import tables
+
+    print("loading the model and timing a few small steps", file=sys.stderr, flush=True)
+    cost = price(settings)
+    Console().print(tables(cost))
+    refuse_what_does_not_fit(cost.memory, cost.free_bytes, settings)
 
 
 def quickstart(

@@ -28,7 +28,8 @@ def saved(tmp_path: Path, tiny_model: Any, tiny_tokenizer: Any) -> Path:
     folder = tmp_path / "checkpoints"
     optimizer = torch.optim.AdamW(tiny_model.parameters(), lr=0.1)
     for step in (2, 4, 6):
-        checkpoint.save(folder, step, tiny_model, tiny_tokenizer, optimizer, {"arithmetic": step}, identity(tmp_path), 2)
+        drawn, work = {"arithmetic": step}, {"leftovers": [step / 3]}
+        checkpoint.save(folder, step, tiny_model, tiny_tokenizer, optimizer, drawn, identity(tmp_path), 2, work)
     return folder
 
 
@@ -37,10 +38,11 @@ def test_the_newest_is_found_and_old_ones_are_gone(saved: Path, tmp_path: Path) 
     assert found is not None
     assert found[1].step == 6
     assert found[1].drawn == {"arithmetic": 6}
+    assert checkpoint.load_work(found[0]) == {"leftovers": [2.0]}
     assert sorted(path.name for path in saved.iterdir()) == ["step-00000004", "step-00000006"]
 
 
-@pytest.mark.parametrize("file", ["state.json", "optimizer.pt", "model/model.safetensors", "model/config.json"])
+@pytest.mark.parametrize("file", ["state.json", "optimizer.pt", "work.json", "model/model.safetensors", "model/config.json"])
 @pytest.mark.parametrize("damage", ["cut", "gone", "flipped"])
 def test_a_damaged_one_is_passed_over(
     file: str, damage: str, saved: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -89,7 +91,7 @@ def test_damaged_ones_never_push_out_a_good_one(saved: Path, tmp_path: Path, tin
     (saved / "step-00000006/optimizer.pt").unlink()
     assert checkpoint.latest(saved, identity(tmp_path), 200) is not None
     optimizer = torch.optim.AdamW(tiny_model.parameters(), lr=0.1)
-    made = checkpoint.save(saved, 5, tiny_model, tiny_tokenizer, optimizer, {"arithmetic": 5}, identity(tmp_path), 1)
+    made = checkpoint.save(saved, 5, tiny_model, tiny_tokenizer, optimizer, {"arithmetic": 5}, identity(tmp_path), 1, {})
     assert made.exists()
     found = checkpoint.latest(saved, identity(tmp_path), 200)
     assert found is not None

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from groups import RIGHT, UNSCORED, group
+from groups import RIGHT, UNSCORED, WRONG, group
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from verigym.trainer.logs import RunLog, keep_until, read_rows
+from verigym.envs import Score, Status
+from verigym.trainer.logs import RunLog, keep_until, read_rows, score_metrics
+from verigym.trainer.update import Row
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -19,10 +21,11 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def test_numbers_go_to_both_places(tmp_path: Path) -> None:
     log = RunLog(tmp_path, None)
     for step in range(1, 4):
-        log.metrics(step, "train", {"reward": step / 7, "loss": float("nan")})
+        returned = log.metrics(step, "train", {"reward": step / 7, "loss": float("nan")})
     log.metrics(3, "eval", {"accuracy": 1})
     log.close()
     rows = lines(tmp_path / "metrics.jsonl")
+    assert returned == rows[2]
     assert [(row["step"], row["kind"]) for row in rows] == [(1, "train"), (2, "train"), (3, "train"), (3, "eval")]
     assert rows[0]["reward"] == 0.142857
     assert rows[0]["loss"] is None
@@ -95,6 +98,7 @@ def test_a_sample_holds_its_verdict(tmp_path: Path) -> None:
             "completion": "text",
             "finish_reason": "length",
             "reward": None,
+            "components": {},
             "status": "error",
             "reason": "the worker process was killed by SIGKILL",
         }
@@ -111,3 +115,42 @@ def test_every_text_stays_one_line_and_comes_back(tmp_path: Path) -> None:
     assert read_rows(path)[0]["completion"] == text
     keep_until(path, 1)
     assert read_rows(path)[0]["completion"] == text
+
+
+def scored(reward: float, **components: float | None) -> Score:
+    return Score(reward=reward, status=Status.PARTIAL, components=components)
+
+
+def test_a_training_sample_has_its_components_and_its_advantage(tmp_path: Path) -> None:
+    groups = [group("a", [WRONG, RIGHT]), group("b", [scored(0.5, format=1.0, units=None)])]
+    whole, by_token = Row((1,), (2,), 0.123456789, True), Row((1,), (2, 3), 0.0, True, token_advantages=(1.0, -0.5))
+    log = RunLog(tmp_path, None)
+    log.samples(1, "train", groups, 2, [[whole, by_token], [by_token]])
+    log.close()
+    first, second = lines(tmp_path / "samples.jsonl")
+    assert first["advantage"] == 0.123457
+    assert (second["advantage"], second["components"]) == (0.25, {"format": 1.0, "units": None})
+
+
+def test_events_stand_among_the_numbers_and_go_with_them(tmp_path: Path) -> None:
+    for done in (None, 2):
+        log = RunLog(tmp_path, done)
+        if done is None:
+            for step in (1, 2, 3):
+                log.metrics(step, "train", {"reward": step})
+                log.event({"step": step, "kind": "warning", "name": "length"})
+        assert [(row["step"], row["kind"]) for row in log.history()][:4] == [
+            (1, "train"), (1, "warning"), (2, "train"), (2, "warning"),
+        ]  # fmt: skip
+        log.close()
+    assert len(lines(tmp_path / "metrics.jsonl")) == 4
+
+
+def test_components_are_means_over_the_scores_that_have_them() -> None:
+    groups = [
+        group("a", [scored(1, format=1.0, units=0.5), scored(0, format=0.0), UNSCORED]),
+        group("a", [scored(0, format=0.5, units=None)]),
+        group("b", [scored(1, units=0.25)]),
+    ]
+    assert score_metrics(groups) == {"completions": 5.0, "a/format": 0.5, "a/units": 0.5, "b/units": 0.25}
+    assert score_metrics([]) == {"completions": 0.0}

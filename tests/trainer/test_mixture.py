@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from verigym.envs import Prompt, UsageError
 from verigym.envs.procedural import split_of
 from verigym.trainer.config import SourceConfig
-from verigym.trainer.mixture import Mixture, Source, build_source
+from verigym.trainer.curriculum import Curriculum
+from verigym.trainer.mixture import LOOK_ON, Mixture, Source, build_source, shares_of
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared/data"
 
@@ -24,29 +28,55 @@ def sources() -> list[Source]:
     return [source(3.0, environment="arithmetic"), source(1.0, environment="units")]
 
 
-def questions(batch: list[tuple[Source, Prompt]]) -> list[str]:
-    return [prompt.text for _, prompt in batch]
+def batch(mixture: Mixture, step: int, count: int, fits: Callable[[Prompt], bool] | None = None) -> list[str]:
+    return [mixture.draw(source, fits).text for source in mixture.plan(step, count)]
 
 
 def test_counts_follow_the_weights_in_every_step(sources: list[Source]) -> None:
     mixture = Mixture(sources, 0)
+    total: Counter[str] = Counter()
     for step in range(20):
-        counts = Counter(source.label for source, _ in mixture.batch(step, 10))
+        counts = Counter(source.label for source in mixture.plan(step, 10))
         assert counts["arithmetic"] in (7, 8)
-    total = sum(mixture.drawn.values())
-    assert total == 200
-    assert abs(mixture.drawn["arithmetic"] - 150) <= 10
+        total += counts
+    assert sum(total.values()) == 200
+    assert abs(total["arithmetic"] - 150) <= 10
+
+
+@pytest.mark.parametrize(
+    ("weights", "least", "expected"),
+    [
+        ((3, 1), (0, 0), (0.75, 0.25)),
+        ((98, 1, 1), (0, 0.125, 0.125), (0.75, 0.125, 0.125)),
+        ((9, 1), (0.5, 0.5), (0.5, 0.5)),
+        ((1, 1, 2), (0.5, 0, 0), (0.5, 0.5 / 3, 1 / 3)),
+        ((8, 4, 1), (0, 0.3, 0.3), (0.4, 0.3, 0.3)),  # the second falls short only once the third has its share
+        ((1,), (0,), (1.0,)),
+    ],
+)
+def test_shares_follow_the_weights_above_the_least_share(
+    weights: Any, least: Any, expected: Any, sources: list[Source]
+) -> None:
+    parts = [replace(sources[0], weight=w, min_share=m) for w, m in zip(weights, least, strict=True)]
+    assert shares_of(parts) == pytest.approx(expected)
+
+
+def test_a_least_share_is_kept_in_every_step(sources: list[Source]) -> None:
+    parts = [replace(sources[0], weight=99.0), replace(sources[1], min_share=0.25)]
+    mixture = Mixture(parts, 0)
+    for step in range(20):
+        assert Counter(source.label for source in mixture.plan(step, 8))["units"] == 2
 
 
 def test_the_same_state_draws_the_same_tasks(sources: list[Source]) -> None:
     whole = Mixture(sources, 0)
-    steps = [questions(whole.batch(step, 6)) for step in range(5)]
+    steps = [batch(whole, step, 6) for step in range(5)]
     resumed = Mixture(sources, 0)
     for step in range(3):
-        resumed.batch(step, 6)
+        batch(resumed, step, 6)
     second = Mixture(sources, 0)
     second.restore(resumed.drawn)
-    assert [questions(second.batch(step, 6)) for step in (3, 4)] == steps[3:]
+    assert [batch(second, step, 6) for step in (3, 4)] == steps[3:]
 
 
 def test_other_sources_are_refused(sources: list[Source]) -> None:
@@ -64,11 +94,35 @@ def test_held_out_tasks_never_occur_in_training(sources: list[Source]) -> None:
 
 def test_prompts_that_do_not_fit_are_passed_over(sources: list[Source]) -> None:
     mixture = Mixture(sources[:1], 0)
-    batch = mixture.batch(0, 5, fits=lambda prompt: len(prompt.text) < 7)
-    assert all(len(text) < 7 for text in questions(batch))
+    drawn = batch(mixture, 0, 5, fits=lambda prompt: len(prompt.text) < 7)
+    assert all(len(text) < 7 for text in drawn)
     assert mixture.drawn["arithmetic"] > 5
     with pytest.raises(UsageError, match="max_prompt_tokens"):
-        mixture.batch(0, 1, fits=lambda prompt: False)
+        mixture.draw(sources[0], fits=lambda prompt: False)
+
+
+def test_a_curriculum_passes_over_known_tasks_and_brings_hard_ones_again(sources: list[Source]) -> None:
+    arithmetic = sources[0]
+    curriculum = Curriculum(["arithmetic"], 0, hard_share=0.0, easy_share=0.0, hard_below=0.2, easy_above=0.8)
+    mixture = Mixture([arithmetic], 0, curriculum)
+    first = [mixture.draw(arithmetic) for _ in range(4)]
+    for prompt, rate in zip(first, (0.0, 0.5, 1.0, 0.5), strict=True):
+        curriculum.observe("arithmetic", prompt.key, rate)
+    mixture.drawn["arithmetic"] = 0  # as at the start of the next epoch of a data set
+    assert [mixture.draw(arithmetic) for _ in range(2)] == [first[1], first[3]]
+    curriculum.hard_share = 1.0
+    assert [mixture.draw(arithmetic) for _ in range(2)] == [first[0], first[0]]
+
+
+def test_a_curriculum_takes_what_there_is_where_no_task_is_normal(sources: list[Source]) -> None:
+    arithmetic = sources[0]
+    curriculum = Curriculum(["arithmetic"], 0, hard_share=0.0, easy_share=0.0, hard_below=0.2, easy_above=0.8)
+    one = replace(arithmetic, train=lambda index: arithmetic.train(0))
+    mixture = Mixture([one], 0, curriculum)
+    prompt = mixture.draw(one)
+    curriculum.observe("arithmetic", prompt.key, 1.0)
+    assert mixture.draw(one) == prompt
+    assert mixture.drawn["arithmetic"] == 1 + LOOK_ON + 1
 
 
 def test_a_gate_puts_the_format_before_the_reward() -> None:

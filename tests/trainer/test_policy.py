@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verigym.trainer.policy import completion_logprobs, micro_batches
+from verigym.trainer.policy import PASS_TOKENS, completion_logprobs, micro_batches
 
 PROMPTS = [[5, 6, 7], [8, 9, 10, 11, 12, 13], [14]]
 COMPLETIONS = [[20, 21], [22], [23, 24, 25, 26, 27]]
@@ -41,3 +42,20 @@ def test_micro_batches_hold_every_row_once_within_the_budget(lengths: list[int],
     assert sorted(row for batch in batches for row in batch) == [row for row, length in enumerate(lengths) if length]
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget
+
+
+@given(st.lists(st.integers(1, 200), max_size=7), st.integers(1, 600))
+def test_micro_batches_are_cut_where_it_costs_least(lengths: list[int], budget: int) -> None:
+    def cost(batches: list[list[int]]) -> int:
+        return sum(PASS_TOKENS["cpu"] + len(batch) * max(batch) for batch in batches)
+
+    ordered = sorted(lengths, reverse=True)
+    choices = []
+    for cuts in product([False, True], repeat=max(0, len(ordered) - 1)):
+        batches = [ordered[:1]] if ordered else []
+        for length, cut in zip(ordered[1:], cuts, strict=True):
+            batches = [*batches, [length]] if cut else [*batches[:-1], [*batches[-1], length]]
+        if all(len(batch) == 1 or len(batch) * batch[0] <= budget for batch in batches):
+            choices.append(cost(batches))
+    found = [[lengths[row] for row in batch] for batch in micro_batches(lengths, budget)]
+    assert cost(found) == min(choices)

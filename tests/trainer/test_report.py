@@ -9,10 +9,22 @@ from pathlib import Path
 import pytest
 from groups import RIGHT, UNSCORED, WRONG, group
 
+from verigym.envs import Score, Status
+from verigym.trainer import report
+from verigym.trainer.detectors import Alarm
 from verigym.trainer.logs import RunLog
 from verigym.trainer.report import write_report
+from verigym.trainer.update import Row
 
 ATTACK = "<script>alert('1')</script><img src=x onerror=alert(2)>\"'&amp; {{ 7*7 }} {% raw %} \ud800 </td></table>"
+
+
+PARTS = Score(
+    reward=0.5,
+    status=Status.PARTIAL,
+    components={"format": 1.0, "format/tags": 1.0, "bonus": None},
+    reason="half",
+)
 
 
 class Page(HTMLParser):
@@ -47,7 +59,9 @@ def output(tmp_path: Path) -> Path:
     log.samples(4, "eval", [group("b", [UNSCORED], text=ATTACK)], 1)
     for step in range(1, 5):
         log.metrics(step, "train", {"completion_tokens": 9.0, **({"reward": 0.1 * step} if step != 2 else {})})
-        log.samples(step, "train", [group("a", [RIGHT], text="only in training")], 1)
+        rows = [[Row((1,), (2,), -0.75 * step, True)]]
+        log.samples(step, "train", [group("a", [PARTS], text=f"training {step}")], 1, rows)
+    log.event(Alarm("length", 3, 2, "it was seen <here>", "do this").row)
     log.close()
     return tmp_path
 
@@ -83,7 +97,7 @@ def test_the_first_and_the_last_evaluation_are_shown(output: Path) -> None:
     assert "after step 2" not in text
     assert "held out 0" in cells and "held out 4" in cells
     assert "held out 2" not in text
-    assert "only in training" not in text
+    assert "training 4" in text
     assert '<td class="correct">correct</td>' in text
     assert '<td class="error">error</td>' in text
     assert '<td class="other">incorrect</td>' in text
@@ -95,4 +109,32 @@ def test_markup_of_a_completion_stays_text(output: Path) -> None:
     assert "script" not in page.tags
     assert page.tags.count("img") == 1
     assert page.cells.count(ATTACK.replace("\ud800", "?")) == 2, "as prompt and as completion"
-    assert page.tags.count("table") == 2
+    assert page.tags.count("table") == 3, "two evaluations, and the end of training"
+
+
+def test_the_end_of_training_is_shown_with_rewards_components_and_advantages(
+    output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "TRAINING_SAMPLES", 2)
+    _, path = write_report(output, "run", [])
+    text = path.read_text(encoding="utf-8")
+    assert "training 2" not in text
+    assert text.index("training 3") < text.index("training 4")
+    cells = [" ".join(cell.split()) for cell in Page(text).cells]
+    at = cells.index("training 4")
+    assert cells[at + 2 : at + 6] == ["partial", "0.5format 1format/tags 1bonus none", "-3", "half"]
+    assert "Step 3, length: it was seen &lt;here&gt;, since step\n2; do this." in text
+
+
+def test_components_and_sources_have_curves(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[dict[str, dict[str, list[tuple[int, float]]]]] = []
+    monkeypatch.setattr(report, "_draw", lambda path, panels: drawn.append(panels))
+    log = RunLog(output, 4)
+    log.metrics(5, "train", {"reward": 0.5, "a/reward": 0.25, "a/format": 1.0, "surprise": 2.0})
+    log.close()
+    write_report(output, "run", [])
+    (panels,) = drawn
+    assert set(panels["held-out accuracy"]) == {"all sources", "a"}
+    assert panels["training reward (mean of 10 steps)"]["a"] == [(5, 0.25)]
+    assert panels["surprise, nats a token"]["all sources"] == [(5, 2.0)]
+    assert panels["components of the reward (mean of 10 steps)"] == {"a/bonus": [], "a/format": [(5, 1.0)]}

@@ -13,14 +13,12 @@ from letters import LettersEnvironment, Nothing
 
 from verigym.envs import Completion, Prompt, Score, Status, UsageError
 from verigym.envs.grading import Grader
-from verigym.trainer.advantages import grpo
 from verigym.trainer.mixture import Source
 from verigym.trainer.rollout import (
     Group,
     collect,
     refuse_accepted_canaries,
     reward_tensors,
-    training_rows,
     verdict_metrics,
 )
 from verigym.trainer.tokens import Codec
@@ -182,16 +180,6 @@ def test_nothing_scored_at_all_has_counts_and_no_means() -> None:
 def canary(scores: list[Score]) -> Group:
     made = group("a", scores)
     return replace(made, prompt=LETTERS.prompt("unsolvable", metadata={"canary": "reject"}))
-
-
-def test_masked_rows_are_the_unscored_the_truncated_where_asked_and_canaries() -> None:
-    groups = [group("a", [RIGHT, WRONG, UNSCORED], cut=[1]), canary([WRONG, WRONG, WRONG])]
-    for mask_truncated, trained in ((False, [True, True, False]), (True, [True, False, False])):
-        rows = training_rows(groups, grpo, mask_truncated=mask_truncated)
-        assert [row.trained for row in rows[0]] == trained
-        assert not any(row.trained for row in rows[1])
-    assert [row.advantage > 0 for row in rows[0]] == [True, False, False]
-    assert rows[0][2].advantage == 0
 
 
 def test_a_canary_that_is_paid_for_stops_the_run() -> None:

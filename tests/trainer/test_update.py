@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from exact import float64, relative
 
+from verigym.envs.errors import UsageError
+from verigym.trainer import logprobs
 from verigym.trainer.kl import k3
-from verigym.trainer.losses import clipped
+from verigym.trainer.losses import LOSSES, clipped
+from verigym.trainer.policy import checkpointing, usable_head
+from verigym.trainer.prefix import shareable
 from verigym.trainer.scratch_model import scratch_qwen3
-from verigym.trainer.update import Objective, Row, accumulate, learning_rate, policy_logprobs
+from verigym.trainer.update import Objective, Row, accumulate, learning_rate, policy_logprobs, with_old_logprobs
 
 ROWS = [
     Row((5, 6, 7), (20, 21, 22), 1.5, True),
@@ -24,26 +28,147 @@ ROWS = [
 OBJECTIVE = Objective(loss=clipped, aggregation="token_mean", max_new_tokens=8, temperature=1.0)
 
 
-def gradient(model: Any, rows: list[Row], objective: Objective = OBJECTIVE, budget: int = 1000) -> tuple[torch.Tensor, Any]:
+def gradient(
+    model: Any, rows: list[Row], objective: Objective = OBJECTIVE, budget: int = 1000, **how: Any
+) -> tuple[torch.Tensor, Any]:
     model.zero_grad(set_to_none=True)
-    metrics = accumulate(model, rows, objective, token_budget=budget, pad_id=0, dtype="fp32")
+    metrics = accumulate(model, rows, objective, token_budget=budget, pad_id=0, **how)
+    return flat_gradient(model), metrics
+
+
+def flat_gradient(model: Any) -> torch.Tensor:
     parts = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
-    return (torch.cat(parts) if parts else torch.zeros(1)), metrics
+    return torch.cat(parts) if parts else torch.zeros(1)
+
+
+LONG = [
+    *ROWS,
+    Row((5, 6, 7), (20,), 0.3, True),
+    Row((11, 12, 13, 14, 15, 16), (40, 41, 42, 43, 44, 45, 46), -0.9, True),
+    Row((11, 12, 13, 14, 15, 16), (40, 41), 0.4, True),
+    Row((17, 18), (47,), 1.1, True),
+    Row((8, 9), (24, 25), 0.0, True, token_advantages=(0.5, -0.5)),
+]
+"""Groups of different sizes, prompts of different lengths, completions of one token."""
+
+
+@pytest.fixture(scope="module")
+def exact_model(tiny_model: Any) -> Any:
+    return float64(tiny_model)
 
 
 @pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean", "fixed_length", "sequence_sum_mean"])
-@pytest.mark.parametrize("budget", [1, 9, 14])
-def test_the_split_into_micro_batches_changes_nothing(tiny_model: Any, aggregation: str, budget: int) -> None:
+@pytest.mark.parametrize("shared_prefix", [True, False])
+@pytest.mark.parametrize("budget", [1, 9, 24, 60])
+def test_packing_and_order_change_nothing(exact_model: Any, aggregation: str, budget: int, shared_prefix: bool) -> None:
     objective = replace(OBJECTIVE, aggregation=aggregation)
-    whole, metrics = gradient(tiny_model, ROWS, objective)
-    split, split_metrics = gradient(tiny_model, ROWS, objective, budget)
-    assert whole.norm() > 1e-3
-    torch.testing.assert_close(split, whole, rtol=1e-4, atol=1e-7)
-    assert split_metrics["loss"] == pytest.approx(metrics["loss"], abs=1e-6)
+    whole, metrics = gradient(exact_model, LONG, objective, shared_prefix=False)
+    split, split_metrics = gradient(exact_model, LONG, objective, budget, shared_prefix=shared_prefix)
+    assert relative(split, whole) < 1e-12
+    assert split_metrics == pytest.approx(metrics, rel=1e-12)
+    for order in (LONG[::-1], LONG[1::2] + LONG[::2]):
+        assert relative(gradient(exact_model, order, objective, budget, shared_prefix=shared_prefix)[0], whole) < 1e-12
 
 
-def test_the_order_of_rows_changes_nothing(tiny_model: Any) -> None:
-    torch.testing.assert_close(gradient(tiny_model, ROWS[::-1])[0], gradient(tiny_model, ROWS)[0], rtol=1e-4, atol=1e-7)
+@pytest.mark.parametrize("parts", [2, 4])
+def test_a_batch_in_parts_with_the_weights_of_the_whole_adds_up(exact_model: Any, parts: int) -> None:
+    # sequence_sum_mean weighs by rows alone, so parts of equal size need only a factor.
+    objective = replace(OBJECTIVE, aggregation="sequence_sum_mean")
+    rows = LONG[: len(LONG) // parts * parts]
+    whole, _ = gradient(exact_model, rows, objective)
+    total = sum(gradient(exact_model, rows[part::parts], objective)[0] / parts for part in range(parts))
+    assert relative(total, whole) < 1e-12  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+@pytest.mark.parametrize("old", [False, True])
+def test_every_loss_gives_the_gradient_of_its_formula(exact_model: Any, loss: str, old: bool) -> None:
+    """Against the loss on log-probabilities from whole logits, differentiated by autograd alone."""
+    rows = [replace(row, token_advantages=None) for row in LONG]
+    if old:
+        rows = [replace(row, old_logprobs=tuple(-4.0 - 0.3 * t for t in range(len(row.token_ids)))) for row in rows]
+    objective = replace(OBJECTIVE, loss=LOSSES[loss], aggregation="sequence_mean")
+    found, metrics = gradient(exact_model, rows, objective, 24)
+    trained = [row for row in rows if row.advantage]
+    exact_model.zero_grad(set_to_none=True)
+    total = torch.zeros((), dtype=torch.float64)
+    for row in trained:
+        ids = torch.tensor([[*row.prompt_ids, *row.token_ids]])
+        logits = exact_model(ids).logits[0, len(row.prompt_ids) - 1 : -1]
+        logp = torch.log_softmax(logits, -1)[range(len(row.token_ids)), list(row.token_ids)][None]
+        before = torch.tensor([row.old_logprobs], dtype=torch.float64) if row.old_logprobs else logp.detach()
+        values, _ = LOSSES[loss](logp, before, torch.tensor([row.advantage], dtype=torch.float64))
+        total = total + values.mean() / len(rows)
+    total.backward()  # type: ignore[no-untyped-call]
+    expected = flat_gradient(exact_model)
+    assert metrics["loss"] == pytest.approx(float(total.detach()), rel=1e-9, abs=1e-12)
+    assert relative(found, expected) < 1e-10
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_the_first_update_on_a_batch_computes_logits_once(tiny_model: Any, loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert usable_head(tiny_model) and shareable(tiny_model)  # tried before the count begins
+    calls: list[int] = []
+    real = logprobs._Maths.log_softmax
+
+    def counted(self: Any, hidden: torch.Tensor, *matrix: Any) -> Any:
+        calls.append(len(hidden))
+        return real(self, hidden, *matrix)
+
+    monkeypatch.setattr(logprobs._Maths, "log_softmax", counted)
+    objective = replace(OBJECTIVE, loss=LOSSES[loss], aggregation="sequence_mean")
+    tokens = sum(len(row.token_ids) for row in LONG if any(row.advantages))
+    gradient(tiny_model, LONG, objective, 24, chunk=2)
+    assert sum(calls) == tokens
+    old = [replace(row, old_logprobs=(-5.5,) * len(row.token_ids)) for row in LONG]
+    calls.clear()
+    gradient(tiny_model, old, objective, 24, chunk=2)
+    assert tokens < sum(calls) <= 2 * tokens
+
+
+def test_a_corrected_loss_is_weighed_token_by_token(exact_model: Any) -> None:
+    rows = [replace(row, sampler_logprobs=(-3.0,) * len(row.token_ids)) for row in ROWS[:1]]
+    plain, _ = gradient(exact_model, rows)
+    halved, metrics = gradient(exact_model, rows, replace(OBJECTIVE, correction=lambda *tensors: 0.5 * tensors[-1].double()))
+    assert relative(halved, plain / 2) < 1e-12
+    assert metrics["correction"] == pytest.approx(0.5)
+
+
+def test_the_entropy_bonus_raises_the_entropy(exact_model: Any) -> None:
+    rows = [replace(row, advantage=0.0) for row in ROWS]
+    objective = replace(OBJECTIVE, entropy_coef=0.3, temperature=0.7)
+    found, metrics = gradient(exact_model, rows, objective, 9)
+    assert metrics["rows_with_gradient"] == 5
+    exact_model.zero_grad(set_to_none=True)
+    total = torch.zeros((), dtype=torch.float64)
+    for row in rows:
+        logits = exact_model(torch.tensor([[*row.prompt_ids, *row.token_ids]])).logits[0, len(row.prompt_ids) - 1 : -1]
+        total = total + torch.distributions.Categorical(logits=logits / 0.7).entropy().sum() / 14
+    assert metrics["entropy"] == pytest.approx(float(total.detach()))
+    (-0.3 * total).backward()  # type: ignore[no-untyped-call]
+    assert relative(found, flat_gradient(exact_model)) < 1e-10
+
+
+def test_old_logprobs_are_asked_for_where_there_are_none_and_a_gradient(tiny_model: Any) -> None:
+    given = replace(ROWS[0], old_logprobs=(-9.0, -8.0, -7.0))
+    groups = [[given, ROWS[1]], [ROWS[2], ROWS[3], replace(ROWS[4], trained=False)]]
+    found = with_old_logprobs(tiny_model, groups, OBJECTIVE, token_budget=30, pad_id=0)
+    assert found[0][0] is given
+    assert [row.old_logprobs is None for row in found[1]] == [False, True, True]
+    (alone,) = policy_logprobs(tiny_model, [ROWS[2]], temperature=1.0, token_budget=30, pad_id=0)
+    assert found[1][0].old_logprobs == pytest.approx(alone, abs=1e-5)
+
+
+def test_gradient_checkpointing_changes_nothing_and_leaves_no_trace(exact_model: Any) -> None:
+    plain, _ = gradient(exact_model, LONG)
+    modes = [module.training for module in exact_model.modules()]
+    with checkpointing(exact_model, True):
+        found, _ = gradient(exact_model, LONG, shared_prefix=False)
+    assert relative(found, plain) < 1e-12
+    assert [module.training for module in exact_model.modules()] == modes
+    assert not any(getattr(module, "gradient_checkpointing", False) for module in exact_model.modules())
+    with pytest.raises(UsageError, match="gradient_checkpointing"), checkpointing(torch.nn.Linear(2, 2), True):
+        pass
 
 
 def test_equals_a_naive_sum(tiny_model: Any) -> None:
@@ -65,7 +190,7 @@ def test_a_masked_row_is_in_no_sum_and_no_denominator(tiny_model: Any) -> None:
 
 def test_a_row_without_advantage_keeps_its_place_in_the_denominator_without_a_forward_pass(tiny_model: Any) -> None:
     # In float64: other rows in a batch mean other sums inside a matrix product, which float32 shows.
-    model = copy.deepcopy(tiny_model).double()
+    model = float64(tiny_model)
     with_zero, metrics = gradient(model, ROWS)
     without, _ = gradient(model, [row for row in ROWS if row.advantage])
     assert metrics["rows_with_gradient"] == 4

@@ -1,0 +1,95 @@
+"""The curriculum: pools by pass rate, shares by hash, and a state that goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from verigym.trainer.curriculum import Curriculum
+
+
+def make(**more: Any) -> Curriculum:
+    shares = {"hard_share": 0.3, "easy_share": 0.1, "hard_below": 0.25, "easy_above": 0.75}
+    return Curriculum(["a", "b"], 7, **{**shares, **more})
+
+
+def with_tasks(rates: dict[str, float], **more: Any) -> Curriculum:
+    curriculum = make(**more)
+    for number, (key, rate) in enumerate(rates.items()):
+        curriculum.drew("a", key, number)
+        curriculum.observe("a", key, rate)
+    return curriculum
+
+
+def pool_of(curriculum: Curriculum, key: str) -> str:
+    return next(name for name, pool in curriculum.pools["a"].items() if key in pool)
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ([0.0], "hard"), ([0.25], "hard"), ([0.26], "normal"), ([0.75], "easy"), ([0.74], "normal"), ([1.0], "easy"),
+        ([0.0, 1.0], "normal"), ([0.0, 1.0, 1.0], "easy"), ([1.0, 0.0, 0.0], "hard"), ([0.5, 0.0], "hard"),
+    ],
+)  # fmt: skip
+def test_a_task_moves_by_the_mean_of_what_was_and_the_newest(rates: list[float], expected: str) -> None:
+    curriculum = make()
+    curriculum.drew("a", "task", 12)
+    assert pool_of(curriculum, "task") == "normal"
+    for rate in rates:
+        curriculum.observe("a", "task", rate)
+    assert pool_of(curriculum, "task") == expected
+    assert curriculum.is_normal("a", "task") is (expected == "normal")
+    assert curriculum.is_normal("b", "task"), "sources are apart"
+
+
+def test_shares_are_followed_and_tasks_take_turns() -> None:
+    curriculum = with_tasks({"h0": 0.0, "h1": 0.1, "h2": 0.2, "e0": 1.0, "n0": 0.5})
+    turns = [curriculum.revisit("a") for _ in range(2000)]
+    assert turns.count(None) == pytest.approx(1200, abs=80)
+    assert turns.count(3) == pytest.approx(200, abs=40)
+    hard = [turn for turn in turns if turn in (0, 1, 2)]
+    assert hard == [0, 1, 2] * (len(hard) // 3) + [0, 1, 2][: len(hard) % 3]
+    assert 4 not in turns
+
+
+def test_an_empty_pool_gives_the_next_task_in_order() -> None:
+    assert {with_tasks({"n": 0.5}).revisit("a") for _ in range(50)} == {None}
+    assert {make(hard_share=1.0, easy_share=0.0).revisit("b") for _ in range(50)} == {None}
+
+
+def test_what_a_task_was_drawn_as_first_is_its_number() -> None:
+    curriculum = make(hard_share=1.0, easy_share=0.0)
+    curriculum.drew("a", "task", 3)
+    curriculum.drew("a", "task", 99)
+    curriculum.observe("a", "task", 0.0)
+    curriculum.drew("a", "task", 100)
+    assert curriculum.revisit("a") == 3
+    assert pool_of(curriculum, "task") == "hard"
+
+
+def test_a_restored_state_goes_on_the_same() -> None:
+    rates = {f"t{number}": number / 19 for number in range(20)}
+    curriculum = with_tasks(rates)
+    for _ in range(30):
+        curriculum.revisit("a")
+    other = make()
+    other.restore(json.loads(json.dumps(curriculum.state())))
+    assert other.state() == curriculum.state()
+    assert other.metrics() == curriculum.metrics() == {"curriculum_easy": 5.0, "curriculum_hard": 5.0}
+    for number in range(40):
+        assert other.revisit("a") == curriculum.revisit("a")
+        for one in (other, curriculum):
+            one.observe("a", f"t{number % 20}", (number * 7 % 11) / 10)
+    assert other.state() == curriculum.state()
+
+
+def test_seeds_differ() -> None:
+    def turns(seed: int) -> list[int | None]:
+        curriculum = with_tasks({"h": 0.0})
+        curriculum.seed = seed
+        return [curriculum.revisit("a") for _ in range(40)]
+
+    assert turns(1) == turns(1) != turns(2)

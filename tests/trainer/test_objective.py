@@ -1,0 +1,118 @@
+"""Settings become functions with their options bound; what does not fit is refused by name. KL in the reward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from groups import RIGHT, WRONG, group
+
+from verigym.envs.errors import UsageError
+from verigym.trainer.corrections import CORRECTIONS
+from verigym.trainer.kl import KL_ESTIMATORS
+from verigym.trainer.kl_reward import kl_penalties
+from verigym.trainer.losses import LOSSES
+from verigym.trainer.objective import build_objective, choose_correction, choose_loss
+from verigym.trainer.update_config import UpdateFields
+
+LOGP = torch.tensor([[-1.0, -2.0], [-0.5, -0.1]])
+OLD = torch.tensor([[-1.5, -1.0], [-0.5, -3.0]])
+MASK = torch.tensor([[True, True], [True, False]])
+ADVANTAGES = torch.tensor([1.0, -1.0])
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_every_loss_can_be_chosen(name: str) -> None:
+    found, _ = choose_loss(UpdateFields(loss=name, aggregation="sequence_mean"))(LOGP, OLD, ADVANTAGES, mask_BT=MASK)
+    wanted, _ = LOSSES[name](LOGP, OLD, ADVANTAGES, mask_BT=MASK)
+    assert torch.equal(found, wanted)
+
+
+def test_options_reach_the_loss() -> None:
+    loss = choose_loss(UpdateFields(clip_high=0.5, dual_clip=3.0, loss_options={"max_log_ratio": 5.0}))
+    found, _ = loss(LOGP, OLD, ADVANTAGES)
+    wanted, _ = LOSSES["clipped"](LOGP, OLD, ADVANTAGES, clip_high=0.5, dual_clip=3.0, max_log_ratio=5.0)
+    assert torch.equal(found, wanted)
+    assert not torch.equal(found, LOSSES["clipped"](LOGP, OLD, ADVANTAGES)[0])
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"loss": "gspoo"}, "field 'loss': there is no loss 'gspoo'; did you mean 'gspo'?"),
+        ({"loss": "reinforce", "clip_low": 0.1}, "reinforce takes no option 'clip_low'"),
+        ({"loss_options": {"clip_hi": 1}}, "did you mean 'clip_high'?"),
+        ({"clip_low": 7.0}, "field 'loss': clipped: clip_low"),
+        ({"loss_options": {"max_log_ratio": "a lot"}}, "field 'loss': clipped: "),
+        ({"loss_options": {"mask_BT": None}}, "takes no option 'mask_BT'"),
+    ],
+)
+def test_a_loss_that_does_not_fit_is_refused(fields: dict[str, Any], expected: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        choose_loss(UpdateFields(**fields))
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", sorted(CORRECTIONS))
+def test_every_correction_can_be_chosen(kind: str) -> None:
+    correction = choose_correction(UpdateFields(correction=kind, correction_options={"high": 1.2}))
+    assert correction is not None
+    weights = correction(LOGP, LOGP, OLD, ADVANTAGES[:, None].expand(2, 2), MASK)
+    assert weights.shape == (2, 2)
+    assert weights.max() <= 1.2 + 1e-6
+    assert weights[1, 1] == 0
+
+
+def test_opsm_drops_a_bad_completion_that_has_become_unlikely() -> None:
+    correction = choose_correction(UpdateFields(correction="opsm", correction_options={"delta": 0.1}))
+    assert correction is not None
+    advantages_BT = torch.tensor([[-1.0, -1.0], [-1.0, -1.0]])
+    assert correction(LOGP, LOGP, OLD, advantages_BT, MASK).tolist() == [[0, 0], [1, 0]]
+    assert correction(LOGP, LOGP, OLD, -advantages_BT, MASK).tolist() == [[1, 1], [1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"correction": "token_trunkated"}, "there is no correction 'token_trunkated'; did you mean 'token_truncated'?"),
+        ({"correction": "token_masked", "correction_options": {"hihg": 2.0}}, "did you mean 'high'?"),
+        ({"correction": "token_masked", "correction_options": {"low": 3.0, "high": 2.0}}, "low <= high"),
+        ({"correction": "opsm"}, "field 'correction': opsm"),
+    ],
+)
+def test_a_correction_that_does_not_fit_is_refused(fields: dict[str, Any], expected: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        choose_correction(UpdateFields(**fields))
+    assert expected in str(caught.value)
+
+
+def test_the_unbiased_kl_has_the_gradient_of_the_kl_and_the_value_of_its_estimator() -> None:
+    settings: dict[str, Any] = {"max_new_tokens": 4, "temperature": 1.0}
+    logp = LOGP.clone().requires_grad_()
+    for unbiased, wanted in ((True, LOGP - OLD), (False, 1 - (OLD - LOGP).exp())):
+        kl = build_objective(UpdateFields(kl_coef=0.1, kl_unbiased=unbiased), None, **settings).kl
+        assert kl is not None
+        values = kl(logp, OLD)
+        torch.testing.assert_close(values.detach(), KL_ESTIMATORS["k3"](LOGP, OLD))
+        torch.testing.assert_close(torch.autograd.grad(values.sum(), logp)[0], wanted)
+
+
+def test_the_kl_stands_in_one_place() -> None:
+    settings: dict[str, Any] = {"max_new_tokens": 4, "temperature": 1.0}
+    assert build_objective(UpdateFields(kl_coef=0.1), None, **settings).kl_coef == 0.1
+    assert build_objective(UpdateFields(kl_coef=0.1, kl_place="reward"), None, **settings).kl_coef == 0
+    with pytest.raises(ValueError, match="kl_unbiased"):
+        UpdateFields(kl_coef=0.1, kl_place="reward", kl_unbiased=True)
+
+
+def test_a_completion_loses_its_summed_kl(tiny_model: Any) -> None:
+    groups = [group("a", [RIGHT, WRONG], tokens=[3, 1]), group("b", [RIGHT, WRONG], tokens=[2, 4])]
+    forward: dict[str, Any] = {"temperature": 1.0, "token_budget": 100, "pad_id": 0}
+    found_PG, metrics = kl_penalties(tiny_model, groups, KL_ESTIMATORS["k1"], 0.5, **forward)
+    nats = []
+    for length in (3, 1, 2, 4):  # tokens 7, after the prompt (5, 6), each sampled at -1 nat
+        logits = tiny_model(torch.tensor([[5, 6, *[7] * length]])).logits[0, 1:-1]
+        nats.append(float((-1 - torch.log_softmax(logits.detach(), -1)[:, 7]).sum()))
+    torch.testing.assert_close(found_PG, 0.5 * torch.tensor(nats, dtype=torch.float64).reshape(2, 2), rtol=1e-5, atol=1e-5)
+    assert metrics["kl"] == pytest.approx(sum(nats) / 10, rel=1e-5)

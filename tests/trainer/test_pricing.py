@@ -1,0 +1,127 @@
+"""A run's price as arithmetic: bytes and seconds by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verigym.trainer.config import SourceConfig, TrainConfig
+from verigym.trainer.pricing import (
+    Lengths,
+    Outline,
+    Speed,
+    Timing,
+    evaluations,
+    fit_speed,
+    line,
+    longest,
+    memory,
+    shares_prompts,
+    spread,
+)
+
+MODEL = Outline(parameters=1000, layers=3, kv_heads=2, head_size=4, vocabulary=10, positions=64)
+
+
+def config(**fields: Any) -> TrainConfig:
+    base: dict[str, Any] = {
+        "model": "m",
+        "output": Path("o"),
+        "sources": (SourceConfig(environment="arithmetic"),),
+        "prompts_per_step": 2,
+        "group_size": 4,
+        "max_prompt_tokens": 30,
+        "max_new_tokens": 20,
+        "micro_batch_tokens": 100,
+    }
+    return TrainConfig(**base | fields)
+
+
+def test_memory_in_fp32_by_hand() -> None:
+    needs = memory(MODEL, config(), activation_bytes=7.5, chunk_tokens=16)
+    assert (needs.weights, needs.gradients, needs.optimizer, needs.reference) == (4000, 4000, 8000, 0)
+    assert needs.kv_cache == 8 * 50 * (2 * 2 * 4 * 4) * 4, (
+        "8 rows of 50 tokens, keys and values of 2 heads of 4, 3 layers and a copy"
+    )
+    assert needs.sampling == 8 * 10 * 28
+    assert needs.activations == 1125, "100 tokens, and half as much again for the way back"
+    assert needs.logits == 16 * 10 * 12
+    assert needs.standing == 16000
+    assert needs.peak == 16000 + needs.kv_cache + needs.sampling, "generation needs more than the update"
+    assert needs.checkpoints == (3 * 12 + 4) * 1000
+
+
+def test_what_changes_memory() -> None:
+    base = memory(MODEL, config(), 2000.0, 16)
+    assert base.peak == base.standing + base.activations + base.logits, "here the update needs more"
+    half = memory(MODEL, config(dtype="bf16"), 2000.0, 16)
+    assert (half.weights, half.kv_cache * 2, half.optimizer) == (6000, base.kv_cache, 8000)
+    assert memory(MODEL, config(kl_coef=0.1), 2000.0, 16).reference == 4000
+    assert memory(MODEL, config(generation_rows=4), 2000.0, 16).kv_cache * 2 == base.kv_cache
+    assert memory(MODEL, config(micro_batch_tokens=10), 2000.0, 16).activations == 150_000, "one row is always whole"
+    assert memory(MODEL, config(keep_checkpoints=5), 2000.0, 16).checkpoints == (6 * 12 + 4) * 1000
+
+
+def test_no_row_is_longer_than_the_model_allows() -> None:
+    assert longest(MODEL, config()) == 50
+    assert longest(MODEL, config(max_prompt_tokens=1000)) == 64
+
+
+def test_lengths_that_all_ended_are_repeated() -> None:
+    assert spread([3, 5], [False, False], 4, 20) == (3, 3, 5, 5)
+    assert sorted(spread([1, 2, 3], [False] * 3, 3, 20)) == [1, 2, 3]
+    assert len(spread([4] * 7, [False] * 7, 3, 20)) == 3
+
+
+def test_lengths_that_were_cut_off_are_guessed() -> None:
+    assert spread([8, 8], [True, True], 3, 20) == (20, 20, 20)
+    # 40 tokens, 4 ends: a mean of 10 tokens.
+    guessed = spread([10, 10, 10, 5, 5], [False, False, False, False, True], 1000, 10_000)
+    assert sum(guessed) / 1000 == pytest.approx(10, rel=0.03)
+    assert min(guessed) == 1
+    bounded = spread([10, 10, 10, 5, 5], [False, False, False, False, True], 1000, 12)
+    assert max(bounded) == 12
+    assert bounded.count(12) == pytest.approx(1000 * math.exp(-1.15), abs=10), "rounding makes 11.5 and more a 12"
+
+
+def test_a_line_through_points() -> None:
+    assert line([(1, 5), (3, 9)]) == pytest.approx((3, 2))
+    assert line([(2, 6)]) == (0.0, 3.0)
+    assert line([(1, 9), (3, 5)]) == (7.0, 0.0), "more work never takes less time"
+    intercept, slope = line([(1, 0.1), (2, 4)])
+    assert intercept == 0 and slope == pytest.approx((0.1 + 8) / 5), "nothing takes no less than no time"
+
+
+@pytest.mark.parametrize("share_prompts", [True, False])
+def test_speeds_that_made_the_timings_are_found_again(share_prompts: bool) -> None:
+    true = Speed(decode_step_s=0.01, decode_row_s=0.002, update_fixed_s=0.05, update_token_s=0.0003)
+    small, large = Lengths((10,), (8,) * 4), Lengths((10, 12, 14), (8,) * 12)
+    timings = [
+        Timing(rows, generate_s=true.generate(rows, 512), update_s=true.update(rows, share_prompts)) for rows in (small, large)
+    ]
+    found = fit_speed(timings, share_prompts)
+    for name in ("decode_step_s", "decode_row_s", "update_fixed_s", "update_token_s"):
+        assert getattr(found, name) == pytest.approx(getattr(true, name))
+
+
+def test_checkpointing_takes_each_prompt_with_each_completion() -> None:
+    assert shares_prompts(config())
+    assert not shares_prompts(config(gradient_checkpointing=True))
+    assert not shares_prompts(config(shared_prefix=False))
+
+
+def test_generation_time_by_hand() -> None:
+    speed = Speed(decode_step_s=1.0, decode_row_s=0.1, update_fixed_s=5.0, update_token_s=0.3)
+    rows = Lengths((10, 20), (2, 4, 6, 8))
+    assert speed.generate(rows, 4) == pytest.approx(8 * 1.0 + 20 * 0.1 + 30 * 0.1)
+    assert speed.generate(rows, 2) == pytest.approx((4 + 8) * 1.0 + 20 * 0.1 + 30 * 0.1), "in two parts"
+    assert speed.update(rows, share_prompts=True) == pytest.approx(5 + 0.3 * 50)
+    assert speed.update(rows, share_prompts=False) == pytest.approx(5 + 0.3 * 80)
+
+
+@pytest.mark.parametrize(("steps", "every", "expected"), [(100, 50, 3), (101, 50, 4), (10, 50, 2), (100, 0, 0)])
+def test_evaluations_are_counted(steps: int, every: int, expected: int) -> None:
+    assert evaluations(config(steps=steps, eval_every=every)) == expected

@@ -1,0 +1,43 @@
+"""The settings of what looks after a run: when it warns, when it stops, and where its numbers go."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+LoggerName = Literal["tensorboard", "wandb", "trackio"]
+
+
+class CareFields(BaseModel):
+    """None of these changes what is computed, so a run may go on with other values."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=())
+
+    on_dead_run: Literal["warn", "stop"] = "warn"
+    """What happens after dead_run_steps steps in a row without any gradient from the rewards."""
+    dead_run_steps: int = Field(default=20, ge=1)
+    """Steps in a row in which every group's rewards are equal, or the gradient is exactly 0, before the run counts as dead."""
+    max_bad_steps: int = Field(default=3, ge=1)
+    """The run stops after so many steps in a row with an update that is not finite; it is left out and kept in bad_batches/."""
+    surprise_floor: float = Field(default=0.05, ge=0, lt=1)
+    """Warn when the surprise, an estimate of the entropy, is below this share of what it was at first; 0 for never."""
+    surprise_ceiling: float = Field(default=4.0, gt=1)
+    """Warn when the surprise is above this many times what it was at first."""
+    length_floor: float = Field(default=0.25, ge=0, lt=1)
+    """Warn when completions are shorter than this share of what they were at first; 0 for never."""
+    length_ceiling: float = Field(default=4.0, gt=1)
+    """Warn when completions are longer than this many times what they were at first."""
+    reward_jump: float = Field(default=0.25, gt=0)
+    """Warn when the mean reward rises by this much within 18 steps while completions lose a third of their length."""
+    unscored_share: float = Field(default=0.1, gt=0, le=1)
+    """Warn when more than this share of the completions gets no verdict."""
+    sampler_gap_limit: float = Field(default=0.1, gt=0)
+    """Warn when log-probabilities at sampling and in training differ by more than this, mean over tokens, in nats."""
+    warn_every: int = Field(default=50, ge=1)
+    """Steps before the same warning is given again."""
+
+    loggers: tuple[LoggerName, ...] = ("tensorboard",)
+    """Where numbers go besides metrics.jsonl: any of tensorboard, wandb and trackio."""
+    log_project: str = Field(default="verigym", min_length=1)
+    """Project name for wandb and trackio."""

@@ -1,0 +1,208 @@
+"""What can go wrong with a run, each a class that is fed the rows of metrics.jsonl in order.
+
+Pure: what one knows depends on the rows alone, so a resumed run feeds the rows that are there and knows what it knew.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any, Protocol
+
+FIRST = 10
+"""Steps whose median is what a metric was at first."""
+RECENT = 9
+"""Steps whose median is what a metric is now; one odd batch is not news."""
+LENGTH_KEPT = 2 / 3
+"""A reward that jumps while completions keep less than this share of their length is suspicious."""
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One warning."""
+
+    name: str
+    step: int
+    since: int
+    """First step at which it was so."""
+    seen: str
+    advice: str
+    stop: bool = False
+    """Whether the run must not go on."""
+
+    @property
+    def text(self) -> str:
+        """One line for the console."""
+        return f"step {self.step}: {self.name}: {self.seen}, since step {self.since}; {self.advice}"
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """A row of metrics.jsonl."""
+        return {"kind": "warning", **asdict(self)}
+
+
+class Detector(Protocol):
+    """Sees every step's row, in order, and says what is wrong now."""
+
+    def update(self, row: Row) -> Alarm | None:
+        """Return the alarm of this step; the same one again for as long as it holds."""
+
+
+class _Since:
+    """When a condition that still holds began to hold."""
+
+    def __init__(self) -> None:
+        self.step: int | None = None
+
+    def update(self, holds: bool, step: int) -> int | None:
+        self.step = (self.step or step) if holds else None
+        return self.step
+
+
+class DeadRun:
+    """No step teaches anything: rewards equal in every group, nothing to train on, or a gradient of exactly 0."""
+
+    def __init__(self, steps: int, stop: bool) -> None:
+        self.steps, self.stop, self.since = steps, stop, _Since()
+
+    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+        flat = row.get("groups_without_signal") == 1
+        since = self.since.update(flat or row.get("grad_norm", 0) == 0, row["step"])
+        if since is None or row["step"] - since + 1 < self.steps:
+            return None
+        reward, accuracy = row.get("reward"), row.get("accuracy")
+        if reward is None:
+            seen = "no completion gets a verdict"
+            advice = "see the reasons in samples.jsonl; `verigym check` tests an environment"
+        elif flat and accuracy == 1:
+            seen = "every completion is right"
+            advice = "give harder tasks, or stop: there is nothing left to learn here"
+        elif flat:
+            seen = f"all rewards within a group are equal (mean {reward:.3g}, accuracy {accuracy or 0:.3g})"
+            advice = "give easier tasks, a larger group_size, a higher temperature or a reward with more levels"
+        else:
+            seen = "the gradient is exactly 0"
+            advice = "see trained_rows and clip_fraction: masks or clipping may leave nothing to train on"
+        return Alarm("dead_run", row["step"], since, f"no reward has given a gradient: {seen}", advice, self.stop)
+
+
+class NotFinite:
+    """Updates left out because loss or gradient are not finite (null in metrics.jsonl); it always stops the run."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps, self.since = steps, _Since()
+
+    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+        bad = any(name in row and row[name] is None for name in ("loss", "grad_norm"))
+        since = self.since.update(bad, row["step"])
+        if since is None or row["step"] - since + 1 < self.steps:
+            return None
+        seen = f"loss or gradient is not finite for {self.steps} steps in a row"
+        advice = (
+            "see bad_batches/; lower learning_rate or max_grad_norm, use dtype fp32, or look for nan in the model's weights"
+        )
+        return Alarm("not_finite", row["step"], since, seen, advice, stop=True)
+
+
+class Drift:
+    """A metric's recent median against its median in the first steps."""
+
+    def __init__(self, name: str, metric: str, floor: float, ceiling: float, low_advice: str, high_advice: str) -> None:
+        self.name, self.metric, self.floor, self.ceiling = name, metric, floor, ceiling
+        self.advice = (low_advice, high_advice)
+        self.first: list[float] = []
+        self.recent: deque[float] = deque(maxlen=RECENT)
+        self.since = _Since()
+
+    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+        value = row.get(self.metric)
+        if value is None:
+            return None
+        if len(self.first) < FIRST:
+            self.first.append(value)
+            return None
+        self.recent.append(value)
+        was, now = median(self.first), median(self.recent)
+        low, high = now < self.floor * was, now > self.ceiling * was > 0
+        since = self.since.update(len(self.recent) == RECENT and (low or high), row["step"])
+        if since is None:
+            return None
+        seen = f"{self.metric} is {now:.3g}, {now / was:.2g} times the {was:.3g} of the first {FIRST} steps"
+        return Alarm(self.name, row["step"], since, seen, self.advice[high])
+
+
+class RewardJump:
+    """A reward that rises suddenly while completions become shorter: often a way round the verifier."""
+
+    def __init__(self, jump: float) -> None:
+        self.jump = jump
+        self.seen: deque[tuple[float, float]] = deque(maxlen=2 * RECENT)
+        self.since = _Since()
+
+    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+        reward, tokens = row.get("reward"), row.get("completion_tokens")
+        if reward is None or tokens is None:
+            return None
+        self.seen.append((reward, tokens))
+        if len(self.seen) < 2 * RECENT:
+            return None
+        rewards, lengths = zip(*self.seen, strict=True)
+        before, after = median(rewards[:RECENT]), median(rewards[RECENT:])
+        long, short = median(lengths[:RECENT]), median(lengths[RECENT:])
+        since = self.since.update(after - before >= self.jump and short < LENGTH_KEPT * long, row["step"])
+        if since is None:
+            return None
+        seen = f"the reward rose from {before:.3g} to {after:.3g} while completions went from {long:.3g} to {short:.3g} tokens"
+        advice = "read the latest completions in samples.jsonl: is the task solved, or the verifier fooled?"
+        return Alarm("reward_jump", row["step"], since, seen, advice)
+
+
+class Unscored:
+    """Completions without a verdict: our failure, but one that a policy may learn to provoke where it costs nothing."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+        self.first: list[float] = []
+        self.recent: deque[float] = deque(maxlen=RECENT)
+        self.since = _Since()
+
+    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+        if not row.get("completions"):
+            return None
+        share = row.get("unscored", 0) / row["completions"]
+        if len(self.first) < FIRST:
+            self.first.append(share)
+        self.recent.append(share)
+        now = median(self.recent)
+        since = self.since.update(len(self.recent) == RECENT and now > self.share, row["step"])
+        if since is None:
+            return None
+        seen = f"{now:.0%} of the completions get no verdict; {median(self.first):.0%} in the first steps"
+        advice = "samples.jsonl has the reasons; a rising share may be a policy that breaks its verifier"
+        return Alarm("unscored", row["step"], since, seen, advice)
+
+
+class SamplerGap:
+    """The policy that trains is not the one that sampled."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.recent: deque[float] = deque(maxlen=RECENT)
+        self.since = _Since()
+
+    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+        gap = row.get("sampler_gap")
+        if gap is None:
+            return None
+        self.recent.append(gap)
+        now = median(self.recent)
+        since = self.since.update(len(self.recent) == RECENT and now > self.limit, row["step"])
+        if since is None:
+            return None
+        seen = f"log-probabilities at sampling and in training differ by {now:.3g} nats a token"
+        advice = "use the same dtype for both, fp32 if need be, or set a `correction`"
+        return Alarm("sampler_gap", row["step"], since, seen, advice)

@@ -1,0 +1,175 @@
+"""A few small steps of a run, timed: the run's own code with fewer prompts and tokens, in memory only."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from verigym.datasets_cfg.load import RowError
+from verigym.envs.errors import UsageError
+from verigym.envs.grading import Grader
+from verigym.envs.schema import Score, Status
+from verigym.trainer.config import TrainConfig
+from verigym.trainer.loop import _Run
+from verigym.trainer.mixture import Source
+from verigym.trainer.pricing import Lengths, Timing, shares_prompts, trained_tokens
+from verigym.trainer.rollout import Group
+
+MEASURED_TOKENS = 48
+"""Most tokens of a completion."""
+MEASURE_S = 8.0
+"""About how long the largest measured step may take."""
+LOOKED_AT = 32
+"""Prompts a source whose length is looked at."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the small steps showed."""
+
+    timings: tuple[Timing, ...]
+    activation_bytes: float
+    """Kept for the backward pass, a token of a micro-batch."""
+    completions: tuple[int, ...]
+    """Lengths in tokens."""
+    cut: tuple[bool, ...]
+    """Which were cut off."""
+    with_signal: float
+    """Share of the groups whose rewards differed."""
+    grading_s: float
+    """Seconds of one verdict, mean."""
+    prompts: tuple[int, ...]
+    """Lengths of prompts in the proportions of the mixture."""
+
+
+def measure(config: TrainConfig, sources: Sequence[Source], graders: Mapping[str, Grader]) -> Measured:
+    """Run three small steps with the configuration's own model, sources and settings: one to warm up, two to be timed.
+
+    Every completion counts as half right, half wrong in turn, so that no update is skipped for want of a signal.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        run = _Run(_small(config, Path(folder), 1), sources, graders)
+        start = time.perf_counter()
+        saved = SavedBytes(run.model)
+        with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
+            groups, warm_up = _step(run, 0)
+        first_s = time.perf_counter() - start
+        tokens = min(trained_tokens(warm_up.rows, shares_prompts(config)), config.micro_batch_tokens)
+        _, small = _step(run, 1)
+        many = max(2, min(config.prompts_per_step, int(MEASURE_S / first_s)))
+        run.config = _small(config, Path(folder), many)
+        run.work.config = run.config
+        more, large = _step(run, 2)
+        every = [*groups, *more]
+        return Measured(
+            timings=(small, large),
+            activation_bytes=saved.peak / tokens,
+            completions=large.rows.completions,
+            cut=tuple(cut for group in more for cut in group.truncated),
+            with_signal=fmean(len({score.reward for score in group.scores}) > 1 for group in more),
+            grading_s=fmean(score.seconds for group in every for score in group.scores),
+            prompts=_prompt_lengths(run, sources),
+        )
+
+
+def _small(config: TrainConfig, folder: Path, prompts: int) -> TrainConfig:
+    changes: dict[str, Any] = {
+        "output": folder,
+        "prompts_per_step": prompts,
+        "updates_per_step": min(config.updates_per_step, prompts),
+        "max_new_tokens": min(config.max_new_tokens, MEASURED_TOKENS),
+        "dynamic_sampling": False,
+        "curriculum": False,
+        "replay_share": 0.0,
+        "overlong_cache": 0,
+    }
+    return config.model_copy(update=changes)
+
+
+def _step(run: _Run, step: int) -> tuple[list[Group], Timing]:
+    start = time.perf_counter()
+    groups = run._rollouts(step).groups
+    _wait(run.device)
+    written = time.perf_counter()
+    run._update(step, [_half_right(run, group) for group in groups])
+    _wait(run.device)
+    lengths = Lengths(
+        tuple(len(group.prompt_ids) for group in groups),
+        tuple(len(done.token_ids) for group in groups for done in group.generated),
+    )
+    return groups, Timing(lengths, written - start, time.perf_counter() - written)
+
+
+def _half_right(run: _Run, group: Group) -> Group:
+    names = run.credit[group.source].reward_weights
+    scores = [
+        Score(
+            reward=float(g % 2),
+            status=Status.CORRECT if g % 2 else Status.INCORRECT,
+            components={name: float(g % 2) for name in names},
+        )
+        for g in range(len(group.scores))
+    ]
+    return replace(group, scores=tuple(scores))
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _prompt_lengths(run: _Run, sources: Sequence[Source]) -> tuple[int, ...]:
+    """Return lengths of `LOOKED_AT` prompts in all, each source with its share of them."""
+    total = sum(source.weight for source in sources)
+    lengths: list[int] = []
+    for source in sources:
+        wanted = max(1, round(LOOKED_AT * source.weight / total))
+        found: list[int] = []
+        for index in range(10 * wanted):
+            try:
+                tokens = len(run.codec.encode(source.train(index)))
+            except RowError:
+                continue
+            if tokens <= run.config.max_prompt_tokens:
+                found.append(tokens)
+            if len(found) == wanted:
+                break
+        if not found:
+            raise UsageError(
+                f"source {source.label!r}: none of the first {10 * wanted} prompts fits into max_prompt_tokens "
+                f"({run.config.max_prompt_tokens}) and the data set"
+            )
+        lengths += found
+    return tuple(lengths)
+
+
+class SavedBytes:
+    """Hooks that count what a forward pass keeps for its backward pass, the model's own weights left out."""
+
+    def __init__(self, model: Any) -> None:
+        self._weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+        self._kept: dict[int, int] = {}
+        self._backward = False
+        self.peak = 0
+
+    def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Count a tensor that is kept; views of one storage count once."""
+        if self._backward:  # the next micro-batch: what the last one kept is gone
+            self._kept, self._backward = {}, False
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._weights:
+            self._kept[storage.data_ptr()] = storage.nbytes()
+            self.peak = max(self.peak, sum(self._kept.values()))
+        return tensor
+
+    def unpack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Note that the backward pass has begun."""
+        self._backward = True
+        return tensor

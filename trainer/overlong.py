@@ -1,0 +1,35 @@
+"""DAPO's soft punishment of length in the rewards of a group, before advantages are taken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from verigym.trainer.rollout import Group
+from verigym.trainer.shaping import soft_overlong
+
+
+def punish_overlong(group: Group, max_tokens: int, cache: int) -> Group:
+    """Return the group with the punishment in its rewards, as component `overlong`, and in the reasons that samples show.
+
+    Unscored completions stay so, and statuses stay as they are: accuracy does not change.
+
+    Args:
+        group: completions with verdicts.
+        max_tokens: length at which the punishment is 1.
+        cache: tokens before that over which it grows from 0.
+    """
+    scores = []
+    for score, done in zip(group.scores, group.generated, strict=True):
+        if score.reward is not None:
+            length = len(done.token_ids)
+            punishment = soft_overlong(length, max_tokens, cache)
+            reason = f"{score.reason}; " if score.reason else ""
+            score = score.model_copy(
+                update={
+                    "reward": score.reward + punishment,
+                    "components": {**score.components, "overlong": punishment},
+                    "reason": f"{reason}{punishment:+.2f} for {length} tokens" if punishment else score.reason,
+                }
+            )
+        scores.append(score)
+    return replace(group, scores=tuple(scores))

@@ -1,0 +1,73 @@
+"""The settings of sampling: how many prompts and completions, which tasks come again, and how rewards become advantages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class SamplingFields(BaseModel):
+    """What is asked, how often, and what a group's verdicts are worth."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=())
+
+    prompts_per_step: int = Field(default=16, ge=1)
+    """Prompts sampled from the mixture a step."""
+    group_size: int = Field(default=8, ge=2)
+    """Completions a prompt; advantages are relative to this group."""
+    max_prompt_tokens: int = Field(default=1024, ge=1)
+    """Longer prompts are passed over."""
+    max_new_tokens: int = Field(default=512, ge=1)
+    """Most tokens of a completion."""
+    temperature: float = Field(default=1.0, gt=0, le=10)
+    """Of the sampler in training."""
+    generation_rows: int = Field(default=512, ge=1)
+    """Most completions decoded at a time; bounds the memory of the KV cache."""
+
+    advantage: str = "grpo"
+    """How a group's rewards become advantages: a name in ADVANTAGES of trainer/advantages.py, or gdpo."""
+    advantage_options: Mapping[str, Any] = {}
+    """Keyword arguments of the advantage, by name, such as ddof and eps of grpo."""
+    reward_weights: Mapping[str, float] = {}
+    """With gdpo: the score's components that are rewards of their own, and the weight of each."""
+    step_rewards: bool = False
+    """Where a verdict scores the steps of a completion, its tokens get advantages by step (DeepSeekMath 4.1.3)."""
+    overlong_cache: int = Field(default=0, ge=0)
+    """Tokens before max_new_tokens over which a reward falls by up to 1 (DAPO's soft punishment); 0 for none."""
+
+    dynamic_sampling: bool = False
+    """Groups with equal rewards are left out, and more prompts drawn until prompts_per_step groups have a signal (DAPO)."""
+    max_oversampling: float = Field(default=3.0, ge=1, le=100)
+    """With dynamic_sampling: at most this many times each source's prompts are drawn a step; then the step is smaller."""
+    curriculum: bool = False
+    """Tasks are sorted by their running pass rate into easy, normal and hard; the shares below say how often each comes."""
+    hard_share: float = Field(default=0.25, ge=0, le=1)
+    """With curriculum: share of a source's prompts that are known to be hard."""
+    easy_share: float = Field(default=0.05, ge=0, le=1)
+    """With curriculum: share of a source's prompts that are known to be easy."""
+    hard_below: float = Field(default=0.25, ge=0, le=1)
+    """With curriculum: a task with a pass rate of at most this is hard."""
+    easy_above: float = Field(default=0.75, ge=0, le=1)
+    """With curriculum: a task with a pass rate of at least this is easy."""
+    replay_share: float = Field(default=0.0, ge=0, le=0.5)
+    """Most of a step's groups that are rare successes of earlier steps, trained on once more; 0 for none."""
+    replay_size: int = Field(default=64, ge=1)
+    """With replay_share: most groups that are kept; the oldest go first."""
+    replay_below: float = Field(default=0.25, gt=0, lt=1)
+    """With replay_share: a group is a rare success with a pass rate above 0 and at most this."""
+    replay_max_age: int = Field(default=16, ge=1)
+    """With replay_share: steps after which a kept group is too old."""
+
+    @model_validator(mode="after")
+    def _sampling_is_consistent(self) -> Self:
+        if self.overlong_cache > self.max_new_tokens:
+            raise ValueError(f"overlong_cache is {self.overlong_cache}, more than max_new_tokens ({self.max_new_tokens})")
+        if self.hard_share + self.easy_share > 1:
+            raise ValueError("hard_share and easy_share add up to more than 1; what they leave is for normal tasks")
+        if self.hard_below >= self.easy_above:
+            raise ValueError("hard_below must be less than easy_above: a task is in one pool")
+        if (self.advantage == "gdpo") is not bool(self.reward_weights):
+            raise ValueError("advantage gdpo and reward_weights go together: name the components and their weights")
+        return self

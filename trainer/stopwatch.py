@@ -1,0 +1,28 @@
+"""Where a step's time goes: seconds by phase."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Stopwatch:
+    """Adds up wall time by name. A phase is measured where it runs; what was measured is taken once a step."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        """Add the time of this context to the phase."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - start
+
+    def take(self) -> dict[str, float]:
+        """Return the seconds of each phase as metrics `<phase>_s`, and start again at nothing."""
+        seconds, self._seconds = self._seconds, {}
+        return {f"{phase}_s": value for phase, value in seconds.items()}

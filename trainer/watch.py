@@ -1,0 +1,82 @@
+"""A watch over a run's metrics: it says when training has gone wrong, since when, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from verigym.envs.errors import UsageError
+from verigym.trainer.care_config import CareFields
+from verigym.trainer.detectors import Alarm, DeadRun, Detector, Drift, NotFinite, RewardJump, Row, SamplerGap, Unscored
+
+
+class Watch:
+    """All detectors; the same warning comes at most every `every` steps, except one that stops the run."""
+
+    def __init__(self, detectors: Sequence[Detector], every: int) -> None:
+        self.detectors, self.every = tuple(detectors), every
+        self.given: dict[str, int] = {}
+
+    def update(self, row: Row) -> list[Alarm]:
+        """Return what is to be said after this step's row of kind train."""
+        found = [alarm for detector in self.detectors if (alarm := detector.update(row))]
+        due = [alarm for alarm in found if alarm.stop or row["step"] - self.given.get(alarm.name, -self.every) >= self.every]
+        self.given.update({alarm.name: alarm.step for alarm in due})
+        return due
+
+    def replay(self, rows: Iterable[Row]) -> None:
+        """Take in the rows of the steps before, without a word."""
+        for row in rows:
+            if row["kind"] == "train":
+                self.update(row)
+
+
+def build_watch(config: CareFields, history: Iterable[Row] = ()) -> Watch:
+    """Return the watch that the settings describe, with the rows of a run that goes on taken in."""
+    watch = Watch(
+        [
+            DeadRun(config.dead_run_steps, stop=config.on_dead_run == "stop"),
+            NotFinite(config.max_bad_steps),
+            Drift(
+                "surprise",
+                "surprise",
+                config.surprise_floor,
+                config.surprise_ceiling,
+                "the policy hardly explores any more: lower learning_rate, raise clip_high or temperature, or set kl_coef",
+                "the policy comes apart: go back to an earlier checkpoint and lower learning_rate, or set kl_coef",
+            ),
+            Drift(
+                "length",
+                "completion_tokens",
+                config.length_floor,
+                config.length_ceiling,
+                "read samples.jsonl: thoughts may have been given up; add a length reward or kl_coef",
+                "read samples.jsonl for repetition; see `truncated`, try aggregation fixed_length or an overlong penalty",
+            ),
+            RewardJump(config.reward_jump),
+            Unscored(config.unscored_share),
+            SamplerGap(config.sampler_gap_limit),
+        ],
+        config.warn_every,
+    )
+    watch.replay(history)
+    return watch
+
+
+def heed(alarms: Sequence[Alarm], say: Callable[[str], None], record: Callable[[Mapping[str, Any]], None]) -> None:
+    """Say and record the alarms.
+
+    Args:
+        alarms: of one step.
+        say: takes a line for the console.
+        record: takes a row of metrics.jsonl.
+
+    Raises:
+        UsageError: one of them says that the run must stop.
+    """
+    for alarm in alarms:
+        say(alarm.text)
+        record(alarm.row)
+    for alarm in alarms:
+        if alarm.stop:
+            raise UsageError(f"training stopped at {alarm.text}")
