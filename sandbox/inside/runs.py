@@ -263,8 +263,8 @@ def settle(path: Sequence[str], *, warm: bool = True) -> None:
 
 _PYRUN, _HARNESS, _PROGRAM = (f"verigym.sandbox.inside.{name}" for name in ("pyrun", "harness", "program"))
 _loaded: dict[str, Any] = {}
-# Those that programs import often. Every page of a module goes into each run's page tables and out again: with inspect, hashlib,
-# shutil and the like a run costs an eighth more.
+# Those that programs import often. Every page of a module goes into each run's page tables and out again: with inspect,
+# hashlib, shutil and the like a run costs an eighth more.
 _PRELOADED = """
 abc ast atexit bisect collections collections.abc copy datetime decimal enum fractions functools heapq itertools json math
 operator random re signal string struct sys time typing
