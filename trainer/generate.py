@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 
+from verigym.trainer.kvcache import give_room
 from verigym.trainer.rng import keyed_uniforms
 
 # Compacting copies the cache; below this share of finished rows the copy costs more than the rows do.
@@ -76,6 +77,7 @@ def generate(
     row_prompt_B = torch.tensor([p for p, _ in rows], device=device)
     if not torch.equal(row_prompt_B, torch.arange(len(prompts), device=device)):
         cache.batch_select_indices(row_prompt_B)
+    give_room(cache)
     logits_BV = out.logits[:, -1][row_prompt_B]
     mask_BL = mask_PL[row_prompt_B]
     position_B = mask_BL.sum(1)

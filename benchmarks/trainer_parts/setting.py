@@ -1,0 +1,97 @@
+"""What both sides are given: the model, the prompts, and how long completions get."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from verigym.trainer.rng import keyed_random, keyed_uniforms
+from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
+from verigym.trainer.tokens import Codec
+
+# Every completion's first dimension is made this large at the embedding, and so nearly constant behind the last norm:
+# the end-of-sequence token's own weight there is then a bias of its logit, in a model with tied and bias-free weights.
+CARRIER = 0.3
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How much is generated in a step."""
+
+    prompts: int
+    group: int
+    prompt_tokens: int
+    new_tokens: int
+    mean_tokens: float | None
+    """Completions end by themselves after about this many tokens, at most `new_tokens`; None: never by themselves."""
+    vocabulary: int = 512
+
+    @property
+    def rows(self) -> int:
+        """Completions a step."""
+        return self.prompts * self.group
+
+
+STEP = Shape(prompts=4, group=8, prompt_tokens=256, new_tokens=256, mean_tokens=90)
+LEAST = Shape(prompts=4, group=2, prompt_tokens=32, new_tokens=128, mean_tokens=None)
+UPDATE = Shape(prompts=2, group=8, prompt_tokens=256, new_tokens=128, mean_tokens=None, vocabulary=32768)
+
+
+@lru_cache
+def codec(vocabulary: int) -> Codec:
+    """A tokenizer of exactly so many tokens; those that its few training texts do not give are never in a prompt."""
+    tokenizer = scratch_tokenizer([f"{n} plus {n * 7} is {n * 8}" for n in range(500)], min(vocabulary, 512))
+    tokenizer.add_tokens([f"<unused{n}>" for n in range(vocabulary - len(tokenizer))])
+    return Codec(tokenizer)
+
+
+def prompt_text(number: int, tokens: int) -> str:
+    """Digits, each a token; the chat template adds the last token, a line break."""
+    return "".join(str(keyed_random("prompt", number, place).randrange(10)) for place in range(tokens - 1))
+
+
+@lru_cache
+def _calibrated(shape: Shape) -> Any:
+    tokenizer = codec(shape.vocabulary).tokenizer
+    model = scratch_qwen3(tokenizer, max_positions=1024).eval()
+    weight = model.get_input_embeddings().weight
+    with torch.no_grad():
+        weight[:, 0] = CARRIER
+        if shape.mean_tokens is None:
+            weight[tokenizer.eos_token_id, 0] = -10.0
+            return model
+        tokens = [list(codec(shape.vocabulary).encode_text(prompt_text(row, shape.prompt_tokens) + "\n")) for row in range(8)]
+        generator = torch.Generator().manual_seed(0)
+        answers = torch.randint(
+            tokenizer.eos_token_id + 1, len(tokenizer), (len(tokens), shape.new_tokens), generator=generator
+        )
+        ids = torch.cat([torch.tensor(tokens), answers], dim=1)
+        low, high = CARRIER, 2.0
+        for _ in range(12):
+            weight[tokenizer.eos_token_id, 0] = (low + high) / 2
+            logits = model(ids, logits_to_keep=shape.new_tokens + 1).logits[:, :-1]
+            p_end = logits.softmax(-1)[..., tokenizer.eos_token_id].double()
+            # The length's mean is the sum, over tokens, of the chance that the row has not ended before.
+            mean = 1 + float((1 - p_end[:, :-1]).cumprod(1).sum(1).mean())
+            low, high = (low, (low + high) / 2) if mean < shape.mean_tokens else ((low + high) / 2, high)
+    return model
+
+
+def make_model(shape: Shape) -> Any:
+    """Return a model of its own, whose completions get the shape's lengths; the same weights every time."""
+    return copy.deepcopy(_calibrated(shape))
+
+
+def lengths(rows: int, shape: Shape, *key: object) -> list[int]:
+    """Return completion lengths of the shape's distribution, for work that begins with completions."""
+    if shape.mean_tokens is None:
+        return [shape.new_tokens] * rows
+    draws = keyed_uniforms(rows, "lengths", *key).clamp(min=1e-12)
+    p_end = 1 / shape.mean_tokens
+    natural: Sequence[int] = (1 + draws.log() / torch.log1p(torch.tensor(-p_end))).long().tolist()
+    return [min(length, shape.new_tokens) for length in natural]

@@ -1,0 +1,49 @@
+"""The cache with room gives what transformers' own gives, bit for bit."""
+
+from __future__ import annotations
+
+import torch
+from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+
+from verigym.trainer.kvcache import LEAST, RoomyLayer, give_room
+from verigym.trainer.rng import keyed_uniforms
+
+
+def states(tokens: int, *key: object, rows: int = 3) -> torch.Tensor:
+    return keyed_uniforms(rows * 2 * tokens * 4, *key).reshape(rows, 2, tokens, 4)
+
+
+def test_growing_and_selecting_rows_are_those_of_the_plain_cache() -> None:
+    plain = DynamicLayer()
+    plain.update(states(5, "k"), states(5, "v"))
+    roomy = RoomyLayer(plain.keys, plain.values)
+    for step in range(2 * LEAST):
+        rows = plain.keys.shape[0]
+        new = states(1, "k", step, rows=rows), states(1, "v", step, rows=rows)
+        for mine, its in zip(roomy.update(*new), plain.update(*new), strict=True):
+            assert torch.equal(mine, its)
+        if step in (3, LEAST + 9):
+            keep = torch.tensor([row for row in range(rows) if row != 1])
+            plain.batch_select_indices(keep)
+            roomy.batch_select_indices(keep)
+        assert roomy.get_seq_length() == plain.get_seq_length()
+    assert torch.equal(roomy.keys, plain.keys)
+    assert torch.equal(roomy.values, plain.values)
+    assert plain.keys.shape[0] == 1
+
+
+def test_a_new_token_is_written_in_place() -> None:
+    roomy = RoomyLayer(states(5, "k"), states(5, "v"))
+    before = roomy.keys.data_ptr()
+    roomy.update(states(1, "k2"), states(1, "v2"))
+    assert roomy.keys.data_ptr() == before
+
+
+def test_layers_with_rules_of_their_own_stay() -> None:
+    cache = DynamicCache()
+    cache.update(states(5, "k"), states(5, "v"), 0)
+    cache.layers.append(DynamicSlidingWindowLayer(sliding_window=4))
+    cache.update(states(5, "k"), states(5, "v"), 1)
+    cache.layers.append(DynamicLayer())  # not used yet
+    give_room(cache)
+    assert [type(layer) for layer in cache.layers] == [RoomyLayer, DynamicSlidingWindowLayer, DynamicLayer]

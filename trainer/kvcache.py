@@ -1,0 +1,59 @@
+"""A key-value cache with room to grow: a new token is written in place, where transformers' own copies the whole cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers.cache_utils import DynamicLayer
+
+SHARE, LEAST = 0.25, 32
+"""Room for new tokens: a share of those there, and no fewer than so many."""
+
+
+class RoomyLayer(DynamicLayer):  # type: ignore[misc]
+    """One layer's keys and values `[B, H, L, D]`, views of larger buffers."""
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        super().__init__()
+        self.lazy_initialization(keys, values)
+        self._buffers = _with_room(keys), _with_room(values)
+        self._show(keys.shape[-2])
+
+    def _show(self, length: int) -> None:
+        self.keys, self.values = (buffer[:, :, :length] for buffer in self._buffers)
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append the states of new tokens and return all."""
+        start = self.keys.shape[-2]
+        end = start + key_states.shape[-2]
+        if end > self._buffers[0].shape[-2]:
+            self._buffers = _with_room(self.keys, end), _with_room(self.values, end)
+        for buffer, states in zip(self._buffers, (key_states, value_states), strict=True):
+            buffer[:, :, start:end] = states
+        self._show(end)
+        return self.keys, self.values
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Keep these rows."""
+        self._buffers = _with_room(self.keys[indices]), _with_room(self.values[indices])
+        self._show(self.keys.shape[-2])
+
+
+def _with_room(states: torch.Tensor, length: int | None = None) -> torch.Tensor:
+    """Return a buffer for `length` tokens and more that begins with the states."""
+    there = states.shape[-2]
+    length = length or there
+    room = length + max(LEAST, int(SHARE * length))
+    buffer = states.new_empty((*states.shape[:-2], room, states.shape[-1]))
+    buffer[..., :there, :] = states
+    return buffer
+
+
+def give_room(cache: Any) -> None:
+    """Let a cache grow in place, layer by layer; layers of other kinds, such as sliding windows, stay as they are."""
+    for number, layer in enumerate(getattr(cache, "layers", ())):
+        if type(layer) is DynamicLayer and layer.is_initialized:
+            cache.layers[number] = RoomyLayer(layer.keys, layer.values)
