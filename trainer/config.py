@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from verigym.envs.errors import UsageError, did_you_mean, explain
 from verigym.trainer.care_config import CareFields
-from verigym.trainer.presets import preset
+from verigym.trainer.presets import with_preset
 from verigym.trainer.sampling_config import SamplingFields
-from verigym.trainer.update_config import UpdateFields
+from verigym.trainer.update_config import ON_POLICY_LOSSES, UpdateFields
 
 
 class _Frozen(BaseModel):
@@ -122,7 +122,7 @@ class TrainConfig(SamplingFields, UpdateFields, CareFields):
     @classmethod
     def _from_preset(cls, fields: Any) -> Any:
         if isinstance(fields, dict) and isinstance(fields.get("preset"), str):
-            return {**preset(fields["preset"]), **fields}
+            return with_preset(fields)
         return fields
 
     @model_validator(mode="after")
@@ -131,6 +131,12 @@ class TrainConfig(SamplingFields, UpdateFields, CareFields):
             raise ValueError("eval_samples above 1 needs eval_temperature above 0: greedy samples are all the same")
         if self.updates_per_step > self.prompts_per_step:
             raise ValueError("updates_per_step cannot exceed prompts_per_step: an update needs at least one group")
+        stale = "dynamic_sampling" if self.dynamic_sampling else "replay_share" if self.replay_share > 0 else None
+        if stale and self.loss in ON_POLICY_LOSSES and self.correction in (None, "opsm"):
+            raise ValueError(
+                f"{stale} also trains on groups of earlier steps, to which loss {self.loss} takes no ratio; set a correction "
+                "such as token_truncated, or take a loss with a ratio, such as clipped"
+            )
         if sum(source.min_share for source in self.sources) > 1:
             raise ValueError("the sources' min_share add up to more than 1")
         labels = [source.label for source in self.sources]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from verigym.trainer.rng import keyed_random
@@ -25,6 +25,7 @@ class Curriculum:
         easy_share: float,
         hard_below: float,
         easy_above: float,
+        endless: Collection[str] = (),
     ) -> None:
         """Make empty pools.
 
@@ -35,24 +36,38 @@ class Curriculum:
             easy_share: the same for the easy pool.
             hard_below: highest pass rate of a hard task.
             easy_above: least pass rate of an easy task.
+            endless: sources that hardly ever give a task twice: nothing asks again for what is known of a normal one.
         """
         self.seed = seed
         self.hard_share, self.easy_share = hard_share, easy_share
         self.hard_below, self.easy_above = hard_below, easy_above
+        self.endless = endless
         self.turns = dict.fromkeys(labels, 0)
+        self.asked: dict[str, set[str]] = {label: set() for label in labels}
         self.pools: dict[str, dict[str, Pool]] = {label: {pool: {} for pool in POOLS} for label in labels}
 
+    def next_step(self) -> None:
+        """Begin a step: each task may be asked once more. A checkpoint between steps keeps nothing of this."""
+        for label, asked in self.asked.items():
+            asked.clear()
+            if label in self.endless:
+                self.pools[label]["normal"].clear()
+
     def revisit(self, label: str) -> int | None:
-        """Return the number of a task to ask again, the one that has waited longest; None for the next one in order."""
+        """Return the number of a task to ask again, the one that has waited longest; None for the next one in order.
+
+        No task is asked twice in a step.
+        """
         turn = self.turns[label]
         self.turns[label] += 1
         draw = keyed_random(self.seed, "curriculum", label, turn).random()
         if draw >= self.hard_share + self.easy_share:
             return None
         pool = self.pools[label]["hard" if draw < self.hard_share else "easy"]
-        if not pool:
+        key = next((key for key in pool if key not in self.asked[label]), None)
+        if key is None:
             return None
-        key = next(iter(pool))
+        self.asked[label].add(key)
         pool[key] = pool.pop(key)  # to the end
         return pool[key][0]
 
@@ -61,7 +76,8 @@ class Curriculum:
         return key not in self.pools[label]["easy"] and key not in self.pools[label]["hard"]
 
     def drew(self, label: str, key: str, index: int) -> None:
-        """Remember under which number a task was drawn."""
+        """Remember under which number a task was drawn, and that this step asks it."""
+        self.asked[label].add(key)
         if self.is_normal(label, key):
             self.pools[label]["normal"].setdefault(key, (index, None))
 

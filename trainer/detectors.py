@@ -64,14 +64,19 @@ class _Since:
 
 
 class DeadRun:
-    """No step teaches anything: rewards equal in every group, nothing to train on, or a gradient of exactly 0."""
+    """No reward teaches anything: no completion that is trained on has an advantage, or the gradient is exactly 0.
+
+    Equal rewards in every group are only the likely reason: leftovers, rewards of steps or of components, and advantages over
+    the batch teach all the same. A KL or an entropy bonus moves the weights, but not towards any reward.
+    """
 
     def __init__(self, steps: int, stop: bool) -> None:
         self.steps, self.stop, self.since = steps, stop, _Since()
 
     def update(self, row: Row) -> Alarm | None:  # noqa: D102
+        untaught = row.get("rows_with_advantage") == 0
         flat = row.get("groups_without_signal") == 1
-        since = self.since.update(flat or row.get("grad_norm", 0) == 0, row["step"])
+        since = self.since.update(untaught or row.get("grad_norm", 0) == 0, row["step"])
         if since is None or row["step"] - since + 1 < self.steps:
             return None
         reward, accuracy = row.get("reward"), row.get("accuracy")
@@ -85,7 +90,7 @@ class DeadRun:
             seen = f"all rewards within a group are equal (mean {reward:.3g}, accuracy {accuracy or 0:.3g})"
             advice = "give easier tasks, a larger group_size, a higher temperature or a reward with more levels"
         else:
-            seen = "the gradient is exactly 0"
+            seen = "no completion that is trained on has an advantage" if untaught else "the gradient is exactly 0"
             advice = "see trained_rows and clip_fraction: masks or clipping may leave nothing to train on"
         return Alarm("dead_run", row["step"], since, f"no reward has given a gradient: {seen}", advice, self.stop)
 

@@ -9,7 +9,7 @@ from verigym.envs.grading import Grader
 from verigym.envs.metrics import pass_at_k
 from verigym.envs.schema import Status
 from verigym.trainer.config import TrainConfig
-from verigym.trainer.mixture import Source
+from verigym.trainer.mixture import Source, shares_of
 from verigym.trainer.rollout import Group, collect
 from verigym.trainer.tokens import Codec
 
@@ -49,11 +49,11 @@ def evaluate(
 def evaluation_metrics(groups: Sequence[Group], sources: Sequence[Source], samples: int) -> dict[str, float]:
     """Return accuracy (share of CORRECT among scored completions), unscored counts and pass@k, for each source.
 
-    `accuracy` without a source's name is the mean over sources, weighted as in training.
+    `accuracy` without a source's name is the mean over sources, by their shares of the training prompts.
     """
     metrics: dict[str, float] = {}
     total, weights = 0.0, 0.0
-    for source in sources:
+    for source, share in zip(sources, shares_of(sources), strict=True):
         mine = [group for group in groups if group.source == source.label]
         scored = [score for group in mine for score in group.scores if score.scored]
         metrics[f"{source.label}/unscored"] = sum(len(group.scores) for group in mine) - len(scored)
@@ -64,7 +64,7 @@ def evaluation_metrics(groups: Sequence[Group], sources: Sequence[Source], sampl
         metrics[f"{source.label}/completion_tokens"] = sum(
             len(done.token_ids) for group in mine for done in group.generated
         ) / sum(len(group.generated) for group in mine)
-        total, weights = total + source.weight * accuracy, weights + source.weight
+        total, weights = total + share * accuracy, weights + share
         if samples > 1:
             whole = [group for group in mine if all(score.scored for score in group.scores)]
             right = [sum(score.status is Status.CORRECT for score in group.scores) for group in whole]

@@ -77,7 +77,7 @@ def generate(
     row_prompt_B = torch.tensor([p for p, _ in rows], device=device)
     if not torch.equal(row_prompt_B, torch.arange(len(prompts), device=device)):
         cache.batch_select_indices(row_prompt_B)
-    give_room(cache)
+    give_room(cache, max_new_tokens)
     logits_BV = out.logits[:, -1][row_prompt_B]
     mask_BL = mask_PL[row_prompt_B]
     position_B = mask_BL.sum(1)

@@ -99,30 +99,5 @@ def on_policy(kl_BT: torch.Tensor, logp_BT: torch.Tensor) -> torch.Tensor:
     return kl_BT * (logp_BT - logp_BT.detach()).exp()
 
 
-def subtract_kl(rewards: torch.Tensor, kl_BT: torch.Tensor, mask_BT: torch.Tensor, *, coef: float) -> torch.Tensor:
-    """Take the KL off the reward: `r_t - coef kl_t` a token, or `r - coef sum(kl_t)` a completion.
-
-    Args:
-        rewards: `[B]`, one a completion, or `[B, T]`, one a token.
-        kl_BT: an estimate from this module, in nats; k1 is the unbiased one here. No gradient flows into it.
-        mask_BT: bool, True on real tokens; what stands elsewhere counts as 0.
-        coef: reward units a nat; at least 0.
-
-    Returns:
-        Rewards in the shape and dtype of `rewards`.
-
-    Raises:
-        ValueError: the shapes do not fit, or `coef` is negative or not finite.
-    """
-    check_same_shape("BT", kl_BT=kl_BT, mask_BT=mask_BT)
-    if not 0.0 <= coef < float("inf"):
-        raise ValueError(f"coef: expected a finite number of at least 0, got {coef}")
-    kl_BT = kl_BT.detach().masked_fill(~mask_BT, 0.0).to(rewards.dtype)
-    if rewards.shape == kl_BT.shape[:1]:
-        return rewards - coef * kl_BT.sum(dim=1)
-    check_same_shape("BT", kl_BT=kl_BT, rewards=rewards)
-    return rewards - coef * kl_BT
-
-
 KL_ESTIMATORS: dict[str, Callable[..., torch.Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
 """Every estimator by name. All take `(logp_BT, ref_logp_BT)`; `k3` also takes `max_log_ratio`."""

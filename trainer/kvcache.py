@@ -8,16 +8,17 @@ import torch
 from transformers.cache_utils import DynamicLayer
 
 SHARE, LEAST = 0.25, 32
-"""Room for new tokens: a share of those there, and no fewer than so many."""
+"""Room for new tokens: a share of those there, and no fewer than so many, as far as new tokens can come."""
 
 
 class RoomyLayer(DynamicLayer):  # type: ignore[misc]
-    """One layer's keys and values `[B, H, L, D]`, views of larger buffers."""
+    """One layer's keys and values `[B, H, L, D]`, views of larger buffers, with room for `most` tokens in all."""
 
-    def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, most: int) -> None:
         super().__init__()
         self.lazy_initialization(keys, values)
-        self._buffers = _with_room(keys), _with_room(values)
+        self._most = most
+        self._buffers = self._with_room(keys), self._with_room(values)
         self._show(keys.shape[-2])
 
     def _show(self, length: int) -> None:
@@ -30,7 +31,7 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]
         start = self.keys.shape[-2]
         end = start + key_states.shape[-2]
         if end > self._buffers[0].shape[-2]:
-            self._buffers = _with_room(self.keys, end), _with_room(self.values, end)
+            self._buffers = self._with_room(self.keys, end), self._with_room(self.values, end)
         for buffer, states in zip(self._buffers, (key_states, value_states), strict=True):
             buffer[:, :, start:end] = states
         self._show(end)
@@ -38,22 +39,26 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
         """Keep these rows."""
-        self._buffers = _with_room(self.keys[indices]), _with_room(self.values[indices])
+        self._buffers = self._with_room(self.keys[indices]), self._with_room(self.values[indices])
         self._show(self.keys.shape[-2])
 
+    def _with_room(self, states: torch.Tensor, length: int | None = None) -> torch.Tensor:
+        """Return a buffer for `length` tokens and more that begins with the states."""
+        there = states.shape[-2]
+        length = length or there
+        room = max(length, min(length + max(LEAST, int(SHARE * length)), self._most))
+        buffer = states.new_empty((*states.shape[:-2], room, states.shape[-1]))
+        buffer[..., :there, :] = states
+        return buffer
 
-def _with_room(states: torch.Tensor, length: int | None = None) -> torch.Tensor:
-    """Return a buffer for `length` tokens and more that begins with the states."""
-    there = states.shape[-2]
-    length = length or there
-    room = length + max(LEAST, int(SHARE * length))
-    buffer = states.new_empty((*states.shape[:-2], room, states.shape[-1]))
-    buffer[..., :there, :] = states
-    return buffer
 
+def give_room(cache: Any, new_tokens: int) -> None:
+    """Let a cache grow in place, layer by layer; layers of other kinds, such as sliding windows, stay as they are.
 
-def give_room(cache: Any) -> None:
-    """Let a cache grow in place, layer by layer; layers of other kinds, such as sliding windows, stay as they are."""
+    Args:
+        cache: of a transformers model; changed in place.
+        new_tokens: most tokens that are going to come; no layer takes more memory than these and those there need.
+    """
     for number, layer in enumerate(getattr(cache, "layers", ())):
         if type(layer) is DynamicLayer and layer.is_initialized:
-            cache.layers[number] = RoomyLayer(layer.keys, layer.values)
+            cache.layers[number] = RoomyLayer(layer.keys, layer.values, layer.keys.shape[-2] + new_tokens)

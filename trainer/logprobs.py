@@ -52,10 +52,9 @@ def find_head(model: Any) -> Head | None:
     return Head(layer.weight, layer.bias, scale, getattr(settings, "final_logit_softcapping", None))
 
 
-def chunk_tokens(head: Head) -> int:
-    """Return how many tokens' logits fit into a chunk."""
-    size = max(4, head.weight_VH.element_size()) * head.weight_VH.shape[0]
-    return max(16, CHUNK_BYTES.get(head.weight_VH.device.type, 2**28) // size)
+def chunk_tokens(vocabulary: int, device: str, number_bytes: int = 4) -> int:
+    """Return how many tokens' logits fit into a chunk, on that kind of device."""
+    return max(16, CHUNK_BYTES.get(device, CHUNK_BYTES["cuda"]) // (max(4, number_bytes) * vocabulary))
 
 
 def token_logprobs(
@@ -89,7 +88,8 @@ def token_logprobs(
         raise ValueError(f"hidden_NH: expected shape {[len(tokens_N), head.weight_VH.shape[1]]}, got {list(hidden_NH.shape)}")
     dtype = dtype or head.weight_VH.dtype
     maths = _Maths(dtype, head.scale, head.cap, temperature or 1.0, entropy)
-    chunk = chunk or chunk_tokens(head)
+    weight_VH = head.weight_VH
+    chunk = chunk or chunk_tokens(weight_VH.shape[0], weight_VH.device.type, weight_VH.element_size())
     result: tuple[torch.Tensor, torch.Tensor] = _TokenLogprobs.apply(  # type: ignore[no-untyped-call]
         hidden_NH, head.weight_VH, head.bias_V, tokens_N, maths, chunk, expected if torch.is_grad_enabled() else None
     )

@@ -38,8 +38,8 @@ from verigym.trainer.work import Batch, Work
 
 logger = logging.getLogger("verigym.trainer")
 
-COUNTS = ("trained_rows", "rows_with_gradient")
-"""Metrics that are summed over the updates of a step; the others are means."""
+COUNTS = ("trained_rows", "rows_with_advantage", "rows_with_gradient")
+"""Metrics that are summed over the updates of one epoch; the others are means over all updates of a step."""
 
 
 class Interrupted(Exception):
@@ -201,7 +201,7 @@ class _Run:
             self.codec,
             mask_truncated=config.truncated == "mask",
             penalties_PG=penalties_PG,
-            ratio_to_sampler=config.correction is None,
+            ratio_to_sampler=config.correction in (None, "opsm"),
         )
         self.rows = rows_by_group
         shares = config.updates_per_step
@@ -225,8 +225,8 @@ class _Run:
                 logger.warning("step %d: no completion could be trained on; the weights stay as they are", step + 1)
             for name, value in parts.items():
                 reports.setdefault(name, []).append(value)
-        # Counts add up; the rest is a mean over the updates that reported it.
-        metrics |= {name: sum(v) if name in COUNTS else sum(v) / len(v) for name, v in reports.items()}
+        # Counts add up, and every epoch has the same; the rest is a mean over the updates that reported it.
+        metrics |= {name: sum(v) / (config.epochs_per_step if name in COUNTS else len(v)) for name, v in reports.items()}
         return {"learning_rate": rate, **metrics}
 
     def _evaluate(self, log: RunLog, progress: Progress) -> None:

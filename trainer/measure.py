@@ -19,8 +19,10 @@ from verigym.envs.schema import Score, Status
 from verigym.trainer.config import TrainConfig
 from verigym.trainer.loop import _Run
 from verigym.trainer.mixture import Source
+from verigym.trainer.prefix import copy_charge
 from verigym.trainer.pricing import Lengths, Timing, shares_prompts, trained_tokens
 from verigym.trainer.rollout import Group
+from verigym.trainer.rows import Credit, compares_prompts, credits_of, has_signal
 
 MEASURED_TOKENS = 48
 """Most tokens of a completion."""
@@ -42,7 +44,7 @@ class Measured:
     cut: tuple[bool, ...]
     """Which were cut off."""
     with_signal: float
-    """Share of the groups whose rewards differed."""
+    """Share of the groups that would be trained on."""
     grading_s: float
     """Seconds of one verdict, mean."""
     prompts: tuple[int, ...]
@@ -52,8 +54,9 @@ class Measured:
 def measure(config: TrainConfig, sources: Sequence[Source], graders: Mapping[str, Grader]) -> Measured:
     """Run three small steps with the configuration's own model, sources and settings: one to warm up, two to be timed.
 
-    Every completion counts as half right, half wrong in turn, so that no update is skipped for want of a signal.
+    A group's completions count as wrong and right in turn, and all are trained on, so that no update is skipped.
     """
+    credit = credits_of(config)
     with tempfile.TemporaryDirectory() as folder:
         run = _Run(_small(config, Path(folder), 1), sources, graders)
         start = time.perf_counter()
@@ -61,7 +64,7 @@ def measure(config: TrainConfig, sources: Sequence[Source], graders: Mapping[str
         with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
             groups, warm_up = _step(run, 0)
         first_s = time.perf_counter() - start
-        tokens = min(trained_tokens(warm_up.rows, shares_prompts(config)), config.micro_batch_tokens)
+        tokens = min(_charged_tokens(warm_up.rows, shares_prompts(config)), config.micro_batch_tokens)
         _, small = _step(run, 1)
         many = max(2, min(config.prompts_per_step, int(MEASURE_S / first_s)))
         run.config = _small(config, Path(folder), many)
@@ -73,13 +76,14 @@ def measure(config: TrainConfig, sources: Sequence[Source], graders: Mapping[str
             activation_bytes=saved.peak / tokens,
             completions=large.rows.completions,
             cut=tuple(cut for group in more for cut in group.truncated),
-            with_signal=fmean(len({score.reward for score in group.scores}) > 1 for group in more),
+            with_signal=fmean(_trained(group, credit[group.source]) for group in more),
             grading_s=fmean(score.seconds for group in every for score in group.scores),
             prompts=_prompt_lengths(run, sources),
         )
 
 
 def _small(config: TrainConfig, folder: Path, prompts: int) -> TrainConfig:
+    grpo: dict[str, Any] = {"advantage": "grpo", "advantage_options": {}, "reward_weights": {}}
     changes: dict[str, Any] = {
         "output": folder,
         "prompts_per_step": prompts,
@@ -89,8 +93,18 @@ def _small(config: TrainConfig, folder: Path, prompts: int) -> TrainConfig:
         "curriculum": False,
         "replay_share": 0.0,
         "overlong_cache": 0,
+        "truncated": "score",
+        "step_rewards": False,
+        **grpo,
+        "sources": tuple(source.model_copy(update={**grpo, "advantage": None}) for source in config.sources),
     }
     return config.model_copy(update=changes)
+
+
+def _charged_tokens(rows: Lengths, share_prompts: bool) -> int:
+    """Return the tokens of `micro_batch_tokens` that the rows take, all of one group."""
+    copies = copy_charge(max(rows.prompts)) if share_prompts else 0
+    return trained_tokens(rows, share_prompts) + copies * len(rows.completions)
 
 
 def _step(run: _Run, step: int) -> tuple[list[Group], Timing]:
@@ -98,7 +112,7 @@ def _step(run: _Run, step: int) -> tuple[list[Group], Timing]:
     groups = run._rollouts(step).groups
     _wait(run.device)
     written = time.perf_counter()
-    run._update(step, [_half_right(run, group) for group in groups])
+    run._update(step, [_half_right(group) for group in groups])
     _wait(run.device)
     lengths = Lengths(
         tuple(len(group.prompt_ids) for group in groups),
@@ -107,17 +121,16 @@ def _step(run: _Run, step: int) -> tuple[list[Group], Timing]:
     return groups, Timing(lengths, written - start, time.perf_counter() - written)
 
 
-def _half_right(run: _Run, group: Group) -> Group:
-    names = run.credit[group.source].reward_weights
+def _half_right(group: Group) -> Group:
     scores = [
-        Score(
-            reward=float(g % 2),
-            status=Status.CORRECT if g % 2 else Status.INCORRECT,
-            components={name: float(g % 2) for name in names},
-        )
-        for g in range(len(group.scores))
+        Score(reward=float(g % 2), status=Status.CORRECT if g % 2 else Status.INCORRECT) for g in range(len(group.scores))
     ]
     return replace(group, scores=tuple(scores))
+
+
+def _trained(group: Group, credit: Credit) -> bool:
+    """Whether the run's own rule would train on the group; being cut off here is no reason against it, as tokens are few."""
+    return compares_prompts(credit) or has_signal(group, credit, mask_truncated=False)
 
 
 def _wait(device: torch.device) -> None:

@@ -44,6 +44,8 @@ class Source:
     train: Tasks
     held_out: Sequence[Prompt]
     min_share: float = 0.0
+    endless: bool = False
+    """Whether new tasks never run out; a data set gives each of its own once an epoch."""
 
 
 class Mixture:
@@ -94,13 +96,14 @@ class Mixture:
                 # Validation before training finds these; one bad row must not make the run impossible to finish.
                 logger.warning("passed over: %s", error)
                 continue
+            # Where nearly every task is easy or hard, looking on for a normal one would take longer than it is worth. Before
+            # `fits`, because that one tokenizes.
+            if curriculum and passed_over < LOOK_ON and not curriculum.is_normal(source.label, prompt.key):
+                passed_over += 1
+                continue
             if fits is not None and not fits(prompt):
                 continue
             if curriculum:
-                # Where nearly every task is easy or hard, looking on for a normal one would take longer than it is worth.
-                if passed_over < LOOK_ON and not curriculum.is_normal(source.label, prompt.key):
-                    passed_over += 1
-                    continue
                 curriculum.drew(source.label, prompt.key, index)
             return prompt
         raise UsageError(
@@ -154,7 +157,8 @@ def build_source(config: SourceConfig, seed: int, eval_prompts: int, given: Mapp
         environment.check()
     except EnvironmentFailure as failure:
         raise UsageError(f"source {config.label!r}: {failure}") from None
-    return Source(config.label, environment, config.weight, train, held_out, config.min_share)
+    endless = config.dataset is None
+    return Source(config.label, environment, config.weight, train, held_out, config.min_share, endless)
 
 
 def _from_environment(

@@ -14,10 +14,7 @@ from verigym.trainer.corrections import CORRECTIONS, opsm, sampler_weights
 from verigym.trainer.kl import KL_ESTIMATORS, on_policy
 from verigym.trainer.losses import LOSSES, SEQUENCE_LOSSES, LossAndMetrics
 from verigym.trainer.update import Correction, Objective
-from verigym.trainer.update_config import UpdateFields
-
-SHARED_OPTIONS = ("clip_low", "clip_high", "dual_clip", "delta")
-"""Options with a field of their own, because several losses take them."""
+from verigym.trainer.update_config import SHARED_OPTIONS, UpdateFields
 
 
 def choose_loss(config: UpdateFields) -> Callable[..., LossAndMetrics]:

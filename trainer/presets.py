@@ -1,7 +1,8 @@
 """Settings by the name of a paper: what it says about advantages, loss, aggregation and KL, and nothing else.
 
-A preset is defaults: fields that the configuration gives itself win. Learning rates, batch sizes and lengths are not in
-it, because they belong to a model and a machine.
+A preset is defaults: fields that the configuration gives itself win, and a loss or correction of its own comes without the
+options that the paper's has. Learning rates, batch sizes and lengths are not in it, because they belong to a model and a
+machine.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from verigym.envs.errors import did_you_mean
+from verigym.trainer.update_config import SHARED_OPTIONS
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
         "deepseek_v3.2": Preset(
             "2512.02556",
-            "Centred rewards, bad completions that the policy has left are dropped; a KL has its unbiased gradient.",
+            "Centred rewards, bad completions that the policy has left are dropped; a KL has its unbiased on-policy gradient.",
             {
                 "advantage": "centred",
                 **_PPO,
@@ -203,6 +206,23 @@ def preset(name: str) -> Mapping[str, object]:
     if name not in PRESETS:
         raise ValueError(f"there is no preset {name!r}{did_you_mean(name, PRESETS)}")
     return PRESETS[name].settings
+
+
+def with_preset(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields with the settings of the preset that they name under them.
+
+    Options belong to the function that they were chosen for: where the loss or the correction is another than the preset's,
+    the preset's options of it are left out.
+
+    Raises:
+        ValueError: there is no such preset.
+    """
+    settings = dict(preset(fields["preset"]))
+    for choice, options in (("loss", (*SHARED_OPTIONS, "loss_options")), ("correction", ("correction_options",))):
+        if choice in fields and fields[choice] != settings.get(choice):
+            for option in options:
+                settings.pop(option, None)
+    return {**settings, **fields}
 
 
 def table() -> str:

@@ -14,7 +14,7 @@ import transformers
 from verigym.envs.base import Environment
 from verigym.envs.errors import UsageError
 from verigym.trainer.config import TrainConfig
-from verigym.trainer.logprobs import CHUNK_BYTES
+from verigym.trainer.logprobs import chunk_tokens
 from verigym.trainer.loop import load_model, open_graders, pick_device
 from verigym.trainer.measure import measure
 from verigym.trainer.mixture import build_source
@@ -95,7 +95,7 @@ def price(config: TrainConfig, environments: Mapping[str, Environment] | None = 
     device = pick_device(config.device)
     outline = outline_of(config.model)
     free = free_bytes(device)
-    chunk = config.logprob_chunk or max(16, CHUNK_BYTES[device.type] // (4 * outline.vocabulary))
+    chunk = config.logprob_chunk or chunk_tokens(outline.vocabulary, device.type)
     chunk = min(chunk, config.micro_batch_tokens)
     refuse_what_does_not_fit(memory(outline, config, 0.0, 0), free, config)
     sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]

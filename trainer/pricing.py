@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from verigym.trainer.config import TrainConfig
+from verigym.trainer.prefix import copy_charge
 
 WORKING = 1.5
 """Memory of an update over what its forward pass keeps, because gradients of activations come on top on the way back. The
@@ -73,16 +74,18 @@ def memory(outline: Outline, config: TrainConfig, activation_bytes: float, chunk
     half = config.dtype == "bf16"
     rows = min(config.generation_rows, config.prompts_per_step * config.group_size)
     positions = rows * longest(outline, config)
-    entry = 2 * outline.kv_heads * outline.head_size * (2 if half else 4)
+    # Under bf16 too: rotary positions are fp32 and make keys so, and a cache has one dtype.
+    entry = 2 * outline.kv_heads * outline.head_size * 4
+    row = longest(outline, config) + (copy_charge(config.max_prompt_tokens) if shares_prompts(config) else 0)
     return Memory(
         weights=(6 if half else 4) * size,
         gradients=4 * size,
         optimizer=8 * size,
         reference=4 * size if config.kl_coef > 0 else 0,
-        # A layer's cache is copied when it grows.
-        kv_cache=positions * entry * (outline.layers + 1),
+        # One layer at a time is copied when it grows, and one and a half times when rows leave it.
+        kv_cache=positions * entry * (outline.layers + 2),
         sampling=rows * outline.vocabulary * (4 + 3 * 8),
-        activations=round(WORKING * activation_bytes * max(config.micro_batch_tokens, longest(outline, config))),
+        activations=round(WORKING * activation_bytes * max(config.micro_batch_tokens, row)),
         logits=chunk_tokens * outline.vocabulary * 3 * 4,
         checkpoints=((config.keep_checkpoints + 1) * 12 + 4) * size,
     )

@@ -12,6 +12,7 @@ import torch
 from verigym.envs.errors import UsageError
 from verigym.envs.grading import Grader
 from verigym.envs.schema import Completion, Prompt, Score, Status
+from verigym.trainer.advantages import centred
 from verigym.trainer.generate import Generated, generate
 from verigym.trainer.mixture import Source
 from verigym.trainer.policy import autocast
@@ -162,6 +163,6 @@ def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:
         metrics[f"{prefix}truncated"] = sum(sum(group.truncated) for group in mine) / len(lengths)
         logprobs = [logp for group in mine for done in group.generated for logp in done.logprobs]
         metrics[f"{prefix}surprise"] = -sum(logprobs) / len(logprobs)
-        equal = [len({score.reward for score in group.scores if score.reward is not None}) < 2 for group in mine]
+        equal = [not bool(centred(*reward_tensors([group])).any()) for group in mine]
         metrics[f"{prefix}groups_without_signal"] = sum(equal) / len(equal)
     return metrics

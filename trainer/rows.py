@@ -13,7 +13,7 @@ import torch
 
 from verigym.envs.errors import UsageError
 from verigym.envs.schema import Score
-from verigym.trainer.advantages import ADVANTAGES, centred, gdpo
+from verigym.trainer.advantages import ADVANTAGES, gdpo, process_supervision
 from verigym.trainer.config import TrainConfig
 from verigym.trainer.objective import bind
 from verigym.trainer.rollout import Group, reward_tensors
@@ -40,7 +40,8 @@ def credits_of(config: TrainConfig) -> dict[str, Credit]:
     """Return each source's rule, by label.
 
     Raises:
-        UsageError: an advantage is unknown, an option of it is unknown or out of range, or it would not see the KL.
+        UsageError: an advantage is unknown, an option of it is unknown or out of range, or it would not see what another
+            setting does to the reward, or would refuse it.
     """
     found = {}
     for source in config.sources:
@@ -48,11 +49,9 @@ def credits_of(config: TrainConfig) -> dict[str, Credit]:
         name = own.advantage or ""
         advantage = bind("advantage", name, {**ADVANTAGES, "gdpo": gdpo}, own.advantage_options)
         weights = dict(own.reward_weights)
-        if config.kl_place == "reward" and config.kl_coef > 0 and (weights or config.step_rewards):
-            raise UsageError(
-                f"source {source.label!r}: gdpo and step_rewards do not look at the one reward that kl_place reward takes the "
-                "KL off; use kl_place loss"
-            )
+        problem = _unfit(config, name, weights)
+        if problem:
+            raise UsageError(f"source {source.label!r}: {problem}")
         reward_PG, scored_PG = torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool)
         try:  # now rather than after the first step's completions
             if weights:
@@ -63,6 +62,22 @@ def credits_of(config: TrainConfig) -> dict[str, Credit]:
             raise UsageError(f"source {source.label!r}: advantage {name}: {error}") from None
         found[source.label] = Credit(advantage, weights, config.step_rewards)
     return found
+
+
+def _unfit(config: TrainConfig, advantage: str, reward_weights: Mapping[str, float]) -> str | None:
+    """Say which setting an advantage would not see, or would refuse in the middle of the run; None where all is well."""
+    kl_in_reward = config.kl_place == "reward" and config.kl_coef > 0
+    if kl_in_reward and (reward_weights or config.step_rewards):
+        return "gdpo and step_rewards do not look at the one reward that kl_place reward takes the KL off; use kl_place loss"
+    if reward_weights and config.step_rewards:
+        return "step_rewards would take the place of gdpo, which compares whole completions; set one of them"
+    if reward_weights and config.overlong_cache and "overlong" not in reward_weights:
+        return "gdpo looks only at the components in reward_weights; name `overlong` there, or set overlong_cache to 0"
+    if advantage == "maxrl" and config.overlong_cache:
+        return "maxrl refuses rewards below 0, which overlong_cache can make; set it to 0 or take another advantage"
+    if advantage == "maxrl" and kl_in_reward:
+        return "maxrl refuses rewards below 0, which a KL in the reward can make; use kl_place loss or another advantage"
+    return None
 
 
 def training_rows(
@@ -97,8 +112,9 @@ def training_rows(
     advantages_PG, usable_PG = torch.zeros_like(rewards_PG), torch.zeros_like(scored_PG)
     for label in dict.fromkeys(group.source for group in groups):
         mine = [p for p, group in enumerate(groups) if group.source == label]
-        found = _advantages([groups[p] for p in mine], credit[label], rewards_PG[mine], scored_PG[mine])
-        advantages_PG[mine], usable_PG[mine] = found
+        own = [groups[p] for p in mine]
+        _warn_of_absent(own, credit[label].reward_weights)
+        advantages_PG[mine], usable_PG[mine] = _advantages(own, credit[label], rewards_PG[mine], scored_PG[mine])
     rows = []
     for p, group in enumerate(groups):
         by_token = step_advantages(group, codec) if credit[group.source].step_rewards else None
@@ -112,6 +128,7 @@ def training_rows(
                     sampler_logprobs=done.logprobs,
                     old_logprobs=done.logprobs if group.earlier and ratio_to_sampler else None,
                     token_advantages=by_token[g] if by_token else None,
+                    earlier=group.earlier,
                 )
                 for g, done in enumerate(group.generated)
             ]
@@ -125,7 +142,6 @@ def _advantages(
     """Return (advantages_PG, usable_PG) of one source's groups."""
     if credit.reward_weights:
         rewards_PGR, whole_PG = component_tensors(groups, tuple(credit.reward_weights))
-        _warn_of_absent(groups, credit.reward_weights)
         usable_PG = scored_PG & whole_PG
         return credit.advantage(rewards_PGR, usable_PG, tuple(credit.reward_weights.values())), usable_PG
     lengths = [[len(done.token_ids) for done in group.generated] for group in groups]
@@ -156,14 +172,32 @@ def _warn_of_absent(groups: Sequence[Group], names: Iterable[str]) -> None:
             logger.warning("source %r: no verdict has the component %r; there are %s", groups[0].source, name, sorted(known))
 
 
-def has_signal(group: Group, credit: Credit) -> bool:
-    """Whether rewards differ within the group, to more than rounding, in any of the ways that its source's rule looks at."""
+def has_signal(group: Group, credit: Credit, *, mask_truncated: bool = False) -> bool:
+    """Whether a completion of the group would be trained on with an advantage that is not 0.
+
+    Args:
+        group: completions with verdicts.
+        credit: the rule of its source, one that compares within groups: see `compares_prompts`.
+        mask_truncated: as in `training_rows`.
+    """
     if group.canary:
         return False
-    if credit.reward_weights:
-        rewards_1GR, scored_1G = component_tensors([group], tuple(credit.reward_weights))
-        return any(bool(centred(rewards_1G, scored_1G).any()) for rewards_1G in rewards_1GR.unbind(dim=2))
+    advantages_1G, trained_1G = _advantages([group], credit, *reward_tensors([group]))
+    moved_G = advantages_1G[0] != 0
     if credit.step_rewards and any(score.steps for score in group.scores if score.scored):
-        rewards_1N = torch.tensor([[r for score in group.scores if score.scored for r in step_rewards(score)]])
-        return bool(centred(rewards_1N.double(), torch.ones_like(rewards_1N, dtype=torch.bool)).any())
-    return bool(centred(*reward_tensors([group])).any())
+        rewards = [step_rewards(score) if score.scored else None for score in group.scores]
+        # At which token a step ends hardly decides whether there is an advantage, and to know it costs decoding.
+        ends = [list(range(1, 1 + len(steps or ()))) for steps in rewards]
+        moved_G = process_supervision(rewards, ends, [len(steps) for steps in ends]).any(dim=1)
+    if mask_truncated:
+        trained_1G = trained_1G & ~torch.tensor([group.truncated])
+    return bool((moved_G & trained_1G[0]).any())
+
+
+def compares_prompts(credit: Credit) -> bool:
+    """Whether a group of equal rewards can have an advantage, because it is compared with the other prompts' groups."""
+    if credit.reward_weights:
+        return False
+    rewards_PG = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    scored_PG, lengths_PG = torch.ones(2, 2, dtype=torch.bool), torch.ones(2, 2, dtype=torch.float64)
+    return bool(credit.advantage(rewards_PG, scored_PG, lengths_PG=lengths_PG).any())

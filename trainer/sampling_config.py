@@ -38,7 +38,7 @@ class SamplingFields(BaseModel):
     """Tokens before max_new_tokens over which a reward falls by up to 1 (DAPO's soft punishment); 0 for none."""
 
     dynamic_sampling: bool = False
-    """Groups with equal rewards are left out, and more prompts drawn until prompts_per_step groups have a signal (DAPO)."""
+    """Groups without a signal are left out, and more prompts drawn until prompts_per_step groups have a signal (DAPO)."""
     max_oversampling: float = Field(default=3.0, ge=1, le=100)
     """With dynamic_sampling: at most this many times each source's prompts are drawn a step; then the step is smaller."""
     curriculum: bool = False
@@ -64,6 +64,20 @@ class SamplingFields(BaseModel):
     def _sampling_is_consistent(self) -> Self:
         if self.overlong_cache > self.max_new_tokens:
             raise ValueError(f"overlong_cache is {self.overlong_cache}, more than max_new_tokens ({self.max_new_tokens})")
+        if self.step_rewards and self.overlong_cache:
+            raise ValueError(
+                "overlong_cache changes a completion's reward, which step_rewards does not look at; set one of them"
+            )
+        if self.replay_share > 0 and int(self.replay_share * self.prompts_per_step) < 1:
+            raise ValueError(
+                f"replay_share {self.replay_share} of {self.prompts_per_step} prompts_per_step is less than one group, so "
+                "nothing is replayed; raise one of them, or set replay_share to 0"
+            )
+        if self.replay_share > 0 and self.replay_below < 1 / self.group_size:
+            raise ValueError(
+                f"replay_below is {self.replay_below}, but one success among {self.group_size} (group_size) is a pass rate of "
+                f"{1 / self.group_size:.3g}, so no group is kept; raise one of them"
+            )
         if self.hard_share + self.easy_share > 1:
             raise ValueError("hard_share and easy_share add up to more than 1; what they leave is for normal tasks")
         if self.hard_below >= self.easy_above:

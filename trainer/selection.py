@@ -41,7 +41,7 @@ def refill(
         leftovers: of the step before. They come first, and are marked as written by an earlier policy; those that have no
             slot now are dropped, so none is ever older than one step.
         draw: samples and grades a group for each source that it is given.
-        has_signal: whether a group's rewards differ.
+        has_signal: whether a group teaches anything.
         max_oversampling: at most this many times a source's slots are drawn for it.
     """
     slots = Counter(source.label for source in plan)

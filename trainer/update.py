@@ -39,6 +39,8 @@ class Row:
     policy wrote (a leftover, a replay) may come with its sampler's here, and keeps them."""
     token_advantages: tuple[float, ...] | None = None
     """One a token, instead of the completion's `advantage`, where its steps were judged one by one."""
+    earlier: bool = False
+    """Whether an earlier policy wrote it, so that `sampler_logprobs` differ from this one's for a good reason."""
 
     @property
     def advantages(self) -> tuple[float, ...]:
@@ -87,12 +89,18 @@ def accumulate(
     mask_BT = torch.tensor([[row.trained and t < len(row.token_ids) for t in range(longest)] for row in rows])
     active = [objective.learns_from(row) for row in rows]
     numbers = [number for number, on in enumerate(active) if on]
-    metrics = {"trained_rows": float(sum(row.trained for row in rows)), "rows_with_gradient": float(len(numbers))}
+    metrics = {
+        "trained_rows": float(sum(row.trained for row in rows)),
+        "rows_with_advantage": float(sum(row.trained and any(row.advantages) for row in rows)),
+        "rows_with_gradient": float(len(numbers)),
+    }
     if not numbers:
         return metrics
     # Float64 for a model in float64, so that the sums are exact to its precision.
     weights_BT = token_weights(mask_BT, objective.aggregation, max_tokens=objective.max_new_tokens, dtype=torch.float64)
     means_BT = token_weights(mask_BT & torch.tensor(active)[:, None], "token_mean", dtype=torch.float64)
+    fresh = [on and not row.earlier for on, row in zip(active, rows, strict=True)]
+    fresh_BT = token_weights(mask_BT & torch.tensor(fresh)[:, None], "token_mean", dtype=torch.float64)
     reference: Sequence[tuple[float, ...]] = ()
     if objective.kl is not None and objective.kl_coef > 0:
         reference = _logprobs(objective.reference, rows, numbers, replace(how, entropy=False))
@@ -105,6 +113,7 @@ def accumulate(
             [reference[number] for number in batch] if reference else None,
             weights_BT[batch].to(model.device),
             means_BT[batch].to(model.device),
+            fresh_BT[batch].to(model.device),
         )
         values = part.values(run(part.expected if part.predictable else None))
         values["loss"].backward()  # type: ignore[no-untyped-call]
@@ -122,8 +131,10 @@ class _MicroBatch:
     rows: Sequence[Row]
     reference: Sequence[tuple[float, ...]] | None
     weights_BL: torch.Tensor
-    """As wide as the longest row of the whole batch, like `means_BL`."""
+    """As wide as the longest row of the whole batch, like `means_BL` and `fresh_BL`."""
     means_BL: torch.Tensor
+    fresh_BL: torch.Tensor
+    """Of means over the rows that this policy wrote."""
 
     @property
     def predictable(self) -> bool:
@@ -154,7 +165,9 @@ class _MicroBatch:
         values = {"clip_fraction": weighted_sum(details["clipped_BT"].to(logp_BT.dtype), means_BT)}
         if self.rows[0].sampler_logprobs is not None:
             sampled_BT = padded([row.sampler_logprobs or () for row in self.rows], logp_BT)
-            values["sampler_gap"] = weighted_sum((old_BT - sampled_BT).abs() * mask_BT, means_BT)
+            if not all(row.earlier for row in self.rows):
+                fresh_BT = self._cut(self.fresh_BL, logp_BT)
+                values["sampler_gap"] = weighted_sum((old_BT - sampled_BT).abs() * mask_BT, fresh_BT)
             if objective.correction is not None:
                 correction_BT = objective.correction(logp_BT.detach(), old_BT, sampled_BT, advantages_BT, mask_BT)
                 values["correction"] = weighted_sum(correction_BT, means_BT)

@@ -7,6 +7,12 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+SHARED_OPTIONS = ("clip_low", "clip_high", "dual_clip", "delta")
+"""Options of losses with a field of their own, because several losses take them."""
+
+ON_POLICY_LOSSES = ("reinforce", "sequence_reinforce")
+"""Losses without a ratio to the policy that sampled: right only for what the current one wrote."""
+
 
 class UpdateFields(BaseModel):
     """What turns rewards and completions into new weights."""
@@ -36,7 +42,7 @@ class UpdateFields(BaseModel):
     kl_unbiased: bool = False
     """Multiplies the KL in the loss by the on-policy ratio, which makes k3's gradient that of the KL (arXiv 2506.09477)."""
     correction: str | None = None
-    """Weights for the gap between sampler and policy: a kind of trainer/corrections.py; none when left out."""
+    """Weights for the gap between sampler and policy: a kind of trainer/corrections.py or opsm; none when left out."""
     correction_options: Mapping[str, Any] = {}
     """Bounds of the correction, by name."""
     entropy_coef: float = Field(default=0.0, ge=0, allow_inf_nan=False)
@@ -62,7 +68,7 @@ class UpdateFields(BaseModel):
     """Gradient clipping by global norm."""
 
     micro_batch_tokens: int = Field(default=8192, ge=1)
-    """Most tokens of one forward and backward pass; a shared prompt counts once, padding counts."""
+    """Most tokens of a forward and backward pass, with padding; a shared prompt counts once, a quarter of it with each row."""
     shared_prefix: bool = True
     """Runs a prompt once for its whole group; models that do not allow it get the prompt with each completion."""
     logprob_chunk: int | None = Field(default=None, ge=1)
@@ -76,6 +82,20 @@ class UpdateFields(BaseModel):
             raise ValueError(f"adam_betas are {self.adam_betas}; each must be in [0, 1)")
         if self.kl_unbiased and self.kl_place == "reward":
             raise ValueError("kl_unbiased is about the gradient of a KL in the loss; with kl_place reward leave it out")
+        if self.kl_unbiased and self.kl_estimator == "k2":
+            raise ValueError("kl_unbiased would bias k2, whose gradient is that of the KL already; leave it out or take k3")
+        if self.kl_coef > 0 and self.kl_place == "loss" and self.kl_estimator == "k1" and not self.kl_unbiased:
+            raise ValueError(
+                "kl_estimator k1 has no gradient on average in the loss; take k2 or k3, or set kl_unbiased, or kl_place reward"
+            )
+        for name in SHARED_OPTIONS:
+            if getattr(self, name) is not None and name in self.loss_options:
+                raise ValueError(f"{name} is set by its own field (or the preset) and in loss_options too; use the field")
+        if self.loss in ON_POLICY_LOSSES and self.updates_per_step * self.epochs_per_step > 1:
+            raise ValueError(
+                f"loss {self.loss} takes no ratio, so after the first update of a step it is wrong; set updates_per_step and "
+                "epochs_per_step to 1, or take a loss with a ratio, such as clipped"
+            )
         if self.correction is None and self.correction_options:
             raise ValueError("correction_options without a correction: name its kind in `correction`")
         return self

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from verigym.envs.errors import UsageError
 from verigym.envs.schema import Prompt
 from verigym.trainer.config import TrainConfig
 from verigym.trainer.curriculum import Curriculum
@@ -13,7 +14,7 @@ from verigym.trainer.mixture import Mixture, Source
 from verigym.trainer.overlong import punish_overlong
 from verigym.trainer.replay import Replay
 from verigym.trainer.rollout import Group, refuse_accepted_canaries
-from verigym.trainer.rows import Credit, has_signal
+from verigym.trainer.rows import Credit, compares_prompts, has_signal
 from verigym.trainer.saved import dump_group, load_group
 from verigym.trainer.selection import Filled, refill
 
@@ -37,11 +38,28 @@ class Work:
     """Chooses what each step trains on. Everything that later steps depend on is in `state`."""
 
     def __init__(self, config: TrainConfig, sources: Sequence[Source], credit: Mapping[str, Credit]) -> None:
+        """Begin with nothing left over, replayed or known.
+
+        Args:
+            config: the run.
+            sources: the mixture.
+            credit: each source's rule, by label.
+
+        Raises:
+            UsageError: dynamic sampling with an advantage that learns from groups of equal rewards.
+        """
+        for label, rule in credit.items():
+            if config.dynamic_sampling and compares_prompts(rule):
+                raise UsageError(
+                    f"source {label!r}: its advantage compares completions with those of other prompts, so it learns "
+                    "from the groups of equal rewards that dynamic_sampling drops; use only one of the two"
+                )
         self.config = config
         self.credit = credit
         labels = [source.label for source in sources]
         shares = {name: getattr(config, name) for name in ("hard_share", "easy_share", "hard_below", "easy_above")}
-        self.curriculum = Curriculum(labels, config.seed, **shares) if config.curriculum else None
+        endless = [source.label for source in sources if source.endless]
+        self.curriculum = Curriculum(labels, config.seed, endless=endless, **shares) if config.curriculum else None
         self.mixture = Mixture(sources, config.seed, self.curriculum)
         bounds: dict[str, Any] = {"size": config.replay_size, "max_age": config.replay_max_age}
         self.replay = Replay(config.seed, below=config.replay_below, **bounds)
@@ -56,6 +74,8 @@ class Work:
             fits: whether a prompt is short enough.
         """
         config = self.config
+        if self.curriculum:
+            self.curriculum.next_step()
         replayed = self.replay.take(step, int(config.replay_share * config.prompts_per_step))
         plan = self.mixture.plan(step, config.prompts_per_step - len(replayed))
         sampled: list[Group] = []
@@ -76,7 +96,7 @@ class Work:
                 plan,
                 self.leftovers,
                 draw,
-                lambda group: has_signal(group, self.credit[group.source]),
+                lambda group: has_signal(group, self.credit[group.source], mask_truncated=config.truncated == "mask"),
                 config.max_oversampling,
             )
         else:

@@ -23,6 +23,12 @@ def with_tasks(rates: dict[str, float], **more: Any) -> Curriculum:
     return curriculum
 
 
+def next_turn(curriculum: Curriculum, label: str = "a") -> int | None:
+    """The first turn of a step."""
+    curriculum.next_step()
+    return curriculum.revisit(label)
+
+
 def pool_of(curriculum: Curriculum, key: str) -> str:
     return next(name for name, pool in curriculum.pools["a"].items() if key in pool)
 
@@ -47,7 +53,7 @@ def test_a_task_moves_by_the_mean_of_what_was_and_the_newest(rates: list[float],
 
 def test_shares_are_followed_and_tasks_take_turns() -> None:
     curriculum = with_tasks({"h0": 0.0, "h1": 0.1, "h2": 0.2, "e0": 1.0, "n0": 0.5})
-    turns = [curriculum.revisit("a") for _ in range(2000)]
+    turns = [next_turn(curriculum) for _ in range(2000)]
     assert turns.count(None) == pytest.approx(1200, abs=80)
     assert turns.count(3) == pytest.approx(200, abs=40)
     hard = [turn for turn in turns if turn in (0, 1, 2)]
@@ -56,8 +62,30 @@ def test_shares_are_followed_and_tasks_take_turns() -> None:
 
 
 def test_an_empty_pool_gives_the_next_task_in_order() -> None:
-    assert {with_tasks({"n": 0.5}).revisit("a") for _ in range(50)} == {None}
-    assert {make(hard_share=1.0, easy_share=0.0).revisit("b") for _ in range(50)} == {None}
+    normal, nothing = with_tasks({"n": 0.5}), make(hard_share=1.0, easy_share=0.0)
+    assert {next_turn(normal) for _ in range(50)} == {next_turn(nothing, "b") for _ in range(50)} == {None}
+
+
+def test_a_step_asks_no_task_twice() -> None:
+    curriculum = with_tasks({"h0": 0.0, "h1": 0.1, "n0": 0.5, "h2": 0.2}, hard_share=1.0, easy_share=0.0)
+    assert curriculum.revisit("a") is None, "this step drew them all"
+    curriculum.next_step()
+    assert [curriculum.revisit("a") for _ in range(5)] == [0, 1, 3, None, None]
+    curriculum.next_step()
+    curriculum.observe("a", "h0", 0.1)  # asked or not, the one seen last waits longest
+    assert [curriculum.revisit("a") for _ in range(4)] == [1, 3, 0, None]
+
+
+def test_an_endless_source_forgets_its_normal_tasks() -> None:
+    rates = {"h0": 0.0, "e0": 1.0, **{f"n{number}": 0.5 for number in range(50)}}
+    endless, whole = with_tasks(rates, endless=["a"]), with_tasks(rates)
+    for curriculum in (endless, whole):
+        curriculum.drew("b", "other", 0)
+        curriculum.next_step()
+    assert endless.pools["a"] == {"easy": {"e0": (1, 1.0)}, "normal": {}, "hard": {"h0": (0, 0.0)}}
+    assert len(whole.pools["a"]["normal"]) == 50, "the next epoch of a data set asks them again"
+    assert endless.pools["b"]["normal"] == {"other": (0, None)}
+    assert [next_turn(endless) for _ in range(99)] == [next_turn(whole) for _ in range(99)]
 
 
 def test_what_a_task_was_drawn_as_first_is_its_number() -> None:
@@ -66,7 +94,7 @@ def test_what_a_task_was_drawn_as_first_is_its_number() -> None:
     curriculum.drew("a", "task", 99)
     curriculum.observe("a", "task", 0.0)
     curriculum.drew("a", "task", 100)
-    assert curriculum.revisit("a") == 3
+    assert next_turn(curriculum) == 3
     assert pool_of(curriculum, "task") == "hard"
 
 
@@ -74,13 +102,13 @@ def test_a_restored_state_goes_on_the_same() -> None:
     rates = {f"t{number}": number / 19 for number in range(20)}
     curriculum = with_tasks(rates)
     for _ in range(30):
-        curriculum.revisit("a")
+        next_turn(curriculum)
     other = make()
     other.restore(json.loads(json.dumps(curriculum.state())))
     assert other.state() == curriculum.state()
     assert other.metrics() == curriculum.metrics() == {"curriculum_easy": 5.0, "curriculum_hard": 5.0}
     for number in range(40):
-        assert other.revisit("a") == curriculum.revisit("a")
+        assert next_turn(other) == next_turn(curriculum)
         for one in (other, curriculum):
             one.observe("a", f"t{number % 20}", (number * 7 % 11) / 10)
     assert other.state() == curriculum.state()
@@ -90,6 +118,6 @@ def test_seeds_differ() -> None:
     def turns(seed: int) -> list[int | None]:
         curriculum = with_tasks({"h": 0.0})
         curriculum.seed = seed
-        return [curriculum.revisit("a") for _ in range(40)]
+        return [next_turn(curriculum) for _ in range(40)]
 
     assert turns(1) == turns(1) != turns(2)

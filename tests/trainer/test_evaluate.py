@@ -34,6 +34,12 @@ def test_the_mean_over_sources_follows_their_weights() -> None:
     assert not [name for name in metrics if "pass" in name]
 
 
+def test_the_mean_over_sources_knows_the_least_share() -> None:
+    groups = [group("a", [RIGHT]), group("b", [WRONG])]
+    least = Source("b", LETTERS, 1.0, LETTERS.prompt, (), min_share=0.4)
+    assert evaluation_metrics(groups, [source("a", 9.0), least], 1)["accuracy"] == pytest.approx(0.6)
+
+
 def test_partial_credit_is_not_correct() -> None:
     metrics = evaluation_metrics([group("a", [Score.partial(0.9)]), group("a", [RIGHT])], [source("a")], 1)
     assert metrics["accuracy"] == 0.5

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from verigym.trainer.kl import KL_ESTIMATORS, k1, k3, on_policy, subtract_kl
+from verigym.trainer.kl import KL_ESTIMATORS, k1, k3, on_policy
 
 LOGP_BT = torch.tensor([[0.0, -1.0, -2.0]], dtype=torch.float64)
 REF_BT = torch.full((1, 3), -1.0, dtype=torch.float64)
@@ -177,38 +177,3 @@ def test_k3_of_a_token_that_one_model_rules_out_is_finite():
 def test_k3_bad_bound():
     with pytest.raises(ValueError, match="max_log_ratio: expected a number above 0, in nats, got 0"):
         k3(LOGP_BT, REF_BT, max_log_ratio=0.0)
-
-
-# --- KL in the reward
-
-
-def test_subtract_kl_literals(assert_literal):
-    kl_BT = torch.tensor([[1.0, 0.0, -0.5], [2.0, math.nan, math.inf]], dtype=torch.float64)
-    mask_BT = torch.tensor([[True, True, True], [True, False, False]])
-    by_row = subtract_kl(torch.tensor([1.0, 0.0], dtype=torch.float64), kl_BT, mask_BT, coef=0.1)
-    assert_literal(by_row, [0.95, -0.2])
-    last_BT = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
-    by_token = subtract_kl(last_BT, kl_BT, mask_BT, coef=0.1)
-    assert_literal(by_token, [[-0.1, 0.0, 1.05], [-0.2, 0.0, 0.0]])
-    assert_literal(by_token.sum(dim=1), by_row.tolist())
-
-
-def test_subtract_kl_has_no_gradient_and_keeps_the_dtype(batch):
-    kl_BT = k1(batch("logp", 2, 3).requires_grad_(), batch("ref", 2, 3))
-    rewards_B = subtract_kl(torch.zeros(2), kl_BT, torch.ones(2, 3, dtype=torch.bool), coef=0.5)
-    assert not rewards_B.requires_grad
-    assert rewards_B.dtype == torch.float32
-
-
-@pytest.mark.parametrize(
-    ("rewards", "coef", "message"),
-    [
-        (torch.zeros(3), 0.1, r"rewards: expected shape \[2, 3\] like kl_BT, got shape \[3\]"),
-        (torch.zeros(2, 1), 0.1, r"rewards: expected shape \[2, 3\] like kl_BT, got shape \[2, 1\]"),
-        (torch.zeros(2), -0.1, "coef: expected a finite number of at least 0, got -0.1"),
-        (torch.zeros(2), math.nan, "coef: expected a finite number"),
-    ],
-)
-def test_subtract_kl_bad_arguments(rewards, coef, message):
-    with pytest.raises(ValueError, match=message):
-        subtract_kl(rewards, torch.zeros(2, 3), torch.ones(2, 3, dtype=torch.bool), coef=coef)

@@ -22,7 +22,8 @@ from verigym.trainer import loop
 from verigym.trainer.config import SourceConfig, TrainConfig, build_config
 from verigym.trainer.loop import load_model, open_graders, pick_device, train
 from verigym.trainer.mixture import build_source
-from verigym.trainer.update import accumulate
+from verigym.trainer.rows import training_rows
+from verigym.trainer.update import Row, accumulate
 
 LETTERS = {"letters": LettersEnvironment()}
 CLI = Path(__file__).parent / "support/cli_letters.py"
@@ -134,7 +135,6 @@ def plain(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes
     "setting",
     [
         {"advantage": "rloo"},
-        {"loss": "reinforce"},
         {"clip_low": 0.01},
         {"updates_per_step": 1},
         {"aggregation": "sequence_mean"},
@@ -154,6 +154,29 @@ def test_every_setting_reaches_the_mathematics(
 ) -> None:
     run(model_folder, tmp_path, **{"steps": 1, "updates_per_step": 2, **setting})
     assert weights(tmp_path / "final") != plain
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, True),
+        ({"correction": "opsm", "correction_options": {"delta": 0.1}}, True),
+        ({"correction": "token_truncated"}, False),
+    ],
+    ids=str,
+)
+def test_the_ratio_is_to_the_sampler_unless_a_correction_weighs_by_it(
+    fields: dict[str, Any], expected: bool, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def observed(*args: Any, ratio_to_sampler: bool, **kwargs: Any) -> list[list[Row]]:
+        asked.append(ratio_to_sampler)
+        return training_rows(*args, ratio_to_sampler=ratio_to_sampler, **kwargs)
+
+    monkeypatch.setattr(loop, "training_rows", observed)
+    run(model_folder, tmp_path, steps=1, **fields)
+    assert asked == [expected]
 
 
 def test_with_one_update_a_step_nothing_is_clipped(model_folder: Path, tmp_path: Path) -> None:
@@ -185,8 +208,9 @@ def test_how_an_update_is_computed_changes_nothing_but_rounding(
 
 def test_counts_are_those_of_the_step_however_many_updates_it_has(model_folder: Path, tmp_path: Path) -> None:
     one, four = (run(model_folder, tmp_path / str(n), steps=1, updates_per_step=n, truncated="mask")[0] for n in (1, 4))
-    for name in ("trained_rows", "rows_with_gradient", "truncated"):
-        assert one[name] == four[name] > 0
+    again = run(model_folder, tmp_path / "again", steps=1, updates_per_step=2, epochs_per_step=2, truncated="mask")[0]
+    for name in ("trained_rows", "rows_with_advantage", "rows_with_gradient", "truncated"):
+        assert one[name] == four[name] == again[name] > 0
 
 
 def test_smaller_portions_give_nearly_the_same_gradient(model_folder: Path, tmp_path: Path) -> None:
@@ -222,6 +246,7 @@ def test_a_gradient_that_is_not_finite_is_left_out(
 def test_nothing_to_learn_from_leaves_the_weights_alone(model_folder: Path, tmp_path: Path) -> None:
     found = run(model_folder, tmp_path, sources=[{"environment": "arithmetic"}])
     assert all(row["groups_without_signal"] == 1 and row["rows_with_gradient"] == 0 for row in found)
+    assert all(row["rows_with_advantage"] == 0 for row in found)
     assert all("loss" not in row for row in found)
     assert weights(tmp_path / "final") == weights(model_folder)
 

@@ -85,6 +85,7 @@ def test_other_sources_are_refused(sources: list[Source]) -> None:
 
 
 def test_held_out_tasks_never_occur_in_training(sources: list[Source]) -> None:
+    assert all(part.endless for part in sources)
     for part in sources:
         held_out = {prompt.text for prompt in part.held_out}
         assert len(held_out) == 8
@@ -111,7 +112,22 @@ def test_a_curriculum_passes_over_known_tasks_and_brings_hard_ones_again(sources
     mixture.drawn["arithmetic"] = 0  # as at the start of the next epoch of a data set
     assert [mixture.draw(arithmetic) for _ in range(2)] == [first[1], first[3]]
     curriculum.hard_share = 1.0
-    assert [mixture.draw(arithmetic) for _ in range(2)] == [first[0], first[0]]
+    for _ in range(2):
+        curriculum.next_step()
+        assert mixture.draw(arithmetic) == first[0]
+    assert mixture.draw(arithmetic) not in first, "once a step"
+
+
+def test_a_task_that_is_passed_over_is_not_measured(sources: list[Source]) -> None:
+    arithmetic = sources[0]
+    curriculum = Curriculum(["arithmetic"], 0, hard_share=0.0, easy_share=0.0, hard_below=0.2, easy_above=0.8)
+    mixture = Mixture([arithmetic], 0, curriculum)
+    first = mixture.draw(arithmetic)
+    curriculum.observe("arithmetic", first.key, 1.0)
+    mixture.drawn["arithmetic"] = 0
+    measured: list[Prompt] = []
+    second = mixture.draw(arithmetic, lambda prompt: not measured.append(prompt))  # type: ignore[func-returns-value]
+    assert measured == [second] != [first]
 
 
 def test_a_curriculum_takes_what_there_is_where_no_task_is_normal(sources: list[Source]) -> None:
@@ -143,6 +159,7 @@ def test_a_data_set_is_shuffled_anew_each_epoch_and_seen_whole() -> None:
     assert first[:50] != second
     assert first[:50] != list(range(50))
     assert {prompt.metadata["split"] for prompt in part.held_out} == {"test"}
+    assert not part.endless
 
 
 def test_a_split_that_is_for_evaluation_only_is_not_trained_on() -> None:

@@ -14,7 +14,7 @@ from verigym.trainer.kl import KL_ESTIMATORS
 from verigym.trainer.kl_reward import kl_penalties
 from verigym.trainer.losses import LOSSES
 from verigym.trainer.objective import build_objective, choose_correction, choose_loss
-from verigym.trainer.update_config import UpdateFields
+from verigym.trainer.update_config import ON_POLICY_LOSSES, UpdateFields
 
 LOGP = torch.tensor([[-1.0, -2.0], [-0.5, -0.1]])
 OLD = torch.tensor([[-1.5, -1.0], [-0.5, -3.0]])
@@ -52,6 +52,40 @@ def test_a_loss_that_does_not_fit_is_refused(fields: dict[str, Any], expected: s
     with pytest.raises(UsageError) as caught:
         choose_loss(UpdateFields(**fields))
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_the_losses_without_a_ratio_are_those_that_refuse_an_older_policy(name: str) -> None:
+    found = []
+    for old in (LOGP, OLD):
+        logp = LOGP.clone().requires_grad_()
+        loss, _ = LOSSES[name](logp, old, ADVANTAGES, mask_BT=MASK)
+        found.append(torch.autograd.grad(loss.sum(), logp)[0])
+    assert torch.equal(*found) is (name in ON_POLICY_LOSSES)
+    if name in ON_POLICY_LOSSES:
+        for more in ({"updates_per_step": 2}, {"epochs_per_step": 3}):
+            with pytest.raises(ValueError, match=f"loss {name} takes no ratio, .* epochs_per_step to 1"):
+                UpdateFields(loss=name, **more)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"kl_coef": 0.1, "kl_estimator": "k1"}, "k1 has no gradient on average in the loss"),
+        ({"kl_estimator": "k2", "kl_unbiased": True}, "kl_unbiased would bias k2"),
+        ({"clip_low": 0.1, "loss_options": {"clip_low": 0.2}}, "clip_low is set by its own field"),
+        ({"delta": 4.0, "loss_options": {"delta": None}}, "delta is set by its own field"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(fields: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        UpdateFields(**fields)
+
+
+def test_k1_stands_where_it_has_an_effect() -> None:
+    UpdateFields(kl_estimator="k1")
+    UpdateFields(kl_coef=0.1, kl_estimator="k1", kl_unbiased=True)
+    UpdateFields(kl_coef=0.1, kl_estimator="k1", kl_place="reward")
 
 
 @pytest.mark.parametrize("kind", sorted(CORRECTIONS))

@@ -27,8 +27,9 @@ from transformers import (
 
 from verigym.trainer import prefix as prefix_module
 from verigym.trainer.losses import clipped
+from verigym.trainer.measure import SavedBytes
 from verigym.trainer.policy import Forward, score_separately, usable_head
-from verigym.trainer.prefix import passes, shareable
+from verigym.trainer.prefix import copy_charge, passes, shareable
 from verigym.trainer.update import Objective, Row, accumulate
 
 SIZES: dict[str, Any] = {
@@ -164,7 +165,30 @@ def test_a_prompt_is_run_once_and_tokens_stay_within_the_budget(exact_llama: Any
     assert sorted(parts) == list(range(8))
     assert seen.count(torch.Size([1, 16])) == 2, "each prompt once: two at a time would be half of the budget"
     others = [shape for shape in seen if shape != torch.Size([1, 16])]
-    assert all(16 + shape[0] * (shape[1] + 1) <= 64 for shape in others)
+    assert all(16 + shape[0] * (shape[1] + 1 + 4) <= 64 for shape in others), "a quarter of the prompt with each row"
+
+
+def test_copies_of_a_long_prompt_bound_the_rows() -> None:
+    """Short answers to a long prompt: what is kept for the backward pass does not grow with the group."""
+    assert [copy_charge(tokens) for tokens in (0, 1, 4, 5)] == [0, 1, 1, 2]
+    model = build("llama, grouped queries")
+    budget, peaks = 128, []
+    assert shareable(model)
+    for group_size in (8, 64):
+        batch = rows("long", [(48, [2] * group_size)])
+        saved, sizes = SavedBytes(model), []
+        with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
+            prompts, completions = [row.prompt_ids for row in batch], [row.token_ids for row in batch]
+            how = Forward(pad_id=0, token_budget=budget)
+            for numbers, run in passes(model, prompts, completions, range(group_size), how):
+                sizes.append(len(numbers))
+                run(None).logp_BT.sum().backward()  # type: ignore[no-untyped-call]
+        assert sum(sizes) == group_size
+        assert max(sizes) <= (budget - 48) // (2 + 12)
+        peaks.append(saved.peak)
+    assert peaks[1] <= peaks[0]
+    alone, _ = gradient(model, batch, shared_prefix=False)
+    assert relative(gradient(model, batch, token_budget=budget)[0], alone) < 5e-6
 
 
 def test_a_model_that_fails_the_trial_is_run_separately(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,8 +69,30 @@ def test_fields_that_are_given_win():
     assert (made.clip_low, made.clip_high, made.dynamic_sampling) == (0.2, 0.3, False)
 
 
-def test_a_dumped_config_comes_back_as_it_was():
-    made = config(preset="gspo", clip_high=0.5)
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"preset": "dapo", "loss": "reinforce", "dynamic_sampling": False}, {"clip_low": None, "clip_high": None}),
+        ({"preset": "gspo", "loss": "gmpo", "clip_high": 0.3}, {"clip_low": None, "clip_high": 0.3}),
+        ({"preset": "gspo", "loss": "gspo"}, {"clip_low": 3e-4, "clip_high": 4e-4}),
+        ({"preset": "sapo", "loss": "gspo"}, {"loss_options": {}, "aggregation": "sequence_mean"}),
+        ({"preset": "dppo", "loss": "clipped"}, {"delta": None, "aggregation": "token_mean"}),
+        ({"preset": "deepseek_v3.2", "correction": None}, {"correction_options": {}, "clip_low": 0.2}),
+        ({"preset": "deepseek_v3.2", "correction": "token_masked"}, {"correction_options": {}, "kl_unbiased": True}),
+        ({"preset": "deepseek_v3.2", "correction": "opsm"}, {"correction_options": {"delta": 0.1}}),
+    ],
+    ids=str,
+)
+def test_another_loss_or_correction_comes_without_the_options_of_the_presets(given, expected):
+    made = config(**given)
+    assert made.model_dump(include=set(expected)) == expected
+    choose_loss(made)
+    choose_correction(made)
+
+
+@pytest.mark.parametrize("fields", [{"clip_high": 0.5}, {"loss": "gmpo"}], ids=str)
+def test_a_dumped_config_comes_back_as_it_was(fields):
+    made = config(preset="gspo", **fields)
     assert TrainConfig.model_validate(made.model_dump(mode="json")) == made
 
 

@@ -13,11 +13,14 @@ from letters import LettersEnvironment
 
 from verigym.cli import main
 from verigym.envs.errors import UsageError
+from verigym.envs.schema import Score
 from verigym.trainer import price as pricer
 from verigym.trainer.config import TrainConfig, build_config
+from verigym.trainer.loop import _Run
 from verigym.trainer.measure import SavedBytes
 from verigym.trainer.price import free_bytes, outline_of, price, refuse_what_does_not_fit
 from verigym.trainer.pricing import memory
+from verigym.trainer.work import Batch
 
 GIB = 2**30
 
@@ -67,6 +70,59 @@ def test_a_run_is_priced_and_nothing_is_written(model_folder: Path, tmp_path: Pa
     steps, one = 30 * sum(cost.step_s(cost.most)), cost.evaluation_s(cost.most)
     assert cost.run_s(cost.most) == pytest.approx(steps + 4 * one)
     assert cost.memory.activations > cost.outline.layers * 4 * 100, "some floats a token and layer at least"
+
+
+PRESET: dict[str, Any] = {"preset": "passk"}
+GDPO: dict[str, Any] = {"sources": [{"environment": "letters", "advantage": "gdpo", "reward_weights": {"a": 1.0}}]}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"truncated": "mask", "max_new_tokens": 1},
+        PRESET,
+        {"dynamic_sampling": True},
+        {"replay_share": 0.25},
+        {"overlong_cache": 4},
+        GDPO,
+        {"step_rewards": True},
+    ],
+    ids=str,
+)
+def test_the_measured_updates_happen(
+    fields: dict[str, Any], model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, float]] = []
+    update = _Run._update
+
+    def watched(self: _Run, *args: Any) -> dict[str, float]:
+        seen.append(update(self, *args))
+        return seen[-1]
+
+    monkeypatch.setattr(_Run, "_update", watched)
+    cost = price(config(model_folder, tmp_path / "out", **fields), {"letters": LettersEnvironment()})
+    assert len(seen) == 3
+    for metrics in seen[:2]:
+        assert metrics["rows_with_gradient"] == metrics["trained_rows"] == 4
+    assert seen[2]["rows_with_gradient"] == seen[2]["trained_rows"] >= 8
+    assert cost.memory.activations > 0
+
+
+@pytest.mark.parametrize(("advantage", "trained"), [("grpo", 0), ("reinforce++", 1)])
+def test_a_verdict_that_failed_is_no_signal(
+    advantage: str, trained: float, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside equal rewards a failed verdict is no other reward; a rule that compares prompts learns from any group."""
+    rollouts = _Run._rollouts
+    scores = (Score.correct(), Score.failed("backend", "away"), Score.correct(), Score.correct())
+
+    def graded(self: _Run, step: int) -> Batch:
+        batch = rollouts(self, step)
+        return replace(batch, groups=[replace(group, scores=scores) for group in batch.groups])
+
+    monkeypatch.setattr(_Run, "_rollouts", graded)
+    cost = price(config(model_folder, tmp_path / "out", advantage=advantage), {"letters": LettersEnvironment()})
+    assert cost.expected.trained == trained
 
 
 def test_the_outline_is_that_of_the_model(model_folder: Path, tiny_model: Any) -> None:

@@ -43,8 +43,8 @@ def config(**fields: Any) -> TrainConfig:
 def test_memory_in_fp32_by_hand() -> None:
     needs = memory(MODEL, config(), activation_bytes=7.5, chunk_tokens=16)
     assert (needs.weights, needs.gradients, needs.optimizer, needs.reference) == (4000, 4000, 8000, 0)
-    assert needs.kv_cache == 8 * 50 * (2 * 2 * 4 * 4) * 4, (
-        "8 rows of 50 tokens, keys and values of 2 heads of 4, 3 layers and a copy"
+    assert needs.kv_cache == 8 * 50 * (2 * 2 * 4 * 4) * 5, (
+        "8 rows of 50 tokens, keys and values of 2 heads of 4, 3 layers and two for copies"
     )
     assert needs.sampling == 8 * 10 * 28
     assert needs.activations == 1125, "100 tokens, and half as much again for the way back"
@@ -58,10 +58,13 @@ def test_what_changes_memory() -> None:
     base = memory(MODEL, config(), 2000.0, 16)
     assert base.peak == base.standing + base.activations + base.logits, "here the update needs more"
     half = memory(MODEL, config(dtype="bf16"), 2000.0, 16)
-    assert (half.weights, half.kv_cache * 2, half.optimizer) == (6000, base.kv_cache, 8000)
+    assert (half.weights, half.kv_cache, half.optimizer) == (6000, base.kv_cache, 8000)
     assert memory(MODEL, config(kl_coef=0.1), 2000.0, 16).reference == 4000
     assert memory(MODEL, config(generation_rows=4), 2000.0, 16).kv_cache * 2 == base.kv_cache
-    assert memory(MODEL, config(micro_batch_tokens=10), 2000.0, 16).activations == 150_000, "one row is always whole"
+    whole = memory(MODEL, config(micro_batch_tokens=10), 2000.0, 16).activations
+    assert whole == 1.5 * 2000 * (50 + 8), "one row is always whole, with a quarter of 30 for its copy of the prompt"
+    alone = memory(MODEL, config(micro_batch_tokens=10, shared_prefix=False), 2000.0, 16).activations
+    assert alone == 1.5 * 2000 * 50
     assert memory(MODEL, config(keep_checkpoints=5), 2000.0, 16).checkpoints == (6 * 12 + 4) * 1000
 
 

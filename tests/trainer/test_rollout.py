@@ -170,6 +170,11 @@ def test_means_are_over_scored_completions_and_absent_where_there_are_none() -> 
     assert metrics["broken/groups_without_signal"] == 1
 
 
+def test_rewards_that_differ_by_rounding_are_no_signal() -> None:
+    rounded, apart = ([Score.partial(value) for value in pair] for pair in ((0.1 + 0.2, 0.3), (0.1, 0.2)))
+    assert verdict_metrics([group("a", rounded), group("a", apart)])["groups_without_signal"] == 0.5
+
+
 def test_nothing_scored_at_all_has_counts_and_no_means() -> None:
     metrics = verdict_metrics([group("a", [UNSCORED, UNSCORED])])
     assert metrics["unscored"] == 2

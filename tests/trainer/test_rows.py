@@ -16,7 +16,7 @@ from verigym.envs.schema import StepScore
 from verigym.trainer.advantages import ADVANTAGES, gdpo
 from verigym.trainer.config import build_config
 from verigym.trainer.rollout import Group
-from verigym.trainer.rows import credits_of, has_signal, training_rows
+from verigym.trainer.rows import compares_prompts, credits_of, has_signal, training_rows
 from verigym.trainer.tokens import Codec
 from verigym.trainer.update import Row
 
@@ -29,6 +29,9 @@ def codec(tiny_tokenizer: Any) -> Codec:
 def credit(*sources: dict[str, Any], **more: Any) -> Any:
     parts = [{"environment": "letters", "name": "a"}, *sources] if not sources else list(sources)
     return credits_of(build_config({"model": "m", "output": "o", "sources": parts, **more}, "test"))
+
+
+GDPO: dict[str, Any] = {"advantage": "gdpo", "reward_weights": {"math": 1.0}}
 
 
 def source(name: str, **more: Any) -> dict[str, Any]:
@@ -137,6 +140,7 @@ def test_a_group_of_an_earlier_policy_brings_its_own_old_logprobs(codec: Codec) 
     fresh, earlier = rows(groups, codec, ratio_to_sampler=True)
     assert all(row.old_logprobs is None for row in fresh)
     assert all(row.old_logprobs == row.sampler_logprobs == (-1.0, -1.0, -1.0) for row in earlier)
+    assert [row.earlier for row in [*fresh, *earlier]] == [False, False, True, True]
     assert all(row.old_logprobs is None for part in rows(groups, codec) for row in part)
 
 
@@ -163,7 +167,8 @@ def test_steps_give_advantages_by_token(codec: Codec, assert_literal: Any) -> No
 
 
 def test_signal_is_what_the_sources_rule_can_see() -> None:
-    plain, parts = credit()["a"], credit(advantage="gdpo", reward_weights={"math": 1.0, "style": 1.0})["a"]
+    plain, parts = credit()["a"], credit(advantage="gdpo", reward_weights={"math": 2.0, "style": 1.0})["a"]
+    even = credit(advantage="gdpo", reward_weights={"math": 1.0, "style": 1.0})["a"]
     by_step = credit(step_rewards=True)["a"]
     assert has_signal(group("a", [RIGHT, WRONG]), plain)
     assert not has_signal(group("a", [RIGHT, RIGHT]), plain)
@@ -174,9 +179,44 @@ def test_signal_is_what_the_sources_rule_can_see() -> None:
     same_sum = group("a", [scored(math=1.0, style=0.0), scored(math=0.0, style=1.0)])
     assert has_signal(same_sum, parts)
     assert not has_signal(same_sum, plain)
+    assert not has_signal(same_sum, even), "what one component gives the other takes"
     steps = group("a", [stepped((0, 1, 0.0), (1, 2, 1.0)), stepped((0, 1, 1.0), (1, 2, 0.0))])
     assert has_signal(steps, by_step)
     assert not has_signal(steps, plain)
+    assert not has_signal(group("a", [stepped((0, 1, 0.5), (1, 2, 0.5)), Score.partial(0.5)]), by_step)
+    assert not has_signal(group("a", [stepped((0, 1, 0.2)), UNSCORED]), by_step)
+    assert has_signal(group("a", [RIGHT, WRONG]), by_step), "no verdict scores steps"
+
+
+@pytest.mark.parametrize("name", sorted(set(ADVANTAGES) - {"reinforce++"}))
+@pytest.mark.parametrize("mask_truncated", [False, True])
+def test_signal_is_an_advantage_on_what_is_trained_on(name: str, mask_truncated: bool, codec: Codec) -> None:
+    rules = credit(advantage=name)
+    pools = [[RIGHT, WRONG, WRONG], [RIGHT, RIGHT, WRONG], [RIGHT] * 3, [WRONG, UNSCORED, RIGHT], [WRONG, UNSCORED, WRONG]]
+    groups = [group("a", scores, cut=cut) for scores in pools for cut in ([], [0], [2], [0, 1, 2])]
+    for one in groups:
+        found = rows([one], codec, rules, mask_truncated=mask_truncated)[0]
+        expected = any(row.trained and row.advantage for row in found)
+        assert has_signal(one, rules["a"], mask_truncated=mask_truncated) is expected
+
+
+def test_two_right_answers_are_no_signal_for_passk_and_cut_ones_none_where_they_are_masked() -> None:
+    assert not has_signal(group("a", [RIGHT, RIGHT, WRONG]), credit(advantage="passk")["a"])
+    cut = group("a", [RIGHT, WRONG], cut=[0, 1])
+    assert has_signal(cut, credit()["a"])
+    assert not has_signal(cut, credit()["a"], mask_truncated=True)
+
+
+def test_to_ask_for_a_signal_warns_of_no_component(caplog: pytest.LogCaptureFixture) -> None:
+    rule = credit(advantage="gdpo", reward_weights={"math": 1.0, "style": 1.0})["a"]
+    with caplog.at_level(logging.WARNING, "verigym.trainer"):
+        assert has_signal(group("a", [scored(math=1.0), scored(math=0.0)]), rule)
+    assert not caplog.records, "one group may lack a component that a gate kept from it"
+
+
+def test_an_advantage_without_groups_compares_prompts() -> None:
+    assert [name for name in ADVANTAGES if compares_prompts(credit(advantage=name)["a"])] == ["reinforce++"]
+    assert not compares_prompts(credit(advantage="gdpo", reward_weights={"math": 1.0})["a"])
 
 
 @pytest.mark.parametrize(
@@ -191,6 +231,21 @@ def test_signal_is_what_the_sources_rule_can_see() -> None:
         ({"reward_weights": {"math": 1.0}}, "reward_weights go together"),
         ({"sources": [source("a", advantage_options={"ddof": 0})]}, "name it in `advantage`"),
         ({"step_rewards": True, "kl_coef": 0.1, "kl_place": "reward"}, "use kl_place loss"),
+        ({"step_rewards": True, "overlong_cache": 8}, "step_rewards does not look at; set one"),
+        ({**GDPO, "step_rewards": True}, "source 'a': step_rewards would take the place of gdpo"),
+        ({**GDPO, "overlong_cache": 8}, "source 'a': gdpo looks only at .* name `overlong` there"),
+        ({"overlong_cache": 8, "sources": [source("a", **GDPO)]}, "source 'a': gdpo looks only at .* name `overlong` there"),
+        ({"advantage": "maxrl", "overlong_cache": 8}, "source 'a': maxrl refuses rewards below 0, which overlong_cache"),
+        ({"overlong_cache": 8, "sources": [source("a", advantage="maxrl")]}, "maxrl refuses rewards below 0"),
+        ({"advantage": "maxrl", "kl_coef": 0.1, "kl_place": "reward"}, "below 0, which a KL in the reward can make"),
+        ({"replay_share": 0.1, "prompts_per_step": 8}, "replay_share 0.1 of 8 prompts_per_step is less than one group"),
+        ({"replay_share": 0.5, "group_size": 3}, "replay_below is 0.25, but .* pass rate of 0.333"),
+        ({"loss": "reinforce", "replay_share": 0.5}, "replay_share also trains on groups of earlier steps"),
+        ({"loss": "reinforce", "dynamic_sampling": True}, "dynamic_sampling also trains on groups of earlier steps"),
+        (
+            {"loss": "sequence_reinforce", "dynamic_sampling": True, "correction": "opsm"},
+            "to which loss sequence_reinforce takes no ratio; set a correction",
+        ),
         ({"overlong_cache": 9, "max_new_tokens": 8}, "overlong_cache is 9, more than max_new_tokens"),
         ({"hard_share": 0.7, "easy_share": 0.7}, "add up to more than 1"),
         ({"hard_below": 0.5, "easy_above": 0.5}, "a task is in one pool"),
@@ -200,3 +255,17 @@ def test_signal_is_what_the_sources_rule_can_see() -> None:
 def test_what_cannot_be_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         credits_of(build_config({"model": "m", "output": "o", "sources": [source("a")], **fields}, "test"))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"advantage": "gdpo", "reward_weights": {"math": 1.0, "overlong": 0.5}, "overlong_cache": 8},
+        {"advantage": "maxrl", "kl_coef": 0.1},
+        {"replay_share": 0.125, "prompts_per_step": 8, "group_size": 4},
+        {"loss": "reinforce", "dynamic_sampling": True, "replay_share": 0.5, "correction": "token_truncated"},
+    ],
+    ids=str,
+)
+def test_what_is_close_to_a_refusal_can_be(fields: dict[str, Any]) -> None:
+    assert list(credit(**fields)) == ["a"]

@@ -134,6 +134,25 @@ def test_a_corrected_loss_is_weighed_token_by_token(exact_model: Any) -> None:
     assert metrics["correction"] == pytest.approx(0.5)
 
 
+def test_the_gap_to_the_sampler_is_that_of_the_rows_this_policy_wrote(exact_model: Any) -> None:
+    now = policy_logprobs(exact_model, ROWS, temperature=1.0, token_budget=1000, pad_id=0)
+    near = [replace(row, sampler_logprobs=tuple(v + 0.25 for v in logp)) for row, logp in zip(ROWS, now, strict=True)]
+    far = tuple(value - 5.0 for value in now[2])
+    near[2] = replace(near[2], sampler_logprobs=far, earlier=True)
+    for objective in (OBJECTIVE, replace(OBJECTIVE, correction=lambda *tensors: tensors[-1].double())):
+        for budget in (1000, 1):
+            assert gradient(exact_model, near, objective, budget)[1]["sampler_gap"] == pytest.approx(0.25)
+    old = replace(near[2], old_logprobs=far)
+    assert gradient(exact_model, [*near[:2], old, *near[3:]])[1]["sampler_gap"] == pytest.approx(0.25)
+    assert "sampler_gap" not in gradient(exact_model, [old])[1]
+
+
+def test_rows_are_counted_by_what_moves_them(exact_model: Any) -> None:
+    rows = [*LONG, Row((5,), (20,), 2.0, False)]
+    _, metrics = gradient(exact_model, rows, replace(OBJECTIVE, entropy_coef=0.1))
+    assert [metrics[name] for name in ("trained_rows", "rows_with_advantage", "rows_with_gradient")] == [10, 9, 10]
+
+
 def test_the_entropy_bonus_raises_the_entropy(exact_model: Any) -> None:
     rows = [replace(row, advantage=0.0) for row in ROWS]
     objective = replace(OBJECTIVE, entropy_coef=0.3, temperature=0.7)

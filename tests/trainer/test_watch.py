@@ -17,6 +17,9 @@ from verigym.trainer.watch import Watch, build_watch, heed
 # Recorded on 2026-11-22 from `verigym quickstart` (400 steps, seed 0, one thread): held-out accuracy 0.27 at first.
 QUICKSTART = Path(__file__).parent / "support/quickstart_curve.csv"
 
+FLAT = {"groups_without_signal": 1.0, "rows_with_advantage": 0.0}
+"""Equal rewards in every group, and a rule that learns from nothing else; a KL gives a gradient all the same."""
+
 Change = Callable[[int], dict[str, Any]]
 
 
@@ -31,6 +34,7 @@ def row(step: int, **changes: Any) -> dict[str, Any]:
         "completion_tokens": 100.0,
         "surprise": 1.0,
         "groups_without_signal": 0.25,
+        "rows_with_advantage": 24.0,
         "sampler_gap": 1e-6,
         "loss": 0.0,
         "grad_norm": 0.3,
@@ -65,12 +69,13 @@ def test_the_quickstart_hears_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"groups_without_signal": 1.0, "reward": 0.0, "accuracy": 0.0}, "mean 0, accuracy 0"),
-        ({"groups_without_signal": 1.0, "reward": 1.0, "accuracy": 1.0}, "every completion is right"),
-        ({"groups_without_signal": 1.0, "reward": None, "unscored": 32.0}, "no completion gets a verdict"),
+        ({**FLAT, "reward": 0.0, "accuracy": 0.0}, "mean 0, accuracy 0"),
+        ({**FLAT, "reward": 1.0, "accuracy": 1.0}, "every completion is right"),
+        ({**FLAT, "reward": None, "unscored": 32.0}, "no completion gets a verdict"),
         ({"grad_norm": 0.0}, "the gradient is exactly 0"),
+        ({"rows_with_advantage": 0.0}, "no completion that is trained on has an advantage"),
     ],
-    ids=["nothing right", "all right", "no verdicts", "no gradient"],
+    ids=["nothing right", "all right", "no verdicts", "no gradient", "all masked"],
 )
 def test_a_dead_run_is_said_after_the_steps_that_were_set(changes: dict[str, Any], expected: str) -> None:
     change = from_step(31, **{name: value for name, value in changes.items() if value is not None})
@@ -98,9 +103,14 @@ def test_a_step_without_an_update_is_dead_and_one_good_step_ends_the_count() -> 
     assert alarms(lambda step: {"grad_norm": 0.0 if step % 3 else 0.1}, dead_run_steps=3) == []
 
 
+def test_equal_totals_alone_stop_nothing() -> None:
+    """Leftovers, components, steps and the rest of the batch teach where a step's own groups have equal rewards."""
+    assert alarms(from_step(1, groups_without_signal=1.0, reward=0.0), 60, on_dead_run="stop", dead_run_steps=3) == []
+
+
 @pytest.mark.parametrize(("on", "stops"), [("warn", False), ("stop", True)])
 def test_a_dead_run_stops_where_the_settings_say_so(on: str, stops: bool) -> None:
-    found = alarms(from_step(1, groups_without_signal=1.0), 20, on_dead_run=on)
+    found = alarms(from_step(1, **FLAT), 20, on_dead_run=on)
     assert [alarm.stop for alarm in found] == [stops]
 
 
@@ -165,14 +175,14 @@ def test_a_warning_is_repeated_at_most_every_so_many_steps() -> None:
     assert [alarm.step for alarm in found] == [9, 39, 69, 99]
     assert {alarm.since for alarm in found} == {9}
     # One that stops the run is never held back.
-    stops = alarms(from_step(1, groups_without_signal=1.0), 25, on_dead_run="stop", warn_every=1000)
+    stops = alarms(from_step(1, **FLAT), 25, on_dead_run="stop", warn_every=1000)
     assert [alarm.step for alarm in stops] == [20, 21, 22, 23, 24, 25]
 
 
 def test_a_resumed_watch_says_what_an_uninterrupted_one_would_have_said() -> None:
     def change(step: int) -> dict[str, Any]:
         sick = step > 25
-        return {"surprise": 0.01 if sick else 1.0, "sampler_gap": 1.0, "groups_without_signal": 1.0 if step > 50 else 0.2}
+        return {"surprise": 0.01 if sick else 1.0, "sampler_gap": 1.0, **(FLAT if step > 50 else {})}
 
     settings = CareFields(warn_every=15)
     whole = feed(build_watch(settings), change, 100)

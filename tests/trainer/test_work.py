@@ -140,6 +140,39 @@ def test_the_punishment_of_length_is_in_what_is_compared() -> None:
         assert all(abs(score.reward or 0) <= 1 for score in found.scores)
 
 
+def test_dynamic_sampling_leaves_out_what_the_rule_or_the_mask_would_not_train_on() -> None:
+    class Cut(Policy):
+        def write(self, label: str, prompt: Prompt, key: tuple[object, ...]) -> Group:
+            made = super().write(label, prompt, key)
+            return replace(made, generated=tuple(replace(one, finish_reason="length") for one in made.generated))
+
+    assert make(dynamic_sampling=True).step(0, Cut(), fits).groups
+    assert make(dynamic_sampling=True, truncated="mask").step(0, Cut(), fits).groups == []
+    one_right = make(dynamic_sampling=True, advantage="passk", max_oversampling=10).step(0, Policy(), fits).groups
+    assert one_right
+    assert {found.pass_rate for found in one_right} == {0.25}
+
+
+def test_an_advantage_that_learns_from_equal_rewards_has_no_dynamic_sampling() -> None:
+    make(advantage="reinforce++")
+    with pytest.raises(UsageError, match="source 'a': its advantage compares completions with those of other prompts"):
+        make(advantage="reinforce++", dynamic_sampling=True)
+
+
+def test_a_curriculum_asks_no_task_twice_in_a_step() -> None:
+    class Hard(Policy):
+        def __call__(self, tasks: Sequence[tuple[Source, Prompt]], key: tuple[object, ...]) -> list[Group]:
+            keys = [prompt.key for _, prompt in tasks]
+            assert len(set(keys)) == len(keys)
+            return super().__call__(tasks, key)
+
+    work = make(curriculum=True, hard_share=0.9, easy_share=0.1, hard_below=0.4)
+    policy = Hard()
+    for step in range(8):
+        work.step(step, policy, fits)
+    assert sum(work.mixture.drawn.values()) < 8 * 8, "some were asked again"
+
+
 def test_a_difference_in_length_alone_is_not_a_signal() -> None:
     batch = make(dynamic_sampling=True, overlong_cache=8).step(0, Policy(), fits)
     assert all(0 < (found.pass_rate or 0) < 1 for found in batch.groups)
