@@ -1,15 +1,16 @@
 r"""Whether a box holds only a part of what its formula states: `-\boxed{5}`, `\boxed{5}/2`, `2\boxed{5}`, `\sqrt{\boxed{5}}`.
 
-What stands beside the box is looked at (`boxsides.py`), through the braces and parentheses around it, in two hundred
-characters on either side.
+What stands beside the box is looked at (`boxsides.py`, `boxbehind.py`), through the braces and parentheses around it, in
+two hundred characters on either side.
 """
 
 from __future__ import annotations
 
 import re
 
+from verigym.envs.boxbehind import follows
 from verigym.envs.boxes import Box
-from verigym.envs.boxsides import GROUPED, follows, owner, precedes, skip
+from verigym.envs.boxsides import WRAPPING, back, in_function, owner, precedes, skip
 
 _REACH = 200
 _PARAGRAPH = 4_000
@@ -18,11 +19,15 @@ _MAX_WRAPPERS = 8
 # What most boxes stand between: `= \boxed{5}$`, `answer is \boxed{5}.`
 _QUICK_LEFT = re.compile(r"(?:(?<![^\s])[A-Za-z]{2,15}+:?|[^!t]=|(?<![-+*/^\u2212\u00d7A-Za-z])(?<!\$ )\$|:|\\\[)[ \n]?\Z")
 _QUICK_RIGHT = re.compile(r"\$(?![-+*/^])|\\[)\]](?![-+*/^])|[.,;]?(?:\n|\Z)|\. ")
-_TOKEN = re.compile(r"\\[A-Za-z]++|\\.|[0-9]++|[A-Za-z]++|\s++|.", re.DOTALL)
+_TOKEN = re.compile(r"\\[A-Za-z]++|\\.|[0-9]++|[A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f]++|\s++|.", re.DOTALL)
 _BOUND = re.compile(r"\\(?P<tex>[()\[\]])|\\(?P<env>begin|end)\s?\{|\\(?:.|\n)|\$(?P<dollar>\$?)|\n(?P<gap>\s*+\n)")
 _CLOSING = {"(": ")", "[": "]", "begin": "end"}
+_MATRIX = re.compile(r"\\(?:(begin)|end)\s?\{[bBpvV]matrix\*?\}")
 _DIGITS_BEFORE = re.compile(r"(?:[0-9]|(?<=[^\n])[0-9]\.)\Z")
-_COMMA_BEFORE = re.compile(r"[0-9](?:,|\{,\})\Z")
+# A number that begins before the box, no list: `1,\boxed{500}`, but neither `n=1,\boxed{500}` nor `3 and 5,\boxed{500}`.
+_COMMA_BEFORE = re.compile(
+    r"(?:[0-9]\{,\}|(?:\A|[\n$({\[:]|(?<![A-Za-z])(?:is|be|equals))[ ~]{0,2}[0-9]{1,3}(?:,[0-9]{3}){0,4},)\Z"
+)
 _DIGITS_AFTER = re.compile(r"[0-9]|\.[0-9]|(?:,|\{,\})[0-9]{3}(?![0-9])")
 
 
@@ -39,20 +44,21 @@ def beside(text: str, first: Box, last: Box | None = None) -> str:
     opens = before.count("{") != before.count("}")
     if not opens and _QUICK_RIGHT.match(after) and (not before or _QUICK_LEFT.search(before[-18:])):
         return ""
-    if _splits_number(before[-8:], after, text[first.inside : first.end], text[last.inside : last.end]):
+    if _splits_number(before[-40:], after, text[first.inside : first.end], text[last.inside : last.end]):
         return _shown(before, after)
     math = _in_math(text, first.start, last.after)
     left, right = _TOKEN.findall(before)[::-1], _TOKEN.findall(after)
     for _ in range(_MAX_WRAPPERS):
-        inner_left, inner_right = skip(left, math), skip(right, math)
+        inner_left, inner_right = back(left, math), skip(right, math)
         if not inner_left or not inner_right or (inner_left[0], inner_right[0]) not in (("{", "}"), ("(", ")")):
             break
         command, outside = owner(inner_left)
-        if command in GROUPED:
+        if command in WRAPPING:
             return _shown(before, after)
         left, right = outside, inner_right[1:]
     words = text.startswith(r"\text", last.inside)  # no factor of what follows
-    part = precedes(left, math) or (opens and _is_argument(left)) or (not words and follows(right, math))
+    part = precedes(left, math) or (opens and _is_argument(left)) or (math and (in_function(left) or _is_entry(before)))
+    part = part or (not words and follows(right, math))
     return _shown(before, after) if part else ""
 
 
@@ -75,10 +81,16 @@ def _is_argument(left: list[str]) -> bool:
     for place, token in enumerate(left):
         depth += (token == "}") - (token == "{")
         if depth < 0:
-            if owner(left[place:])[0] in GROUPED:
+            if owner(left[place:])[0] in WRAPPING:
                 return True
             depth = 0
     return False
+
+
+def _is_entry(before: str) -> bool:
+    """Whether the box stands in a matrix."""
+    bounds = _MATRIX.findall(before)
+    return bool(bounds) and bounds[-1] == "begin"
 
 
 def _in_math(text: str, start: int, end: int) -> bool:

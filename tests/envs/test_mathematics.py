@@ -131,6 +131,9 @@ def test_boxes_in_a_row_are_no_answer_where_one_is_asked(boxes: str) -> None:
     [
         ("50", r"\boxed{50}\%", True),
         ("0.5", r"\boxed{50}\%", True),
+        ("-50", r"\boxed{-50}\%", True),
+        ("-0.5", r"\boxed{-50}\%", True),
+        ("50", r"\boxed{-50}\%", False),
         ("5\\%", r"\boxed{50}\%", False),
         ("5 \\text{ cm}", r"\boxed{5} cm", True),
         ("5 \\text{ cm}", r"\boxed{5} kg", False),

@@ -5,24 +5,77 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from verigym.envs.maths.judging.case import Case
+from verigym.envs.maths.judging.measures import is_missable
 from verigym.envs.maths.judging.question import MAX_CHARS, MAX_RUN_CHARS
+from verigym.envs.maths.judging.statements import Same
+from verigym.envs.maths.judging.texts import choice_of, labelled, lettered
 from verigym.envs.maths.reading.parse import ParseError, parse
-from verigym.envs.maths.tree import Node
+from verigym.envs.maths.tree import Mul, Node, Number, Phrase, Symbol, Text
+from verigym.envs.maths.verdict import Verdict
 
 _LABEL = re.compile(r"(?:\\(?:text|math)?(?:bf|rm)?\s*\{\s*)?\(([A-H])\)\s*\}?|(?:^|(?<=\n))[ \t]*([A-H])[.):](?=[\s$\\])")
+_SUMMED = re.compile(r"(none|all)(?: of (?:these|those|them|the (?:above|others|choices|options)))?\.?", re.IGNORECASE)
 _BLANK = r"(?:\\q?quad(?![A-Za-z])|\\[ ,;:!\\]|[\s~])"
 _FIRST = re.compile(rf"{_BLANK}+")
 _LAST = re.compile(rf"(?:{_BLANK}|[.,;\\])+$")
 
 
-def listed_choice(question: str, letter: str) -> Node | None:
-    """Return what the question lists under a letter; None where it lists nothing that can be read."""
-    return _choices(question).get(letter)
+def same_choice(case: Case, gold: Node, answer: Node, same: Same) -> Verdict | None:
+    """Compare a choice with a letter and its text, `(E) 12`: both have to be the choice's, where it is known what it says.
+
+    None where the answer is no such pair, or neither the gold nor the question tells what stands under the letter.
+    """
+    left, right = labelled(gold, lists=True), lettered(answer)
+    letter = left[0] if left else choice_of(gold)
+    if letter is None or right is None:
+        return None
+    listed = choices(case.question)
+    told = left[1] if left else listed.get(letter)
+    if told is None and not listed:
+        return None
+    if right[0] != letter:
+        return case.refuse("another choice")
+    text = right[1]
+    if text == told:
+        return "same"
+    if any(text == other for one, other in listed.items() if one != letter):
+        return case.refuse("the text of another choice")
+    if told is None:
+        return None
+    if text == _without_unit(told) or (not left and letter == max(listed) and _begins(told, text)):
+        return "same"
+    verdict = same(case, _summed(told), _summed(text))
+    if verdict == "different" and not left and letter == max(listed) and isinstance(told, Phrase):
+        verdict = same(case, told.parts[0], text)
+    return case.refuse("another text than the choice's") if verdict == "different" else verdict
+
+
+def _without_unit(node: Node) -> Node:
+    """Return the number in `2.5 m`, which is read as a product."""
+    match node:
+        case Mul((Number() as value, Symbol(name))) if is_missable(name):
+            return value
+    return node
+
+
+def _summed(node: Node) -> Node:
+    """Return `none of the above` as `none`."""
+    match = _SUMMED.fullmatch(node.words) if isinstance(node, Text) else None
+    return Text(match.group(1)) if match else node
+
+
+def _begins(told: Node, text: Node) -> bool:
+    """Whether a text begins what stands under the last letter: the question may go on behind the last choice."""
+    told = told.parts[0] if isinstance(told, Phrase) else told
+    if isinstance(told, Text) and isinstance(text, Text):
+        return f"{told.words} ".casefold().startswith(f"{text.words} ".casefold())
+    return False
 
 
 @lru_cache(maxsize=256)
-def _choices(question: str) -> dict[str, Node]:
-    """Read the last row of labels that begins with A and leaves none out."""
+def choices(question: str) -> dict[str, Node]:
+    """Read what a question lists under its letters: the last row of labels that begins with A and leaves none out."""
     text = question[:MAX_CHARS]
     row: list[re.Match[str]] = []
     for match in _LABEL.finditer(text):
@@ -37,6 +90,8 @@ def _choices(question: str) -> dict[str, Node]:
     found: dict[str, Node] = {}
     for match, end in zip(row, ends, strict=True):
         told = text[match.end() : end].strip().partition("\n")[0][:MAX_RUN_CHARS]
+        if text.count("$", 0, match.start()) % 2:  # within a formula, and so is what it stands for
+            told = told.partition("$")[0]
         try:
             found[_letter(match)] = parse(_trimmed(told))
         except ParseError:

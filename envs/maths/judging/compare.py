@@ -17,7 +17,7 @@ from verigym.envs.maths.judging.policy import Policy
 from verigym.envs.maths.judging.readings import read
 from verigym.envs.maths.judging.scalars import same_scalar
 from verigym.envs.maths.judging.sets import same_sets
-from verigym.envs.maths.judging.texts import without_letters
+from verigym.envs.maths.judging.texts import names_choices, without_letters
 from verigym.envs.maths.judging.unworked import is_unworked
 from verigym.envs.maths.tree import Clock, Constant, Group, InBase, Listing, Node, Number, Relation, Symbol, Text
 from verigym.envs.maths.verdict import Verdict
@@ -82,6 +82,8 @@ def judge_answer(
 
 def _guarded(case: Case, gold: Node, answer: Node) -> str:
     """Return why an answer earns nothing although it is equal to the gold."""
+    if names_choices(gold, answer):  # what the question lists is there to be copied
+        return ""
     if case.policy.unworked == "refuse" and is_unworked(gold, answer, case.question):
         return "refused: it is not worked out; unworked=refuse"
     if is_foreign(case.question, gold, answer):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from functools import lru_cache
+from math import lcm
 from typing import NamedTuple
 
 from verigym.envs.maths.equality.exactly import rational
 from verigym.envs.maths.judging.case import Case, all_of
-from verigym.envs.maths.judging.question import MAX_CHARS
+from verigym.envs.maths.judging.question import MAX_CHARS, numbers_in
 from verigym.envs.maths.judging.statements import Same
 from verigym.envs.maths.tree import Call, Node, Relation, walk
 from verigym.envs.maths.verdict import Verdict
@@ -66,7 +67,9 @@ def _is_true(case: Case, side: Node, claim: Congruence) -> bool:
     value, rest, modulus = (rational(node, case.work) for node in (side, residue, claim.modulus))
     if value is None or rest is None or not modulus:
         return True
-    return (value - rest) % modulus == 0
+    apart = value - rest
+    # 1/3 is 4 modulo 11: 1/3 - 4 = -11/3
+    return apart % modulus == 0 or (modulus.denominator == 1 and apart.numerator % modulus == 0)
 
 
 def same_congruences(case: Case, gold: Node, answer: Node, same: Same) -> Verdict | None:
@@ -93,16 +96,16 @@ def same_congruences(case: Case, gold: Node, answer: Node, same: Same) -> Verdic
 def is_foreign(question: str, gold: Node, answer: Node) -> bool:
     r"""Whether an answer speaks of another modulus than the question: `3 \pmod 7` where a remainder modulo 10 is asked.
 
-    Where the question names none, any is foreign to a number of things; where it names one that is no plain number, or the
-    gold is a congruence, none is.
+    Several moduli may be combined into their least common multiple. Where the question names none, any that is not among its
+    numbers is foreign to a number of things; where it names one that is no plain number, or the gold is a congruence, none is.
     """
     given = {modulus for part in walk(answer) if (modulus := _modulus(part)) is not None}
     if not given or any(_modulus(part) is not None for part in walk(gold)):
         return False
     asked = _asked(question)
     if not asked:
-        return asked is not None and "how many" in question.lower()
-    return not given <= asked
+        return asked is not None and "how many" in question.lower() and not given <= set(numbers_in(question[:MAX_CHARS]))
+    return not given <= asked | {Fraction(lcm(*map(int, asked)))}
 
 
 def _modulus(node: Node) -> Fraction | None:

@@ -23,7 +23,7 @@ from verigym.envs.maths.judging.names import split_names
 from verigym.envs.maths.judging.question import formulas, numbers_of, significant
 from verigym.envs.maths.judging.reduced import divides, is_lowest, is_polynomial, is_power_of_ten, is_reduced
 from verigym.envs.maths.judging.shapes import is_plain, shape
-from verigym.envs.maths.judging.unworked import claims
+from verigym.envs.maths.judging.unworked import claims, is_residue
 from verigym.envs.maths.tree import (
     FUNCTIONS,
     Add,
@@ -100,7 +100,7 @@ class _Guard:
         self.plain_gold = all(is_literal(gold) and rational(gold, work) is not None for gold in golds)
 
     def hands_back(self, side: Node) -> bool:
-        if side in self.golds:
+        if side in self.golds or (is_residue(side) and side not in self.found.wholes):
             return False
         checks = (self._is_copied, self._is_transcribed, self._is_computed, self._keeps_matrices, self._keeps_form)
         return any(check(side) for check in checks)

@@ -72,7 +72,7 @@ def formulas(question: str) -> Formulas:
         if free and not isinstance(tree, Relation):
             alone.update(map(shape, parts))
     joined = tuple((one, Counter(children(one))) for one in shapes if isinstance(one, Add | Mul))
-    return Formulas(tuple(wholes), frozenset(shapes), joined, frozenset(alone), frozenset(map(significant, _numbers_in(text))))
+    return Formulas(tuple(wholes), frozenset(shapes), joined, frozenset(alone), frozenset(map(significant, numbers_in(text))))
 
 
 def _is_side(text: str, start: int, end: int) -> bool:
@@ -81,7 +81,8 @@ def _is_side(text: str, start: int, end: int) -> bool:
     return before.endswith(_SIGNS) or (behind.startswith(_SIGNS) and not _QUERY.match(text, end))
 
 
-def _numbers_in(text: str) -> list[Fraction]:
+def numbers_in(text: str) -> list[Fraction]:
+    """Return all numbers in a text, in digits or words."""
     digits = [found.replace(",", "") for found in _NUMBER.findall(text)]
     words = [_WORDS[word] for word in _WORD.findall(text.lower()) if word in _WORDS]
     return [Fraction(found) for found in digits if len(found) <= MAX_DIGITS] + words

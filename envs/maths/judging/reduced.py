@@ -56,13 +56,15 @@ def divides(node: Node) -> bool:
 
 def _is_left(node: Node, work: Work) -> bool:
     if isinstance(node, Add | Mul | Div | Pow | Root | Call) and rational(node, work) is not None:
-        power = isinstance(node, Pow) and isinstance(node.base, Number) and isinstance(node.exponent, Number)
+        power = isinstance(node, Pow) and isinstance(node.base, Number) and _is_integer(node.exponent)
         return not (power or is_lowest(node))
     match node:
         case Root(of, Number(degree)):
             return _has_power(of, degree)
         case Pow(base, Div(_, Number(degree))) | Pow(base, Neg(Div(_, Number(degree)))):
             return _has_power(base, degree)
+        case Pow(base, Number(value)) | Pow(base, Neg(Number(value))) if value.denominator > 1:  # 12^{0.5}
+            return _has_power(base, Fraction(value.denominator))
         case Pow(Root(), Number()):
             return True
         case Mul(factors):
@@ -73,6 +75,10 @@ def _is_left(node: Node, work: Work) -> bool:
         case Add(terms):
             return len({_kind(term) for term in terms}) < len(terms)
     return False
+
+
+def _is_integer(node: Node) -> bool:
+    return isinstance(node, Number) and node.value.denominator == 1
 
 
 def _has_power(of: Node, degree: Fraction) -> bool:

@@ -6,7 +6,7 @@ from verigym.envs.maths.equality.build import single
 from verigym.envs.maths.equality.matrices import evaluate_matrix
 from verigym.envs.maths.equality.work import Work
 from verigym.envs.maths.judging.case import Case, all_of
-from verigym.envs.maths.judging.choices import listed_choice
+from verigym.envs.maths.judging.choices import same_choice
 from verigym.envs.maths.judging.readings import is_singleton
 from verigym.envs.maths.judging.scalars import same_scalar
 from verigym.envs.maths.judging.statements import Same
@@ -24,7 +24,6 @@ from verigym.envs.maths.tree import (
     Relation,
     SetBuilder,
     SetOp,
-    Text,
     children,
     walk,
 )  # fmt: skip
@@ -38,6 +37,9 @@ def same_structure(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:
     """Compare two values part by part, or as scalars where they have no parts."""
     if gold == answer:
         return "same"
+    chosen = same_choice(case, gold, answer, same)
+    if chosen is not None:
+        return chosen
     if _is_matrix(gold) or _is_matrix(answer):
         return _matrices(case, gold, answer, same)
     if is_singleton(gold) is not is_singleton(answer):
@@ -53,7 +55,7 @@ def same_structure(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:
     if isinstance(gold, Phrase) and isinstance(answer, Phrase) and len(gold.parts) == len(answer.parts):
         return all_of(same(case, one, two) for one, two in zip(gold.parts, answer.parts, strict=True))
     if labelled(gold, lists=True) or labelled(answer, lists=True):
-        return _choices(case, gold, answer, same)
+        return _labelled(case, gold, answer, same)
     if isinstance(gold, Add | Mul) and Ellipsis() in children(gold):
         return _series(case, gold, answer, same)
     return _sets(case, gold, answer, same) if _is_set(gold) or _is_set(answer) else same_scalar(case, gold, answer)
@@ -77,23 +79,15 @@ def _sets(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:
     return case.refuse("a statement or a set where the other is a value")
 
 
-def _choices(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:
-    """Compare `(E) 12`, where the letter and the value both choose, with one of them."""
+def _labelled(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:
+    """Compare `(E) 12`, where the letter and the value both choose, with one of them, or with a letter of unknown text."""
     left, right = labelled(gold, lists=True), labelled(answer, lists=True)
     chosen, given = (pair[0] if pair else choice_of(node) for pair, node in ((left, gold), (right, answer)))
     if chosen is not None and given is not None:
         if chosen != given:
             return case.refuse("another choice")
-        stands_for = left[1] if left else listed_choice(case.question, chosen)
-        if right and stands_for is not None and _are_values(stands_for, right[1]):
-            return case.refuse("another value than the choice's") if same(case, stands_for, right[1]) == "different" else "same"
         return case.refuse("a choice and several values") if right and isinstance(right[1], Listing) else "same"
     return same(case, *without_letters(gold, answer))
-
-
-def _are_values(*nodes: Node) -> bool:
-    """Whether these are formulas, which have one meaning in all wordings."""
-    return not any(isinstance(part, Text | Phrase) for node in nodes for part in walk(node))
 
 
 def _series(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from verigym.envs.maths.judging.case import Case
-from verigym.envs.maths.tree import Constant, Ellipsis, Listing, Mul, Node, Phrase, Relation, Symbol, Text, walk
+from verigym.envs.maths.tree import Constant, Ellipsis, Group, Listing, Mul, Node, Phrase, Relation, Symbol, Text, walk
 from verigym.envs.maths.verdict import Verdict
 
 _HEDGE = re.compile(
@@ -111,14 +111,26 @@ def labelled(node: Node, *, lists: bool = False) -> tuple[str, Node] | None:
         node: an answer.
         lists: whether a letter may stand for a list without brackets.
     """
-    if isinstance(node, Phrase) and len(node.parts) == 2:
-        label, rest = node.parts
-    elif isinstance(node, Relation) and node.comparators == (":",):
-        label, rest = node.sides
-    else:
-        return None
-    letter = choice_of(label) if isinstance(label, Symbol) else None
-    return (letter, rest) if letter is not None and letter <= "H" and _is_label_text(rest, lists) else None
+    found = None if isinstance(node, Mul) else lettered(node)
+    return found if found and _is_label_text(found[1], lists) else None
+
+
+def lettered(node: Node) -> tuple[str, Node] | None:
+    """Split what may be a choice's letter and its text, whatever that says: `(B) no`; `(B) (2,3)` is read as a product."""
+    match node:
+        case Phrase((Symbol() as label, rest)) | Relation((Symbol() as label, rest), (":",)):
+            letter = choice_of(label)
+        case Mul((Symbol() as label, Group() as rest)):
+            letter = choice_of(label)
+        case _:
+            return None
+    return (letter, rest) if letter is not None and letter in CHOICES else None
+
+
+def names_choices(gold: Node, answer: Node) -> bool:
+    """Whether gold and answer name choices by their letters and nothing else."""
+    items = [item for node in (gold, answer) for item in (node.items if isinstance(node, Listing) else (node,))]
+    return all(choice_of(item) is not None or lettered(item) is not None for item in items)
 
 
 def without_letters(gold: Node, answer: Node) -> tuple[Node, Node]:

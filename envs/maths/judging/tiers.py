@@ -16,7 +16,7 @@ from verigym.envs.maths.judging.readings import read as listed
 from verigym.envs.maths.reading.failures import ParseError, TooLarge
 from verigym.envs.maths.reading.spelling import spelled
 from verigym.envs.maths.symbolic.algebra import symbolic_equal
-from verigym.envs.maths.tree import Listing, Node, Percent, Quantity
+from verigym.envs.maths.tree import Listing, Neg, Node, Percent, Quantity
 from verigym.envs.maths.verdict import Verdict
 
 MIN_SYMBOLIC_S = 0.05
@@ -85,8 +85,9 @@ class Tiers:
             return self._judge(gold, tree, answer.text, answer.tree)
         # \boxed{50}\% is right where 50 is asked and where 0.5 is; a unit after the box counts where the gold has one, and
         # \boxed{5} million is never 5.
-        scaled = not isinstance(answer.extended, Quantity | Percent)
-        bare = None if scaled or isinstance(tree, Quantity) else self._judge(gold, tree, answer.text, answer.tree)
+        extended, wanted = (node.of if isinstance(node, Neg) else node for node in (answer.extended, tree))
+        scaled = not isinstance(extended, Quantity | Percent)
+        bare = None if scaled or isinstance(wanted, Quantity) else self._judge(gold, tree, answer.text, answer.tree)
         return bare if bare and bare.correct else self._judge(gold, tree, answer.text, answer.extended)
 
     def _judge(self, gold: str, tree: Node, answer: str, given: Node) -> Decision:

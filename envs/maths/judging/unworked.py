@@ -75,13 +75,13 @@ def _is_work(node: Node) -> bool:
     if not _is_operation(node):
         return False
     if isinstance(node, Call) and node.name in _OF_CONSTANTS:
-        return (not symbols(node) or node.name == "det") and not _is_residue(node)
+        return (not symbols(node) or node.name == "det") and not is_residue(node)
     return True
 
 
-def _is_residue(node: Call) -> bool:
+def is_residue(node: Node) -> bool:
     r"""Whether `2 \pmod 5` names a residue: nothing is left to divide."""
-    if node.name != "mod" or not all(isinstance(arg, Number) for arg in node.args):
+    if not isinstance(node, Call) or node.name != "mod" or not all(isinstance(arg, Number) for arg in node.args):
         return False
     value, modulus = (rational(arg) for arg in node.args)
     return value is not None and modulus is not None and 0 <= value < modulus
