@@ -16,6 +16,8 @@ from verigym.trainer.rng import keyed_uniforms
 
 # Compacting copies the cache; below this share of finished rows the copy costs more than the rows do.
 COMPACT_AT = 0.125
+# Where completions are short, rows leave at nearly every token, and each time the cache is copied anyway.
+LONG = 128
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ def generate(
     row_prompt_B = torch.tensor([p for p, _ in rows], device=device)
     if not torch.equal(row_prompt_B, torch.arange(len(prompts), device=device)):
         cache.batch_select_indices(row_prompt_B)
-    give_room(cache, max_new_tokens)
+    if max_new_tokens >= LONG:
+        give_room(cache, max_new_tokens)
     logits_BV = out.logits[:, -1][row_prompt_B]
     mask_BL = mask_PL[row_prompt_B]
     position_B = mask_BL.sum(1)
