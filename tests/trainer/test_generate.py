@@ -57,8 +57,9 @@ def frequent_token(model: Any) -> int:
     return int(counts.argmax())
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
-def test_equals_naive_decoding(tiny_model: Any, temperature: float) -> None:
+@pytest.mark.parametrize(("temperature", "long"), [(0.0, 1), (0.7, 1), (1.0, 1), (1.0, 10**9)])
+def test_equals_naive_decoding(tiny_model: Any, temperature: float, long: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verigym.trainer.generate.LONG", long)  # with room in the cache, and without
     eos = frequent_token(tiny_model)
     found = run(tiny_model, PROMPTS, 3, temperature, eos)
     lengths = set()
