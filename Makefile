@@ -19,7 +19,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 quickstart: setup
-	@echo "==> training a small model from nothing, 5 to 8 minutes on 2 cores; Ctrl-C stops it, the same command goes on"
+	@echo "==> training a small model from nothing, 5 to 12 minutes on 2 cores; Ctrl-C stops it, the same command goes on"
 	@$(BIN)/verigym quickstart --output $(OUTPUT) --seed $(SEED)
 
 test: setup
