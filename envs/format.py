@@ -34,7 +34,7 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
     """Grades layout."""
 
     name = "format"
-    version = "1"
+    version = "2"
     reference_type = FormatReference
     options_type = FormatOptions
     # Tricks that fool a judge of answers are nothing to a judge of layout: a hack in the right layout is in the right layout.
@@ -182,11 +182,13 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
         spans: dict[str, Span] = {}
         last = 0
         for tag in self.options.tags:
+            places: list[int] = []
             for mark in (f"<{tag}>", f"</{tag}>"):
-                count = text.count(mark)
-                if count != 1:
-                    return {}, f"{mark} is missing" if not count else f"{mark} stands {count} times"
-            start, end = text.index(f"<{tag}>"), text.index(f"</{tag}>")
+                place = text.find(mark)
+                if place < 0 or text.rfind(mark) != place:
+                    return {}, f"{mark} is missing" if place < 0 else f"{mark} stands {text.count(mark)} times"
+                places.append(place)
+            start, end = places
             if end < start:
                 return {}, f"</{tag}> stands before <{tag}>"
             if start < last:

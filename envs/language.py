@@ -62,7 +62,7 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
     """Rewards the language asked for."""
 
     name = "language"
-    version = "1"
+    version = "2"
     reference_type = LanguageReference
     options_type = LanguageOptions
     panel = Panel(echo="free", garbage="free", hacks="free")
@@ -151,11 +151,11 @@ def shares(text: str, target: str | None, least: int) -> Counter[str]:
     counted: Counter[str] = Counter()
     unnamed: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
     enough = 0
-    for sentence, count in sentences(prose(text)):
+    for (sentence, count), times in Counter(sentences(prose(text))).items():  # models repeat themselves
         alone = only_script(sentence)
         scripts = {alone: [sentence]} if alone else runs(sentence)
         for name, words in _kept(scripts).items():
-            size = count if alone else sum(map(len, words))
+            size = times * (count if alone else sum(map(len, words)))
             enough += size * (2 if name in _DENSE else 1)
             code = _language(name, words, scripts, target)
             if code == _TO_NAME:

@@ -46,13 +46,18 @@ def identify(text: str) -> tuple[str, float]:
     """
     if not any(character.isalpha() for character in text):
         return UNKNOWN
-    found, probability = _identifier().classify(text)
+    found, probability = identifier().classify(text)
     code = MACRO.get(found, found)
     return (code, float(probability)) if code in LANGUAGES else UNKNOWN
 
 
 @functools.cache
-def _identifier() -> Any:
+def identifier() -> Any:
+    """Return py3langid's identifier of all its languages, loaded once a process; narrow a copy of it, never itself.
+
+    Raises:
+        EnvironmentFailure: `unavailable`, when py3langid is not installed.
+    """
     try:
         from py3langid import langid
     except ImportError:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from verigym.envs.errors import EnvironmentFailure
-from verigym.envs.language_id import HINT, MACRO, PACKAGE
+from verigym.envs.language_id import MACRO, identifier
 from verigym.envs.language_scripts import SCRIPTS_OF
+
+_BREAK = b"\xff"  # no byte of UTF-8: it ends every n-gram
+_SHORT = 500  # characters from which on it pays to set up arrays for one text
 
 
 def name_language(text: str, script: str) -> str:
@@ -25,70 +27,104 @@ def name_language(text: str, script: str) -> str:
 def name_languages(texts: Sequence[str], script: str) -> list[str]:
     """Return `name_language` of each text.
 
-    A call of the identifier for a sentence spends a third of its time on setting up arrays; here they are set up once.
+    A call of the identifier for each would walk byte by byte and set up arrays anew; here all bytes are looked at together.
 
     Raises:
         EnvironmentFailure: `unavailable`, when py3langid is not installed.
     """
-    identifier = _narrowed(script)
-    if len(texts) < 2:
+    if len(texts) < 2 and sum(map(len, texts)) < _SHORT:
         return [name_language(text, script) for text in texts]
     import numpy
 
-    encoded = [identifier._encode(text) for text in texts]
-    visited = numpy.fromiter(_walk(identifier, encoded), numpy.intp, sum(map(len, encoded)))
-    found = _outputs(script)[visited]
-    owner = numpy.repeat(numpy.arange(len(texts)), [len(data) for data in encoded])
-    keys, counts = numpy.unique((owner * len(identifier.nb_ptc) + found)[found >= 0], return_counts=True)
-    owners, features = numpy.divmod(keys, len(identifier.nb_ptc))
-    weights, table = numpy.log1p(counts.astype(numpy.float32)), identifier.nb_ptc[features]
+    narrowed = _narrowed(script)
+    encoded = [narrowed._encode(text) for text in texts]
+    sizes = numpy.array([len(data) for data in encoded])
+    found = _features(encoded)
+    hits = numpy.flatnonzero(found >= 0)
+    owner = numpy.repeat(numpy.arange(len(texts)), sizes + 1)
+    keys, counts = numpy.unique(owner[hits] * len(narrowed.nb_ptc) + found[hits], return_counts=True)
+    owners, features = numpy.divmod(keys, len(narrowed.nb_ptc))
+    weights = numpy.log1p(counts.astype(numpy.float32))
     ends = numpy.searchsorted(owners, numpy.arange(len(texts)), side="right").tolist()
+    scores = numpy.stack(
+        [
+            weights[start:end] @ narrowed.nb_ptc.take(features[start:end], axis=0) + narrowed.nb_pc
+            for start, end in zip([0, *ends], ends, strict=False)
+        ]
+    )
+    scale = (1 / numpy.sqrt(numpy.maximum(sizes, 1))).astype(numpy.float32)
+    for one, other in narrowed._alias_pairs:  # columns of one label: their probabilities add up
+        scores[:, one] = numpy.logaddexp(scores[:, one] * scale, scores[:, other] * scale) / scale
+        scores[:, other] = -numpy.inf
     names: list[str] = []
-    for text, data, start, end in zip(texts, encoded, [0, *ends], ends, strict=False):
-        if start == end:
-            names.append(name_language(text, script))
-            continue
-        scores = weights[start:end] @ table[start:end] + identifier.nb_pc
-        for one, other in identifier._alias_pairs:  # columns of one label: their probabilities add up
-            scale = 1 / math.sqrt(len(data))
-            scores[one] = numpy.logaddexp(scores[one] * scale, scores[other] * scale) / scale
-            scores[other] = scores.min()
-        code = identifier.nb_classes[int(scores.argmax())]
-        names.append(MACRO.get(code, code))
+    for text, start, end, column in zip(texts, [0, *ends], ends, scores.argmax(axis=1).tolist(), strict=False):
+        code = narrowed.nb_classes[column]
+        names.append(MACRO.get(code, code) if start < end else name_language(text, script))
     return names
 
 
-def _walk(identifier: Any, encoded: Sequence[bytes]) -> list[int]:
-    """Return the state of the identifier's automaton after each byte; each text begins anew."""
-    following, rows = identifier.tk_nextmove, identifier._rowbase
-    visited: list[int] = []
-    add = visited.append
-    for data in encoded:
-        state = 0
-        for byte in data:
-            state = following[rows[state] + byte]
-            add(state)
-    return visited
+class _Automaton(NamedTuple):
+    """The identifier's automaton: after a byte it is in the state of the longest known n-gram that ends there."""
+
+    following: Any
+    """[rows * 256] The next state, by row and byte."""
+    rows: Any
+    """[states] Where the row of a state begins."""
+    outputs: Any
+    """[states] Which feature a state stands for, -1 for none."""
+    pairs: Any
+    """[256 * 256] The state after two bytes."""
+    longest: int
+    """Bytes of the longest n-gram: older ones have no say in the state."""
+
+
+def _features(encoded: Sequence[bytes]) -> Any:
+    """Return which feature ends at each byte of the texts, -1 for none; behind each text stands one more byte.
+
+    The state after a byte is told by the last `longest` bytes alone, so all places take their few steps at the same time.
+    """
+    import numpy
+
+    automaton = _automaton()
+    before = automaton.longest - 1
+    joined = _BREAK * before + _BREAK.join([*encoded, b""])
+    data = numpy.frombuffer(joined, dtype=numpy.uint8).astype(numpy.intp)
+    size = len(data) - before
+    states = automaton.pairs.take((data[:size] << 8) + data[1 : size + 1])
+    for step in range(2, automaton.longest):
+        states = automaton.following.take(automaton.rows.take(states) + data[step : step + size])
+    return automaton.outputs.take(states)
 
 
 @functools.cache
-def _outputs(script: str) -> Any:
-    """Return which feature each state of the automaton stands for, -1 for none."""
+def _automaton() -> _Automaton:
     import numpy
 
-    return numpy.asarray(_narrowed(script).tk_output, dtype=numpy.intp)
+    model = identifier()
+    following = numpy.asarray(model.tk_nextmove)
+    rows = numpy.asarray(model._rowbase, dtype=numpy.intp)
+    outputs = numpy.asarray(model.tk_output, dtype=numpy.intp)
+    table = following.reshape(-1, 256)
+    pairs = table[rows[table[rows[0] >> 8]] >> 8].reshape(-1)
+    seen, reached, longest = numpy.zeros(len(rows), dtype=bool), numpy.zeros(1, dtype=numpy.intp), 0
+    seen[0] = True
+    while True:  # breadth first: a state is as deep as its n-gram is long
+        after = numpy.zeros(len(rows), dtype=bool)
+        after[table[numpy.unique(rows[reached] >> 8)]] = True
+        reached = numpy.flatnonzero(after & ~seen)
+        if not len(reached):
+            return _Automaton(following, rows, outputs, pairs, max(longest, 2))
+        seen[reached] = True
+        longest += 1
 
 
 @functools.cache
 def _narrowed(script: str) -> Any:
-    try:
-        import numpy
-        from py3langid import langid
-    except ImportError:
-        raise EnvironmentFailure("unavailable", f"language identification needs the package {PACKAGE}; {HINT}") from None
-    identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
+    import numpy
+
+    narrowed = copy.copy(identifier())
     wanted = {code for code, scripts in SCRIPTS_OF.items() if script in scripts}
-    identifier.set_languages([label for label in identifier.labels if MACRO.get(label, label) in wanted])
+    narrowed.set_languages([label for label in narrowed.labels if MACRO.get(label, label) in wanted])
     # Half precision in columns would be converted and gathered again for each sentence, which is most of the time.
-    identifier.nb_ptc = numpy.ascontiguousarray(identifier.nb_ptc, dtype=numpy.float32)
-    return identifier
+    narrowed.nb_ptc = numpy.ascontiguousarray(narrowed.nb_ptc, dtype=numpy.float32)
+    return narrowed

@@ -65,7 +65,7 @@ class ConstraintsEnvironment(BaseEnvironment[ConstraintsReference, ConstraintsOp
     """Grades the following of instructions."""
 
     name = "constraints"
-    version = "1"
+    version = "2"
     reference_type = ConstraintsReference
     options_type = ConstraintsOptions
 

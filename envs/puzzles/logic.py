@@ -53,7 +53,7 @@ class LogicEnvironment(TextPuzzle[TextReference, TextOptions]):
     """Knights and knaves; the higher the level, the more of them."""
 
     name = "logic"
-    version = "1"
+    version = "2"
     reference_type = TextReference
     options_type = TextOptions
 

@@ -20,6 +20,8 @@ _PUNCTUATION = (
 )
 _UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]++")
 _ASCII = bytes(range(128))
+_SPACE = re.compile(r"\s")
+_KINDS = bytes(ord(" " if code < 128 and chr(code).isspace() else "x") for code in range(256))
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}{_PUNCTUATION}]++|[{_PUNCTUATION}]")
 
 
@@ -50,11 +52,15 @@ def length(completion: Completion, unit: Unit) -> tuple[int, str]:
 
 def count_words(text: str) -> int:
     """Return the number of words between spaces; a character of a script without spaces is one by itself."""
-    if text.isascii():
-        return len(text.split())
-    # Most texts hold few characters beyond ASCII, and those alone are quickly looked through.
-    rare = text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
-    if not _UNSPACED_RUN.search(rare):
-        return len(text.split())
-    spaced, runs = _UNSPACED_RUN.subn(" ", text)
-    return len(spaced.split()) + len(text) - len(spaced) + runs
+    # Bytes are counted several times as quickly as lists of words are made.
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) > len(text):
+        # Few characters beyond ASCII are distinct, and those alone are looked at.
+        rare = "".join(set(data.translate(None, _ASCII).decode("utf-8", "surrogatepass")))
+        if _UNSPACED_RUN.search(rare):
+            spaced, runs = _UNSPACED_RUN.subn(" ", text)
+            return len(spaced.split()) + len(text) - len(spaced) + runs
+        if _SPACE.search(rare):
+            return len(text.split())
+    kinds = data.translate(_KINDS)
+    return kinds.count(b" x") + kinds.startswith(b"x")

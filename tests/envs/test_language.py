@@ -11,7 +11,7 @@ from verigym.envs import Completion, Status, UsageError
 from verigym.envs.language import LanguageEnvironment, language_of
 from verigym.envs.language_samples import SAMPLES
 from verigym.envs.language_scripts import only_script
-from verigym.envs.language_text import prose
+from verigym.envs.language_text import letters, prose
 
 pytest.importorskip("py3langid")
 CASES = [json.loads(line) for line in (Path(__file__).parents[1] / "cases" / "language.jsonl").read_text().splitlines()]
@@ -139,7 +139,65 @@ def test_many_sentences_are_named_as_each_alone(shared_data: Path) -> None:
         given = [*texts[:20], "", "1", "\ud800"]
         assert name_languages(given, script) == [name_language(text, script) for text in given], code
         assert name_languages(given[:1], script) == [name_language(given[0], script)]
+        assert name_languages([given[0], given[1], given[0]], script) == [name_language(given[at], script) for at in (0, 1, 0)]
+        long = " ".join(texts)[:2000]
+        assert name_languages([long], script) == [name_language(long, script)]
     assert name_languages([], "Latin") == []
+
+
+def test_all_places_at_once_find_what_a_walk_finds() -> None:
+    from verigym.envs.language_id import identifier
+    from verigym.envs.language_naming import _features
+
+    def walk(data: bytes) -> list[int]:
+        state, found = 0, []
+        for byte in data:
+            state = model.tk_nextmove[model._rowbase[state] + byte]
+            found.append(model.tk_output[state])
+        return found
+
+    model = identifier()
+    pick = random.Random("bytes")
+    texts = [text.encode() for text in SAMPLES.values()]
+    texts += [b"", b"a", b"\xed\xa0\x80", "\u0f40\u1e00\U0001f600".encode() * 20]
+    texts += [bytes(pick.choices(b"".join(texts), k=length)) for length in range(40)]
+    found = _features(texts).tolist()
+    for text in texts:
+        assert found[: len(text)] == walk(text)
+        assert found[len(text)] == -1
+        del found[: len(text) + 1]
+    assert found == []
+
+
+def test_languages_leave_the_identifier_as_it_is() -> None:
+    from verigym.envs.language_id import LANGUAGES, identifier
+    from verigym.envs.language_naming import name_languages
+
+    name_languages(["\u041f\u0440\u0438\u0432\u0435\u0442", "a"], "Cyrillic")
+    assert len(identifier().labels) >= len(LANGUAGES)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("", 0),
+        ("a b, 1!", 2),
+        ("\u00e9t\u00e9 \u2019\u00a0x", 4),
+        ("\u0915\u093e\u3002\uff01", 2),
+        ("\ud83d\ude00\0", 3),
+        ("\t\x1f\u2003", 0),
+    ],
+)
+def test_letters(text: str, count: int) -> None:
+    assert letters(text) == count
+
+
+def test_a_foreign_tail_of_a_long_text_is_seen() -> None:
+    env = LanguageEnvironment()
+    text = f"{SAMPLES['en']} " * 200 + f"{FRENCH} " * 200
+    score = env.score(env.prompt("q", language="en"), text)
+    share = len(SAMPLES["en"]) / (len(SAMPLES["en"]) + len(FRENCH))
+    assert score.reward == pytest.approx(share, abs=0.02)
 
 
 def test_the_language_of_a_text() -> None:

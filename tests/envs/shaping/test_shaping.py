@@ -13,6 +13,7 @@ from verigym.envs.compose import WeightedSum
 from verigym.envs.mathematics import MathEnvironment
 from verigym.envs.shaping.cosine import CosineLength
 from verigym.envs.shaping.length import LengthEnvironment
+from verigym.envs.shaping.measure import count_words
 from verigym.envs.shaping.overlong import OverlongEnvironment
 from verigym.envs.shaping.repetition import RepetitionEnvironment
 
@@ -28,6 +29,26 @@ def test_cases(case: dict[str, Any]) -> None:
     assert (score.status is Status.NO_ANSWER) == (
         "empty" in case["why"] and case["environment"] not in ("repetition", "overlong")
     )
+
+
+def test_words_are_what_spaces_of_all_kinds_divide() -> None:
+    spaces = [chr(code) for code in range(0x3001) if chr(code).isspace()]
+    assert len(spaces) == 29
+    for space in spaces:
+        assert count_words(f"{space}a{space}{space}\u00f4\u2019{space}") == 2, hex(ord(space))
+        assert count_words(f"\u6f22{space}\u00e9") == 2
+    for inside in "\0\u200b\u2060\ufeff\ud800\udfff":
+        assert count_words(f"a{inside}b") == 1, hex(ord(inside))
+
+
+@given(
+    st.text(
+        st.sampled_from("ab-\u00e9\u2019\u6f22\u0e44\u304b\U00020000\ud800\udc00 \n\x1f\x85\u00a0\u2009\u3000"), max_size=12
+    )
+)
+def test_words_are_counted_as_they_are_split(text: str) -> None:
+    apart = "".join(f" {char} " if char in "\u6f22\u0e44\u304b\U00020000" else char for char in text)
+    assert count_words(text) == len(apart.split())
 
 
 def test_repetition_of_tokens() -> None:
