@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, get_args
 
 from verigym.envs import UsageError
@@ -25,6 +25,8 @@ _PYTHON_TYPES: dict[ColumnType, tuple[type, ...]] = {
 }
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_NEAR = re.compile(r"\{ *([A-Za-z_][A-Za-z0-9_]*)(?: *[.|\[][^{}]*| *)\}")
+"""A name in braces as Jinja and str.format have it: with spaces, an attribute, a filter or an index."""
 
 
 class _Missing:
@@ -80,7 +82,10 @@ def check_type(row: Mapping[str, Any], column: str, expected: ColumnType) -> Non
     if not right:
         # a reader of tables shows a key that one row lacks as null
         what = "is missing" if value is None else describe(value)
-        raise FieldProblem(column, f"{what}; expected {expected}")
+        why = ""
+        if expected == "integer" and isinstance(value, float):
+            why = "; a column is read as float where one of its rows has a fraction, NaN or a very large number"
+        raise FieldProblem(column, f"{what}; expected {expected}{why}")
 
 
 def extract_gold(value: Any, how: Extraction, field: str) -> Any:
@@ -103,6 +108,14 @@ def extract_gold(value: Any, how: Extraction, field: str) -> Any:
 def placeholders(template: str) -> list[str]:
     r"""Return the columns that a template names. Only `{name}` is a placeholder; `\boxed{}` is plain text."""
     return list(dict.fromkeys(_PLACEHOLDER.findall(template)))
+
+
+def near_placeholder(template: str, known: Collection[str]) -> tuple[str, str] | None:
+    """Return what another template language would fill in with a known name, and the name; None where there is nothing."""
+    for match in _NEAR.finditer(template):
+        if match[1] in known and match[0] != f"{{{match[1]}}}":
+            return match[0], match[1]
+    return None
 
 
 def fill(template: str, row: Mapping[str, Any]) -> str:

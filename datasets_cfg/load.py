@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -13,7 +14,7 @@ from verigym.datasets_cfg.reading import ChangedRevision, hub_rows, local_rows
 from verigym.datasets_cfg.rows import Task, make_task
 from verigym.datasets_cfg.schema import DatasetConfig
 from verigym.datasets_cfg.templates import load_template
-from verigym.datasets_cfg.yamlfile import line_of, read
+from verigym.datasets_cfg.yamlfile import line_of, read, text_of
 from verigym.envs import Environment, Prompt, TaskSource, UsageError
 from verigym.envs import load as load_environment
 from verigym.envs.errors import did_you_mean
@@ -57,11 +58,9 @@ def description(name_or_path: str | Path) -> str:
     if name in available():
         return importlib.resources.files("verigym.datasets_cfg").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     if isinstance(name_or_path, Path) or name.endswith(SUFFIXES):
-        try:
-            return Path(name).read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
-    hint = did_you_mean(name, available())
+        return text_of(name)
+    beside = next((f"{name}{suffix}" for suffix in SUFFIXES if os.path.isfile(f"{name}{suffix}")), None)
+    hint = f"; did you mean the file {beside}?" if beside else did_you_mean(name, available())
     raise UsageError(f"no data set is called {name!r}{hint}; or give the path of a .yaml file")
 
 
@@ -118,9 +117,16 @@ class PromptDataset(Sequence[Prompt]):
         except FieldProblem as problem:
             raise RowError(self.config.name, self.split, position, problem.field, str(problem)) from None
 
+    def _row(self, position: int) -> Mapping[str, Any]:
+        try:
+            return self._rows[position]
+        except UnicodeDecodeError as error:  # the reader of tables looks at the bytes of a text no earlier
+            reason = f"is not UTF-8: {error.reason}; save {self.source} as UTF-8"
+            raise RowError(self.config.name, self.split, position, "(any)", reason) from None
+
     def first(self, count: int) -> PromptDataset:
         """Return the first rows."""
-        rows = [self._rows[row] for row in range(min(count, len(self)))]
+        rows = [self._row(row) for row in range(min(count, len(self)))]
         return type(self)(self.config, self.split, rows, self.environment, self.source, self.asking)
 
     def bare(self, position: int) -> tuple[Prompt, Task]:
@@ -131,7 +137,7 @@ class PromptDataset(Sequence[Prompt]):
         """
         config = self.config
         try:
-            task = make_task(config, self._rows[position])
+            task = make_task(config, self._row(position))
         except FieldProblem as problem:
             raise RowError(config.name, self.split, position, problem.field, str(problem)) from None
         metadata = {"dataset": config.name, "split": self.split, "row": position, **task.metadata}
@@ -231,6 +237,7 @@ def _open(
 ) -> PromptDataset:
     if config.generated:
         return _generated(config, split, environment)
+    _check_reference(place, config, environment)
     if data_dir is None:
         rows = hub_rows(config, split, cache)
         source = f"{config.hub.path} on the hub" if config.hub else config.name
@@ -244,10 +251,29 @@ def _open(
     return PromptDataset(config, split, rows, environment, source)
 
 
+def _check_reference(place: str | Path, config: DatasetConfig, environment: Environment) -> None:
+    """Refuse a description that gives a reference which its environment does not have, or not all that it needs."""
+    known = getattr(getattr(environment, "reference_type", None), "model_fields", None)
+    if known is None:  # not one of ours: each row's prompt will tell
+        return
+    for part, fields in (("reference", config.reference), ("fixed", config.fixed)):
+        for field in fields:
+            if field not in known:
+                line = line_of(description(place), (part, field))
+                reason = f"unknown field '{part}.{field}' for environment {config.environment!r}{did_you_mean(field, known)}"
+                raise UsageError(f"{place}, line {line}: {reason}")
+    lacking = [
+        field for field, info in known.items() if info.is_required() and field not in {**config.reference, **config.fixed}
+    ]
+    if lacking and not config.layout:
+        line = line_of(description(place), ("reference",))
+        raise UsageError(f"{place}, line {line}: environment {config.environment!r} needs the field 'reference.{lacking[0]}'")
+
+
 def _generated(config: DatasetConfig, split: str, environment: Environment) -> GeneratedDataset:
     if split not in config.generated:
         raise UsageError(f"data set {config.name!r} has no split {split!r}{did_you_mean(split, config.generated)}")
     if not isinstance(environment, TaskSource):
         raise UsageError(f"data set {config.name!r}: environment {config.environment!r} writes no tasks of its own")
-    rows: Sequence[Mapping[str, Any]] = [{}] * config.generated[split]
+    rows: Sequence[Any] = range(config.generated[split])
     return GeneratedDataset(config, split, rows, environment, f"generated by {environment.grader}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def digests(config: DatasetConfig, data_dir: Path) -> dict[str, str]:
         if path.is_file():
             try:
                 found[split] = digest(path)
-            except (OSError, EOFError) as error:
+            except (OSError, EOFError, zlib.error) as error:
                 raise UsageError(f"cannot read {path}: {error}") from None
     if not found:
         raise UsageError(f"data set {config.name!r}: none of its files is below {data_dir}")

@@ -5,15 +5,20 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from verigym.datasets_cfg.archives import lean_files
-from verigym.datasets_cfg.schema import DatasetConfig
+from verigym.datasets_cfg.schema import DatasetConfig, LocalFile
 from verigym.envs import UsageError
 from verigym.envs.errors import did_you_mean
+
+MAX_RATIO = 200
+"""Of a .gz file's content to its size, above MAX_UNASKED_BYTES; text is packed 3 to 20 times smaller."""
+MAX_UNASKED_BYTES = 1 << 28
 
 
 class ChangedRevision(UsageError):
@@ -24,36 +29,48 @@ def local_rows(config: DatasetConfig, split: str, data_dir: Path, cache: str | N
     """Return the rows of a local file.
 
     Raises:
-        UsageError: the description has no such file, or it is not there, is another revision or cannot be read.
+        UsageError: the description has no such file, or it is not there, is another revision, has no rows or cannot be read.
     """
     if split not in config.files:
         raise UsageError(f"data set {config.name!r} has no local file for split {split!r}{did_you_mean(split, config.files)}")
     file = config.files[split]
     path = data_dir / file.path
-    if not path.is_file():
-        raise UsageError(f"data set {config.name!r}: {path} does not exist; is --data-dir {data_dir} the right folder?")
-    if file.sha256 and (found := digest(path)) != file.sha256:
-        raise ChangedRevision(
-            f"field files.{split}.sha256 is {file.sha256[:12]}..., but the content of {path} has {found[:12]}...: another "
-            f"revision of the data. Fetch the one described, or describe this one (`verigym datasets pin`)"
-        )
+    if not os.path.isfile(path):  # Path.is_file raises where a name is too long
+        what = "is no file" if os.path.exists(path) else "does not exist"
+        raise UsageError(f"data set {config.name!r}: {path} {what}; is --data-dir {data_dir} the right folder?")
+    kind = "columns" if file.layout == "columns" else "Parquet" if path.suffix == ".parquet" else "JSON Lines"
     with quiet_datasets() as datasets:
         try:
-            if path.name.endswith(".tar.gz"):
-                rows = datasets.Dataset.from_list(lean_files(path))
-            elif file.layout == "columns":
-                rows = datasets.Dataset.from_dict(_columns(path))
-            else:
-                rows = datasets.load_dataset("json", data_files=str(path), split="train", cache_dir=cache)
+            if path.suffix == ".gz":
+                refuse_packed_bomb(path)
+            if file.sha256 and (found := digest(path)) != file.sha256:
+                raise ChangedRevision(
+                    f"field files.{split}.sha256 is {file.sha256[:12]}..., but the content of {path} has {found[:12]}...: "
+                    f"another revision of the data. Fetch the one described, or describe this one (`verigym datasets pin`)"
+                )
+            rows = _chosen(file, _read(datasets, path, kind, cache))
+            if not len(rows):
+                raise ValueError(
+                    "it has no rows" + (f", or none that files.{split} asks for" if file.rows or file.where else "")
+                )
+        except ChangedRevision:
+            raise
         except Exception as error:  # the library's own, pyarrow's and the file system's errors have no common base
-            raise UsageError(f"data set {config.name!r}: {path} cannot be read as JSON Lines: {_cause(error)}") from None
-    if file.rows:
-        low, high = file.rows.first, file.rows.last
-        rows = _chosen(config, rows, file.rows.column, lambda value: isinstance(value, int) and low <= value <= high)
-    if file.where:
-        wanted = file.where.equals
-        rows = _chosen(config, rows, file.where.column, lambda value: value == wanted)
+            raise UsageError(f"data set {config.name!r}: {path} cannot be read as {kind}: {_cause(error)}") from None
     return rows
+
+
+def _read(datasets: Any, path: Path, kind: str, cache: str | None) -> Any:
+    if path.name.endswith(".tar.gz"):
+        return datasets.Dataset.from_list(lean_files(path))
+    if kind == "columns":
+        return datasets.Dataset.from_dict(_columns(path))
+    with path.open("rb") as stream:  # the library says this in words that nobody understands
+        if not stream.read(1 << 20).strip():
+            raise ValueError("it is empty")
+    return datasets.load_dataset(
+        "parquet" if kind == "Parquet" else "json", data_files=str(path), split="train", cache_dir=cache
+    )
 
 
 def digest(path: Path) -> str:
@@ -69,19 +86,43 @@ def digest(path: Path) -> str:
     return sha256.hexdigest()
 
 
+def refuse_packed_bomb(path: Path) -> None:
+    """Refuse a .gz file that unpacks to far more than text does, before anything writes that to a disk.
+
+    Raises:
+        ValueError: it does.
+        OSError, EOFError, zlib.error: the file cannot be read.
+    """
+    most = max(MAX_RATIO * path.stat().st_size, MAX_UNASKED_BYTES)
+    size = 0
+    with gzip.open(path) as stream:
+        while block := stream.read(1 << 20):
+            size += len(block)
+            if size > most:
+                raise ValueError(
+                    f"it unpacks to over {most:,} bytes, {MAX_RATIO} times its size; unpack it yourself if that is right"
+                )
+
+
 def _columns(path: Path) -> dict[str, list[Any]]:
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
         table = json.load(stream)
+    if not isinstance(table, dict) or not table or not all(isinstance(column, dict) for column in table.values()):
+        raise ValueError("expected one JSON object of columns, each an object {row: value}")
     rows = list(next(iter(table.values())))
     if any(list(column) != rows for column in table.values()):
         raise ValueError("the columns do not have the same rows")
     return {name: [column[row] for row in rows] for name, column in table.items()}
 
 
-def _chosen(config: DatasetConfig, rows: Any, column: str, fits: Callable[[Any], bool]) -> Any:
-    if column not in rows.column_names:
-        raise UsageError(f"data set {config.name!r}: its file has no column {column!r} to choose rows by")
-    return rows.select([row for row, value in enumerate(rows[column]) if fits(value)])
+def _chosen(file: LocalFile, rows: Any) -> Any:
+    for choice in (file.rows, file.where):
+        if choice is None:
+            continue
+        if choice.column not in rows.column_names:
+            raise ValueError(f"it has no column {choice.column!r} to choose rows by")
+        rows = rows.select([row for row, value in enumerate(rows[choice.column]) if choice.fits(value)])
+    return rows
 
 
 def hub_rows(config: DatasetConfig, split: str, cache: str | None) -> Any:
@@ -118,7 +159,7 @@ def quiet_datasets() -> Iterator[Any]:
     bars = datasets.are_progress_bars_disabled()
     verbosity = datasets.logging.get_verbosity()
     datasets.disable_progress_bars()
-    datasets.logging.set_verbosity_error()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # its errors are raised too, and told in our words
     try:
         yield datasets
     finally:

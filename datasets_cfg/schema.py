@@ -8,9 +8,12 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from verigym.datasets_cfg.fields import ColumnType, Extraction, placeholders
+from verigym.datasets_cfg.fields import ColumnType, Extraction, near_placeholder, placeholders
 from verigym.datasets_cfg.shapes import SHAPES, Shape
 from verigym.envs.errors import did_you_mean
+
+MAX_GENERATED = 10**12
+"""Tasks of a split that an environment writes."""
 
 
 class _Frozen(BaseModel):
@@ -50,6 +53,10 @@ class RowRange(_Frozen):
     first: int
     last: int
 
+    def fits(self, value: Any) -> bool:
+        """Whether a row with this value in the column is meant."""
+        return isinstance(value, int) and self.first <= value <= self.last
+
 
 class RowValue(_Frozen):
     """The rows whose column holds this text."""
@@ -57,11 +64,16 @@ class RowValue(_Frozen):
     column: str
     equals: str
 
+    def fits(self, value: Any) -> bool:
+        """Whether a row with this value in the column is meant."""
+        return bool(value == self.equals)
+
 
 class LocalFile(_Frozen):
     """A file relative to the data directory; a plain path in YAML where all rows are meant.
 
-    JSON Lines, one JSON list, or for Lean an archive (.tar.gz) of .lean files, each a row with `name`, `folder` and `text`.
+    JSON Lines, one JSON list, Parquet (.parquet), or for Lean an archive (.tar.gz) of .lean files, each a row with `name`,
+    `folder` and `text`.
     """
 
     path: str
@@ -182,6 +194,9 @@ class DatasetConfig(_Frozen):
         columns = self.all_columns
         made = (*(self.layout.shows if self.layout else ()), *self.texts)
         written = {"prompt": self.prompt, "question": self.question, "worked": self.worked.replace("{gold}", "")}
+        for field, text in written.items():
+            if near := near_placeholder(text or "", (*columns, *made)):
+                raise ValueError(f"{field} holds {near[0]!r}, which nothing fills in; a whole column is {{{near[1]}}}")
         for field in ("prompt", "question"):
             if written[field] is not None and not placeholders(written[field] or ""):
                 raise ValueError(f"{field} names no {{column}}: every row would ask the same")
@@ -200,8 +215,9 @@ class DatasetConfig(_Frozen):
     @model_validator(mode="after")
     def _places_and_splits(self) -> Self:
         for split, file in self.files.items():
-            if PurePosixPath(file.path).is_absolute() or ".." in PurePosixPath(file.path).parts:
-                raise ValueError(f"files.{split} is {file.path!r}; it must lie below the data directory")
+            place = PurePosixPath(file.path)
+            if place.is_absolute() or ".." in place.parts or not place.name or "://" in file.path:
+                raise ValueError(f"files.{split} is {file.path!r}; expected a file's path below the data directory")
         for split in self.evaluation_only:
             if split not in self.splits:
                 raise ValueError(f"evaluation_only names {split!r}, which is no split{did_you_mean(split, self.splits)}")
@@ -223,8 +239,8 @@ class DatasetConfig(_Frozen):
         if given:
             raise ValueError(f"{min(given)} describes rows, but generated says that the environment writes its own tasks")
         for split, count in self.generated.items():
-            if count < 1:
-                raise ValueError(f"generated.{split} is {count}; expected at least 1 task")
+            if not 1 <= count <= MAX_GENERATED:
+                raise ValueError(f"generated.{split} is {count}; expected a number of tasks from 1 to {MAX_GENERATED:,}")
 
     @property
     def layout(self) -> Shape | None:

@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from verigym.datasets_cfg.load import SUFFIXES, load_config
-from verigym.datasets_cfg.yamlfile import read
+from verigym.datasets_cfg.yamlfile import read, text_of
 from verigym.envs import UsageError
 from verigym.envs.errors import did_you_mean
 
@@ -29,37 +29,41 @@ class AddedReward(_Frozen):
 
 
 class SuiteSource(_Frozen):
-    """A data set, or an environment that writes its own tasks; the fields are those of a run's `sources`."""
+    """One part of the mixture: an environment that writes its own tasks, or a data set with its environment."""
 
     environment: str | None = None
     """Registry name of an environment that generates tasks. Give this or `dataset`."""
     dataset: str | None = None
-    """Name or path of a data set. Give this or `environment`."""
+    """Name or path of a data-set configuration. Give this or `environment`."""
     options: Mapping[str, Any] = {}
     """Options of the environment."""
     format: Mapping[str, Any] | None = None
-    """Options of the `format` environment, whose verdict is then the gate of this source's reward."""
+    """When given, options of the `format` environment, whose verdict is the gate of this source's reward."""
     add: Mapping[str, AddedReward] = {}
-    """Environment -> reward that is added to this source's own."""
+    """Environment -> reward that is added to this source's own, inside the gate: {language: {weight: 0.1}}."""
     template: str | None = None
-    """Prompt template."""
+    """Prompt template, such as r1-zero or maths:de; see docs/datasets.md."""
     shots: int = Field(default=0, ge=0, le=64)
-    """With a data set: examples before each task."""
+    """With a data set: examples before each task, drawn from its train split by the hash of what is asked."""
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    """Share of the prompts, relative to the other weights."""
+    """Share of the prompts of a step, relative to the other sources' weights."""
     min_share: float = Field(default=0.0, ge=0, le=1)
-    """Least share of the prompts."""
+    """Least share of the prompts of a step, where the weight would give less."""
     name: str | None = None
     """Name in the logs; the environment's or data set's name by default."""
     split: str = "train"
     """Split to train on."""
     eval_split: str | None = "test"
-    """Split to evaluate on during training; null for none."""
+    """Held-out split to evaluate on; null for none."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
         if (self.environment is None) == (self.dataset is None):
-            raise ValueError("sources have either `environment` or `dataset`")
+            raise ValueError("a source has either `environment` or `dataset`")
+        if self.shots and self.dataset is None:
+            raise ValueError("shots are rows of a data set; this source writes its own tasks")
+        if self.eval_split == self.split:
+            raise ValueError(f"split and eval_split are both {self.split!r}; evaluation needs tasks that are held out")
         return self
 
     @property
@@ -177,10 +181,7 @@ def suite_text(name_or_path: str | Path) -> str:
         return importlib.resources.files("verigym.datasets_cfg").joinpath("suites", f"{name}.yaml").read_text(encoding="utf-8")
     if not name.endswith(SUFFIXES):
         raise UsageError(f"no suite is called {name!r}{did_you_mean(name, available_suites())}; or give a .yaml file")
-    try:
-        return Path(name).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
+    return text_of(name)
 
 
 def load_suite(name_or_path: str | Path) -> Suite:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import importlib.resources
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from verigym.datasets_cfg.fields import fill, placeholders
-from verigym.datasets_cfg.yamlfile import read
+from verigym.datasets_cfg.yamlfile import read, text_of
 from verigym.envs import Message, UsageError
 from verigym.envs.errors import did_you_mean
 
@@ -101,10 +100,7 @@ def load_template(name: str) -> Template:
         file = importlib.resources.files("verigym.datasets_cfg").joinpath("templates", f"{stem}.yaml")
         text, place = file.read_text(encoding="utf-8"), f"templates/{stem}.yaml"
     elif stem.endswith((".yaml", ".yml")):
-        try:
-            text, place = Path(stem).read_text(encoding="utf-8"), stem
-        except (OSError, ValueError) as error:
-            raise UsageError(f"cannot read {stem}: {getattr(error, 'strerror', None) or error}") from None
+        text, place = text_of(stem), stem
     else:
         raise UsageError(f"no template is called {stem!r}{did_you_mean(stem, available_templates())}; or give a .yaml file")
     template = read(text, place, Template, "name, description and user")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +14,31 @@ from verigym.envs.errors import UsageError, explain
 M = TypeVar("M", bound=BaseModel)
 
 Path = Sequence[str | int]
+
+MAX_CHARACTERS = 1 << 17
+"""Of a description; whatever is longer is data, and reading it as YAML would take minutes."""
+MAX_VALUES = 100_000
+"""Keys and values of a description, each alias counted as all that it stands for."""
+
+
+def text_of(path: str | os.PathLike[str]) -> str:
+    """Return the text of a YAML file of the user's.
+
+    Raises:
+        UsageError: there is no such file, it is longer than a description is, or it is not UTF-8.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe would be waited for
+        raise UsageError(f"cannot read {path}: it is no regular file")
+    try:
+        with open(path, encoding="utf-8") as stream:
+            text = stream.read(MAX_CHARACTERS + 1)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {path}: not UTF-8: {error.reason}; save the file as UTF-8") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    if len(text) > MAX_CHARACTERS:
+        raise UsageError(f"cannot read {path}: over {MAX_CHARACTERS:,} characters, too long for a description; is it the data?")
+    return text
 
 
 def read(text: str, name: str, model: type[M], example: str) -> M:
@@ -29,15 +55,21 @@ def read(text: str, name: str, model: type[M], example: str) -> M:
     """
     try:
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        refuse_bombs(tree, name)
         twice = _repeated(tree)
         data = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise UsageError(f"{name}{line}: not YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except RecursionError:
+        raise UsageError(f"{name}: not YAML: brackets or fields stand too deep in each other") from None
+    except UsageError:
+        raise
+    except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"{name}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):
-        raise UsageError(f"{name}: expected fields such as {example}; got {type(data).__name__}")
+        got = "an empty file" if data is None else f"a {type(data).__name__}"
+        raise UsageError(f"{name}: expected fields such as {example}; got {got}")
     if twice is not None:
         raise UsageError(f"{name}, line {twice.start_mark.line + 1}: field {twice.value!r} stands twice; keep one")
     try:
@@ -45,6 +77,40 @@ def read(text: str, name: str, model: type[M], example: str) -> M:
     except ValidationError as error:
         line = f", line {_line(tree, _place(error))}"
         raise UsageError(f"{name}{line}: {explain(error, model.model_fields)}") from None
+
+
+def refuse_bombs(tree: Any, name: str) -> None:
+    """Refuse a document whose aliases stand for more than can be walked through, or for what they stand in themselves.
+
+    Args:
+        tree: its nodes, as `yaml.compose` gives them.
+        name: of the file, for the message.
+
+    Raises:
+        UsageError: it does.
+    """
+    sizes: dict[int, int | None] = {}
+
+    def size(node: Any) -> int:
+        key = id(node)
+        if key in sizes:
+            known = sizes[key]
+            if known is None:
+                raise UsageError(
+                    f"{name}, line {node.start_mark.line + 1}: an alias stands inside what it stands for; leave it out"
+                )
+            return known
+        sizes[key] = None
+        parts = node.value if isinstance(node, yaml.SequenceNode | yaml.MappingNode) else ()
+        total = 1 + sum(sum(map(size, part)) if isinstance(part, tuple) else size(part) for part in parts)
+        if total > MAX_VALUES:
+            line = node.start_mark.line + 1
+            raise UsageError(f"{name}, line {line}: over {MAX_VALUES:,} values, too many for a description; is it the data?")
+        sizes[key] = total
+        return total
+
+    if tree is not None:
+        size(tree)
 
 
 def line_of(text: str, path: Path) -> int:

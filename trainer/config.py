@@ -12,12 +12,12 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from verigym.datasets_cfg.suites import AddedReward, load_suite
+from verigym.datasets_cfg.suites import SuiteSource, load_suite
+from verigym.datasets_cfg.yamlfile import refuse_bombs
 from verigym.envs.errors import UsageError, did_you_mean, explain
 from verigym.trainer.care_config import CareFields
 from verigym.trainer.critic_config import CriticFields
 from verigym.trainer.engine_config import EngineFields
-from verigym.trainer.frozen import Frozen
 from verigym.trainer.kernel_config import KernelFields
 from verigym.trainer.memory_config import MemoryFields
 from verigym.trainer.presets import with_preset
@@ -27,60 +27,25 @@ from verigym.trainer.unused import refuse_unused
 from verigym.trainer.update_config import ON_POLICY_LOSSES, UpdateFields
 
 
-class SourceConfig(Frozen):
-    """One part of the mixture: an environment that writes its own tasks, or a data set with its environment."""
+class SourceConfig(SuiteSource):
+    """One part of the mixture, as in a suite, with what only a run can say of it."""
 
-    environment: str | None = None
-    """Registry name of an environment that generates tasks. Give this or `dataset`."""
-    dataset: str | None = None
-    """Name or path of a data-set configuration. Give this or `environment`."""
-    options: Mapping[str, Any] = {}
-    """Options of the environment."""
-    format: Mapping[str, Any] | None = None
-    """When given, options of the `format` environment, whose verdict is the gate of this source's reward."""
-    add: Mapping[str, AddedReward] = {}
-    """Environment -> reward that is added to this source's own, inside the gate: {language: {weight: 0.1}}."""
-    template: str | None = None
-    """Prompt template, such as r1-zero or maths:de; see docs/datasets.md."""
-    shots: int = Field(default=0, ge=0, le=64)
-    """With a data set: examples before each task, drawn from its train split by the hash of what is asked."""
-    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    """Share of the prompts of a step, relative to the other sources' weights."""
-    min_share: float = Field(default=0.0, ge=0, le=1)
-    """Least share of the prompts of a step, where the weight would give less."""
     advantage: str | None = None
     """Advantage of this source's groups; the run's when left out, and so are the options."""
     advantage_options: Mapping[str, Any] = {}
     """Keyword arguments of this source's advantage, by name."""
     reward_weights: Mapping[str, float] = {}
     """With gdpo as this source's advantage: the score's components and their weights."""
-    name: str | None = None
-    """Name in the logs; the environment's or data set's name by default."""
-    split: str = "train"
-    """Split to train on."""
-    eval_split: str | None = "test"
-    """Held-out split to evaluate on; null for none."""
     data_dir: Path | None = None
     """Folder of the data set's local files; the hub when left out."""
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        if (self.environment is None) == (self.dataset is None):
-            raise ValueError("a source has either `environment` or `dataset`")
-        if self.shots and self.dataset is None:
-            raise ValueError("shots are rows of a data set; this source writes its own tasks")
-        if self.eval_split == self.split:
-            raise ValueError(f"split and eval_split are both {self.split!r}; evaluation needs tasks that are held out")
+    def _advantage_fits(self) -> Self:
         if (self.advantage == "gdpo") is not bool(self.reward_weights):
             raise ValueError("advantage gdpo and reward_weights go together: name the components and their weights")
         if self.advantage is None and self.advantage_options:
             raise ValueError("advantage_options without an advantage: name it in `advantage`")
         return self
-
-    @property
-    def label(self) -> str:
-        """Name in the logs."""
-        return self.name or self.dataset or self.environment or ""
 
 
 class TrainConfig(
@@ -210,7 +175,11 @@ def read_config(path: Path | str, overrides: Sequence[str] = ()) -> TrainConfig:
     """
     path = Path(path)
     try:
-        fields = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        refuse_bombs(yaml.compose(text, Loader=yaml.SafeLoader), str(path))
+        fields = yaml.safe_load(text)
+    except UsageError:
+        raise
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -129,7 +129,7 @@ def validate(
         print(printable(failure.describe(report.source)))
     for remark in report.remarks:
         print(printable(f"remark: {remark.describe(report.source)}"))
-    place = f"{report.dataset}/{report.split}, {report.grader}"
+    place = printable(f"{report.dataset}/{report.split}, {report.grader}")
     if report.read or rows.config.golds == "none":
         print(f"{report.read:,} of {report.rows:,} rows have no gold; they load, make a prompt and repeat: {place}")
     graded = report.rows - report.read

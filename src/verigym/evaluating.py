@@ -40,7 +40,13 @@ def evaluate(
 
     sources = [
         *(
-            {"dataset": name, "eval_split": split or "test", "split": "train", "data_dir": data_dir}
+            # nothing is trained here: the other split only has to be another
+            {
+                "dataset": name,
+                "eval_split": split or "test",
+                "split": "-" if split == "train" else "train",
+                "data_dir": data_dir,
+            }
             for name, split in _splits(data)
         ),
         *({"environment": name, "options": options} for name, options in map(_options, env or [])),

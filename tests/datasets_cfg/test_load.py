@@ -72,7 +72,9 @@ def test_a_split_may_be_a_range_of_rows(make, tmp_path):
     prompts = load(make(ROWS, ("files: {train: rows.jsonl}", split)), "train", data_dir=tmp_path)
     assert [(prompt.metadata["row"], prompt.metadata["level"]) for prompt in prompts] == [(0, 1), (1, 2), (2, 3)]
     path = make(ROWS, ("files: {train: rows.jsonl}", split.replace("level", "number")))
-    with pytest.raises(UsageError, match="its file has no column 'number' to choose rows by"):
+    with pytest.raises(
+        UsageError, match="rows.jsonl cannot be read as JSON Lines: it has no column 'number' to choose rows by"
+    ):
         load(path, "train", data_dir=tmp_path)
 
 

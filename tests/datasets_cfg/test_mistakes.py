@@ -54,6 +54,12 @@ def test_a_wrong_type_names_row_and_field(make, tmp_path):
         prompts[3]
 
 
+def test_a_name_without_its_suffix(make, monkeypatch):
+    monkeypatch.chdir(make(ROWS).parent)
+    with pytest.raises(UsageError, match="no data set is called 'tiny'; did you mean the file tiny.yaml?"):
+        load_config("tiny")
+
+
 def sha(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 

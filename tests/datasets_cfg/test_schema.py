@@ -36,8 +36,8 @@ def test_the_shipped_descriptions_are_valid():
         ),
         ("environment: math", "environment: math\nevaluation_only: [tran]", "evaluation_only names 'tran', which is no split"),
         ("environment: math", "environment: math\nhub: {path: a/b}", "neither splits nor files names a split"),
-        ("{train: rows.jsonl}", "{train: ../rows.jsonl}", "files.train is '../rows.jsonl'; it must lie below"),
-        ("{train: rows.jsonl}", "{train: {path: /rows.jsonl}}", "files.train is '/rows.jsonl'; it must lie below"),
+        ("{train: rows.jsonl}", "{train: ../rows.jsonl}", "files.train is '../rows.jsonl'; expected a file's path below"),
+        ("{train: rows.jsonl}", "{train: {path: /rows.jsonl}}", "files.train is '/rows.jsonl'; expected a file's path below"),
         ("{train: rows.jsonl}", "{train: {path: a, rows: {column: level}}}", "field 'files.train.rows.first' is missing"),
         ("{train: rows.jsonl}", "{train: 3}", "field 'files.train'"),
         ("name: tiny", "name: !!python/object/apply:os.getcwd []", "not YAML"),
@@ -64,5 +64,5 @@ def test_names_and_paths(tmp_path):
         load_config("gsm")
     with pytest.raises(UsageError, match="cannot read .*nowhere.yaml: No such file"):
         load_config("nowhere.yaml")
-    with pytest.raises(UsageError, match="Is a directory"):
+    with pytest.raises(UsageError, match="it is no regular file"):
         load_config(tmp_path)

@@ -24,6 +24,7 @@ BASE = "model: some/model\noutput: OUTPUT\n"
 
 MALFORMED = {
     "not yaml": ("model: [", "run.yaml: not valid YAML"),
+    "an alias in itself": ("model: &m [*m]", "run.yaml, line 1: an alias stands inside what it stands for"),
     "a list": ("- model", "expected `field: value` lines"),
     "empty": ("", "got NoneType"),
     "a number as key": (BASE + SOURCE + "1: 2", "expected `field: value` lines"),

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from verigym.datasets_cfg.yamlfile import refuse_bombs
 from verigym.envs.errors import UsageError, explain
 
 M = TypeVar("M", bound=BaseModel)
@@ -48,9 +49,12 @@ def read_document(path: Path) -> Document:
     try:
         fields = yaml.safe_load(text)
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        refuse_bombs(tree, str(path))
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         raise UsageError(f"{path}{line}: not valid YAML: {error.problem or error.context}") from None
+    except UsageError:
+        raise
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not valid YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
