@@ -119,10 +119,16 @@ def validate(
     from verigym.cliargs import pairs, printable
     from verigym.datasets_cfg import load
     from verigym.datasets_cfg import validate as run
+    from verigym.envs.errors import EnvironmentFailure, UsageError
     from verigym.envs.grading import Grader
     from verigym.grade.progress import Progress
 
     rows = load(dataset, split, data_dir=data_dir, limit=limit, options=pairs(option or [], "--option"))
+    if rows.config.golds == "all":
+        try:
+            rows.environment.check()
+        except EnvironmentFailure as failure:
+            raise UsageError(f"the golds of {rows.config.name} cannot be graded here: {failure}") from None
     with Grader(rows.environment, workers=workers, timeout_s=timeout_s) as grader, Progress("validating") as progress:
         report = run(rows, grader, lambda done: progress.update(done, done / len(rows)))
     for failure in report.failures:

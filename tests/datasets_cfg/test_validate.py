@@ -42,3 +42,11 @@ def test_gsm8k_golds_hold_without_string_equality(shared_data, capsys):
     arguments = ["validate", "gsm8k", "--split", "test", "--data-dir", str(shared_data), "--option", "string_tier=false"]
     assert main(arguments) == 0
     assert "1,319 of 1,319 golds" in capsys.readouterr().out
+
+
+def test_what_the_environment_lacks_is_said_once(shared_data, capsys, monkeypatch, tmp_path):
+    monkeypatch.delenv("LEAN4_BIN", raising=False)
+    options = ["--option", f"lean={tmp_path}/lean"]
+    assert main(["validate", "minif2f_proved", "--split", "valid", "--data-dir", str(shared_data), *options]) == 2
+    shown = capsys.readouterr()
+    assert not shown.out and shown.err.startswith("error: the golds of minif2f_proved cannot be graded here: unavailable: lean: ")
