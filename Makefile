@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 OUTPUT ?= runs/quickstart
 SEED ?= 0
 
-.PHONY: setup quickstart test test-vllm check bench clean
+.PHONY: setup quickstart recipes test test-vllm check bench clean
 
 setup: $(VENV)/.installed
 
@@ -21,6 +21,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 quickstart: setup
 	@echo "==> training a small model from nothing, 5 to 12 minutes on 2 cores; Ctrl-C stops it, the same command goes on"
 	@$(BIN)/verigym quickstart --output $(OUTPUT) --seed $(SEED)
+
+recipes: setup
+	@echo "==> DeepSeek-R1's stages on a small model from nothing, and an ablation; under an hour on 2 cores; Ctrl-C stops it, the same command goes on"
+	@$(BIN)/verigym pipeline run recipes/r1_small.yaml
 
 test: setup
 	@echo "==> running the tests"

@@ -1,15 +1,16 @@
-"""Steps labelled by rollouts, a process reward model trained on them, and what picking by it is worth: the quickstart's model.
+"""Steps labelled by rollouts, a process reward model trained on them, and what picking by it is worth: running sums.
 
-    python benchmarks/prm.py [--model FOLDER] [--output FOLDER] [--seed N]
+    python benchmarks/prm.py [--output FOLDER] [--seed N] [--policy-steps N]
         [--tasks N] [--held-out N] [--rollouts K] [--train-steps N]
 
-Math-Shepherd's way (arXiv 2312.08935) from end to end, some minutes on one core. The policy is the quickstart's model after its
-cold start, or the one in FOLDER. It solves training tasks; from the end of each step it writes K completions more; the task's
-own environment grades them. Two models are trained, on hard and on soft labels. Then, on held-out tasks: how often a model's
-verdict on a step is the label (the floor is the more common label), and how often the best of n by its least step is right,
-beside a random pick, a random one of the different texts and the majority, on the same samples; and the majority with votes
-weighted by the least step. Intervals are bootstraps over tasks. With --output, labels and models are kept there. The last line
-is one JSON object.
+Math-Shepherd's way (arXiv 2312.08935) from end to end, some minutes on one core. The policy is a model of 0.4M parameters after
+a cold start that leaves it right about every other time. It solves training tasks, once each; from the end of each step it
+writes K completions more; the task's own environment grades them. A model is trained on hard labels, or soft ones, from a
+deeper model that had the same demonstrations for longer. Then, on held-out tasks: how often a model's verdict on a step is
+the label (the floor is the more common label), how often it prefers the right one of two solutions of one task, and how often
+the best of n by its least step is right, beside a random pick, a random one of the different texts and the majority, on the
+same samples; and the majority with votes weighted by the least step. Intervals are bootstraps over tasks. With --output, labels
+and models are kept there, and what is there is not made again. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -17,87 +18,81 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from process_parts.running_sums import STEPS, RunningSums
+from process_parts.solving import TOKENS, Solved, cold_started, correct, different_tasks, opened, share, solve, tell
 
 from verigym.envs.grading import Grader
-from verigym.envs.metrics import Cluster, bootstrap_interval, majority_at_k, normalise_answer
+from verigym.envs.metrics import Cluster, majority_at_k, normalise_answer
 from verigym.envs.process.environment import ProcessEnvironment
-from verigym.envs.registry import load
-from verigym.envs.schema import Completion, Message, Prompt, Score, Status
-from verigym.trainer.engines.native import NativeEngine
-from verigym.trainer.generate import Generated
+from verigym.envs.process.steps import split as split_steps
+from verigym.envs.schema import Message, Prompt, Score
 from verigym.trainer.prm import ProcessRewardModel, train_prm
-from verigym.trainer.quickstart import TASKS, Sizes, quickstart
 from verigym.trainer.step_labels import Estimate, StepOutcomes, roll_out
-from verigym.trainer.tokens import Codec
 
-STEPS = (",", "</think>")
-"""The quickstart's steps: `<think>7+3=10,2+3+1=6</think>\\boxed{60}` has three."""
 SAMPLES = 8
-LABELLED = 4
-"""Solutions a task whose steps are labelled."""
-TOKENS = 40
+LABELLED = {"train": 1, "test": 2}
+"""Solutions a task whose steps are labelled: other tasks teach more than other solutions of the same one."""
 FINE = 840
 """A share of at most 8 equal votes is a whole number of these."""
-
-Solved = tuple[Prompt, list[str], list[Score]]
+OPTIONS = {"largest": 9}
 
 
 def main() -> None:
     arguments = read_arguments()
     torch.set_num_threads(1)
     with TemporaryDirectory() as scratch:
-        output = arguments.output or Path(scratch)
-        folder = arguments.model or cold_started(output, arguments.seed)
-        figures = measure(folder, output, arguments)
+        figures = measure(arguments.output or Path(scratch), arguments)
+    print_table(figures)
     print(json.dumps(figures))
 
 
 def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, help="the policy; the quickstart's cold start by default")
-    parser.add_argument("--output", type=Path, help="keep labels and models here")
+    parser.add_argument("--output", type=Path, help="keep policy, labels and models here")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--tasks", type=int, default=150, help="training tasks of each of the four families")
-    parser.add_argument("--held-out", type=int, default=80, help="held-out tasks of each, fewer where a family has fewer")
+    parser.add_argument("--policy-steps", type=int, default=320, help="of the policy's cold start")
+    parser.add_argument("--base-layers", type=int, default=4, help="of the model that the process reward models begin as")
+    parser.add_argument("--base-steps", type=int, default=400, help="of its cold start")
+    parser.add_argument("--tasks", type=int, default=1800, help="training tasks, one solution of each is labelled")
+    parser.add_argument("--held-out", type=int, default=1000, help="held-out tasks to pick on; steps are labelled on a quarter")
     parser.add_argument("--rollouts", type=int, default=8, help="K, completions a step")
-    parser.add_argument("--train-steps", type=int, default=800, help="batches of 16 solutions")
+    parser.add_argument("--labels", choices=("hard", "soft"), nargs="+", default=["hard"])
+    parser.add_argument("--train-steps", type=int, default=900, help="batches of 16 solutions")
     return parser.parse_args()
 
 
-def cold_started(output: Path, seed: int) -> Path:
-    """Return the quickstart's model after its supervised start."""
-    quickstart(output / "policy", seed, Sizes(grpo_steps=1, eval_prompts=8), threads=1)
-    return output / "policy/cold_start"
-
-
-def measure(folder: Path, output: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+def measure(output: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Label, train, compare."""
-    policy = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    codec = Codec(tokenizer, policy.generation_config)
-    engine = NativeEngine(policy, codec, rows_at_a_time=256, dtype="fp32")
-    environments: list[Any] = [load(name, **options) for name, (options, _) in TASKS.items()]
     clock = time.process_time()
-    with Grader(environments, workers=0) as grader:
-        outcomes: dict[str, list[StepOutcomes]] = {}
-        solved: dict[str, list[Solved]] = {}
+    output.mkdir(parents=True, exist_ok=True)
+    engine, codec = opened(cold_started(output, OPTIONS, arguments.policy_steps, arguments.seed))
+    tell("policy", clock)
+    environment: Any = RunningSums(**OPTIONS)
+    outcomes: dict[str, list[StepOutcomes]] = {}
+    solved: dict[str, list[Solved]] = {}
+    with Grader(environment, workers=0) as grader:
         for split, count in (("train", arguments.tasks), ("test", arguments.held_out)):
-            tasks = distinct([env.prompt_at(split, arguments.seed, n) for env in environments for n in range(count)])
-            solved[split] = solve(engine, codec, grader, tasks, (arguments.seed, split))
-            wholes = [(prompt, text) for prompt, texts, _ in solved[split] for text in dict.fromkeys(texts[:LABELLED])]
-            rolled = {"samples": arguments.rollouts, "max_new_tokens": TOKENS, "how": STEPS, "seed": arguments.seed}
-            outcomes[split] = roll_out(engine, codec, grader, wholes, **rolled)
-            keep(output / f"labels-{split}.jsonl", outcomes[split])
+            tasks = different_tasks(environment, split, arguments.seed, count)
+            samples = SAMPLES if split == "test" else LABELLED[split]
+            solved[split] = solve(engine, codec, grader, tasks, (arguments.seed, split), samples)
+            some = solved[split] if split == "train" else solved[split][: (count + 3) // 4]
+            wholes = [(prompt, text) for prompt, texts, _ in some for text in dict.fromkeys(texts[: LABELLED[split]])]
+            path = output / f"labels-{split}-seed{arguments.seed}.jsonl"
+            kept = read_kept(path, wholes)
+            if kept is None:
+                rolled = {"samples": arguments.rollouts, "max_new_tokens": TOKENS, "how": STEPS, "seed": arguments.seed}
+                kept = roll_out(engine, codec, grader, wholes, **rolled)
+                keep(path, kept)
+            outcomes[split] = kept
             tell(f"{split}: {len(tasks)} tasks, {len(wholes)} solutions labelled", clock)
     figures: dict[str, Any] = {
         "tasks": {split: len(rows) for split, rows in solved.items()},
@@ -107,9 +102,10 @@ def measure(folder: Path, output: Path, arguments: argparse.Namespace) -> dict[s
         "picks": rules(solved["test"]),
     }
     judged_by_steps = ProcessEnvironment()
-    kinds: tuple[Estimate, ...] = ("hard", "soft")
-    for how in kinds:
-        model = ProcessRewardModel(copy.deepcopy(policy), copy.deepcopy(tokenizer), seed=arguments.seed)
+    base, codec = opened(cold_started(output, OPTIONS, arguments.base_steps, arguments.seed, arguments.base_layers))
+    tell("the model to begin from", clock)
+    for how in arguments.labels:
+        model = ProcessRewardModel(copy.deepcopy(base.model), copy.deepcopy(codec.tokenizer), seed=arguments.seed)
         usable = [one.labelled(how) for one in outcomes["train"] if one.spans]
         usable = [replace(one, prompt=bare(judged_by_steps, one.prompt)) for one in usable]
         train_prm(model, usable, steps=arguments.train_steps, seed=arguments.seed)
@@ -122,40 +118,16 @@ def measure(folder: Path, output: Path, arguments: argparse.Namespace) -> dict[s
     return figures
 
 
-def distinct(tasks: Sequence[Prompt]) -> list[Prompt]:
-    """Return the tasks without repetitions."""
-    return list({task.key: task for task in tasks}.values())
-
-
-def solve(engine: NativeEngine, codec: Codec, grader: Grader, tasks: Sequence[Prompt], key: tuple[object, ...]) -> list[Solved]:
-    """Sample `SAMPLES` solutions a task at temperature 1 and grade them."""
-    futures: dict[tuple[int, int], Any] = {}
-    texts: dict[tuple[int, int], str] = {}
-
-    def grade(task: int, sample: int, done: Generated) -> None:
-        texts[task, sample] = codec.decode(done.token_ids)
-        completion = Completion(text=texts[task, sample], finish_reason=done.finish_reason)
-        futures[task, sample] = grader.submit(tasks[task], completion)
-
-    engine.generate(
-        [codec.encode(task) for task in tasks],
-        [[("solve", *key, task.key, sample) for sample in range(SAMPLES)] for task in tasks],
-        max_new_tokens=TOKENS,
-        temperature=1.0,
-        on_finished=grade,
-    )
-    rows = range(SAMPLES)
-    return [(task, [texts[n, g] for g in rows], [futures[n, g].result() for g in rows]) for n, task in enumerate(tasks)]
-
-
 def step_accuracy(judge: ProcessEnvironment, outcomes: Sequence[StepOutcomes], how: Estimate) -> dict[str, Any]:
     """Compare the model's verdicts on steps with their labels, both cut at one half."""
     found = judge.score_batch([(bare(judge, one.prompt), one.text) for one in outcomes])
     clusters: dict[str, list[tuple[bool, bool]]] = {}
     for score, one in zip(found, outcomes, strict=True):
-        for step, label in zip(score.steps or (), one.labels(how), strict=True):
+        labels = one.labels(how)
+        said = [step.reward for step in score.steps or ()] or [0.0] * len(labels)  # a text that gets no verdict is not liked
+        for reward, label in zip(said, labels, strict=True):
             if label is not None:
-                clusters.setdefault(one.prompt.key, []).append((step.reward >= 0.5, label >= 0.5))
+                clusters.setdefault(one.prompt.key, []).append((reward >= 0.5, label >= 0.5))
     pairs = [pair for rows in clusters.values() for pair in rows]
     good = sum(label for _, label in pairs) / len(pairs)
     more_common = good >= 0.5
@@ -180,9 +152,10 @@ def picks(judge: ProcessEnvironment, solved: Sequence[Solved], how: Estimate) ->
     """How right the sample is whose least step the model likes best, and by how much that beats the other rules."""
     pairs = [(bare(judge, prompt), text) for prompt, texts, _ in solved for text in texts]
     rewards = iter([score.reward or 0.0 for score in judge.score_batch(pairs)])
-    picked, voted, over_random, over_majority, vote_over_majority = [], [], [], [], []
+    picked, voted, over_random, over_majority, vote_over_majority, preferred = [], [], [], [], [], []
     for _, texts, scores in solved:
         row = [next(rewards) for _ in texts]
+        preferred.append(preference(row, correct(scores)))
         hit = correct(scores)[row.index(max(row))]
         picked.append(Cluster(int(hit), 1))
         over_random.append(Cluster(SAMPLES * hit - sum(correct(scores)), SAMPLES))
@@ -197,17 +170,33 @@ def picks(judge: ProcessEnvironment, solved: Sequence[Solved], how: Estimate) ->
         f"{how}_over_majority": share(over_majority),
         f"vote_of_{SAMPLES}_{how}": share(voted),
         f"{how}_vote_over_majority": share(vote_over_majority),
+        f"{how}_prefers_the_right_one": share([one for one in preferred if one.n]),
     }
+
+
+def preference(rewards: Sequence[float], right: Sequence[bool]) -> Cluster:
+    """Count in how many pairs of a right and a wrong solution the right one gets more; a draw counts half of it.
+
+    Returns:
+        Halves of pairs, so that a draw is a whole number.
+    """
+    good = [reward for reward, hit in zip(rewards, right, strict=True) if hit]
+    bad = [reward for reward, hit in zip(rewards, right, strict=True) if not hit]
+    return Cluster(sum((a > b) + (a >= b) for a, b in product(good, bad)), 2 * len(good) * len(bad))
+
+
+def print_table(figures: dict[str, Any]) -> None:
+    """Print a line for each figure that has an interval."""
+    rows = dict(figures["picks"])
+    for key in ("steps_hard", "steps_soft"):
+        rows |= {f"{key}: {name}": value for name, value in figures.get(key, {}).items() if isinstance(value, list)}
+    for name, (mean, low, high) in rows.items():
+        print(f"{name:34s} {mean:7.3f}  ({low:.3f} to {high:.3f})")
 
 
 def bare(judge: ProcessEnvironment, prompt: Prompt) -> Prompt:
     """Return a task whose system message is empty: the convention's own would be half of what this small model reads."""
     return judge.prompt((Message(role="system", content=""), *prompt.messages))
-
-
-def correct(scores: Sequence[Score]) -> list[bool]:
-    """Return which are right."""
-    return [score.status is Status.CORRECT for score in scores]
 
 
 def different(texts: Sequence[str], scores: Sequence[Score]) -> float:
@@ -233,25 +222,26 @@ def majority_of(scores: Sequence[Score]) -> float:
     return majority_at_k([score.answer for score in scores], correct(scores), len(scores))
 
 
-def share(clusters: Sequence[Cluster]) -> list[float]:
-    """Return the share, and both ends of its 95% interval."""
-    interval = bootstrap_interval(clusters)
-    mean = sum(one.correct for one in clusters) / sum(one.n for one in clusters)
-    return [round(value, 3) for value in (mean, *(interval or (mean, mean)))]
-
-
 def keep(path: Path, outcomes: Sequence[StepOutcomes]) -> None:
-    """Write each solution's steps with both labels, one line a solution."""
+    """Write how many of each step's rollouts were right, one line a solution."""
     with path.open("w", encoding="utf-8") as file:
         for one in outcomes:
             steps = [span.of(one.text) for span in one.spans]
-            row = {"task": one.prompt.text, "steps": steps, "hard": one.labels("hard"), "soft": one.labels("soft")}
+            row = {"task": one.prompt.text, "text": one.text, "steps": steps, "right": one.right, "scored": one.scored}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def tell(what: str, clock: float) -> None:
-    """Say what is done."""
-    print(f"{what} ({time.process_time() - clock:.0f} s of CPU)", file=sys.stderr, flush=True)
+def read_kept(path: Path, wholes: Sequence[tuple[Prompt, str]]) -> list[StepOutcomes] | None:
+    """Return what `keep` wrote, where it is of these solutions."""
+    if not path.exists():
+        return None
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    if [(row["task"], row["text"]) for row in rows] != [(prompt.text, text) for prompt, text in wholes]:
+        return None
+    return [
+        StepOutcomes(prompt, text, tuple(split_steps(text, STEPS)), tuple(row["right"]), tuple(row["scored"]))
+        for row, (prompt, text) in zip(rows, wholes, strict=True)
+    ]
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ class SuiteSource(_Frozen):
     """One part of the mixture: an environment that writes its own tasks, or a data set with its environment."""
 
     environment: str | None = None
-    """Registry name of an environment that generates tasks. Give this or `dataset`."""
+    """Registry name of an environment that generates tasks, or module:Class. Give this or `dataset`."""
     dataset: str | None = None
     """Name or path of a data-set configuration. Give this or `environment`."""
     options: Mapping[str, Any] = {}

@@ -1,13 +1,15 @@
-"""Names for environments: our table, `@register` for yours, and the entry points `verigym.environments` of packages."""
+"""Names for environments: our table, `@register` and `module:Class` for yours, entry points for those of packages."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from verigym.envs.base import Environment
+from verigym.envs.base import BaseEnvironment, Environment
 from verigym.envs.errors import EnvironmentFailure, UsageError, did_you_mean
 
 ENTRY_POINT_GROUP = "verigym.environments"
@@ -15,6 +17,7 @@ ENTRY_POINT_GROUP = "verigym.environments"
 ENVIRONMENTS = {
     "math": "verigym.envs.mathematics:MathEnvironment",
     "code": "verigym.envs.code.environment:CodeEnvironment",
+    "functions": "verigym.envs.code.functions:FunctionsEnvironment",
     "lean": "verigym.envs.lean.environment:LeanEnvironment",
     "format": "verigym.envs.format:FormatEnvironment",
     "constraints": "verigym.envs.constraints.environment:ConstraintsEnvironment",
@@ -94,18 +97,36 @@ def available() -> dict[str, str]:
 
 
 def origin(name: str) -> Any:
-    """Return the class of that name.
+    """Return the class of that name, or of `module:Class` where the name has a colon.
 
     Raises:
-        UsageError: no such name (with a suggestion).
+        UsageError: no such name (with a suggestion), or no environment in such a place.
     """
     if name in _registered:
         return _registered[name]
+    if ":" in name:
+        return _at(name)
     origins = available()
     if name not in origins:
         raise UsageError(f"no environment is called {name!r}{did_you_mean(name, origins)}")
     module, _, attribute = origins[name].partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def _at(place: str) -> type[BaseEnvironment[Any, Any]]:
+    """Return the environment at `module:Class`; the present folder is looked at last."""
+    module, _, attribute = place.partition(":")
+    if os.getcwd() not in sys.path:  # at the end: a file of yours called math.py must not hide Python's own
+        sys.path.append(os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (Exception, SystemExit) as error:
+        line = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise UsageError(f"environment {place!r}: expected module:Class, in this folder or installed: {line}") from None
+    # Nothing else may be called with the options of a configuration, which may come from elsewhere.
+    if not (isinstance(found, type) and issubclass(found, BaseEnvironment)):
+        raise UsageError(f"environment {place!r} is no class that extends BaseEnvironment; name one that does")
+    return found
 
 
 def load(name: str, /, **options: Any) -> Environment:

@@ -21,12 +21,12 @@ _TOKEN = re.compile(
     r"|(?P<symbol>[A-Za-z](?![^\W_]|['_]))"
     r"|(?P<line>\n\s*+)"
     r"|(?P<word>[^\W\d_](?:[^\W_]|['_])*+)"
-    r"|(?P<other>\\[A-Za-z]++|.)"
+    r"|(?P<other>\\[A-Za-z]++|</|.)"
 )
 _BINARY = "+*/^%\u00d7\u00f7\u00b7\u2217\u22c5"
 _OPERATION = re.compile(r"[-+*/^%\u00d7\u00f7\u00b7\u2212\u2013\u2217\u22c5]|\\(?:times|cdot|div|[dt]?frac)|[0-9)][ ]?\(")
 _UNARY = re.compile(r"[-+\u2212\u2013(\s)]*+[0-9][0-9,.]*+[)\s]*+")
-_SAFE = frozenset(",.:;!?\"'\u2019\u201d\u201c\u3002\uff0c\uff1a_`#>|\u2192\u21d2~@")
+_SAFE = frozenset((*",.:;!?\"'\u2019\u201d\u201c\u3002\uff0c\uff1a_`#>|\u2192\u21d2~@", "</"))
 # What stands between them belongs to the sum: "half of 20 = 10", "3 plus 4 = 7", "7 = 1 mod 3".
 _BEFORE = frozenset("of plus minus times by over to from than per less more divided multiplied with base log sqrt".split())
 _AFTER = frozenset(

@@ -172,7 +172,7 @@ def envs(
     known = available()
     if name is not None:
         found = origin(name)
-        print(f"{name} ({known[name]})\n{(found.__doc__ or '').strip()}")
+        print(f"{name} ({known.get(name, 'yours')})\n{(found.__doc__ or '').strip()}")
         for title, model in (("options", found.options_type), ("reference", found.reference_type)):
             for field, info in model.model_fields.items():
                 default = "required" if info.is_required() else f"default {info.get_default(call_default_factory=True)!r}"

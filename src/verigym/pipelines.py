@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -18,19 +19,32 @@ def run(
     file: File,
     until: Annotated[str | None, typer.Option(help="Name of the last stage to run.")] = None,
 ) -> int:
-    """Run the stages that are not done. Stopped at any time, the same command goes on; what has not changed is skipped."""
+    """Run the stages that are not done. Stopped at any time, the same command goes on; what has not changed is skipped.
+
+    At the end each evaluation's models are shown side by side; `tables.md` in the pipeline's folder has the same.
+    """
     from verigym.trainer.stages.pipeline import run_pipeline
     from verigym.trainer.stages.plan import read_pipeline
 
     pipeline = read_pipeline(file)
     print("loading torch and transformers", file=sys.stderr, flush=True)
+    from verigym.trainer.evaluation.report import beside
     from verigym.trainer.loop import Interrupted
 
     try:
-        run_pipeline(pipeline, until=until, tell=lambda line: print(line, flush=True))
+        states = run_pipeline(pipeline, until=until, tell=lambda line: print(line, flush=True))
     except Interrupted as stop:
         print(f"{stop}; go on with the same command", file=sys.stderr)
         return 130
+    tables = [
+        f"## {state.stage.name}\n\n{beside(json.loads(Path(state.record['product']).read_text(encoding='utf-8')))}"
+        for state in states
+        if state.record is not None and state.stage.kind_name == "evaluate"
+    ]
+    if tables:
+        text = "\n".join(tables)
+        print(f"\n{text}")
+        (pipeline.output / "tables.md").write_text(text, encoding="utf-8")
     print(f"manifest: {pipeline.output / 'manifest.json'}")
     return 0
 

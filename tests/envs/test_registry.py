@@ -1,4 +1,5 @@
 import importlib.metadata
+import sys
 
 import pytest
 from sample_envs import ExactEnvironment, ScriptedEnvironment
@@ -68,3 +69,25 @@ def test_two_packages_with_one_name(monkeypatch):
     points(monkeypatch, ("math", "a:A"))
     with pytest.raises(UsageError, match="by verigym.envs.mathematics:MathEnvironment and by a:A"):
         load("anything")
+
+
+def test_a_file_and_a_class_are_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    text = "import os\nfrom verigym.envs.mathematics import MathEnvironment\nclass Own(MathEnvironment):\n    version = '7'\n"
+    (tmp_path / "envs_of_this_test.py").write_text(text)
+    environment = load("envs_of_this_test:Own", symbolic=False)
+    assert (environment.version, environment.options.symbolic) == ("7", False)
+    assert load("sample_envs:ExactEnvironment").name == "exact"
+
+
+@pytest.mark.parametrize("name", ["os:system", "subprocess:Popen", "sample_envs:__name__", "verigym.envs.schema:Score"])
+def test_only_environments_are_called(name):
+    with pytest.raises(UsageError, match=f"environment '{name}' is no class that extends BaseEnvironment"):
+        load(name)
+
+
+@pytest.mark.parametrize("name", ["no_such_module_here:Own", "sample_envs:Nothing", "sample_envs:", ":Own", "a.b c:D", "::"])
+def test_a_place_without_an_environment(name):
+    with pytest.raises(UsageError, match="expected module:Class, in this folder or installed: "):
+        load(name)

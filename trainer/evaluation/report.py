@@ -151,6 +151,16 @@ def markdown(report: Mapping[str, Any]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def beside(report: Mapping[str, Any]) -> str:
+    """Return one table of all models: avg@k with its interval, sources by row, models by column."""
+    models: Mapping[str, Any] = report["models"]
+    name = f"avg@{report['samples']}"
+    lines = [f"| {name} | " + " | ".join(models) + " |", "|---" * (len(models) + 1) + "|"]
+    for label in next(iter(models.values())):
+        lines.append(f"| {label} | " + " | ".join(shown(of[label]["figures"][name]) for of in models.values()) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def draw(report: Mapping[str, Any], path: Path) -> None:
     """Draw accuracy against samples and against tokens, a row of panels a source."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg

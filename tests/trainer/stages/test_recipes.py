@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from verigym import cli
+from verigym.datasets_cfg import load_config
 from verigym.trainer.stages.kinds import KINDS
-from verigym.trainer.stages.pipeline import status
+from verigym.trainer.stages.pipeline import graders, status
 from verigym.trainer.stages.plan import read_pipeline
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,12 +31,37 @@ def example(page: str, name: str) -> str:
 def test_every_recipe_is_right(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     states = status(read_pipeline(path))
-    assert [state.word for state in states] == ["to do", *["waiting"] * (len(states) - 1)]
+    assert [state.word for state in states] == ["waiting" if state.stage.needs else "to do" for state in states]
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_what_every_recipe_names_is_there(path: Path) -> None:
+    """Environments with these options, data sets with these splits; none that is for measuring alone is trained on."""
+    pipeline = read_pipeline(path)
+    for stage in pipeline.stages:
+        config = pipeline.config(stage, Path("o"), {name: Path("made-by") / name for name in stage.needs})
+        assert graders(config) or stage.kind_name in ("sft", "distill-logits")
+        for source in (*getattr(config, "sources", ()), *getattr(config, "demonstrations", ())):
+            if source.dataset is None:
+                continue
+            described = load_config(source.dataset)
+            assert source.eval_split is None or source.eval_split in described.splits, (stage.name, source.label)
+            if stage.kind_name != "evaluate":
+                assert source.split in described.splits, (stage.name, source.label)
+                assert source.split not in described.evaluation_only, (stage.name, source.label)
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_says_how_it_is_started(path: Path) -> None:
+    text = path.read_text()
+    assert f"verigym pipeline run recipes/{path.name}" in text
+    assert f"`recipes/{path.name}`" in "".join(page.read_text() for page in (ROOT / "docs").glob("recipes*.md"))
+
+
 def test_there_are_recipes() -> None:
-    assert "r1_small" in [path.stem for path in RECIPES]
+    names = {path.stem for path in RECIPES}
+    assert names >= {"r1_small", "r1_zero", "r1", "r1_distill", "deepseekmath", "tulu3_rlvr", "math500_short"}
 
 
 def test_the_page_of_stages(tmp_path: Path) -> None:

@@ -1,0 +1,107 @@
+"""`functions`: one-line Python functions to write, described in words; graded by calls in the sandbox, never by their text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
+
+from pydantic import Field
+
+from verigym.envs.code.environment import CodeEnvironment, CodeOptions
+from verigym.envs.code.reference import CodeReference
+from verigym.envs.procedural_base import GeneratedTasks, Made
+from verigym.envs.schema import Prompt
+
+# What each function is called with. Small numbers tell remainders and bounds apart, large ones sums and products: a test draws
+# thousands of functions and finds no two that agree on these and differ elsewhere.
+CALLS = (-50, -29, -13, -9, -7, -5, -4, -2, -1, 0, 1, 2, 3, 4, 5, 6, 8, 9, 23, 36)
+LEAST_VALUES = 3
+"""A function with fewer values on these is not asked for: a constant would nearly do."""
+
+
+class Operation(NamedTuple):
+    """A step of a function, in words and in Python."""
+
+    words: str
+    """With `{n}` where a number from 2 to 9 stands."""
+    code: str
+    """With `{x}` for what the steps before it gave."""
+    needs: int
+    """How tightly `{x}` must hold together to stand without parentheses: 0 a sum, 1 a product, 2 a name or a call."""
+    gives: int
+    """How tightly the result does."""
+    value: Callable[[int, int], int]
+
+
+OPERATIONS = (
+    Operation("add {n}", "{x}+{n}", 0, 0, lambda x, n: x + n),
+    Operation("subtract {n}", "{x}-{n}", 0, 0, lambda x, n: x - n),
+    Operation("multiply by {n}", "{x}*{n}", 1, 1, lambda x, n: x * n),
+    Operation("take the remainder by {n}", "{x}%{n}", 1, 1, lambda x, n: x % n),
+    Operation("square", "{x}**2", 2, 1, lambda x, n: x**2),
+    Operation("change the sign", "-{x}", 2, 1, lambda x, n: -x),
+    Operation("make it positive", "abs({x})", 0, 2, lambda x, n: abs(x)),
+    Operation("raise it to at least {n}", "max({x},{n})", 0, 2, max),
+)
+
+
+class FunctionsOptions(CodeOptions):
+    """Options of `functions`: those of `code`, and how long a function is."""
+
+    steps: int = Field(default=2, ge=1, le=6)
+    """Most steps of a function, one after the other."""
+
+
+class FunctionsEnvironment(GeneratedTasks[CodeReference, CodeOptions], CodeEnvironment):
+    """Functions of a whole number in one to `steps` steps: `Write f(x) in Python: add 4, multiply by 3.`"""
+
+    name = "functions"
+    version = "1"
+    options_type = FunctionsOptions
+
+    def make(self, rng: random.Random) -> Made:
+        """Draw steps and numbers until the function is not close to constant."""
+        steps = rng.randint(1, cast(FunctionsOptions, self.options).steps)
+        while True:
+            chosen = [(rng.choice(OPERATIONS), rng.randint(2, 9)) for _ in range(steps)]
+            values = [_value(chosen, x) for x in CALLS]
+            if len(set(values)) >= LEAST_VALUES:
+                break
+        words = ", ".join(operation.words.format(n=n) for operation, n in chosen)
+        tests = [{"type": "call", "function": "f", "args": [x], "expected": y} for x, y in zip(CALLS, values, strict=True)]
+        return Made(f"Write f(x) in Python: {words}.", f"def f(x): return {_code(chosen)}", facts={"tests": tests})
+
+    def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
+        """Return task number `index` of an endless sequence.
+
+        Raises:
+            UsageError: the split is neither train nor test.
+        """
+        made = self.drawn(split, seed, index)
+        metadata = {"split": split, "seed": seed, "index": index}
+        # A call takes microseconds; a program that hangs should not hold up training for the ten seconds of the default.
+        return self.prompt(made.question, metadata=metadata, solution=made.answer, limits={"wall_s": 2.0}, **made.facts)
+
+    def demonstration(self, split: str, seed: int, index: int) -> tuple[Prompt, str]:
+        """Return a task with a function that does it, in a fence."""
+        prompt = self.prompt_at(split, seed, index)
+        return prompt, f"```python\n{self.reference(prompt).solution}\n```"
+
+    def examples(self) -> Sequence[Prompt]:
+        """Return a few of its own tasks, in place of those of `code`."""
+        return tuple(self.prompt_at("train", 0, index) for index in range(4))
+
+
+def _value(steps: Sequence[tuple[Operation, int]], x: int) -> int:
+    for operation, n in steps:
+        x = operation.value(x, n)
+    return x
+
+
+def _code(steps: Sequence[tuple[Operation, int]]) -> str:
+    text, holds = "x", 2
+    for operation, n in steps:
+        text = operation.code.format(x=text if holds >= operation.needs else f"({text})", n=n)
+        holds = operation.gives
+    return text
