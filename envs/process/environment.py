@@ -79,7 +79,7 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
     """Grades steps."""
 
     name = "process"
-    version = "1"
+    version = "2"
     reference_type = ProcessReference
     options_type = ProcessOptions
     # Steps are judged and not the answer: a trick about the answer is nothing to it.
