@@ -127,8 +127,8 @@ def validate(
     if rows.config.golds == "all":
         try:
             rows.environment.check()
-        except EnvironmentFailure as failure:
-            raise UsageError(f"the golds of {rows.config.name} cannot be graded here: {failure}") from None
+        except EnvironmentFailure as lack:
+            raise UsageError(f"the golds of {rows.config.name} cannot be graded here: {lack}") from None
     with Grader(rows.environment, workers=workers, timeout_s=timeout_s) as grader, Progress("validating") as progress:
         report = run(rows, grader, lambda done: progress.update(done, done / len(rows)))
     for failure in report.failures:
