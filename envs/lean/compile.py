@@ -51,13 +51,17 @@ class LeanBox:
         toolchain: which.
         sandbox: back end, one with walls of its own (`bubblewrap` or `local`).
         workers: runs at one time; by default one a usable core.
+        time_factor: what the wall and CPU time of all limits is multiplied by, for a slow build or machine.
 
     Raises:
         EnvironmentFailure: the sandbox cannot be opened.
     """
 
-    def __init__(self, toolchain: Toolchain, sandbox: str = "bubblewrap", workers: int | None = None) -> None:
+    def __init__(
+        self, toolchain: Toolchain, sandbox: str = "bubblewrap", workers: int | None = None, time_factor: float = 1.0
+    ) -> None:
         self.toolchain = toolchain
+        self.time_factor = time_factor
         # Paths are those of a root of its own, which `local` has on its highest level only.
         more: dict[str, Any] = {"level": 3} if sandbox == "local" else {}
         try:
@@ -101,8 +105,8 @@ class LeanBox:
             argv=(placed(self.toolchain.lean), *args),
             files=files,
             limits=Limits(
-                wall_s=limits.wall_s,
-                cpu_s=limits.cpu_s,
+                wall_s=limits.wall_s * self.time_factor,
+                cpu_s=limits.cpu_s * self.time_factor,
                 memory_mb=limits.memory_mb,
                 processes=limits.processes,
                 output_kb=limits.output_kb,

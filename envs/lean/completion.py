@@ -21,6 +21,8 @@ TAB = 4
 """Columns to a tab stop: Lean refuses tabs, and a tab stands for indentation in what models write."""
 # What may stand before a repeated statement. It is dropped, for the grader's own header holds what the task allows.
 _HEADER = frozenset({"import", "open", "set_option", "universe", "namespace", "section"})
+# With an `in` they begin a term as well, `open Nat in proof`; the guard knows which it is.
+_SCOPES = frozenset({"open", "set_option"})
 _DECLARING = DECLARATIONS | MODIFIERS | _HEADER
 
 
@@ -103,6 +105,8 @@ def _slot(submission: str, statement: str, header: str) -> str | Refused:
     if found[0].kind != "ident" or found[0].text not in _DECLARING:
         return submission  # a proof begins with no command; if a command comes later, the guard says so
     at = next((place for place in range(len(found) - 1) if _declares(found, place, wanted[1])), None)
+    if at is None and found[0].text in _SCOPES:
+        return submission
     if at is None:
         return Refused("other_statement", f"the submission declares something, but not {wanted[1]}")
     extra = _extra(found[:at], header)

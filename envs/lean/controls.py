@@ -7,6 +7,7 @@ file of this user's, so that the other grading processes need not run it again.
 from __future__ import annotations
 
 import fcntl
+import fnmatch
 import functools
 import importlib.resources
 import json
@@ -34,7 +35,7 @@ class Case:
     reference: LeanReference
     submission: str
     expected: str
-    """`ACCEPT`, `REJECT/statement`, `LIMIT/time`... Of several, separated by `|`, any."""
+    """`ACCEPT`, `REJECT/statement`, `LIMIT/time`, `REJECT/kernel:*`... Of several, separated by `|`, any."""
     why: str = ""
     control: bool = False
     """Whether it is run on first use; the others only by `verigym lean self-test`."""
@@ -53,7 +54,7 @@ class Outcome:
     @property
     def right(self) -> bool:
         """Whether that is what was expected."""
-        return self.got in self.case.expected.split("|")
+        return any(fnmatch.fnmatchcase(self.got, pattern) for pattern in self.case.expected.split("|"))
 
 
 @functools.cache
@@ -92,7 +93,8 @@ def prove_sound(checker: Checker, cases: Sequence[Case] | None = None, notes: Ca
     """
     cases = [case for case in catalogue() if case.control] if cases is None else cases
     told = [[case.id, case.expected, case.submission, case.reference.model_dump(mode="json")] for case in cases]
-    key = sha256_hex(canonical_json([checker.box.toolchain.key, judge_hash(), checker.judge_limits.model_dump(), told]))
+    limits = [checker.judge_limits.model_dump(), checker.box.time_factor]
+    key = sha256_hex(canonical_json([checker.box.toolchain.key, judge_hash(), limits, told]))
     with _note(f"{notes() if notes else own_folder('lean')}/controls-{key[:32]}") as note:
         if note.passed:
             return
@@ -102,6 +104,8 @@ def prove_sound(checker: Checker, cases: Sequence[Case] | None = None, notes: Ca
                 continue
             # What cannot run says what to install; what runs and judges wrongly must not judge at all.
             hint = outcome.detail if outcome.got == "UNAVAILABLE" else f"it gives {outcome.got} for {case.expected}"
+            if outcome.got == "LIMIT/time":
+                hint += " (the option time_factor gives a slow build more time)"
             raise EnvironmentFailure(
                 "unavailable",
                 f"lean: {checker.title} failed the control {case.id!r} ({case.why}): {hint}; nothing is scored with it. "

@@ -130,7 +130,8 @@ class _Opened:
     def __init__(self, options: LeanOptions) -> None:
         self.options = options
         self.toolchain = toolchain_of(options)
-        self.checker = Checker(LeanBox(self.toolchain, options.sandbox), options.judge_limits)
+        box = LeanBox(self.toolchain, options.sandbox, time_factor=options.time_factor)
+        self.checker = Checker(box, options.judge_limits)
         self.cache = VerdictCache(options.cache)
         self.screening = Screening(options, self.checker)
         self._proved = False
@@ -151,7 +152,7 @@ class _Opened:
             )
 
     def score(self, reference: LeanReference, submission: str) -> Score:
-        policy = [self.options.backend, self.options.comparator]
+        policy = [self.options.backend, self.options.comparator, f"{self.options.time_factor:g}"]
         keys = verdict_keys(self.toolchain.key, judge_hash(), policy, reference, submission)
         known = self.cache.get(keys)
         if known is not None:

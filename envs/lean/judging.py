@@ -118,7 +118,8 @@ class Checker:
             raise EnvironmentFailure(
                 "unavailable",
                 f"lean: the statement of {reference.name!r} alone runs into its limits ({compiled.ended}: {compiled.detail}); "
-                "raise the reference's limits, or look whether the machine is overloaded",
+                "raise the reference's limits, for a slow build of Lean the option time_factor, or look whether the machine "
+                "is overloaded",
                 retryable=True,
             )
         with self._lock:

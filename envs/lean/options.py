@@ -50,6 +50,8 @@ class LeanOptions(Options):
     """Wall and CPU time of the judge."""
     judge_memory_mb: int = Field(8192, ge=256)
     """Memory of the judge, which loads what the statement imports."""
+    time_factor: float = Field(1.0, ge=1, le=1000)
+    """What the wall and CPU time of all limits is multiplied by, of tasks, controls and the judge: for a slow build of Lean."""
     parallel: int | None = Field(None, ge=1, le=1024)
     """Most submissions under way, over all processes of this user on this machine; None for any number."""
     cache: str = ""

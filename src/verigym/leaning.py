@@ -80,7 +80,10 @@ def _findings(options: Any) -> Any:
 
 
 @app.command("self-test")
-def self_test(option: Option = None) -> int:
+def self_test(
+    option: Option = None,
+    controls: Annotated[bool, typer.Option("--controls", help="Only the few that also run before a first verdict.")] = False,
+) -> int:
     """Judge the library's own good and bad submissions with this Lean. Exit code 1 where a verdict is not as expected."""
     from rich.console import Console
     from rich.table import Table
@@ -94,12 +97,13 @@ def self_test(option: Option = None) -> int:
 
     options = _options(option)
     try:
-        checker = Checker(LeanBox(toolchain_of(options), options.sandbox), options.judge_limits)
+        box = LeanBox(toolchain_of(options), options.sandbox, time_factor=options.time_factor)
+        checker = Checker(box, options.judge_limits)
         checker.box.check()
     except EnvironmentFailure as failure:
         print(f"error: {failure}", file=sys.stderr)
         return SOME_FAILED
-    cases = catalogue()
+    cases = [case for case in catalogue() if case.control or not controls]
     outcomes = []
     with Progress("judging") as progress:
         for number, case in enumerate(cases):

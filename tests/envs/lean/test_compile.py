@@ -170,3 +170,8 @@ def test_a_binary_that_cannot_be_started_is_our_failure(tmp_path: Path) -> None:
 def test_a_missing_library_is_our_failure(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailure, match="there is no"):
         LeanBox(Toolchain("/bin/sh", "4.0.0", "", (), (str(tmp_path / "absent"),), "key"), workers=1)
+
+
+def test_a_slow_build_of_lean_gets_more_time_and_no_more_memory(box: LeanBox) -> None:
+    limits = LeanBox(box.toolchain, workers=1, time_factor=2.5).job((), {}, SMALL).limits
+    assert (limits.wall_s, limits.cpu_s, limits.memory_mb, limits.files_mb) == (50.0, 25.0, 256, 1)

@@ -39,6 +39,10 @@ def read(text, mode="slot", **options):
         (fenced("private " + STATEMENT + " := by omega"), " by omega\n"),
         (fenced(STATEMENT + " := by omega\ntheorem x : True := trivial"), " by omega\ntheorem x : True := trivial\n"),
         (fenced("have := " + STATEMENT), "have := " + STATEMENT + "\n"),
+        (
+            fenced("open Nat in set_option maxRecDepth 9 in add_comm a b"),
+            "open Nat in set_option maxRecDepth 9 in add_comm a b\n",
+        ),
     ],
 )
 def test_slot(text, expected):

@@ -33,8 +33,8 @@ class Canned:
     title = "Lean 4.28.0"
     judge_limits = LeanLimits()
 
-    def __init__(self, key: str = "key", **verdicts: LeanVerdict | EnvironmentFailure) -> None:
-        self.box: Any = type("Box", (), {"toolchain": type("Toolchain", (), {"key": key})})
+    def __init__(self, key: str = "key", time_factor: float = 1.0, **verdicts: LeanVerdict | EnvironmentFailure) -> None:
+        self.box: Any = type("Box", (), {"toolchain": type("Toolchain", (), {"key": key}), "time_factor": time_factor})
         self.verdicts = verdicts
         self.asked = 0
 
@@ -67,6 +67,9 @@ def test_all_right_lets_it_score_and_is_not_asked_twice(tmp_path: Path) -> None:
     other = Canned("another toolchain", good=ACCEPT, bad=REJECT)
     prove(other, tmp_path)
     assert other.asked == 2
+    patient = Canned(time_factor=10.0, good=ACCEPT, bad=REJECT)
+    prove(patient, tmp_path)
+    assert patient.asked == 2
 
 
 @pytest.mark.parametrize(
@@ -75,7 +78,7 @@ def test_all_right_lets_it_score_and_is_not_asked_twice(tmp_path: Path) -> None:
         ({"good": ACCEPT, "bad": ACCEPT}, "failed the control 'bad' .a placeholder.: it gives ACCEPT for REJECT/axiom:sorryAx"),
         ({"good": REJECT, "bad": REJECT}, "failed the control 'good' .a proof.: it gives REJECT/axiom:sorryAx for ACCEPT"),
         ({"good": ACCEPT, "bad": LeanVerdict("REJECT", ("error",))}, "it gives REJECT/error"),
-        ({"good": ACCEPT, "bad": LeanVerdict("LIMIT", ("time",))}, "it gives LIMIT/time"),
+        ({"good": ACCEPT, "bad": LeanVerdict("LIMIT", ("time",))}, "it gives LIMIT/time for .* .the option time_factor gives"),
         ({"good": EnvironmentFailure("backend", "the walls fell"), "bad": REJECT}, "the walls fell; nothing is scored"),
     ],
     ids=["accepts all", "rejects all", "another reason", "too slow", "cannot run"],
@@ -120,5 +123,8 @@ def test_the_catalogue_has_good_and_bad_cases_and_controls() -> None:
 def test_an_outcome_may_be_one_of_several() -> None:
     case = Case("either", BAD, "x", "REJECT/error|REJECT/axiom:sorryAx")
     assert run_case(Canned(bad=REJECT), case).right  # type: ignore[arg-type]
+    pattern = Case("pattern", BAD, "x", "REJECT/kernel:*|REJECT/error")
+    assert run_case(Canned(bad=LeanVerdict("REJECT", ("kernel:target._proof_1",))), pattern).right  # type: ignore[arg-type]
+    assert not run_case(Canned(bad=REJECT), pattern).right  # type: ignore[arg-type]
     outcome = run_case(Canned(bad=EnvironmentFailure("backend", "gone")), case)  # type: ignore[arg-type]
     assert not outcome.right and (outcome.got, outcome.detail) == ("UNAVAILABLE", "gone")

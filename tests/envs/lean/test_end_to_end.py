@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lean_cases import ROWS, submission
 
 from verigym.envs.lean.compile import LeanBox
-from verigym.envs.lean.completion import Refused, read_submission
+from verigym.envs.lean.completion import Refused
 from verigym.envs.lean.judging import Checker
 from verigym.envs.lean.task import LeanLimits, LeanReference
 from verigym.envs.lean.toolchain import VARIABLE, find_toolchain, numbers
 
-CASES = Path(__file__).parents[2] / "cases" / "lean.jsonl"
-ROWS: list[dict[str, Any]] = [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
 RUNAWAY = LeanLimits(wall_s=240, cpu_s=45, memory_mb=6144)
 ROOMY = LeanLimits(wall_s=900, cpu_s=300, memory_mb=6144)
 
@@ -56,9 +54,7 @@ def verdict(row: dict[str, Any]) -> str:
     reference = LeanReference(
         name=row["name"], statement=row["statement"], header=row["header"], mode=row["mode"], limits=limits
     )
-    found = read_submission(
-        row["submission"], row["mode"], statement=reference.statement, header=reference.header, unfenced=True
-    )
+    found = submission(row)
     if isinstance(found, Refused):
         return "LIMIT/input" if found.reason == "too_long" else "REJECT/format"
     return checker().check(reference, found).label

@@ -75,6 +75,15 @@ def test_words_can_be_banned_and_allowed() -> None:
         load("lean", backend_options={"program": "repl"})
 
 
+def test_the_option_for_a_slow_lean_reaches_both_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "toolchain_of", lambda options: toolchain.Toolchain("/bin/sh", "4.28.0", "", key="key"))
+    box = module._Opened(load("lean", time_factor=4).options).checker.box
+    job = box.job((), {}, load("lean", time_factor=4).options.judge_limits)
+    assert (job.limits.wall_s, job.limits.cpu_s) == (480.0, 480.0)
+    with pytest.raises(UsageError, match="time_factor"):
+        load("lean", time_factor=0.5)
+
+
 def test_the_reference_is_typed() -> None:
     env = load("lean")
     prompt = env.prompt("Prove it.", name="target", statement="theorem target : 1 + 1 = 2", header="open Nat", mode="slot")

@@ -7,21 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lean_cases import ROWS as CASES
+from lean_cases import submission
 from lean_texts import HOSTILE, NESTS, repeated
 
 from verigym.envs.lean.completion import Refused, read_submission
 from verigym.envs.lean.guard import BANNED, file_refusal, refusal
 from verigym.envs.lean.task import LeanReference, challenge_file, solution_file
-
-CASES = [json.loads(line) for line in Path(__file__).parents[2].joinpath("cases/lean.jsonl").read_text().splitlines()]
-
-
-def submission(case):
-    """What is read from a case's completion, or its submission with the repetition written out."""
-    if "completion" in case:
-        return read_submission(case["completion"], case["mode"], statement=case["statement"], header=case["header"])
-    text = case["submission"]
-    return text.replace("{repeat}", case["repeat"]["text"] * case["repeat"]["times"]) if "repeat" in case else text
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])

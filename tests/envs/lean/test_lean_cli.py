@@ -33,8 +33,9 @@ def test_the_doctor_says_what_to_type(capsys: Any) -> None:
         assert line in text
 
 
-def test_the_self_test_needs_a_lean(capsys: Any) -> None:
-    code, text = said(capsys, "self-test")
+@pytest.mark.parametrize("more", [(), ("--controls", "--option", "time_factor=10")], ids=["all", "controls"])
+def test_the_self_test_needs_a_lean(capsys: Any, more: tuple[str, ...]) -> None:
+    code, text = said(capsys, "self-test", *more)
     assert code == 1 and "error: unavailable: lean: there is no Lean at" in text
 
 
