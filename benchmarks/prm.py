@@ -66,7 +66,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--held-out", type=int, default=1000, help="held-out tasks to pick on; steps are labelled on a quarter")
     parser.add_argument("--rollouts", type=int, default=8, help="K, completions a step")
     parser.add_argument("--labels", choices=("hard", "soft"), nargs="+", default=["hard"])
-    parser.add_argument("--train-steps", type=int, default=900, help="batches of 16 solutions")
+    parser.add_argument("--train-steps", type=int, default=2000, help="batches of 16 solutions")
     return parser.parse_args()
 
 

@@ -201,7 +201,8 @@ def test_a_typical_comparison_is_quick() -> None:
             symbolic_equal(first, second)
             times.append(time.perf_counter() - start)
         best.append(min(times))
-    assert sorted(best)[len(best) // 2] < 0.05  # measured 0.012 on an idle machine
+    # Measured 0.012 on an idle machine and 0.06 at a load of ten; without its short ways it takes seconds.
+    assert sorted(best)[len(best) // 2] < 0.25
 
 
 def test_threads_and_forks_agree() -> None:
