@@ -53,7 +53,7 @@ def test_the_whole_way_in_small(recipe: Path, capsys: pytest.CaptureFixture[str]
     tables = (folder / "tables.md").read_text()
     assert tables.strip() in shown
     assert "| avg@2 | base | cold-start | rl | sft | rl-2 |" in tables
-    assert "| avg@2 | whole | no-sampling | no-rl | neither |" in tables
+    assert "| avg@2 | whole | no-sampling | no-rl | no-rl-twice | neither |" in tables
     assert tables.count("\n| functions |") == 2
     for name in ("held-out", "ablation"):
         report = json.loads(Path(made[name]["product"]).read_text())
@@ -67,7 +67,7 @@ def test_the_whole_way_in_small(recipe: Path, capsys: pytest.CaptureFixture[str]
     assert any("passed" in score.get("components", {}) for score in scores), scores
 
     # One seed for the demonstrations of all arms: each learns what the cold start learnt.
-    assert len({made[name]["seed"] for name in ("cold-start", "sft", "sft-cold")}) == 1
+    assert len({made[name]["seed"] for name in ("cold-start", "sft", "sft-cold-alike", "sft-cold")}) == 1
 
     assert cli.main(["pipeline", "run", str(recipe)]) == 0
     again = capsys.readouterr().out
