@@ -195,14 +195,14 @@ def test_a_typical_comparison_is_quick() -> None:
     symbolic.warm_up()
     best = []
     for first, second in pairs:
-        times = []
-        for _ in range(5):
+        times: list[float] = []
+        # A worker process does the work, so wall time is what there is; on a busy machine a few tries more find it undisturbed.
+        while len(times) < 5 or (len(times) < 40 and min(times) >= 0.05):
             start = time.perf_counter()
             symbolic_equal(first, second)
             times.append(time.perf_counter() - start)
         best.append(min(times))
-    # Measured 0.012 on an idle machine and 0.06 at a load of ten; without its short ways it takes seconds.
-    assert sorted(best)[len(best) // 2] < 0.25
+    assert sorted(best)[len(best) // 2] < 0.05  # measured 0.012 on an idle machine
 
 
 def test_threads_and_forks_agree() -> None:
