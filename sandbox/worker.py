@@ -68,7 +68,8 @@ class Worker:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 # Each thread would reserve 64 MiB of address space for an arena: twelve threads fill 512 MiB.
-                env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1"},
+                # And each run would bind the same functions again.
+                env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1", "LD_BIND_NOW": "1"},
                 cwd="/",
                 pass_fds=(boot_fd, theirs.fileno()),
                 start_new_session=True,

@@ -1,4 +1,4 @@
-"""The cell: a warm Python behind walls that forks one run at a time. It gets descriptors and never reads what is in them.
+"""The cell: a warm Python behind walls that has one run at a time forked. It gets descriptors and never reads what is in them.
 
 Datagrams of JSON with descriptors attached, over one SOCK_SEQPACKET socket:
 supervisor -> cell: {"op": "run", "mode", "argv", "source", "env", "limits", "fds": [part of each descriptor], "collect"} and
@@ -9,18 +9,19 @@ When the socket closes, the cell ends, and with it everything in its pid namespa
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
-import resource
 import select
 import signal
 import socket
 from collections.abc import Mapping
 from typing import Any
 
-from verigym.sandbox.inside import passing, runs
-from verigym.sandbox.inside.standby import Standby
-from verigym.sandbox.inside.walls import Walls, enter
+from verigym.sandbox.inside import passing, room, runs
+from verigym.sandbox.inside.forker import Forker, Starter
+from verigym.sandbox.inside.walls import enter
+from verigym.sandbox.inside.zygote import NotStarted, Zygote
 
 _LARGEST_HEADER = 1 << 17
 _MOST_FDS = 250
@@ -29,67 +30,73 @@ _MOST_FDS = 250
 def main(config: Mapping[str, Any], socket_fd: int) -> None:
     """Build the walls, say so, and serve until the socket closes."""
     sock = socket.socket(fileno=socket_fd)
+    os.umask(0o022)
+    # One that bubblewrap has started is put into its control group only when it is ready, and must not fork before.
+    warm = "enclosed" not in config
     try:
-        walls = enter(config)
-        warm = "enclosed" not in config
-        runs.settle(walls, config["path"], warm=warm)
+        starter = Zygote(config) if warm and config["level"] >= 3 else _forker(config, warm=warm)
     except BaseException as error:
-        sock.send(json.dumps({"ready": False, "error": f"{type(error).__name__}: {error}"}).encode())
+        why = str(error) if isinstance(error, NotStarted) else f"{type(error).__name__}: {error}"
+        sock.send(json.dumps({"ready": False, "error": why}).encode())
         os._exit(1)
     sock.set_inheritable(False)
-    # pid 1 ignores signals it has no handler for; Python's own for SIGINT would let a run of the same uid end it.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    walls = starter.walls
     uids = [walls.uid, walls.killer_uid]
     sock.send(json.dumps({"ready": True, "level": walls.level, "lacks": walls.lacks, "uids": uids}).encode())
     while True:
-        # One that bubblewrap has started is put into its control group only when it is ready, and must not fork before.
-        standby = runs.stand_by(walls) if warm else None
-        request, fds = _receive(sock, walls)
+        if warm:
+            starter.stand_by()
+        request, fds = _receive(sock, starter)
         while request.get("op") != "run":  # a kill that came too late
             _close(fds)
-            request, fds = _receive(sock, walls)
-        _serve(sock, walls, standby or runs.stand_by(walls), request, fds)
+            request, fds = _receive(sock, starter)
+        _serve(sock, starter, request, fds)
 
 
-def _serve(sock: socket.socket, walls: Walls, standby: Standby, header: Mapping[str, Any], fds: list[int]) -> None:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def _forker(config: Mapping[str, Any], *, warm: bool) -> Forker:
+    walls = enter(config)
+    runs.settle(walls, config["path"], warm=warm)
+    # pid 1 ignores signals it has no handler for; Python's own for SIGINT would let a run of the same uid end it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return Forker(walls, functools.partial(runs.become, walls))
+
+
+def _serve(sock: socket.socket, starter: Starter, header: Mapping[str, Any], fds: list[int]) -> None:
+    walls = starter.walls
     note_in, note_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    pid = runs.start(walls, standby, header, fds, note_out)
+    runs.start(starter, header, fds, note_out)
     _close([*fds, note_out])
-    watcher = os.pidfd_open(pid)
+    watcher = starter.watcher
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     poll.register(watcher, select.POLLIN)
-    while True:
-        ready = {fd for fd, _ in poll.poll()}
-        if watcher in ready:
-            break
-        _, stray = _receive(sock, walls)  # only ever a kill; exits when the supervisor is gone
+    while watcher not in {fd for fd, _ in poll.poll()}:
+        _, stray = _receive(sock, starter)  # only ever a kill; exits when the supervisor is gone
         _close(stray)
-        runs.kill_all(walls)
-    report = runs.finish(walls, pid, before)
+        starter.kill()
+    report = starter.finish().report()
     note = b""
     with contextlib.suppress(BlockingIOError):
         note = os.read(note_in, 500)
-    _close([watcher, note_in])
+    os.close(note_in)
     files, names = [], []
     limit = int(header["limits"]["collect_bytes"])
     for path in header["collect"]:
-        found = runs.collect(walls, path, limit)
+        found = room.collect(walls, path, limit)
         if found is not None:
             files.append(found)  # outlives the file system that it lies in
             names.append(path)
-    clean = runs.clean(walls)
+    clean = room.clean(walls)
     report.update(done=True, files=names, note=note.decode("utf-8", "replace"), clean=clean)
     passing.send(sock, json.dumps(report).encode(), files)
     _close(files)
 
 
-def _receive(sock: socket.socket, walls: Walls) -> tuple[dict[str, Any], list[int]]:
+def _receive(sock: socket.socket, starter: Starter) -> tuple[dict[str, Any], list[int]]:
     data, fds = passing.receive(sock, _LARGEST_HEADER, _MOST_FDS)
     if not data:
-        # Nobody is left to report to. As pid 1 of a namespace this takes all else along.
-        runs.leave(walls)
+        # Nobody is left to report to.
+        starter.leave()
         os._exit(0)
     return json.loads(data), fds
 

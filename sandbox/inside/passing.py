@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import socket
+import _socket
 import struct
 from collections.abc import Sequence
 
 _SIZE = struct.calcsize("i")
 
 
-def send(sock: socket.socket, data: bytes, fds: Sequence[int]) -> None:
-    """Send data, and descriptors with it."""
+def send(sock: _socket.socket, data: bytes, fds: Sequence[int]) -> int:
+    """Send data, and descriptors with it. Returns how many bytes were sent."""
     packed = struct.pack(f"{len(fds)}i", *fds)
-    sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, packed)] if fds else [])
+    return sock.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, packed)] if fds else [])
 
 
-def receive(sock: socket.socket, size: int, most_fds: int) -> tuple[bytes, list[int]]:
+def receive(sock: _socket.socket, size: int, most_fds: int) -> tuple[bytes, list[int]]:
     """Receive data of at most that size and the descriptors that came with it (close-on-exec)."""
-    data, ancillary, _flags, _ = sock.recvmsg(size, socket.CMSG_LEN(most_fds * _SIZE), socket.MSG_CMSG_CLOEXEC)
+    data, ancillary, _flags, _ = sock.recvmsg(size, _socket.CMSG_LEN(most_fds * _SIZE), _socket.MSG_CMSG_CLOEXEC)
     fds: list[int] = []
     for _level, _kind, packed in ancillary:  # nothing but descriptors is ever sent to us
         fds += struct.unpack(f"{len(packed) // _SIZE}i", packed[: len(packed) // _SIZE * _SIZE])

@@ -21,19 +21,21 @@ if TYPE_CHECKING:
 
 _exit = os._exit
 _hidden = False
-_kept: list[Any] = []
+_prepared = False
+_unregistered: list[Any] = []
+"""What `random` wants called after a fork, until there is a program that may fork."""
+kept: list[Any] = []
 """Objects of the process before the program; kept, so that nothing of them runs while the program does."""
 
 
-def enter(path: str, args: Sequence[str]) -> ModuleType:
-    """Make the world in which the program at `path` starts. Returns its empty `__main__`."""
-    path = os.path.abspath(path)
+def prepare() -> None:
+    """Make what the worlds of all programs share; once, and before forking where many programs will run."""
+    global _prepared
+    if _prepared:
+        return
     forget_ourselves()
     open_streams()
     reset_signals()
-    sys.argv = [path, *args]
-    sys.orig_argv = [sys.executable, path, *args]
-    sys.path.insert(0, os.path.dirname(path))
     for name in ("excepthook", "displayhook", "unraisablehook", "breakpointhook"):
         setattr(sys, name, getattr(sys, f"__{name}__"))
     for name in ("exit", "quit"):
@@ -43,15 +45,46 @@ def enter(path: str, args: Sequence[str]) -> ModuleType:
     for name in ("random", "numpy.random"):
         if name in loaded:
             loaded[name].seed(0)
+    gc.enable()
+    _prepared = True
+
+
+def enter(path: str, args: Sequence[str]) -> ModuleType:
+    """Make the world in which the program at `path` starts. Returns its empty `__main__`."""
+    path = os.path.abspath(path)
+    begin()
+    sys.argv = [path, *args]
+    sys.orig_argv = [sys.executable, path, *args]
+    sys.path.insert(0, os.path.dirname(path))
+    loaded: dict[str, Any] = sys.modules
     if "multiprocessing.process" in loaded:
         loaded["multiprocessing.process"].ORIGINAL_DIR = os.getcwd()
-    gc.enable()
     return fresh_main(path)
+
+
+def begin() -> None:
+    """In the process of one program: what cannot be shared, and what was not prepared."""
+    prepare()
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+    if _unregistered:
+        os.register_at_fork(after_in_child=_unregistered.pop())
+
+
+def import_random() -> None:
+    """Import `random` without its reseeding after forks, which `begin` adds: a fork of ours keeps the seed, and costs less."""
+    if "random" in sys.modules:
+        return
+    register = os.register_at_fork
+    os.register_at_fork = lambda **hooks: _unregistered.append(hooks["after_in_child"])
+    try:
+        import random  # noqa: F401
+    finally:
+        os.register_at_fork = register
 
 
 def fresh_main(path: str, name: str = "__main__") -> ModuleType:
     """An empty module for the program at `path`, in place of the one of that name."""
-    _kept.append(sys.modules.get(name))
+    kept.append(sys.modules.get(name))
     main = type(sys)(name)
     main.__dict__.update(
         __annotations__={},
@@ -72,7 +105,7 @@ def forget_ourselves() -> None:
         return
     sys.meta_path[:] = [finder for finder in sys.meta_path if "MemoryFinder" not in (type(finder).__name__, _name(finder))]
     for name in [name for name in sys.modules if name.partition(".")[0] == "verigym"]:
-        _kept.append(sys.modules.pop(name))
+        kept.append(sys.modules.pop(name))
     _hidden = True
 
 
@@ -83,7 +116,7 @@ def _name(finder: object) -> str:
 def open_streams() -> None:
     """Standard streams over descriptors 0 to 2, as Python makes them for pipes."""
     for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        _kept.append(getattr(sys, name))
+        kept.append(getattr(sys, name))
         stream: io.TextIOWrapper | None
         try:
             buffer = io.open(fd, f"{mode}b", -1, closefd=False)  # noqa: UP020, an `open` that the test side may have replaced
@@ -99,14 +132,12 @@ def open_streams() -> None:
 
 
 def reset_signals() -> None:
-    """The dispositions that Python sets when it starts, and nothing blocked."""
+    """The dispositions that Python sets when it starts, but for SIGINT, and nothing blocked."""
     ignored = (_signal.SIGPIPE, _signal.SIGXFSZ)
     for number in range(1, _signal.NSIG):
         if number in (_signal.SIGKILL, _signal.SIGSTOP):
             continue
         wanted: Any = _signal.SIG_IGN if number in ignored else _signal.SIG_DFL
-        if number == _signal.SIGINT:
-            wanted = _signal.default_int_handler
         try:
             if _signal.getsignal(number) is not wanted:
                 _signal.signal(number, wanted)

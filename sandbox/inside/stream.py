@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import json
 import os
 import resource
@@ -19,8 +20,9 @@ import site
 from collections.abc import Mapping
 from typing import Any
 
-from verigym.sandbox.inside import folders, landlock, runs, seccomp
+from verigym.sandbox.inside import folders, landlock, room, runs, seccomp
 from verigym.sandbox.inside import syscalls as sys_
+from verigym.sandbox.inside.forker import Forker
 from verigym.sandbox.inside.outlets import Outlets
 from verigym.sandbox.inside.relay import ACK, DONE, PAYLOAD, READY, RUN, Relay
 from verigym.sandbox.inside.walls import Walls
@@ -75,7 +77,7 @@ class Cell:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         sys_.prctl(sys_.PR_SET_DUMPABLE, 0)
         sys_.prctl(sys_.PR_SET_NO_NEW_PRIVS, 1)
-        self.walls = Walls(3, None, run_dir, mounts=False, owns_all=True, lacks=self.lacks)
+        self.walls = Walls(3, None, run_dir, mounts=False, owns_all=True, ours=2, lacks=self.lacks)
         try:
             self.walls.filter = seccomp.build(deny_sockets=True)
         except OSError as error:
@@ -87,30 +89,31 @@ class Cell:
             self.walls.landlock_fd = landlock.create(visible, self._writable, _DEVICES)
         else:
             self.lacks["landlock"] = "the kernel under the container has no Landlock, or the runtime forbids it"
+        self._forker = Forker(self.walls, functools.partial(runs.become, self.walls), self._become_child)
         self._oom_file = next((path for path in _OOM_COUNTS if os.access(path, os.R_OK)), None)
         if self._oom_file is None:
             self.lacks["memory_kills"] = "the container does not see its memory cgroup's counters"
 
     def stand_by(self) -> None:
         """Fork the process of the next run. All that passed here before is wiped."""
-        self._standby = runs.stand_by(self.walls, self._become_child)
+        self._forker.stand_by()
 
     def run(self, header: dict[str, Any]) -> None:
         """Serve one run, from its header to its report."""
-        before, oom_before = resource.getrusage(resource.RUSAGE_CHILDREN), self._oom_kills()
+        oom_before = self._oom_kills()
         parts = [(name, self._receive_part(size)) for name, size in header["parts"]]
-        outlets = Outlets(self._relay, header["channels"], lambda: runs.kill_all(self.walls))
+        outlets = Outlets(self._relay, header["channels"], self._forker.kill)
         note_in, note_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         fds = [*(fd for _, fd in parts), *outlets.fds]
         header["fds"] = [*(name for name, _ in parts), *outlets.names]
         if header["mode"] == "exec":
             header["argv"][0] = shutil.which(header["argv"][0], path=runs.ENVIRONMENT["PATH"]) or header["argv"][0]
-        pid = runs.start(self.walls, self._standby, header, fds, note_out)
+        runs.start(self._forker, header, fds, note_out)
         for fd in (*fds, note_out):
             os.close(fd)
-        outlets.serve(pid)
+        outlets.serve(self._forker.pid)
         try:
-            report = runs.finish(self.walls, pid, before)
+            report = self._forker.finish().report()
             outlets.drain()
             report["note"] = _read_note(note_in)
             report["oom"] = self._oom_kills() > oom_before
@@ -136,14 +139,13 @@ class Cell:
             os.close(fd)
 
     def _become_child(self) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         sys_.prctl(sys_.PR_SET_DUMPABLE, 1)  # or its directory in /proc would be root's
         if self.walls.landlock_fd is not None:
             # Only now there is a directory of its own in /proc. The rule stays, for a directory that will be gone.
             landlock.add(self.walls.landlock_fd, f"/proc/{os.getpid()}")
 
     def _send_files(self, outlets: Outlets, paths: list[str], limit: int) -> list[str]:
-        found = {path: fd for path in paths if (fd := runs.collect(self.walls, path, limit)) is not None}
+        found = {path: fd for path in paths if (fd := room.collect(self.walls, path, limit)) is not None}
         outlets.send_files(list(found.values()))
         return list(found)
 

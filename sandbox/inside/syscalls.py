@@ -11,7 +11,7 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
@@ -135,6 +135,21 @@ def syscall(name: str, *arguments: object) -> int:
         code = ctypes.get_errno()
         raise OSError(code, f"{os.strerror(code)}: {name}")
     return result
+
+
+def trim_memory() -> None:
+    """Give memory that was freed back to the kernel, where the C library can."""
+    with contextlib.suppress(AttributeError):
+        libc.malloc_trim(0)  # type: ignore[union-attr]
+
+
+def prepared(name: str, first: int) -> Callable[[int], object]:
+    """A call with small numbers, its second left open, that costs a fork little: what it does on failure is nothing."""
+    number = NUMBERS.get(name)
+    if number is None or libc is None:
+        raise OSError(errno.ENOSYS, f"{os.strerror(errno.ENOSYS)}: {name}")
+    call = ctypes.CDLL(None).syscall  # its own, so that no types are looked up and no errno is kept
+    return lambda second: call(number, first, second, 0, 0, 0)
 
 
 def unshare(flags: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from verigym.sandbox.inside.standby import NAME
+from verigym.sandbox.inside.drop import OPEN_FILES
 
 
 def processes(supervisor: int) -> set[str]:
@@ -36,16 +36,25 @@ def processes(supervisor: int) -> set[str]:
 
 
 def waiting(parents: Mapping[Any, Any]) -> set[Any]:
-    """Of the processes, those that a cell keeps for its next run: one child of each cell may have the name."""
-    found = {parent: pid for pid, parent in parents.items() if _name(pid) == NAME and _is_cell(parent)}
-    return set(found.values())
+    """Of the processes, those that are kept for the next run, one of each cell: a child that has not got a run's limits yet."""
+    kept = [pid for pid, parent in parents.items() if _is_cell(pid) and _is_cell(parent)]
+    return set({parents[pid]: pid for pid in kept if not _is_limited(pid) and not _is_zygote(pid)}.values())
 
 
-def _name(pid: int | str) -> str:
+def _is_zygote(pid: int | str) -> bool:
     try:
-        return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
+        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
     except OSError:
-        return ""
+        return False
+    return any(line.startswith("NSpid:") and line.split()[-1] == "1" for line in lines)
+
+
+def _is_limited(pid: int | str) -> bool:
+    try:
+        lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    except OSError:
+        return False
+    return any(line.split()[:4] == ["Max", "open", "files", str(OPEN_FILES)] for line in lines)
 
 
 def _is_cell(pid: int | str) -> bool:

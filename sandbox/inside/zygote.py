@@ -1,0 +1,160 @@
+"""Pid 1 of a cell's namespaces: forks the process of each run, waits for its end and kills what is left. Nothing else.
+
+It has built the walls, imported what most programs import and then given up every privilege, so that its forks need not: the
+system call filter is compiled once, and one fork writes to few pages that it shares with the next. As pid 1 it can be neither
+killed nor stopped by runs, which have its uid; its memory is closed to them, and by the filter so are its limits and its
+priorities. The cell, a process outside the namespace of processes that keeps its privileges, mounts, moves files in and out and
+talks to the supervisor.
+
+Zygote -> cell, datagrams: JSON, `{"error"}` or what it is; then in turn for each run a byte with two descriptors, the socket
+to the process that waits and its pidfd, and how it ended.
+"""
+
+from __future__ import annotations
+
+import _socket
+import contextlib
+import fcntl
+import functools
+import json
+import os
+import signal
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from verigym.sandbox.inside import forker, passing, runs, standby
+from verigym.sandbox.inside import syscalls as sys_
+from verigym.sandbox.inside.drop import FIRST_TO_GO, LAST_TO_GO, bind, give_up
+from verigym.sandbox.inside.walls import Walls, enclose, harden, unshare
+
+_LARGEST = 1 << 14
+_ENDING = struct.Struct("iqq")
+_FORKED = b"F"
+_PLACES = 10  # more than a run has descriptors
+
+
+class NotStarted(Exception):
+    """The zygote ended before it could serve; the text says why."""
+
+
+class Zygote:
+    """The cell's side: a `forker.Starter`.
+
+    Args:
+        config: as for `walls.enter`, of level 3.
+
+    Raises:
+        OSError: there are no namespaces.
+        NotStarted: the walls cannot be built.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        lacks: dict[str, str] = {}
+        uid = unshare(lacks)
+        self._sock, its = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        if not os.fork():
+            try:
+                self._sock.close()
+                _main(its, config, uid, lacks)
+            finally:
+                os._exit(1)
+        its.close()
+        said = self._sock.recv(_LARGEST)
+        about = json.loads(said) if said else {"error": "the first process of the namespaces ended without a word"}
+        if "error" in about:
+            raise NotStarted(about["error"])
+        self.walls = Walls(**about)
+        harden()
+        self._process = -1
+
+    def stand_by(self) -> None:
+        """It forks unasked."""
+
+    def start(self, told: bytes, fds: Sequence[int], note_fd: int) -> None:
+        """Tell the process that waits what to become; see `forker.Starter`."""
+        _, (sock_fd, self._process) = passing.receive(self._sock, 1, 2)
+        sock = _socket.socket(fileno=sock_fd)
+        try:
+            standby.tell(sock, told, fds, note_fd)
+        finally:
+            sock.close()
+
+    @property
+    def watcher(self) -> int:
+        """The socket on which the zygote says how it ended."""
+        return self._sock.fileno()
+
+    def kill(self) -> None:
+        """Kill the run's first process, upon which the zygote kills all others."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._process, signal.SIGKILL)
+
+    def finish(self) -> forker.Ending:
+        """Wait until the zygote has killed and reaped what was left."""
+        said = self._sock.recv(_ENDING.size)
+        if not said:
+            os._exit(1)  # it was killed, and with it all others: the supervisor replaces this cell
+        os.close(self._process)
+        return forker.Ending(*_ENDING.unpack(said))
+
+    def leave(self) -> None:
+        """The zygote ends with this process, and with it the namespace."""
+
+
+def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lacks: dict[str, str]) -> NoReturn:
+    try:
+        sys_.close_range_except(3, [sock.fileno()])
+        os.setsid()
+        walls = enclose(config, uid, lacks)
+        runs.settle(walls, config["path"])
+        oom = _open_oom()
+        give_up(walls)
+        bind(walls)
+        sys_.prctl(sys_.PR_SET_PDEATHSIG, signal.SIGKILL)
+        dumpable = sys_.prepared("prctl", sys_.PR_SET_DUMPABLE)
+        dumpable(0)  # a change of uid may have reset it
+        # pid 1 ignores signals it has no handler for; Python's own for SIGINT would let a run end it.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        sock = _out_of_the_way(sock)
+    except BaseException as error:
+        sock.send(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+        os._exit(1)
+    kept = ("level", "uid", "run_dir", "mounts", "owns_all", "ours", "lacks")
+    sock.send(json.dumps({name: getattr(walls, name) for name in kept}).encode())
+    become = functools.partial(runs.become, walls)
+    while True:
+        before = forker.used()
+        # What the fork is to be, for as long as nothing but the two of us is here.
+        dumpable(1)
+        _write(oom, FIRST_TO_GO)
+        waiting, pid = forker.fork(become)
+        dumpable(0)
+        _write(oom, LAST_TO_GO)
+        process = os.pidfd_open(pid)
+        passing.send(sock, _FORKED, [waiting.fileno(), process])
+        waiting.close()
+        os.close(process)
+        sock.send(_ENDING.pack(*forker.end(walls, pid, before)))
+
+
+def _open_oom() -> int:
+    """Its own oom_score_adj, which Landlock will not let it open; -1 where that cannot be written."""
+    try:
+        return os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+def _write(fd: int, data: bytes) -> None:
+    if fd >= 0:
+        os.pwrite(fd, data, 0)
+
+
+def _out_of_the_way(sock: _socket.socket) -> _socket.socket:
+    """The same socket, at a high number; the low ones are taken, so that what forks receive is not in its own way either."""
+    moved = _socket.socket(fileno=fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD_CLOEXEC, _PLACES))
+    sock.detach()
+    for fd in range(3, _PLACES):
+        os.dup2(0, fd, inheritable=False)
+    return moved
