@@ -166,7 +166,7 @@ class ContainerWorker:
     def _handshake(self) -> dict[str, Any]:
         deadline = time.monotonic() + _BOOT_S
         try:
-            self.stream.send_raw(boot.message("stream:main", {"run_dir": RUN_DIR}))
+            self.stream.send_raw(boot.message("stream:main", {"run_dir": RUN_DIR}, same_python=False))
             while True:
                 poll = select.poll()
                 poll.register(self.stream.fileno(), self.stream.events)

@@ -144,7 +144,7 @@ def _probe_kernel() -> tuple[dict[str, tuple[bool, str]], str]:
         os.close(out_fd)
     with process, open(out_end, "rb") as out:
         with contextlib.suppress(BrokenPipeError), open(boot_end, "wb") as message:
-            message.write(boot.message("probes:main", {}))
+            message.write(boot.message("probes:main", {}, same_python=True))
         try:
             _, errors = process.communicate(timeout=_KERNEL_S)
         except subprocess.TimeoutExpired:

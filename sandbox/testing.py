@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from verigym.sandbox.channel import Channel
@@ -21,6 +21,7 @@ from verigym.sandbox.spec import Limits, Program, RunStatus
 
 Kind = Literal["assert", "unittest", "pytest", "checker", "shared"]
 _SETUP_S = 20.0  # what the test side may take to load before the program's time begins
+_QUICKLY_COMPILED = 20_000  # characters
 _TO_END_S = 0.05  # after the verdict
 _LARGEST_VERDICT = 1 << 20
 _OF_THE_TEST = ("compile", "setup", "argument")
@@ -62,6 +63,9 @@ class TestVerdict:
     tests: int = 0
 
 
+_SENT = tuple(field.name for field in fields(TestSuite))
+
+
 def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, limits: Limits) -> TestVerdict:
     """Run the suite against the program.
 
@@ -82,7 +86,9 @@ def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, l
         else:
             candidate = start(candidate_job(program, limits, peer_candidate))
             runs.append(candidate)
-        message = {**asdict(suite), "candidate": program.source if suite.kind == "shared" else ""}
+        message = {name: getattr(suite, name) for name in _SENT}
+        message["announce"] = _takes_time(suite)
+        message["candidate"] = program.source if suite.kind == "shared" else ""
         try:
             found = _await_verdict(control, message, runs, limits)
         except frames.FrameError as error:  # what a checker is to look at
@@ -102,9 +108,9 @@ def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, l
 
 
 def _await_verdict(control: Channel, suite: dict[str, Any], runs: list[Run], limits: Limits) -> dict[str, Any] | None:
-    """Send the suite and wait. The clock of the runs starts when the test side says that it is ready."""
+    """Send the suite and wait. The clock of the runs starts when the test side says that it is ready, if that takes time."""
     for run in runs:
-        run.deadline = time.monotonic() + _SETUP_S + limits.wall_s
+        run.deadline = time.monotonic() + limits.wall_s + (_SETUP_S if suite["announce"] else 0.0)
     control.send(suite, runs)
     tests = runs[0]
     message = control.receive(runs, lambda: tests.done)
@@ -113,6 +119,12 @@ def _await_verdict(control: Channel, suite: dict[str, Any], runs: list[Run], lim
             run.deadline = time.monotonic() + limits.wall_s
         message = control.receive(runs, lambda: tests.done)
     return message
+
+
+def _takes_time(suite: TestSuite) -> bool:
+    """Whether the test side may need more than a moment before the test can begin."""
+    text = suite.code + suite.setup
+    return suite.kind != "assert" or len(text) > _QUICKLY_COMPILED or "import" in text
 
 
 def _judge(found: Mapping[str, Any] | None, tests: Run, candidate: Run | None, limits: Limits) -> TestVerdict:

@@ -88,7 +88,7 @@ class Worker:
             with open(boot_end, "wb") as out:
                 self._join_cgroup()
                 with contextlib.suppress(BrokenPipeError):  # the handshake says why
-                    out.write(boot.message("cell:main", config))
+                    out.write(boot.message("cell:main", config, same_python=True))
                     out.flush()
             self.ready = self._handshake()
         except BaseException:

@@ -46,17 +46,11 @@ def run(job: dict[str, Any], peer_fd: int, ready: Callable[[], None]) -> dict[st
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return _verdict("compile", detail=f"{type(error).__name__}: {error}")
     shared = job["kind"] == "shared"
-    framework = job.get("form", "assert") if shared else job["kind"]
-    if framework == "pytest":
-        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    if framework in ("unittest", "pytest"):
-        try:
-            __import__(framework)
-        except ImportError:
-            return _verdict(
-                "setup", detail=f"{framework} is not there: install the package `{framework}` for the sandbox's Python"
-            )
-    ready()
+    missing = _missing_framework(job.get("form", "assert") if shared else job["kind"])
+    if missing:
+        return _verdict("setup", detail=missing)
+    if job.get("announce", True):
+        ready()
     if job["kind"] == "checker":
         return _checked(job, code)
     peer = Peer(peer_fd)
@@ -69,7 +63,7 @@ def run(job: dict[str, Any], peer_fd: int, ready: Callable[[], None]) -> dict[st
     except Stopped as stopped:
         ended = Ended(False, str(stopped))
     except BaseException as error:
-        ended = Ended(False, where(error))
+        ended = Ended(False, where(error, world))
     if peer.lost:
         return _verdict("candidate", detail=peer.lost, tests=ended.tests)
     if peer.unfit:
@@ -81,6 +75,18 @@ def run(job: dict[str, Any], peer_fd: int, ready: Callable[[], None]) -> dict[st
     return _verdict(ended.stage, ended.passed, ended.detail, ended.tests)
 
 
+def _missing_framework(name: str) -> str:
+    """Load what the form of the test needs; returns what is to be done where it is not there."""
+    if name == "pytest":
+        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    if name in ("unittest", "pytest"):
+        try:
+            __import__(name)
+        except ImportError:
+            return f"{name} is not there: install the package `{name}` for the sandbox's Python"
+    return ""
+
+
 def _run(job: dict[str, Any], code: Any, world: World, peer: Peer, shared: bool) -> Ended:
     form = job.get("form", "assert") if shared else job["kind"]
     try:
@@ -88,8 +94,8 @@ def _run(job: dict[str, Any], code: Any, world: World, peer: Peer, shared: bool)
             world.set_up()
     except Exception as error:
         if peer.touched or shared:
-            return Ended(False, f"in setup: {where(error)}")
-        raise TestFault(f"the setup fails: {where(error)}") from None
+            return Ended(False, f"in setup: {where(error, world)}")
+        raise TestFault(f"the setup fails: {where(error, world)}") from None
     touched = peer.touched
     try:
         names = world.source.names()

@@ -46,6 +46,8 @@ class Peer:
         """Makes an object of a number."""
         self.unwrap: Callable[[Any], Any] | None = None
         self._names: frozenset[str] | None = None
+        self.functions: dict[str, Any] = {}
+        """What the candidate has said of its functions when it was loaded."""
         self._id = 0
         self._lock = _thread.allocate_lock()
 
@@ -64,6 +66,8 @@ class Peer:
                 if frame.get("op") != "loaded" or type(names) is not list or any(type(name) is not str for name in names):
                     self.lose("protocol: no list of names")
                 self._names = frozenset(names)
+                described: Any = frame.get("functions")
+                self.functions = described if type(described) is dict else {}
         return self._names
 
     def ask(self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -51,15 +51,19 @@ def prepare() -> None:
 
 def enter(path: str, args: Sequence[str]) -> ModuleType:
     """Make the world in which the program at `path` starts. Returns its empty `__main__`."""
-    path = os.path.abspath(path)
+    path = _absolute(path)
     begin()
     sys.argv = [path, *args]
     sys.orig_argv = [sys.executable, path, *args]
-    sys.path.insert(0, os.path.dirname(path))
+    sys.path.insert(0, path.rpartition("/")[0] or "/")
     loaded: dict[str, Any] = sys.modules
     if "multiprocessing.process" in loaded:
         loaded["multiprocessing.process"].ORIGINAL_DIR = os.getcwd()
     return fresh_main(path)
+
+
+def _absolute(path: str) -> str:
+    return path if path[:1] == "/" else os.path.abspath(path)  # to look whether it is normal already costs twenty pages
 
 
 def begin() -> None:
@@ -149,7 +153,7 @@ def reset_signals() -> None:
 
 def load(path: str) -> CodeType:
     """Compile the program. Its errors are the program's."""
-    path = os.path.abspath(path)
+    path = _absolute(path)
     with open(path, "rb") as file:
         source = file.read()
     if b"\0" in source:

@@ -110,6 +110,10 @@ class Proxies:
         self.peer.touched = True
         if name not in self.peer.names():
             raise LookupError(name)
+        meta = self.peer.functions.get(name)
+        if type(meta) is dict and meta.get("kind") == "function":
+            self.known[name] = self._make(name, meta)
+            return self.known[name]
         reply = self.peer.ask({"get": name})
         meta = reply.get("meta")
         if "cannot" not in reply or type(meta) is not dict:

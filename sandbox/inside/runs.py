@@ -143,7 +143,7 @@ def settle(walls: Walls, path: Sequence[str], *, warm: bool = True) -> None:
     with _like_a_run():
         program.prepare()  # nothing of ours is imported by name from here on
         warmup.warm_up()
-    vars(sys.modules["__main__"]).pop("boot", None)  # our sources, which nothing is loaded from any more
+    vars(sys.modules["__main__"]).pop("boot", None)  # our modules, which nothing is loaded from any more
     gc.collect()
     sys_.trim_memory()  # every page that is there is a page to be shared and let go of in each fork
     gc.freeze()

@@ -57,7 +57,7 @@ def run_assert(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     except Exception as error:
         if isinstance(error, TestFault):
             raise
-        return Ended(False, where(error), 1)
+        return Ended(False, where(error, world), 1)
     return Ended(True, "", 1)
 
 
@@ -81,7 +81,7 @@ def run_unittest(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     except SystemExit:  # `unittest.main()` without a guard, which finds no tests in its `__main__`
         pass
     except Exception as error:
-        return Ended(False, where(error))
+        return Ended(False, where(error, world))
     cases = [
         value
         for value in world.namespace.values()
@@ -189,11 +189,11 @@ def run_checker(job: dict[str, Any], code: CodeType, world: World) -> Ended:
         exec(code, world.namespace)  # noqa: S102
         check = world.namespace["check"]
     except BaseException as error:
-        raise TestFault(f"the checker fails before it checks: {where(error)}") from None
+        raise TestFault(f"the checker fails before it checks: {where(error, world)}") from None
     try:
         said = check(job.get("stdin") or "", job.get("stdout") or "")
     except BaseException as error:
-        return Ended(False, where(error), 1)
+        return Ended(False, where(error, world), 1)
     message = ""
     if type(said) is tuple and len(said) == 2:
         said, message = said[0], str(said[1])

@@ -18,6 +18,8 @@ TEST, SETUP = "<test>", "<setup>"
 
 
 _BUILTINS = vars(builtins)
+# What a test that reads source lines imports.
+_READERS = ("inspect", "linecache", "traceback", "unittest", "pytest", "doctest", "logging")
 # The interpreter looks for these without asking `__missing__`.
 _ASKED_PLAINLY = ("__import__", "__build_class__")
 
@@ -56,8 +58,16 @@ class World:
             self.under_test = undertest.of(job.get("entry_point"), test, setup)
         if source is not None:
             sys.modules[module] = source.module(module, self.public)
-        for place, text in ((TEST, job["code"]), (SETUP, job.get("setup") or "")):
-            _remember(place, text)
+        whole = job["code"] + (job.get("setup") or "")
+        if any(word in whole for word in _READERS):
+            self.remember()
+
+    def remember(self) -> None:
+        """Let tracebacks, and whoever else asks, find the lines of setup and test; nobody does where all is well."""
+        import linecache
+
+        for place, text in ((TEST, self.job["code"]), (SETUP, self.job.get("setup") or "")):
+            linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
 
     @property
     def source(self) -> Proxies | Local:
@@ -93,16 +103,11 @@ class World:
         )
 
 
-def _remember(place: str, text: str) -> None:
-    import linecache
-
-    linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
-
-
-def where(error: BaseException) -> str:
+def where(error: BaseException, world: World) -> str:
     """One line that says what was raised, and where in the test."""
     import linecache
 
+    world.remember()
     line = ""
     trace = error.__traceback__
     while trace is not None:

@@ -10,7 +10,6 @@ import contextlib
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from verigym.sandbox.inside import landlock, root, seccomp
@@ -22,27 +21,41 @@ _FIRST_UID = 1_900_000_000
 _FEW_UIDS = 4000
 
 
-@dataclass
 class Walls:
-    """What stands around the runs of this cell."""
+    """What stands around the runs of this cell.
 
-    level: int
-    uid: int | None
-    """Runs take this uid and gid; None leaves them the cell's."""
-    run_dir: str
-    """Holds one run's files; no link leads to it."""
-    mounts: bool
-    """Whether each run gets a tmpfs of its own there."""
-    owns_all: bool
-    """Whether whoever forks the runs is pid 1 of their pid namespace, so that every process it can see is theirs."""
-    ours: int = 0
-    """How many processes of ours have the runs' uid, in their user namespace, and so count towards its limit of processes."""
-    killer_uid: int = -1
-    """Level 2 as root: real uid of what kills a run's processes; no run has it."""
-    landlock_fd: int | None = None
-    filter: Any = None
-    lacks: dict[str, str] = field(default_factory=dict)
-    """Layer -> why it could not be had."""
+    Args:
+        level: of the ladder.
+        uid: runs take this uid and gid; None leaves them the cell's.
+        run_dir: holds one run's files; no link leads to it.
+        mounts: whether each run gets a tmpfs of its own there.
+        owns_all: whether whoever forks the runs is pid 1 of their pid namespace, so that every process it can see is theirs.
+        ours: how many processes of ours have the runs' uid and user namespace, and so count towards its limit of processes.
+        lacks: layer -> why it could not be had.
+    """
+
+    def __init__(
+        self,
+        level: int,
+        uid: int | None,
+        run_dir: str,
+        *,
+        mounts: bool,
+        owns_all: bool,
+        ours: int = 0,
+        lacks: dict[str, str] | None = None,
+    ) -> None:
+        self.level = level
+        self.uid = uid
+        self.run_dir = run_dir
+        self.mounts = mounts
+        self.owns_all = owns_all
+        self.ours = ours
+        self.lacks = lacks if lacks is not None else {}
+        self.killer_uid = -1
+        """Level 2 as root: real uid of what kills a run's processes; no run has it."""
+        self.landlock_fd: int | None = None
+        self.filter: seccomp.Filter | None = None
 
 
 def enter(config: Mapping[str, Any]) -> Walls:

@@ -64,9 +64,8 @@ def _test() -> None:
         code = compile(_SOURCE, "/solution.py", "exec", dont_inherit=True)
         program.execute(code, main.__dict__)
         server = calls.Server(main.__dict__, {})
-        frames.send(its.fileno(), {"op": "loaded", "names": server.names()})
-        requests: list[dict[str, Any]] = [{"get": "f", "args": [], "kwargs": {}}]
-        requests += [{"call": "f", "args": [n], "kwargs": {}} for n in (1, 2)]
+        frames.send(its.fileno(), {"op": "loaded", "names": server.names(), "functions": server.functions()})
+        requests: list[dict[str, Any]] = [{"call": "f", "args": [n], "kwargs": {}} for n in (1, 2)]
         for number, request in enumerate(requests, 1):
             server.reply(its.fileno(), {**request, "id": number, "handles": True})
         verdict = harness.run(dict(_JOB), ours.fileno(), lambda: None)
