@@ -18,8 +18,9 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from verigym.sandbox.inside import passing, room, runs
+from verigym.sandbox.inside import passing, runs
 from verigym.sandbox.inside.forker import Forker, Starter
+from verigym.sandbox.inside.room import Room
 from verigym.sandbox.inside.walls import enter
 from verigym.sandbox.inside.zygote import NotStarted, Zygote
 
@@ -43,6 +44,7 @@ def main(config: Mapping[str, Any], socket_fd: int) -> None:
     walls = starter.walls
     uids = [walls.uid, walls.killer_uid]
     sock.send(json.dumps({"ready": True, "level": walls.level, "lacks": walls.lacks, "uids": uids}).encode())
+    room = Room(walls)
     while True:
         if warm:
             starter.stand_by()
@@ -50,7 +52,7 @@ def main(config: Mapping[str, Any], socket_fd: int) -> None:
         while request.get("op") != "run":  # a kill that came too late
             _close(fds)
             request, fds = _receive(sock, starter)
-        _serve(sock, starter, request, fds)
+        _serve(sock, starter, room, request, fds)
 
 
 def _forker(config: Mapping[str, Any], *, warm: bool) -> Forker:
@@ -61,10 +63,9 @@ def _forker(config: Mapping[str, Any], *, warm: bool) -> Forker:
     return Forker(walls, functools.partial(runs.become, walls))
 
 
-def _serve(sock: socket.socket, starter: Starter, header: Mapping[str, Any], fds: list[int]) -> None:
-    walls = starter.walls
+def _serve(sock: socket.socket, starter: Starter, room: Room, header: Mapping[str, Any], fds: list[int]) -> None:
     note_in, note_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    runs.start(starter, header, fds, note_out)
+    runs.start(starter, room, header, fds, note_out)
     _close([*fds, note_out])
     watcher = starter.watcher
     poll = select.poll()
@@ -82,11 +83,11 @@ def _serve(sock: socket.socket, starter: Starter, header: Mapping[str, Any], fds
     files, names = [], []
     limit = int(header["limits"]["collect_bytes"])
     for path in header["collect"]:
-        found = room.collect(walls, path, limit)
+        found = room.collect(path, limit)
         if found is not None:
             files.append(found)  # outlives the file system that it lies in
             names.append(path)
-    clean = room.clean(walls)
+    clean = room.clean()
     report.update(done=True, files=names, note=note.decode("utf-8", "replace"), clean=clean)
     passing.send(sock, json.dumps(report).encode(), files)
     _close(files)

@@ -37,7 +37,7 @@ ENVIRONMENT = {
 }
 
 
-def start(starter: Starter, header: Mapping[str, Any], fds: Sequence[int], note_fd: int) -> None:
+def start(starter: Starter, place: room.Room, header: Mapping[str, Any], fds: Sequence[int], note_fd: int) -> None:
     """Start the run; `header["fds"]` names each descriptor's part. Setup failures are written to `note_fd`."""
     walls, limits = starter.walls, header["limits"]
     files, streams, channels = {}, {}, []
@@ -50,9 +50,9 @@ def start(starter: Starter, header: Mapping[str, Any], fds: Sequence[int], note_
             streams[name] = fd
     mode, mine = header["mode"], -1
     try:
-        room.lay_out(walls, limits, files, header["executable"])
+        place.lay_out(limits, files, header["executable"])
         if header["stdout_file"]:
-            streams["stdout"] = mine = room.unnamed(walls)
+            streams["stdout"] = mine = place.unnamed()
         elif walls.uid is not None:
             os.fchown(streams["stdout"], walls.uid, walls.uid)  # so that the run may open /dev/stdout
         if walls.uid is not None:

@@ -20,11 +20,12 @@ import site
 from collections.abc import Mapping
 from typing import Any
 
-from verigym.sandbox.inside import folders, landlock, room, runs, seccomp
+from verigym.sandbox.inside import folders, landlock, runs, seccomp
 from verigym.sandbox.inside import syscalls as sys_
 from verigym.sandbox.inside.forker import Forker
 from verigym.sandbox.inside.outlets import Outlets
 from verigym.sandbox.inside.relay import ACK, DONE, PAYLOAD, READY, RUN, Relay
+from verigym.sandbox.inside.room import Room
 from verigym.sandbox.inside.walls import Walls
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random")
@@ -90,6 +91,7 @@ class Cell:
         else:
             self.lacks["landlock"] = "the kernel under the container has no Landlock, or the runtime forbids it"
         self._forker = Forker(self.walls, functools.partial(runs.become, self.walls), self._become_child)
+        self._room = Room(self.walls)
         self._oom_file = next((path for path in _OOM_COUNTS if os.access(path, os.R_OK)), None)
         if self._oom_file is None:
             self.lacks["memory_kills"] = "the container does not see its memory cgroup's counters"
@@ -108,7 +110,7 @@ class Cell:
         header["fds"] = [*(name for name, _ in parts), *outlets.names]
         if header["mode"] == "exec":
             header["argv"][0] = shutil.which(header["argv"][0], path=runs.ENVIRONMENT["PATH"]) or header["argv"][0]
-        runs.start(self._forker, header, fds, note_out)
+        runs.start(self._forker, self._room, header, fds, note_out)
         for fd in (*fds, note_out):
             os.close(fd)
         outlets.serve(self._forker.pid)
@@ -145,7 +147,7 @@ class Cell:
             landlock.add(self.walls.landlock_fd, f"/proc/{os.getpid()}")
 
     def _send_files(self, outlets: Outlets, paths: list[str], limit: int) -> list[str]:
-        found = {path: fd for path in paths if (fd := room.collect(self.walls, path, limit)) is not None}
+        found = {path: fd for path in paths if (fd := self._room.collect(path, limit)) is not None}
         outlets.send_files(list(found.values()))
         return list(found)
 
