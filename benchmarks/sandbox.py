@@ -106,13 +106,10 @@ def doubled(box: Any) -> Callable[[], object]:
     return do
 
 
-def throughput(workers: int, seconds: float) -> float:
+def throughput(box: LocalSandbox, workers: int, seconds: float) -> float:
     """Runs a second with as many threads as workers."""
-    box = LocalSandbox(workers=workers)
     do = doubled(box)
     threads_done = [0] * workers
-    for _ in range(2 * workers):
-        do()
     end = time.perf_counter() + seconds
 
     def work(number: int) -> None:
@@ -126,9 +123,19 @@ def throughput(workers: int, seconds: float) -> float:
         thread.start()
     for thread in threads:
         thread.join()
-    rate = sum(threads_done) / (time.perf_counter() - start)
-    box.close()
-    return rate
+    return sum(threads_done) / (time.perf_counter() - start)
+
+
+def scaling(slices: int, seconds: float = 0.4) -> tuple[float, float, float]:
+    """Runs a second with one worker and with two, in short turns because a machine's speed drifts, and the median of the ratios."""
+    one, two = LocalSandbox(workers=1), LocalSandbox(workers=2)
+    throughput(one, 1, seconds)
+    throughput(two, 2, seconds)  # warm
+    pairs = [(throughput(one, 1, seconds), throughput(two, 2, seconds)) for _ in range(slices)]
+    one.close()
+    two.close()
+    rates = [statistics.median(side) for side in zip(*pairs, strict=True)]
+    return rates[0], rates[1], statistics.median(b / a for a, b in pairs)
 
 
 def quickest_interpreter() -> str:
@@ -156,7 +163,7 @@ def main() -> None:
     floor = Side("bare python3 -c 'print(1)'", bare(python, "-c", "print(1)"))
     stdin = Side("stdin test, warm, walled in", doubled(box), box)
     asserts = Side("assert test, two processes", lambda: right(box.test(FUNCTION, SUITE, LIMITS)), box)
-    in_turns(arguments.rounds, 10, floor, stdin, asserts)
+    in_turns(arguments.rounds, 20, floor, stdin, asserts)
     ratios = {
         "stdin_cpu_vs_bare": stdin.cpu_ms / floor.cpu_ms,
         "stdin_wall_vs_bare": stdin.wall_ms / floor.wall_ms,
@@ -200,10 +207,9 @@ def main() -> None:
             print(f"  docker: {error}")
     box.close()
     if (os.cpu_count() or 1) >= 2:
-        pairs = [(throughput(1, 2.0), throughput(2, 2.0)) for _ in range(3)]
-        one, two = (statistics.median(side) for side in zip(*pairs, strict=True))
-        print(f"  runs a second: one worker {one:.0f}, two workers {two:.0f}")
-        ratios["two_workers_vs_one"] = two / one
+        slow, quick, ratio = scaling(arguments.rounds)
+        print(f"  runs a second: one worker {slow:.0f}, two workers {quick:.0f}")
+        ratios["two_workers_vs_one"] = ratio
     print(json.dumps({name: round(value, 3) for name, value in ratios.items()}))
 
 

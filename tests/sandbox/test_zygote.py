@@ -181,7 +181,8 @@ print(round(v.f_blocks * v.f_frsize / (1 << 20)), v.f_files)
 def test_files_come_where_they_belong_and_nowhere_else(box: LocalSandbox) -> None:
     found = text(
         box,
-        "import os\nprint(open('a/b/c.txt').read(), open('d').read(), os.stat('a/b').st_uid == os.getuid())\nos.rename('a', 'z')",
+        "import os\nprint(open('a/b/c.txt').read(), open('d').read(), os.stat('a/b').st_uid == os.getuid())\n"
+        "os.rename('a', 'z')",
         files={"a/b/c.txt": b"1", "a/e": b"2", "d": b"3"},
     )
     assert found == "1 3 True\n"
