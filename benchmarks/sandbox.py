@@ -127,7 +127,7 @@ def throughput(box: LocalSandbox, workers: int, seconds: float) -> float:
 
 
 def scaling(slices: int, seconds: float = 0.4) -> tuple[float, float, float]:
-    """Runs a second with one worker and with two, in short turns because a machine's speed drifts, and the median of the ratios."""
+    """Runs a second with one worker and with two, and the median of the ratios; in short turns, for speeds drift."""
     one, two = LocalSandbox(workers=1), LocalSandbox(workers=2)
     throughput(one, 1, seconds)
     throughput(two, 2, seconds)  # warm

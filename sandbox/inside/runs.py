@@ -131,10 +131,10 @@ def settle(walls: Walls, path: Sequence[str], *, warm: bool = True) -> None:
     temporary = "/tmp" if walls.mounts else f"{walls.run_dir}/tmp"
     os.environ.update(ENVIRONMENT, HOME=f"{walls.run_dir}/{room.WORK}", TMPDIR=temporary)
     sys.stdout = sys.stderr = sys.stdin = None
+    program = importlib.import_module(_PROGRAM)
+    program.import_random()  # which is seeded before a program sees it
     if not warm:
         return
-    program = importlib.import_module(_PROGRAM)
-    program.import_random()
     for name in _PRELOADED:
         with contextlib.suppress(ImportError):
             __import__(name)

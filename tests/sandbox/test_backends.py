@@ -57,6 +57,22 @@ def bash(source: str, **more: Any) -> Program:
     return Program(source=source, language="bash", **more)
 
 
+def test_what_looks_random_is_the_same_each_time(box: Sandbox) -> None:
+    source = "import random\nprint(random.random(), hash('a'), list({'x', 'y', 'z'}), random.Random(5).random())"
+    first, second = (box.run(python(source), b"", QUICK) for _ in range(2))
+    assert first.ok and first.stdout == second.stdout
+    drawn = """
+import os, random
+for _ in range(2):
+    if not os.fork():
+        print(random.random(), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+    ours = box.run(python(drawn), b"", QUICK).stdout.split()
+    assert len(set(ours)) == 2  # forks of a program draw their own, as Python sees to it
+
+
 def test_stdin_in_every_form(box: Sandbox) -> None:
     data = bytes(range(256)) * 4000
     for source in (
