@@ -6,6 +6,7 @@ and what it writes to any descriptor decide nothing.
 
 from __future__ import annotations
 
+import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -17,12 +18,13 @@ from verigym.sandbox.drive import Run, drive
 from verigym.sandbox.inside import frames
 from verigym.sandbox.job import Job
 from verigym.sandbox.session import candidate_job
-from verigym.sandbox.spec import Limits, Program, RunStatus
+from verigym.sandbox.spec import Limits, Program, RunStatus, SandboxFailure
 
 Kind = Literal["assert", "unittest", "pytest", "checker", "shared"]
 _SETUP_S = 20.0  # what the test side may take to load before the program's time begins
 _QUICKLY_COMPILED = 20_000  # characters
 _TO_END_S = 0.05  # after the verdict
+_TO_DIE_S = 1.0  # without one
 _LARGEST_VERDICT = 1 << 20
 _OF_THE_TEST = ("compile", "setup", "argument")
 _LIMITS = (RunStatus.TIME, RunStatus.MEMORY, RunStatus.OUTPUT)
@@ -96,7 +98,11 @@ def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, l
         # The test side ends now, and with it the candidate's channel and so the candidate: cheaper than killing both.
         for run in runs:
             run.deadline, run.if_late = time.monotonic() + _TO_END_S, (RunStatus.OK, "")
-        if found is not None:
+        if found is None:  # how it ended by itself is what there is to know
+            tests.deadline = time.monotonic() + _TO_DIE_S
+            tests.if_late = (RunStatus.RUNTIME, "its channel ended before it did")
+            drive([tests])
+        else:
             drive(runs)
     finally:
         for run in runs:
@@ -129,6 +135,8 @@ def _takes_time(suite: TestSuite) -> bool:
 
 def _judge(found: Mapping[str, Any] | None, tests: Run, candidate: Run | None, limits: Limits) -> TestVerdict:
     tested = tests.outcome()
+    if found is None and tested.signal == signal.SIGKILL and tested.status is RunStatus.RUNTIME:
+        raise SandboxFailure("the process of the tests was killed, and not for what it used")
     ended = candidate.outcome() if candidate is not None else None
     for result in (ended, tested):
         if result is not None and result.status in _LIMITS:

@@ -1,4 +1,4 @@
-"""What a run's process gives up before it becomes the program. One-way: nothing here can be taken back."""
+"""What a run's process, or what forks it, gives up. One-way: nothing here can be taken back."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from verigym.sandbox.inside import syscalls as sys_
 from verigym.sandbox.inside.walls import Walls
 
 OPEN_FILES = 256
-FIRST_TO_GO, LAST_TO_GO = b"1000", b"0"
-"""For oom_score_adj: runs, so that the kernel never picks the cell."""
+FIRST_TO_GO = b"1000"
+"""For oom_score_adj of runs, so that the kernel never picks what forks them."""
+_SIGNALS = 1024  # waiting, and timers: the user has them in common
 
 
 def give_up(walls: Walls) -> None:
@@ -77,6 +78,7 @@ def resource_limits(walls: Walls, limits: Mapping[str, Any]) -> list[tuple[int, 
         resource.RLIMIT_NOFILE: (OPEN_FILES,) * 2,
         resource.RLIMIT_CORE: (0, 0),
         resource.RLIMIT_MSGQUEUE: (0, 0),
+        resource.RLIMIT_SIGPENDING: (_SIGNALS,) * 2,
         resource.RLIMIT_MEMLOCK: (1 << 16,) * 2,
         (resource.RLIMIT_AS if limits["address_space"] else resource.RLIMIT_DATA): (limits["memory_bytes"],) * 2,
     }

@@ -20,6 +20,10 @@ from verigym.sandbox.inside.folders import empty
 from verigym.sandbox.inside.walls import Walls
 
 
+class NotForked(OSError):
+    """There is no process to tell anything, and none to wait for."""
+
+
 class Ending(NamedTuple):
     """How the first process of a run ended, and what the run has used."""
 
@@ -29,6 +33,8 @@ class Ending(NamedTuple):
     """CPU time of all its processes that were waited for, microseconds."""
     memory_kb: int
     """Largest resident size of its first process."""
+    clean: bool = True
+    """Whether nothing of it is left in the kernel."""
 
     def report(self) -> dict[str, Any]:
         """The same as the supervisor reads it."""
@@ -39,6 +45,9 @@ class Ending(NamedTuple):
             "cpu_s": self.cpu_us / 1e6,
             "memory_kb": self.memory_kb,
         }
+
+
+NEVER_BEGAN = Ending(standby.SETUP_FAILED << 8, 0, 0)
 
 
 class Starter(Protocol):
@@ -53,12 +62,17 @@ class Starter(Protocol):
         """Tell the waiting process what to become.
 
         Raises:
+            NotForked: there is none.
             OSError: the process is gone; it still is to be finished.
         """
 
     @property
     def watcher(self) -> int:
         """A descriptor that can be read when the first process of the run has ended; not the caller's to close."""
+
+    @property
+    def lifeline(self) -> int:
+        """A descriptor that hangs up when no more runs can be started; -1 where that ends the cell too."""
 
     def kill(self) -> None:
         """Kill the run."""
@@ -105,9 +119,13 @@ class Forker:
 
     def start(self, told: bytes, fds: Sequence[int], note_fd: int) -> None:
         """Tell it what to become; see `Starter`."""
-        self.stand_by()
+        try:
+            self.stand_by()
+        except OSError as error:
+            raise NotForked(error.errno, f"no process can be made: {error.strerror}") from None
         sock, self._sock = self._sock, None
-        assert sock is not None
+        if sock is None:
+            raise NotForked
         self._used = used()
         try:
             standby.tell(sock, told, fds, note_fd)
@@ -121,6 +139,11 @@ class Forker:
             self._watcher = os.pidfd_open(self.pid)
         return self._watcher
 
+    @property
+    def lifeline(self) -> int:
+        """None is needed."""
+        return -1
+
     def kill(self) -> None:
         """Kill every process of the run."""
         kill_all(self.walls)
@@ -131,6 +154,7 @@ class Forker:
         if self._watcher is not None:
             os.close(self._watcher)
             self._watcher = None
+        collect_sockets()
         return ending
 
     def leave(self) -> None:
@@ -154,6 +178,12 @@ def fork(become: standby.Become, confine: Callable[[], None] | None = None) -> t
             os._exit(standby.SETUP_FAILED)
     its.close()
     return ours, pid
+
+
+def collect_sockets() -> None:
+    """Have the kernel look for sockets that are left in messages to one another: it does so when one is closed."""
+    for sock in _socket.socketpair():
+        sock.close()
 
 
 def used() -> int:

@@ -35,6 +35,9 @@ def serve_tests(control_fd: int = 3, peer_fd: int = 4) -> NoReturn:
         verdict["detail"] = verdict["detail"][:DETAIL_CHARS]
         frames.send(control_fd, verdict)
         program.flush()
+    except BaseException as error:
+        os.write(2, f"the test side failed: {type(error).__name__}: {error}"[:DETAIL_CHARS].encode("utf-8", "replace"))
+        os._exit(1)
     finally:
         os._exit(0)
 

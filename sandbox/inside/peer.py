@@ -48,7 +48,8 @@ class Peer:
         self._names: frozenset[str] | None = None
         self.functions: dict[str, Any] = {}
         """What the candidate has said of its functions when it was loaded."""
-        self._id = 0
+        self.asked = 0
+        """How many requests were sent."""
         self._lock = _thread.allocate_lock()
 
     def names(self) -> frozenset[str]:
@@ -87,10 +88,10 @@ class Peer:
                 raise TypeError(f"an argument is too large: {left.what}") from None
             self.refuse(f"the test passes a {left.what}, which cannot cross to another process")
         with self._lock:
-            self._id += 1
-            body["id"], body["handles"] = self._id, True
+            self.asked += 1
+            body["id"], body["handles"] = self.asked, True
             reply = self._frame(body)
-            if reply.get("id") != self._id or type(reply.get("id")) is not int:
+            if reply.get("id") != self.asked or type(reply.get("id")) is not int:
                 self.lose("protocol: an answer to another question")
         self._apply(reply.get("changed", []), list(args), kwargs)
         out = reply.get("out", "")

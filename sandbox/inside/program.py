@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _exit = os._exit
-_hidden = False
 _prepared = False
 _unregistered: list[Any] = []
 """What `random` wants called after a fork, until there is a program that may fork."""
@@ -36,6 +35,7 @@ def prepare() -> None:
     forget_ourselves()
     open_streams()
     reset_signals()
+    sys.dont_write_bytecode = True  # as the environment says, which a fork does not read again
     for name in ("excepthook", "displayhook", "unraisablehook", "breakpointhook"):
         setattr(sys, name, getattr(sys, f"__{name}__"))
     for name in ("exit", "quit"):
@@ -104,13 +104,9 @@ def fresh_main(path: str, name: str = "__main__") -> ModuleType:
 
 def forget_ourselves() -> None:
     """Take our modules and our importer out of the program's sight; once, and before forking where many programs will run."""
-    global _hidden
-    if _hidden:
-        return
     sys.meta_path[:] = [finder for finder in sys.meta_path if "MemoryFinder" not in (type(finder).__name__, _name(finder))]
     for name in [name for name in sys.modules if name.partition(".")[0] == "verigym"]:
         kept.append(sys.modules.pop(name))
-    _hidden = True
 
 
 def _name(finder: object) -> str:

@@ -110,7 +110,7 @@ class Proxies:
         self.peer.touched = True
         if name not in self.peer.names():
             raise LookupError(name)
-        meta = self.peer.functions.get(name)
+        meta = self.peer.functions.get(name) if self.peer.asked == 0 else None  # a call may have changed what a name means
         if type(meta) is dict and meta.get("kind") == "function":
             self.known[name] = self._make(name, meta)
             return self.known[name]

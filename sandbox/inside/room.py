@@ -16,7 +16,7 @@ from verigym.sandbox.inside.folders import empty
 from verigym.sandbox.inside.walls import Walls
 
 WORK = "work"
-_FOLDERS = (WORK, "tmp", "shm")
+_OTHERS = ("tmp", "shm")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _AT_ONCE = 1 << 30
@@ -25,8 +25,8 @@ _AT_ONCE = 1 << 30
 class Room:
     """The place for the files of one run after another.
 
-    Where it is a file system of its own, it stays mounted as long as it can be shown to be as new: to unmount one waits until
-    every core has been through the kernel, which takes milliseconds where they are busy.
+    Where it is a file system of its own, whose top runs cannot write to, it stays mounted as long as all that can be seen of it
+    is new. To unmount one waits until every core has been in the kernel, which takes milliseconds where they are busy.
     """
 
     def __init__(self, walls: Walls) -> None:
@@ -36,8 +36,13 @@ class Room:
         self._size = ""
         """Of what is mounted; empty: nothing is."""
         self._new: object = None
-        """What `_state` was of it when it was."""
+        """What `_used` was of it when it was."""
+        self._next = 0
+        """Number of the next file to be made in it; 0: not known."""
+        self._made = 0
         self._files: list[str] = []
+        if not walls.mounts and walls.uid is not None:
+            os.chmod(walls.run_dir, 0o755)  # to be passed through, and ours
 
     def lay_out(self, limits: Mapping[str, Any], files: Mapping[str, int], executable: str | None) -> None:
         """Make the folders of a run and its files, which are copied from descriptors.
@@ -45,14 +50,19 @@ class Room:
         Raises:
             OSError: there is no room, or a path leads out of the work folder.
         """
+        self._files = list(files)
         if self._walls.mounts:
             self._mount(f"size={limits['files_bytes']},nr_inodes={limits['inodes'] + 16}")
-        else:
-            self._give(self._run_dir)
-        self._files = list(files)
-        for name in _FOLDERS:
-            os.mkdir(f"{self._run_dir}/{name}", 0o755)
-            self._give(f"{self._run_dir}/{name}")
+        self._made = 0
+        first = self._folder(self._work_dir)
+        if self._next and first != self._next:  # its numbers tell that the last run made files, and how many
+            self._unmount()
+            self._mount(f"size={limits['files_bytes']},nr_inodes={limits['inodes'] + 16}")
+            self._made = 0
+            first = self._folder(self._work_dir)
+        self._next = 0  # as long as this does not come to its end
+        for name in _OTHERS:
+            self._folder(f"{self._run_dir}/{name}")
         if files:
             work = os.open(self._work_dir, _FOLDER)
             try:
@@ -60,6 +70,7 @@ class Room:
                     self._put(work, path, fd, 0o755 if path == executable else 0o644)
             finally:
                 os.close(work)
+        self._next = first
 
     def _mount(self, size: str) -> None:
         if size == self._size:
@@ -71,30 +82,32 @@ class Room:
             except OSError:
                 self._unmount()
         if not self._size:
-            uid = self._walls.uid
-            sys_.mount(
-                "tmpfs", self._run_dir, "tmpfs", flags, f"{size},mode=755" + ("" if uid is None else f",uid={uid},gid={uid}")
-            )
-            self._new = self._state()
+            sys_.mount("tmpfs", self._run_dir, "tmpfs", flags, f"{size},mode=755")
+            self._new = self._used()
         self._size = size
 
     def _unmount(self) -> None:
         sys_.umount2(self._run_dir, sys_.MNT_DETACH)
-        self._size = ""
+        self._size, self._next = "", 0
 
-    def _state(self) -> object:
-        """What a run can have changed of an empty one: what it uses, and what its folder itself carries."""
-        used, folder = os.statvfs(self._run_dir), os.lstat(self._run_dir)
-        counts = used.f_blocks - used.f_bfree, used.f_files - used.f_ffree
-        attributes = None
-        with contextlib.suppress(OSError):  # a kernel whose tmpfs has none
-            attributes = os.listxattr(self._run_dir)
-        return counts, folder.st_mode, folder.st_uid, folder.st_gid, attributes
+    def _used(self) -> tuple[int, int]:
+        """Blocks and files."""
+        now = os.statvfs(self._run_dir)
+        return now.f_blocks - now.f_bfree, now.f_files - now.f_ffree
 
-    def _give(self, path: str | int) -> None:
+    def _folder(self, path: str, at: int | None = None) -> int:
+        """Make a folder; returns its number."""
+        os.mkdir(path, 0o755, dir_fd=at)
+        self._made += 1
         uid = self._walls.uid
         if uid is not None:
-            os.chown(path, uid, uid)
+            os.chown(path, uid, uid, dir_fd=at, follow_symlinks=False)
+        return os.lstat(path, dir_fd=at).st_ino if self._walls.mounts else 0
+
+    def _give(self, fd: int) -> None:
+        uid = self._walls.uid
+        if uid is not None:
+            os.fchown(fd, uid, uid)
 
     def _put(self, work: int, path: str, fd: int, mode: int) -> None:
         *parents, name = path.split("/")
@@ -104,12 +117,12 @@ class Room:
         try:
             for parent in parents:
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(parent, 0o755, dir_fd=folder)
+                    self._folder(parent, folder)
                 inner = os.open(parent, _FOLDER, dir_fd=folder)
-                self._give(inner)
                 os.close(folder)
                 folder = inner
             out = os.open(name, os.O_WRONLY | _NEW, mode, dir_fd=folder)
+            self._made += 1
         finally:
             os.close(folder)
         try:
@@ -128,6 +141,7 @@ class Room:
         """
         path = f"{self._run_dir}/stdout"
         fd = os.open(path, os.O_RDWR | os.O_APPEND | _NEW, 0o600)
+        self._made += 1
         os.unlink(path)
         self._give(fd)
         return fd
@@ -162,9 +176,16 @@ class Room:
         emptied = self._empty_quickly() or empty(self._run_dir)
         if not self._walls.mounts:
             return emptied
-        if not emptied or self._state() != self._new:
+        if self._size and not (self._keeps and emptied and self._next and self._used() == self._new):
             self._unmount()
+        elif self._next:
+            self._next += self._made
         return True
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether runs cannot write to the top; where they have the cell's own uid, its times and attributes are theirs."""
+        return self._walls.uid is not None
 
     def _empty_quickly(self) -> bool:
         """Remove what was laid out. Returns whether that was all."""
@@ -177,7 +198,7 @@ class Room:
                     os.unlink(self._files[0], dir_fd=work)
                 finally:
                     os.close(work)
-            for name in _FOLDERS:
+            for name in (WORK, *_OTHERS):
                 os.rmdir(f"{self._run_dir}/{name}")
         except OSError:
             return False

@@ -19,13 +19,14 @@ from typing import Any
 from verigym.sandbox.inside import room
 from verigym.sandbox.inside import syscalls as sys_
 from verigym.sandbox.inside.drop import resource_limits
-from verigym.sandbox.inside.forker import Starter
+from verigym.sandbox.inside.forker import NotForked, Starter
 from verigym.sandbox.inside.standby import SETUP_FAILED, note
 from verigym.sandbox.inside.walls import Walls
 
 _HIGH = 128  # descriptors are moved above this where they are in the way of others
 _ANY = 1024  # above every descriptor of the cell's, so that without close_range(2) no more need be tried
 _NOTHING = "nothing"
+_NOT_EXECUTABLE = 126  # as shells say it
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -37,8 +38,12 @@ ENVIRONMENT = {
 }
 
 
-def start(starter: Starter, place: room.Room, header: Mapping[str, Any], fds: Sequence[int], note_fd: int) -> None:
-    """Start the run; `header["fds"]` names each descriptor's part. Setup failures are written to `note_fd`."""
+def start(starter: Starter, place: room.Room, header: Mapping[str, Any], fds: Sequence[int], note_fd: int) -> bool:
+    """Start the run; `header["fds"]` names each descriptor's part. Setup failures are written to `note_fd`.
+
+    Returns:
+        Whether there is a process to wait for.
+    """
     walls, limits = starter.walls, header["limits"]
     files, streams, channels = {}, {}, []
     for name, fd in zip(header["fds"], fds, strict=True):
@@ -62,12 +67,15 @@ def start(starter: Starter, place: room.Room, header: Mapping[str, Any], fds: Se
         mode = _NOTHING
     told = marshal.dumps((mode, header["source"], header["argv"], header["env"], resource_limits(walls, limits)))
     places = [streams[name] for name in ("stdin", "stdout", "stderr")]
+    started = True
     try:
         starter.start(told, [*places, *channels], note_fd)
     except OSError as error:
-        os.write(note_fd, note(f"the process that was to run it is gone: {error.strerror}"))
+        os.write(note_fd, note(f"the process that was to run it is not there: {error}"))
+        started = not isinstance(error, NotForked)
     if mine >= 0:
         os.close(mine)
+    return started
 
 
 def become(walls: Walls, told: bytes, fds: Sequence[int], note_fd: int) -> None:
@@ -108,7 +116,11 @@ def _execute(argv: list[str], note_fd: int, free: int) -> None:
     try:
         os.execve(argv[0], argv, os.environ)
     except OSError as error:
-        os.write(free, note(f"{argv[0]}: {error.strerror}"))
+        text = f"{argv[0]}: {error.strerror}"
+        if argv[0][:1] != "/":  # the program's own executable, and what makes it unfit is in it
+            os.write(2, f"{text}\n".encode())
+            os._exit(_NOT_EXECUTABLE)
+        os.write(free, note(text))
         os._exit(SETUP_FAILED)
 
 

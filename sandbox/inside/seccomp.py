@@ -22,7 +22,7 @@ _REFUSED = """
     init_module finit_module delete_module create_module get_kernel_syms query_module kexec_load kexec_file_load reboot
     swapon swapoff acct quotactl quotactl_fd settimeofday clock_settime adjtimex clock_adjtime sethostname setdomainname
     syslog lookup_dcookie nfsservctl vhangup iopl ioperm modify_ldt uselib sysfs remap_file_pages vmsplice
-    name_to_handle_at open_by_handle_at fanotify_init fanotify_mark
+    name_to_handle_at open_by_handle_at fanotify_init fanotify_mark inotify_init inotify_init1 inotify_add_watch
 """.split()
 
 # Landlock does not govern these, so without an own file system they would reach every file of the user.
@@ -40,7 +40,10 @@ _X32_BIT = 0x40000000
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 _NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW* that clone(2) takes
-_TERMINAL_REQUESTS = (0x5412, 0x541C, 0x5423)  # TIOCSTI, TIOCLINUX: typing for somebody else; TIOCSETD: kernel drivers
+# TIOCSTI, TIOCLINUX: typing for somebody else; TIOCSETD: kernel drivers; FS_IOC_SETFLAGS (of 64 and 32 bits) and
+# FS_IOC_FSSETXATTR: marks on folders.
+_REQUESTS = (0x5412, 0x541C, 0x5423, 0x40086602, 0x40046602, 0x401C5820)
+_COMMANDS = (1024, 1026)  # F_SETLEASE, F_NOTIFY: who opens a file outside would wait, or be seen
 _S_IFMT, _S_IFCHR, _S_IFBLK = 0o170000, 0o020000, 0o060000
 _AF_UNIX = 1
 _TYPE_MASK, _SOCK_STREAM, _SOCK_SEQPACKET = 0xF, 1, 5
@@ -98,7 +101,9 @@ def build(deny_sockets: bool = False, allow_memfd: bool = False, deny_attributes
     rules |= {
         "clone3": _fail(errno.ENOSYS),  # its flags are in memory, where a filter cannot look; the C library falls back to clone
         "clone": _argument(0) + [(_JUMP_SET, 0, 1, _NEW_NAMESPACES)] + _fail(errno.EPERM) + _allow(),
-        "ioctl": _argument(1) + _unless_in(_TERMINAL_REQUESTS, errno.EPERM),
+        "io_setup": _fail(errno.ENOSYS),  # its table is one for the whole machine
+        "ioctl": _argument(1) + _unless_in(_REQUESTS, errno.EPERM),
+        "fcntl": _argument(1) + _unless_in(_COMMANDS, errno.EPERM),
         "mknod": _mknod(1),
         "mknodat": _mknod(2),
         "setpriority": _of_itself(_PRIO_PROCESS),

@@ -110,9 +110,12 @@ class Cell:
         header["fds"] = [*(name for name, _ in parts), *outlets.names]
         if header["mode"] == "exec":
             header["argv"][0] = shutil.which(header["argv"][0], path=runs.ENVIRONMENT["PATH"]) or header["argv"][0]
-        runs.start(self._forker, self._room, header, fds, note_out)
+        started = runs.start(self._forker, self._room, header, fds, note_out)
         for fd in (*fds, note_out):
             os.close(fd)
+        if not started:
+            self._relay.send_json(DONE, {"broken": _read_note(note_in)})
+            return
         outlets.serve(self._forker.pid)
         try:
             report = self._forker.finish().report()

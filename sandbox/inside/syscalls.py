@@ -42,7 +42,6 @@ PR_SET_DUMPABLE = 4
 PR_CAPBSET_DROP = 24
 PR_SET_SECUREBITS = 28
 PR_SET_CHILD_SUBREAPER = 36
-PR_SET_NAME = 15
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
@@ -59,8 +58,10 @@ _TABLE = """
     clock_adjtime:305:266 clock_settime:227:112 clone:56:220 clone3:435:435 close_range:436:436 connect:42:203
     create_module:174 delete_module:176:106 fanotify_init:300:262 fanotify_mark:301:263 fchmod:91:52 fchmodat:268:53
     fchmodat2:452:452 fchown:93:55 fchownat:260:54 finit_module:313:273 fremovexattr:199:16 fsconfig:431:431
-    fsetxattr:190:7 fsmount:432:432 fsopen:430:430 fspick:433:433 futimesat:261 get_kernel_syms:177 getpid:39:172
-    init_module:175:105 io_uring_enter:426:426 io_uring_register:427:427 io_uring_setup:425:425 ioctl:16:29 ioperm:173
+    fcntl:72:25 fsetxattr:190:7 fsmount:432:432 fsopen:430:430 fspick:433:433 futimesat:261 get_kernel_syms:177 getpid:39:172
+    init_module:175:105 inotify_add_watch:254:27
+    inotify_init:253 inotify_init1:294:26 io_setup:206:0
+    io_uring_enter:426:426 io_uring_register:427:427 io_uring_setup:425:425 ioctl:16:29 ioperm:173
     iopl:172 ioprio_set:251:30 kcmp:312:272 kexec_file_load:320:294 kexec_load:246:104 keyctl:250:219
     landlock_add_rule:445:445 landlock_create_ruleset:444:444 landlock_restrict_self:446:446 lchown:94
     lookup_dcookie:212:18 lremovexattr:198:15 lsetxattr:189:6 memfd_create:319:279 memfd_secret:447:447
@@ -209,11 +210,6 @@ def pivot_root(new: str, old: str) -> None:
 def prctl(option: int, second: int = 0, third: int = 0, fourth: int = 0, fifth: int = 0) -> int:
     """Make the system call prctl."""
     return syscall("prctl", option, second, third, fourth, fifth)
-
-
-def set_name(name: str) -> None:
-    """Set the name that this process has in lists of processes (15 characters)."""
-    syscall("prctl", PR_SET_NAME, name, 0, 0, 0)
 
 
 def close_range(first: int, last: int = 0xFFFFFFFF, flags: int = 0) -> None:

@@ -20,18 +20,20 @@ import json
 import os
 import signal
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from verigym.sandbox.inside import forker, passing, runs, standby
 from verigym.sandbox.inside import syscalls as sys_
-from verigym.sandbox.inside.drop import FIRST_TO_GO, LAST_TO_GO, bind, give_up
+from verigym.sandbox.inside.drop import FIRST_TO_GO, bind, give_up
 from verigym.sandbox.inside.walls import Walls, enclose, harden, unshare
 
 _LARGEST = 1 << 14
-_ENDING = struct.Struct("iqq")
+_ENDING = struct.Struct("iqq?")
 _FORKED = b"F"
-_PLACES = 10  # more than a run has descriptors
+_PLACES = 10  # more than most runs have descriptors
+_COLLECT_TIMES, _COLLECT_S = 50, 0.002
 
 
 class NotStarted(Exception):
@@ -47,13 +49,18 @@ class Zygote:
     Raises:
         OSError: there are no namespaces.
         NotStarted: the walls cannot be built.
+        forker.NotForked: it could not be made, or ended without a word; may pass.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         lacks: dict[str, str] = {}
         uid = unshare(lacks)
         self._sock, its = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-        if not os.fork():
+        try:
+            pid = os.fork()
+        except OSError as error:
+            raise forker.NotForked(error.errno, error.strerror) from None
+        if not pid:
             try:
                 self._sock.close()
                 _main(its, config, uid, lacks)
@@ -61,7 +68,9 @@ class Zygote:
                 os._exit(1)
         its.close()
         said = self._sock.recv(_LARGEST)
-        about = json.loads(said) if said else {"error": "the first process of the namespaces ended without a word"}
+        if not said:
+            raise forker.NotForked
+        about = json.loads(said)
         if "error" in about:
             raise NotStarted(about["error"])
         self.walls = Walls(**about)
@@ -73,7 +82,10 @@ class Zygote:
 
     def start(self, told: bytes, fds: Sequence[int], note_fd: int) -> None:
         """Tell the process that waits what to become; see `forker.Starter`."""
-        _, (sock_fd, self._process) = passing.receive(self._sock, 1, 2)
+        said, received = passing.receive(self._sock, _LARGEST, 2)
+        if said != _FORKED:
+            raise forker.NotForked(said.decode("utf-8", "replace") or "what forks it has ended")
+        sock_fd, self._process = received
         sock = _socket.socket(fileno=sock_fd)
         try:
             standby.tell(sock, told, fds, note_fd)
@@ -83,6 +95,11 @@ class Zygote:
     @property
     def watcher(self) -> int:
         """The socket on which the zygote says how it ended."""
+        return self._sock.fileno()
+
+    @property
+    def lifeline(self) -> int:
+        """The same socket."""
         return self._sock.fileno()
 
     def kill(self) -> None:
@@ -105,10 +122,14 @@ class Zygote:
 def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lacks: dict[str, str]) -> NoReturn:
     try:
         sys_.close_range_except(3, [sock.fileno()])
+        sock = _out_of_the_way(sock)  # before anything else is opened
         os.setsid()
         walls = enclose(config, uid, lacks)
         runs.settle(walls, config["path"])
-        oom = _open_oom()
+        sockets = _open("/proc/self/net/unix", os.O_RDONLY)
+        # Landlock will not let it open this one to write. Its own value may be above zero, and not to be lowered.
+        oom = _open("/proc/self/oom_score_adj", os.O_RDWR)
+        last_to_go = os.pread(oom, 32, 0) if oom >= 0 else b""
         give_up(walls)
         bind(walls)
         sys_.prctl(sys_.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -116,7 +137,7 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
         dumpable(0)  # a change of uid may have reset it
         # pid 1 ignores signals it has no handler for; Python's own for SIGINT would let a run end it.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        sock = _out_of_the_way(sock)
+        none = _count(sockets)
     except BaseException as error:
         sock.send(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
         os._exit(1)
@@ -128,27 +149,51 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
         # What the fork is to be, for as long as nothing but the two of us is here.
         dumpable(1)
         _write(oom, FIRST_TO_GO)
-        waiting, pid = forker.fork(become)
-        dumpable(0)
-        _write(oom, LAST_TO_GO)
+        try:
+            waiting, pid = forker.fork(become)
+        except OSError as error:
+            sock.send(f"no process can be made: {error.strerror}".encode())
+            os._exit(1)
+        if dumpable(0) != 0:
+            os._exit(1)
+        _write(oom, last_to_go)
         process = os.pidfd_open(pid)
         passing.send(sock, _FORKED, [waiting.fileno(), process])
         waiting.close()
         os.close(process)
-        sock.send(_ENDING.pack(*forker.end(walls, pid, before)))
+        status, used, memory, _ = forker.end(walls, pid, before)
+        clean = _count(sockets) <= none or _collected(sockets, none)
+        sock.send(_ENDING.pack(status, used, memory, clean))
 
 
-def _open_oom() -> int:
-    """Its own oom_score_adj, which Landlock will not let it open; -1 where that cannot be written."""
+def _open(path: str, flags: int) -> int:
+    """A descriptor of its own of something in /proc; -1 where that cannot be had."""
     try:
-        return os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        return os.open(path, flags | os.O_CLOEXEC)
     except OSError:
         return -1
 
 
 def _write(fd: int, data: bytes) -> None:
-    if fd >= 0:
+    try:
         os.pwrite(fd, data, 0)
+    except OSError:  # there is no such descriptor, or the value may not be lowered here
+        return
+
+
+def _count(sockets: int) -> int:
+    """How many unix sockets there are in this namespace; 0 where that cannot be known."""
+    return os.pread(sockets, 1 << 16, 0).count(b"\n") if sockets >= 0 else 0
+
+
+def _collected(sockets: int, none: int) -> bool:
+    """Whether those that a run has left in messages to one another go: with them are names, locks and files of that run."""
+    for _ in range(_COLLECT_TIMES):
+        forker.collect_sockets()
+        time.sleep(_COLLECT_S)
+        if _count(sockets) <= none:
+            return True
+    return False
 
 
 def _out_of_the_way(sock: _socket.socket) -> _socket.socket:

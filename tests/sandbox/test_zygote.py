@@ -227,3 +227,98 @@ def test_a_candidate_ends_in_the_middle_of_many_files_and_time_goes_on(box: Loca
     result = box.run(Program(source=many), b"", Limits(wall_s=0.5, cpu_s=5, memory_mb=256, inodes=300))
     assert result.status is RunStatus.TIME
     assert text(box, "import os; print(os.listdir())") == "['main.py']\n"
+
+
+def test_the_kernel_would_take_a_run_first_and_never_what_forks_it(box: LocalSandbox) -> None:
+    assert int(text(box, "print(open('/proc/self/oom_score_adj').read())")) == 1000
+    time.sleep(0.2)  # until the next is forked, while nothing else is there
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    assert [int(Path(f"/proc/{pid}/oom_score_adj").read_text()) for pid in processes(box)] == [own, own]
+    # Many small processes: the zygote is the largest of all.
+    source = """
+import os, socket
+for _ in range(24):
+    if not os.fork():
+        os.execv("/usr/bin/perl", ["perl", "-e", "use Socket; my @k; while (1) { "
+            'socketpair(my $a, my $b, AF_UNIX, SOCK_STREAM, 0) or sleep 9; send($a, "x" x 90000, 64); push @k, $a, $b }'])
+import time; time.sleep(9)
+"""
+    before = processes(box)
+    result = box.run(Program(source=source), b"", Limits(wall_s=3, cpu_s=9, memory_mb=64, processes=32))
+    assert result.status in (RunStatus.MEMORY, RunStatus.TIME)
+    assert processes(box) == before
+
+
+CYCLE = """
+import array, fcntl, os, socket
+name = socket.socket(socket.AF_UNIX); name.bind("\\0left-behind")
+lock = os.open("/usr/bin/env", os.O_RDONLY); fcntl.flock(lock, fcntl.LOCK_EX)
+big = os.open("big", os.O_RDWR | os.O_CREAT); os.write(big, b"x" * 5_000_000); os.unlink("big")
+a, b = socket.socketpair()
+for s, fds in ((a, [b.fileno(), name.fileno(), lock, big]), (b, [a.fileno()])):
+    s.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+os._exit(0)
+"""
+
+
+def test_sockets_in_messages_to_one_another_do_not_outlive_their_run(box: LocalSandbox) -> None:
+    look = """
+import fcntl, os, socket
+fcntl.flock(os.open("/usr/bin/env", os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+socket.socket(socket.AF_UNIX).bind("\\0left-behind")
+print([line for line in open("/proc/net/unix") if "left" in line])
+"""
+    for _ in range(10):
+        text(box, CYCLE)
+        assert text(box, look) == "[]\n"
+
+
+def test_numbers_of_files_do_not_tell_of_earlier_ones(box: LocalSandbox) -> None:
+    first = text(box, "import os; print(os.stat('.').st_ino)")
+    text(box, "for i in range(50): open(f'f{i}', 'w')", Limits(inodes=100))
+    text(box, "", Limits(inodes=100))
+    again = int(text(box, "import os; print(os.stat('.').st_ino)"))
+    assert again < int(first) + 20
+
+
+def test_an_executable_that_spoils_itself_is_the_programs_own_failure(box: LocalSandbox) -> None:
+    source = "__attribute__((section(\".interp\"), used)) static const char s[] = {'/', 'n'};\nint main(void) { return 0; }"
+    result = box.run(Program(source=source, language="c"), b"", LIMITS)
+    assert result.status is RunStatus.RUNTIME and result.exit_code == 126 and b"./main" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "import fcntl; fcntl.fcntl(open(os.__file__), fcntl.F_SETLEASE, fcntl.F_RDLCK)",
+        "import fcntl; fcntl.fcntl(os.open('/usr', os.O_RDONLY), fcntl.F_NOTIFY, 2)",
+        "import fcntl; fcntl.ioctl(os.open('.', os.O_RDONLY), 0x40086602, b'\\x40' + bytes(7))",
+        "import ctypes; libc = ctypes.CDLL(None, use_errno=True); assert libc.inotify_init1(0) >= 0",
+        "import ctypes; libc = ctypes.CDLL(None); assert libc.syscall(206, 8, ctypes.create_string_buffer(8)) >= 0",
+    ],
+)
+def test_nobody_outside_is_seen_or_held_up(box: LocalSandbox, attempt: str) -> None:
+    source = f"import os\ntry: {attempt}\nexcept (OSError, AssertionError): print('refused')"
+    assert text(box, source) == "refused\n"
+
+
+def test_a_function_that_becomes_a_value_is_asked_for_again(box: LocalSandbox) -> None:
+    program = Program(source="def total(): pass\n\ndef put(n):\n    global total\n    total = n\n")
+    assert box.test(program, TestSuite(kind="assert", code="put(3)\nassert total == 3"), LIMITS).passed
+
+
+def test_a_test_side_that_is_killed_is_no_verdict(box: LocalSandbox) -> None:
+    suite = TestSuite(kind="assert", code="import os\nassert f(1) == 2\nos.kill(os.getpid(), 9)")
+    with pytest.raises(SandboxFailure, match="the tests was killed"):
+        box.test(Program(source="def f(n): return n + 1"), suite, LIMITS)
+
+
+def test_a_zygote_that_dies_while_idle_is_noticed(box: LocalSandbox) -> None:
+    text(box, "")
+    os.kill(processes(box)[1], signal.SIGKILL)
+    (worker,) = box._pool._all.values()
+    deadline = time.monotonic() + 5
+    while worker.alive and time.monotonic() < deadline:
+        time.sleep(0.01)
+    with box.session(Program(source="def f(): return 1"), LIMITS) as candidate:  # which is not tried twice
+        assert candidate.call("f").value == 1  # type: ignore[union-attr]
