@@ -117,7 +117,7 @@ def _execute(argv: list[str], note_fd: int, free: int) -> None:
         os.execve(argv[0], argv, os.environ)
     except OSError as error:
         text = f"{argv[0]}: {error.strerror}"
-        if argv[0][:1] != "/":  # the program's own executable, and what makes it unfit is in it
+        if argv[0][:2] == "./":  # the program's own executable, and what makes it unfit is in it
             os.write(2, f"{text}\n".encode())
             os._exit(_NOT_EXECUTABLE)
         os.write(free, note(text))
