@@ -11,6 +11,7 @@ from typing import Any, Literal
 from verigym.sandbox.spec import Limits
 
 _MOST_FILES = 100  # each is a descriptor on its way in
+_MOST_WORDS = 20_000  # they go to the cell in one message, in which a character may take six bytes
 Mode = Literal["program", "calls", "tests", "exec"]
 
 
@@ -52,6 +53,12 @@ class Job:
     def __post_init__(self) -> None:
         if len(self.files) > _MOST_FILES:
             raise ValueError(f"{len(self.files)} files for one run: expected at most {_MOST_FILES}; put them into an archive")
+        size = sum(map(len, (*self.argv, *self.env, *self.env.values(), *self.files, *self.collect)))
+        if size > _MOST_WORDS:
+            raise ValueError(
+                f"arguments, environment and names of files of {size:,} characters: expected at most {_MOST_WORDS:,}; "
+                "pass what is long by standard input or as a file"
+            )
 
     def header(self, parts: list[str]) -> dict[str, Any]:
         """Return the message that starts it; `parts` names the descriptors that go with it."""

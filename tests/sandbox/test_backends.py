@@ -267,6 +267,20 @@ else: {how}
     assert result.ok and dict(result.files) == ({"passwd": b""} if result.stdout else {}), result
 
 
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"args": ("x" * 140_000,)}, "140,0.. characters: expected at most 20,000; pass what is long by standard input"),
+        ({"files": {f"f{n}": b"" for n in range(101)}}, "102 files for one run: expected at most 100"),
+    ],
+)
+def test_what_does_not_fit_into_a_message_is_refused_at_once(box: Sandbox, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        box.run(python("", **more), limits=QUICK)
+    longest = box.run(python("import sys; print(len(sys.argv[1]))", args=("\x7f" * 19_900,)), limits=QUICK)
+    assert longest.stdout == b"19900\n"
+
+
 def test_sessions(box: Sandbox) -> None:
     source = """
 calls = 0
