@@ -8,13 +8,13 @@ When the socket closes, the cell ends, and with it everything behind the walls.
 
 from __future__ import annotations
 
+import _socket
 import contextlib
 import functools
 import json
 import os
 import select
 import signal
-import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,7 +30,7 @@ _MOST_FDS = 250
 
 def main(config: Mapping[str, Any], socket_fd: int) -> None:
     """Build the walls, say so, and serve until the socket closes."""
-    sock = socket.socket(fileno=socket_fd)
+    sock = _socket.socket(fileno=socket_fd)
     os.umask(0o022)
     # One that bubblewrap has started is put into its control group only when it is ready, and must not fork before.
     warm = "enclosed" not in config
@@ -42,7 +42,7 @@ def main(config: Mapping[str, Any], socket_fd: int) -> None:
         why = str(error) if isinstance(error, NotStarted) else f"{type(error).__name__}: {error}"
         sock.send(json.dumps({"ready": False, "error": why}).encode())
         os._exit(1)
-    sock.set_inheritable(False)
+    os.set_inheritable(socket_fd, False)
     walls = starter.walls
     uids = [walls.uid, walls.killer_uid]
     sock.send(json.dumps({"ready": True, "level": walls.level, "lacks": walls.lacks, "uids": uids}).encode())
@@ -73,7 +73,7 @@ def _forker(config: Mapping[str, Any], *, warm: bool) -> Forker:
     return Forker(walls, functools.partial(runs.become, walls))
 
 
-def _serve(sock: socket.socket, starter: Starter, room: Room, header: Mapping[str, Any], fds: list[int]) -> None:
+def _serve(sock: _socket.socket, starter: Starter, room: Room, header: Mapping[str, Any], fds: list[int]) -> None:
     note_in, note_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     started = runs.start(starter, room, header, fds, note_out)
     _close([*fds, note_out])
@@ -96,7 +96,7 @@ def _serve(sock: socket.socket, starter: Starter, room: Room, header: Mapping[st
     _close(files)
 
 
-def _await(sock: socket.socket, starter: Starter) -> Ending:
+def _await(sock: _socket.socket, starter: Starter) -> Ending:
     watcher = starter.watcher
     poll = select.poll()
     poll.register(sock, select.POLLIN)
@@ -108,7 +108,7 @@ def _await(sock: socket.socket, starter: Starter) -> Ending:
     return starter.finish()
 
 
-def _receive(sock: socket.socket, starter: Starter) -> tuple[dict[str, Any], list[int]]:
+def _receive(sock: _socket.socket, starter: Starter) -> tuple[dict[str, Any], list[int]]:
     data, fds = passing.receive(sock, _LARGEST_HEADER, _MOST_FDS)
     if not data:
         # Nobody is left to report to.

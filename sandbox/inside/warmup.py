@@ -6,9 +6,11 @@ is copied first. After this, those pages stay shared.
 
 from __future__ import annotations
 
+import _socket
+import contextlib
 import os
-import socket
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from verigym.sandbox.inside import calls, frames, harness, program, standby
@@ -41,9 +43,18 @@ def warm_up() -> None:
         del program.kept[kept:]
 
 
+@contextlib.contextmanager
+def _pair() -> Iterator[tuple[_socket.socket, _socket.socket]]:
+    ours, its = _socket.socketpair()
+    try:
+        yield ours, its
+    finally:
+        ours.close()
+        its.close()
+
+
 def _message() -> None:
-    ours, its = socket.socketpair()
-    with ours, its:
+    with _pair() as (ours, its):
         standby.tell(ours, b"told", [0, 1, 2], 2)
         _, fds = standby.listen(its)
         for fd in fds:
@@ -58,8 +69,7 @@ def _program() -> None:
 
 
 def _test() -> None:
-    ours, its = socket.socketpair()
-    with ours, its:
+    with _pair() as (ours, its):
         main = program.fresh_main("/solution.py", "solution")
         code = compile(_SOURCE, "/solution.py", "exec", dont_inherit=True)
         program.execute(code, main.__dict__)
