@@ -14,8 +14,7 @@ from verigym.sandbox.inside import passing
 
 SETUP_FAILED = 125
 _NOTE = b"cell: "
-_FDS, _TOLD = b"F", b"T"
-_MOST_FDS = 200  # in one message; the kernel's own limit is 253
+_MOST_FDS = 253  # in one message, by the kernel
 _SIZE = 8
 _CHUNK = 1 << 12
 
@@ -29,12 +28,8 @@ def tell(sock: _socket.socket, told: bytes, fds: Sequence[int], note_fd: int) ->
     Raises:
         OSError: it is gone.
     """
-    given = [note_fd, *fds]
-    while len(given) > _MOST_FDS:
-        passing.send(sock, _FDS, given[:_MOST_FDS])
-        del given[:_MOST_FDS]
-    message = _TOLD + len(told).to_bytes(_SIZE, "big") + told
-    sent = passing.send(sock, message, given)
+    message = len(told).to_bytes(_SIZE, "big") + told
+    sent = passing.send(sock, message, [note_fd, *fds])
     if sent < len(message):
         sock.sendall(message[sent:])
 
@@ -64,16 +59,12 @@ def wait(sock: _socket.socket, become: Become, confine: Callable[[], None] | Non
 def listen(sock: _socket.socket) -> tuple[bytes, list[int]]:
     """What `tell` says at the other end, and the descriptors; ends the process where nobody is there any more."""
     data, fds = passing.receive(sock, _CHUNK, _MOST_FDS)
-    while data == _FDS:
-        data, more = passing.receive(sock, _CHUNK, _MOST_FDS)
-        fds += more
-    head = len(_TOLD) + _SIZE
-    while len(data) < head or len(data) < head + int.from_bytes(data[len(_TOLD) : head], "big"):
+    while len(data) < _SIZE or len(data) < _SIZE + int.from_bytes(data[:_SIZE], "big"):
         part = sock.recv(_CHUNK)
         if not part:
             os._exit(0)  # the cell has ended
         data += part
-    return data[head:], fds
+    return data[_SIZE:], fds
 
 
 def note(text: str) -> bytes:
