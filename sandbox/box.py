@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from verigym.sandbox import languages
-from verigym.sandbox.drive import Run, abandoned, drive
+from verigym.sandbox.drive import Run, drive, watched
 from verigym.sandbox.job import Job
 from verigym.sandbox.pool import Pool, usable_cores
 from verigym.sandbox.session import Session
@@ -28,6 +28,22 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+class _Slot:
+    def __init__(self, pool: Pool[Any], held: threading.local) -> None:
+        self._pool, self._held = pool, held
+        self._mine = False
+
+    def __enter__(self) -> None:
+        if not getattr(self._held, "slot", False):
+            self._pool.enter()
+            self._mine = self._held.slot = True
+
+    def __exit__(self, *_: object) -> None:
+        if self._mine:
+            self._held.slot = False
+            self._pool.leave()
 
 
 class Sandbox(ABC):
@@ -78,18 +94,9 @@ class Sandbox(ABC):
         started: Run = worker.start(job, self._pool.give)
         return started
 
-    @contextlib.contextmanager
-    def slot(self) -> Iterator[None]:
+    def slot(self) -> _Slot:
         """Hold one of the places for runs. A thread that holds one already, as inside a session, does not wait for another."""
-        if getattr(self._held, "slot", False):
-            yield
-            return
-        with self._pool.slot():
-            self._held.slot = True
-            try:
-                yield
-            finally:
-                self._held.slot = False
+        return _Slot(self._pool, self._held)
 
     def run(self, program: Program, stdin: bytes = b"", limits: Limits | None = None, collect: Sequence[str] = ()) -> RunResult:
         """Run a program with that standard input. A compiled language is built first; for many runs, `build` once.
@@ -137,7 +144,7 @@ class Sandbox(ABC):
             for attempt in range(_TRIES):
                 try:
                     started = self.start(job)
-                    with abandoned(started):
+                    with watched(started):
                         drive([started])
                     return started.outcome()
                 except SandboxFailure as error:

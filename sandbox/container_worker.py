@@ -195,7 +195,7 @@ class ContainerWorker:
         return {**ready, "image": self.daemon.image, "runtime": self.daemon.runtime or "the daemon's default"}
 
     @property
-    def removed(self) -> bool:
+    def closed(self) -> bool:
         """Whether it has been given up."""
         return self._gone
 

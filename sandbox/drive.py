@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import select
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from verigym.sandbox.spec import RunResult, RunStatus, SandboxFailure
 
@@ -66,16 +65,20 @@ class Run(ABC):
         return self.result
 
 
-@contextlib.contextmanager
-def abandoned(*runs: Run) -> Iterator[None]:
+class watched:  # noqa: N801, used like a function
     """See to it that no run goes on when we are interrupted and nobody watches its clock any more."""
-    try:
-        yield
-    except BaseException:
-        for run in runs:
-            if not run.done:
-                run.destroy()
-        raise
+
+    def __init__(self, *runs: Run) -> None:
+        self._runs = runs
+
+    def __enter__(self) -> None:
+        """Nothing to do yet."""
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            for run in self._runs:
+                if not run.done:
+                    run.destroy()
 
 
 def drive(

@@ -26,6 +26,7 @@ import os
 import resource
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from verigym.sandbox.job import Job
 from verigym.sandbox.spec import Limits, Program, RunResult, RunStatus, SandboxFailure
@@ -229,7 +230,12 @@ def source_bytes(source: str) -> bytes:
 def with_room(limits: Limits, files: Mapping[str, bytes]) -> Limits:
     """Return limits with room for the program's own files: what they are must not count against what it may write."""
     extra = sum(len(content) + 4096 for content in files.values()) / (1 << 20)
-    return replace(limits, files_mb=limits.files_mb + math.ceil(extra), inodes=limits.inodes + 2 * len(files))
+    return _raised(limits, math.ceil(extra), 2 * len(files))
+
+
+@lru_cache
+def _raised(limits: Limits, files_mb: int, inodes: int) -> Limits:
+    return replace(limits, files_mb=limits.files_mb + files_mb, inodes=limits.inodes + inodes)
 
 
 def _filled(known: Language, template: tuple[str, ...], limits: Limits) -> list[str]:

@@ -6,12 +6,12 @@ import contextlib
 import fcntl
 import json
 import os
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from verigym.sandbox.drive import Run
+from verigym.sandbox.inside import passing
 from verigym.sandbox.job import Job
 from verigym.sandbox.judge import judge
 from verigym.sandbox.spec import RunResult, RunStatus, SandboxFailure
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 16
 _LOOK_S = 0.1
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _CELL_MB = 64  # as the cell's control group allows it
+_UNREAD_S = 0.005  # most runs are over by then, and what they wrote can be read when we are told so
 
 
 class LocalRun(Run):
@@ -39,7 +41,6 @@ class LocalRun(Run):
         self._far_ends: list[int] = []
         """Held open until the run has ended, so that we are not woken to see each pipe's end before."""
         self._ended: dict[int, bytearray] = {}
-        self._oom = worker.cgroup.oom_kills() if worker.cgroup else 0
         self._started = time.monotonic()
         self.deadline = self._started + job.limits.wall_s
         self._send()
@@ -69,7 +70,7 @@ class LocalRun(Run):
             for path, content in job.files.items():
                 give(f"file:{path}", memory_file(content))
             self._stdout, self._stderr = self._pipes
-            socket.send_fds(self._worker.sock, [json.dumps(job.header(parts)).encode()], fds)
+            passing.send(self._worker.sock, json.dumps(job.header(parts)).encode(), fds)
         except OSError as error:
             self._close_pipes()
             self._fail(f"the sandbox worker is gone ({error.strerror})")
@@ -85,8 +86,12 @@ class LocalRun(Run):
         return self._killed_at
 
     def readable(self) -> Sequence[int]:
-        """Return the descriptors to watch."""
-        return [*self._pipes, self._worker.sock.fileno()]
+        """Return the descriptors to watch: what a run writes at first has room in the pipes."""
+        sock = self._worker.sock.fileno()
+        return [sock] if self._unread_s() > 0 else [*self._pipes, sock]
+
+    def _unread_s(self) -> float:
+        return self._started + _UNREAD_S - time.monotonic()
 
     def on_readable(self, fd: int) -> None:
         """Read what is there."""
@@ -119,7 +124,8 @@ class LocalRun(Run):
         """Look whether more is resident than allowed, where neither the kernel nor a limit on address space sees to that."""
         limit = self._job.limits.memory_mb
         if self._job.reserve_mb is None or self._worker.cgroup is not None or self.done:
-            return None
+            unread = self._unread_s()
+            return unread if unread > 0 else None
         if self.resident_mb() > limit + _CELL_MB:
             self.kill(RunStatus.MEMORY, f"the memory limit of {limit} MiB")
         return _LOOK_S
@@ -138,7 +144,7 @@ class LocalRun(Run):
 
     def _on_message(self) -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(self._worker.sock, _CHUNK, 250, socket.MSG_CMSG_CLOEXEC)
+            data, fds = passing.receive(self._worker.sock, _CHUNK, 250)
         except OSError as error:
             data, fds = b"", []
             detail = error.strerror or str(error)
@@ -149,7 +155,7 @@ class LocalRun(Run):
             self._close_pipes()
             self._fail(f"a sandbox worker died during a run: {detail}")
             return
-        message = json.loads(data)
+        message = json.loads(data.decode())  # of bytes it would first guess the encoding
         self._report = message
         for name, fd in zip(message["files"], fds, strict=True):
             with open(fd, "rb") as file:
@@ -166,8 +172,7 @@ class LocalRun(Run):
         if report["note"]:
             self._fail(f"the sandbox could not set up a run: {report['note']}")
             return
-        cgroup = self._worker.cgroup
-        out_of_memory = cgroup is not None and cgroup.oom_kills() > self._oom
+        out_of_memory = self._worker.out_of_memory()
         stderr = self._ended.get(self._stderr, b"")
         judged = judge(self._job, report, stderr, out_of_memory=out_of_memory)
         status, message = self._reason or judged
@@ -225,13 +230,14 @@ def _resident_kb(pid: int) -> int:
 
 
 def memory_file(content: bytes) -> int:
-    """Return a read-only descriptor of an unnamed, sealed file in memory, at its start."""
+    """Return a descriptor of an unnamed file in memory, at its start. The file is sealed: nobody can write to it."""
     fd = os.memfd_create("input", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(fd, view) :]
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE)
-        return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
-    finally:
+        done = os.pwrite(fd, content, 0)
+        while done < len(content):
+            done += os.pwrite(fd, memoryview(content)[done:], done)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    except BaseException:
         os.close(fd)
+        raise
+    return fd

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
 from verigym.sandbox.spec import SandboxFailure
@@ -15,6 +16,10 @@ class Reusable(Protocol):
     """What a pool holds."""
 
     runs: int
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or given up."""
 
     @property
     def alive(self) -> bool:
@@ -47,16 +52,20 @@ class Pool(Generic[W]):
         self._slots = slots
         self._retire_after = retire_after
         self._lock = threading.Lock()
-        self._admitted = threading.BoundedSemaphore(slots)
+        self._free: SimpleQueue[None] = SimpleQueue()  # a semaphore, but not made in Python
+        for _ in range(slots):
+            self._free.put(None)
         self._idle: list[W] = []
         self._all: dict[int, W] = {}
         self.closed = False
 
-    @contextlib.contextmanager
-    def slot(self) -> Iterator[None]:
+    def enter(self) -> None:
         """Wait for one of the slots, and hold it."""
-        with self._admitted:
-            yield
+        self._free.get()
+
+    def leave(self) -> None:
+        """Give it back."""
+        self._free.put(None)
 
     def take(self) -> W:
         """Return an idle worker, or a new one.
@@ -83,9 +92,9 @@ class Pool(Generic[W]):
         raise SandboxFailure("the sandbox is closed", retryable=False)
 
     def give(self, worker: W) -> None:
-        """Take a worker back; one that is dead, worn out or too many is closed."""
+        """Take a worker back; one that is worn out or too many is closed. Whether it still lives is asked when it is taken."""
         with self._lock:
-            keep = not self.closed and worker.alive and worker.runs < self._retire_after and len(self._idle) < 2 * self._slots
+            keep = not self.closed and not worker.closed and worker.runs < self._retire_after and len(self._idle) < 2 * self._slots
             if keep:
                 self._idle.append(worker)
         if not keep:

@@ -13,7 +13,7 @@ from typing import Any
 
 from verigym.sandbox import languages
 from verigym.sandbox.channel import Channel
-from verigym.sandbox.drive import Run, abandoned, drive
+from verigym.sandbox.drive import Run, drive, watched
 from verigym.sandbox.inside import codec
 from verigym.sandbox.job import Job
 from verigym.sandbox.spec import Limits, Program, RunResult, RunStatus
@@ -77,7 +77,7 @@ class Session:
         self._next_id = 0
         try:
             self._run = start(candidate_job(program, limits, theirs, cpu_factor=_CALLS))
-            with abandoned(self._run):
+            with watched(self._run):
                 self.loaded: Loaded | Raised | Ended = self._load()
         except BaseException:
             ours.close()

@@ -58,6 +58,7 @@ class Worker:
         self._uids: tuple[int | None, int] = (None, -1)
         self._lock = threading.Lock()
         self._closed = False
+        self._oom_kills = 0
         _sweep(os.getpid())
         self.cgroup = Cgroup.create("cell") if cgroup else None
         self.runs = 0
@@ -116,6 +117,18 @@ class Worker:
             raise SandboxFailure(f"a sandbox worker cannot start: {ready['error']}", retryable=False)
         self._uids = ready["uids"]
         return ready
+
+    def out_of_memory(self) -> bool:
+        """Whether the kernel has killed a process of the cell for memory since this was last asked."""
+        if self.cgroup is None:
+            return False
+        before, self._oom_kills = self._oom_kills, self.cgroup.oom_kills()
+        return self._oom_kills > before
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
 
     @property
     def alive(self) -> bool:

@@ -114,7 +114,7 @@ def _receive(sock: _socket.socket, starter: Starter) -> tuple[dict[str, Any], li
         # Nobody is left to report to.
         starter.leave()
         os._exit(0)
-    return json.loads(data), fds
+    return json.loads(data.decode()), fds  # of bytes it would first guess the encoding
 
 
 def _close(fds: list[int]) -> None:

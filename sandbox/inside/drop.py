@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import resource
 from collections.abc import Mapping
@@ -83,12 +84,18 @@ def resource_limits(walls: Walls, limits: Mapping[str, Any]) -> list[tuple[int, 
         (resource.RLIMIT_AS if limits["address_space"] else resource.RLIMIT_DATA): (limits["memory_bytes"],) * 2,
     }
     if limits.get("stack_bytes"):
-        _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+        hard = _hard_limit(resource.RLIMIT_STACK)
         values[resource.RLIMIT_STACK] = (hard if limits["stack_bytes"] < 0 else limits["stack_bytes"], hard)
     allowed = []
     for kind, (soft, hard) in values.items():
-        _, most = resource.getrlimit(kind)
+        most = _hard_limit(kind)
         if most != resource.RLIM_INFINITY:
             soft, hard = min(soft, most) if soft >= 0 else most, min(hard, most) if hard >= 0 else most
         allowed.append((kind, (soft, hard)))
     return allowed
+
+
+@functools.cache
+def _hard_limit(kind: int) -> int:
+    """What this process itself is limited to, which does not change."""
+    return resource.getrlimit(kind)[1]

@@ -54,12 +54,12 @@ class Room:
         if self._walls.mounts:
             self._mount(f"size={limits['files_bytes']},nr_inodes={limits['inodes'] + 16}")
         self._made = 0
-        first = self._folder(self._work_dir)
+        first = self._folder(self._work_dir, numbered=True)
         if self._next and first != self._next:  # its numbers tell that the last run made files, and how many
             self._unmount()
             self._mount(f"size={limits['files_bytes']},nr_inodes={limits['inodes'] + 16}")
             self._made = 0
-            first = self._folder(self._work_dir)
+            first = self._folder(self._work_dir, numbered=True)
         self._next = 0  # as long as this does not come to its end
         for name in _OTHERS:
             self._folder(f"{self._run_dir}/{name}")
@@ -95,14 +95,14 @@ class Room:
         now = os.statvfs(self._run_dir)
         return now.f_blocks - now.f_bfree, now.f_files - now.f_ffree
 
-    def _folder(self, path: str, at: int | None = None) -> int:
-        """Make a folder; returns its number."""
+    def _folder(self, path: str, at: int | None = None, *, numbered: bool = False) -> int:
+        """Make a folder; returns its number, where that is asked for and means something."""
         os.mkdir(path, 0o755, dir_fd=at)
         self._made += 1
         uid = self._walls.uid
         if uid is not None:
             os.chown(path, uid, uid, dir_fd=at, follow_symlinks=False)
-        return os.lstat(path, dir_fd=at).st_ino if self._walls.mounts else 0
+        return os.lstat(path, dir_fd=at).st_ino if numbered and self._walls.mounts else 0
 
     def _give(self, fd: int) -> None:
         uid = self._walls.uid
@@ -202,4 +202,5 @@ class Room:
                 os.rmdir(f"{self._run_dir}/{name}")
         except OSError:
             return False
-        return not os.listdir(self._run_dir)
+        # What is left at the top counts as used where there is a file system to count it.
+        return self._walls.mounts or not os.listdir(self._run_dir)

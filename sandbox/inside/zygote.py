@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 
 from verigym.sandbox.inside import forker, passing, runs, standby
 from verigym.sandbox.inside import syscalls as sys_
+from verigym.sandbox.inside.core import Core
 from verigym.sandbox.inside.drop import FIRST_TO_GO, bind, give_up
 from verigym.sandbox.inside.walls import Walls, enclose, harden, unshare
 
@@ -86,7 +87,7 @@ class Zygote:
         if said != _FORKED:
             raise forker.NotForked(said.decode("utf-8", "replace") or "what forks it has ended")
         sock_fd, self._process = received
-        sock = _socket.socket(fileno=sock_fd)
+        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, sock_fd)  # what it is said to be is not asked again
         try:
             standby.tell(sock, told, fds, note_fd)
         finally:
@@ -143,7 +144,8 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
         os._exit(1)
     kept = ("level", "uid", "run_dir", "mounts", "owns_all", "ours", "lacks")
     sock.send(json.dumps({name: getattr(walls, name) for name in kept}).encode())
-    become = functools.partial(runs.become, walls)
+    core = Core()
+    become = functools.partial(_become, core, walls)
     while True:
         before = forker.used()
         # What the fork is to be, for as long as nothing but the two of us is here.
@@ -161,9 +163,16 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
         passing.send(sock, _FORKED, [waiting.fileno(), process])
         waiting.close()
         os.close(process)
+        core.loosen()
         status, used, memory, _ = forker.end(walls, pid, before)
+        core.keep()
         clean = _count(sockets) <= none or _collected(sockets, none)
         sock.send(_ENDING.pack(status, used, memory, clean))
+
+
+def _become(core: Core, walls: Walls, told: bytes, fds: Sequence[int], note_fd: int) -> None:
+    core.free()
+    runs.become(walls, told, fds, note_fd)
 
 
 def _open(path: str, flags: int) -> int:

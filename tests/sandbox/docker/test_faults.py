@@ -199,7 +199,7 @@ def test_no_options_that_make_no_sense() -> None:
 
 
 def worker_id(box: ContainerSandbox) -> str | None:
-    return next((worker.id for worker in box._made if not worker.removed), None)
+    return next((worker.id for worker in box._made if not worker.closed), None)
 
 
 def sweep(podman: Podman) -> None:
