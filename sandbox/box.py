@@ -36,14 +36,14 @@ class _Slot:
         self._mine = False
 
     def __enter__(self) -> None:
-        if not getattr(self._held, "slot", False):
-            self._pool.enter()
-            self._mine = self._held.slot = True
+        if getattr(self._held, "slot", -1) < 0:
+            self._held.slot = self._pool.enter()
+            self._mine = True
 
     def __exit__(self, *_: object) -> None:
         if self._mine:
-            self._held.slot = False
-            self._pool.leave()
+            slot, self._held.slot = self._held.slot, -1
+            self._pool.leave(slot)
 
 
 class Sandbox(ABC):
@@ -90,7 +90,7 @@ class Sandbox(ABC):
         Raises:
             SandboxFailure: no worker could be started.
         """
-        worker = self._pool.take()
+        worker = self._pool.take(self._pool.core(getattr(self._held, "slot", -1)))
         started: Run = worker.start(job, self._pool.give)
         return started
 

@@ -60,8 +60,8 @@ class Job:
                 "pass what is long by standard input or as a file"
             )
 
-    def header(self, parts: list[str]) -> dict[str, Any]:
-        """Return the message that starts it; `parts` names the descriptors that go with it."""
+    def header(self, parts: list[str], core: int = -1) -> dict[str, Any]:
+        """Return the message that starts it; `parts` names the descriptors that go with it, `core` where it is to wait."""
         limits = self.limits
         files_bytes = int(limits.files_mb * (1 << 20))
         return {
@@ -74,6 +74,7 @@ class Job:
             "stdout_file": self.stdout_file,
             "collect": list(self.collect),
             "fds": parts,
+            "core": core,
             "limits": {
                 "cpu_s": max(1, math.ceil(limits.cpu_s * self.cpu_factor)),
                 "memory_bytes": int((self.reserve_mb or limits.memory_mb) * (1 << 20)),

@@ -35,7 +35,6 @@ class LocalRun(Run):
         self._release = release
         self._reason: tuple[RunStatus, str] | None = None
         self._killed_at: float | None = None
-        self._report: dict[str, Any] | None = None
         self._files: dict[str, bytes] = {}
         self._pipes: dict[int, bytearray] = {}
         self._far_ends: list[int] = []
@@ -70,7 +69,7 @@ class LocalRun(Run):
             for path, content in job.files.items():
                 give(f"file:{path}", memory_file(content))
             self._stdout, self._stderr = self._pipes
-            passing.send(self._worker.sock, json.dumps(job.header(parts)).encode(), fds)
+            passing.send(self._worker.sock, json.dumps(job.header(parts, self._worker.core)).encode(), fds)
         except OSError as error:
             self._close_pipes()
             self._fail(f"the sandbox worker is gone ({error.strerror})")
@@ -156,7 +155,6 @@ class LocalRun(Run):
             self._fail(f"a sandbox worker died during a run: {detail}")
             return
         message = json.loads(data.decode())  # of bytes it would first guess the encoding
-        self._report = message
         for name, fd in zip(message["files"], fds, strict=True):
             with open(fd, "rb") as file:
                 file.seek(0)

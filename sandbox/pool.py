@@ -16,6 +16,7 @@ class Reusable(Protocol):
     """What a pool holds."""
 
     runs: int
+    core: int
 
     @property
     def closed(self) -> bool:
@@ -52,23 +53,32 @@ class Pool(Generic[W]):
         self._slots = slots
         self._retire_after = retire_after
         self._lock = threading.Lock()
-        self._free: SimpleQueue[None] = SimpleQueue()  # a semaphore, but not made in Python
-        for _ in range(slots):
-            self._free.put(None)
+        self._free: SimpleQueue[int] = SimpleQueue()  # a semaphore, but not made in Python
+        for number in range(slots):
+            self._free.put(number)
+        self._cores = sorted(os.sched_getaffinity(0))
         self._idle: list[W] = []
         self._all: dict[int, W] = {}
         self.closed = False
 
-    def enter(self) -> None:
-        """Wait for one of the slots, and hold it."""
-        self._free.get()
+    def enter(self) -> int:
+        """Wait for one of the slots, and hold it. Returns its number."""
+        return self._free.get()
 
-    def leave(self) -> None:
+    def leave(self, slot: int) -> None:
         """Give it back."""
-        self._free.put(None)
+        self._free.put(slot)
 
-    def take(self) -> W:
+    def core(self, slot: int) -> int:
+        """Return the core of that slot, which its workers are to share when there is work for all; -1 where some may idle."""
+        cores = len(self._cores)
+        return self._cores[slot % cores] if slot >= 0 and 1 < cores <= self._slots - self._free.qsize() else -1
+
+    def take(self, core: int = -1) -> W:
         """Return an idle worker, or a new one.
+
+        Args:
+            core: of several, one that was on that core.
 
         Raises:
             SandboxFailure: the pool is closed, or none can be started.
@@ -77,19 +87,28 @@ class Pool(Generic[W]):
             with self._lock:
                 if self.closed:
                     raise SandboxFailure("the sandbox is closed", retryable=False)
-                worker = self._idle.pop() if self._idle else None
+                worker = self._pick(core)
             if worker is None:
                 break
             if worker.alive:
+                worker.core = core
                 return worker
             self._drop(worker)
         worker = self._make()
+        worker.core = core
         with self._lock:
             if not self.closed:
                 self._all[id(worker)] = worker
                 return worker
         worker.close()
         raise SandboxFailure("the sandbox is closed", retryable=False)
+
+    def _pick(self, core: int) -> W | None:
+        if core >= 0:
+            for place in range(len(self._idle) - 1, -1, -1):
+                if self._idle[place].core == core:
+                    return self._idle.pop(place)
+        return self._idle.pop() if self._idle else None
 
     def give(self, worker: W) -> None:
         """Take a worker back; one that is worn out or too many is closed. Whether it still lives is asked when it is taken."""

@@ -80,13 +80,15 @@ def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, l
     sockets = [ours, control_inside, peer_candidate, peer_tests]
     runs: list[Run] = []
     try:
-        tests = start(Job(mode="tests", limits=limits, channels=(control_inside, peer_tests)))
+        job = None if suite.kind in ("checker", "shared") else candidate_job(program, limits, peer_candidate)
+        # The same limits for both: workers take turns at being either, and to change their limits takes time.
+        tests = start(Job(mode="tests", limits=job.limits if job else limits, channels=(control_inside, peer_tests)))
         runs.append(tests)
         candidate: Run | None = None
-        if suite.kind in ("checker", "shared"):
+        if job is None:
             peer_candidate.close()
         else:
-            candidate = start(candidate_job(program, limits, peer_candidate))
+            candidate = start(job)
             runs.append(candidate)
         message = {name: getattr(suite, name) for name in _SENT}
         message["announce"] = _takes_time(suite)

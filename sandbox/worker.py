@@ -62,6 +62,8 @@ class Worker:
         _sweep(os.getpid())
         self.cgroup = Cgroup.create("cell") if cgroup else None
         self.runs = 0
+        self.core = -1
+        """Where its runs are to be forked, and to wait; -1: anywhere."""
         try:
             self.process = subprocess.Popen(
                 [*command, str(boot_fd), str(theirs.fileno())],

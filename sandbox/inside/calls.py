@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 
-from verigym.sandbox.inside import frames, names, program
+from verigym.sandbox.inside import core, frames, names, program
 from verigym.sandbox.inside.decoding import decode
 from verigym.sandbox.inside.encoding import CannotCross, encode
 from verigym.sandbox.inside.objects import Objects, describe
@@ -62,10 +62,12 @@ def serve(path: str, fd: int) -> NoReturn:
     server.printed()
     frames.send(fd, {"op": "loaded", "names": server.names(), "functions": server.functions()})
     while True:
+        core.here.wait()
         try:
             request = frames.receive(fd)
         except EOFError:
             break
+        core.here.work()
         server.reply(fd, request)
     program.flush()
     _exit(0)

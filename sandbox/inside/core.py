@@ -1,45 +1,71 @@
-"""Keeps what forks runs, and what it forks until that has a run, on one core.
+"""Keeps what forks runs, and whoever waits, on one core.
 
-Whoever is woken is otherwise put on a core that idles, away from the caches with the memory that is about to be copied, and woken
-from afar. So kept, one worker gives a tenth more runs a second here, and as many workers as cores a fifth more.
+Who is woken is otherwise put on a core that idles: away from the caches with the memory that is about to be copied, and woken
+from afar. Nothing that computes is kept anywhere: a core may be busy with something else.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 
-_RUNS = 32  # on one core before the scheduler may choose another: by then others may be at work on this one
+_RUNS = 32  # on one core before the scheduler may choose another
+_set = os.sched_setaffinity  # a program may replace it
 
 
 class Core:
-    """The core of the process that makes this. Where none can be chosen it does nothing."""
+    """The core of this process. Where none can be chosen it does nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, choose: bool = False) -> None:
         self._usable = os.sched_getaffinity(0)
-        self._number = getattr(ctypes.CDLL(None), "sched_getcpu", None) if len(self._usable) > 1 else None
+        self._ask = getattr(ctypes.CDLL(None), "sched_getcpu", None) if choose and len(self._usable) > 1 else None
         self._left = 0
-
-    def free(self) -> None:
-        """For this process: any core, for good."""
-        if self._number is not None:
-            _bind(self._usable)
+        self.number = -1
+        """-1: any."""
 
     def loosen(self) -> None:
         """Before waiting for a run's end: now and then let the scheduler choose where to wake up."""
-        if self._number is not None:
+        if self._ask is not None:
             if self._left == 0:
                 _bind(self._usable)
             self._left -= 1
 
-    def keep(self) -> None:
-        """After waiting: stay where this was woken."""
-        if self._left < 0 and self._number is not None:
-            _bind({self._number()})
-            self._left = _RUNS
+    def keep(self) -> bool:
+        """After waiting: stay where this was woken. Returns whether that has been chosen anew."""
+        if self._left >= 0 or self._ask is None:
+            return False
+        self.number = self._ask()
+        self._left = _RUNS
+        _bind({self.number})
+        return True
+
+    def work(self) -> None:
+        """Go on wherever there is room."""
+        if self.number >= 0:
+            _bind(self._usable)
+
+    def wait(self) -> None:
+        """Be woken on this core."""
+        if self.number >= 0:
+            _bind({self.number})
+
+    def begin(self, number: int) -> None:
+        """In the process of a run: that is its core; work.
+
+        Args:
+            number: -1: none.
+        """
+        if 0 <= number != self.number and number in self._usable:
+            self.number = number
+            self.wait()
+        self.work()
 
 
 def _bind(cores: set[int]) -> None:
-    with contextlib.suppress(OSError):  # they have been taken from us since
-        os.sched_setaffinity(0, cores)
+    try:
+        _set(0, cores)
+    except OSError:  # they have been taken from us since
+        return
+
+
+here = Core()

@@ -35,6 +35,8 @@ class Ending(NamedTuple):
     """Largest resident size of its first process."""
     clean: bool = True
     """Whether nothing of it is left in the kernel."""
+    core: int = -1
+    """Where the next will be forked, if that has changed."""
 
     def report(self) -> dict[str, Any]:
         """The same as the supervisor reads it."""
@@ -44,6 +46,7 @@ class Ending(NamedTuple):
             "signal": -code if code < 0 else None,
             "cpu_s": self.cpu_us / 1e6,
             "memory_kb": self.memory_kb,
+            "core": self.core,
         }
 
 
@@ -65,6 +68,9 @@ class Starter(Protocol):
             NotForked: there is none.
             OSError: the process is gone; it still is to be finished.
         """
+
+    def move(self, number: int) -> None:
+        """Fork on that core from now on; -1: leave it as it is."""
 
     @property
     def watcher(self) -> int:
@@ -131,6 +137,9 @@ class Forker:
             standby.tell(sock, told, fds, note_fd)
         finally:
             sock.close()
+
+    def move(self, number: int) -> None:
+        """It keeps to no core."""
 
     @property
     def watcher(self) -> int:

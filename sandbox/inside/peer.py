@@ -10,7 +10,7 @@ import _thread
 import collections
 import sys
 
-from verigym.sandbox.inside import frames
+from verigym.sandbox.inside import core, frames
 from verigym.sandbox.inside.decoding import decode
 from verigym.sandbox.inside.encoding import CannotCross, CodecError, encode
 
@@ -138,7 +138,10 @@ class Peer:
         try:
             if request is not None:
                 frames.send(self.fd, request)
-            return frames.receive(self.fd)
+            core.here.wait()
+            answer = frames.receive(self.fd)
+            core.here.work()
+            return answer
         except EOFError:
             self.lose("the candidate's process ended")
         except (frames.FrameError, OSError, MemoryError) as error:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from verigym.sandbox.inside import room
+from verigym.sandbox.inside import core, room
 from verigym.sandbox.inside import syscalls as sys_
 from verigym.sandbox.inside.drop import resource_limits
 from verigym.sandbox.inside.forker import NotForked, Starter
@@ -65,7 +65,10 @@ def start(starter: Starter, place: room.Room, header: Mapping[str, Any], fds: Se
     except OSError as error:
         os.write(note_fd, note(f"{type(error).__name__}: {error}"))
         mode = _NOTHING
-    told = marshal.dumps((mode, header["source"], header["argv"], header["env"], resource_limits(walls, limits)))
+    starter.move(header["core"])
+    told = marshal.dumps(
+        (mode, header["source"], header["argv"], header["env"], resource_limits(walls, limits), header["core"])
+    )
     places = [streams[name] for name in ("stdin", "stdout", "stderr")]
     started = True
     try:
@@ -84,7 +87,8 @@ def become(walls: Walls, told: bytes, fds: Sequence[int], note_fd: int) -> None:
     Raises:
         OSError: the process is not what it should be.
     """
-    mode, source, argv, env, limits = marshal.loads(told)  # noqa: S302, made by the cell, above
+    mode, source, argv, env, limits, number = marshal.loads(told)  # noqa: S302, made by the cell, above
+    core.here.begin(number)
     if mode == _NOTHING:
         return
     for kind, values in limits:

@@ -24,14 +24,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from verigym.sandbox.inside import forker, passing, runs, standby
+from verigym.sandbox.inside import core, forker, passing, runs, standby
 from verigym.sandbox.inside import syscalls as sys_
-from verigym.sandbox.inside.core import Core
 from verigym.sandbox.inside.drop import FIRST_TO_GO, bind, give_up
 from verigym.sandbox.inside.walls import Walls, enclose, harden, unshare
 
 _LARGEST = 1 << 14
-_ENDING = struct.Struct("iqq?")
+_ENDING = struct.Struct("iqq?i")
 _FORKED = b"F"
 _PLACES = 10  # more than most runs have descriptors
 _COLLECT_TIMES, _COLLECT_S = 50, 0.002
@@ -76,6 +75,8 @@ class Zygote:
             raise NotStarted(about["error"])
         self.walls = Walls(**about)
         harden()
+        self._pid = pid
+        self._core = -1
         self._process = -1
 
     def stand_by(self) -> None:
@@ -92,6 +93,13 @@ class Zygote:
             standby.tell(sock, told, fds, note_fd)
         finally:
             sock.close()
+
+    def move(self, number: int) -> None:
+        """Have it and what it will fork be on that core; see `forker.Starter`."""
+        if 0 <= number != self._core:
+            self._core = number
+            with contextlib.suppress(OSError):  # not allowed to: the process of the run goes there by itself
+                os.sched_setaffinity(self._pid, {number})
 
     @property
     def watcher(self) -> int:
@@ -114,7 +122,10 @@ class Zygote:
         if not said:
             os._exit(1)  # it was killed, and with it all others: the supervisor replaces this cell
         os.close(self._process)
-        return forker.Ending(*_ENDING.unpack(said))
+        ending = forker.Ending(*_ENDING.unpack(said))
+        if ending.core >= 0:
+            self._core = ending.core
+        return ending
 
     def leave(self) -> None:
         """The zygote ends with this process, and with it the namespace."""
@@ -144,8 +155,8 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
         os._exit(1)
     kept = ("level", "uid", "run_dir", "mounts", "owns_all", "ours", "lacks")
     sock.send(json.dumps({name: getattr(walls, name) for name in kept}).encode())
-    core = Core()
-    become = functools.partial(_become, core, walls)
+    here = core.here = core.Core(choose=True)
+    become = functools.partial(runs.become, walls)
     while True:
         before = forker.used()
         # What the fork is to be, for as long as nothing but the two of us is here.
@@ -163,16 +174,11 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
         passing.send(sock, _FORKED, [waiting.fileno(), process])
         waiting.close()
         os.close(process)
-        core.loosen()
-        status, used, memory, _ = forker.end(walls, pid, before)
-        core.keep()
+        here.loosen()
+        ended = forker.end(walls, pid, before)
+        number = here.number if here.keep() else -1
         clean = _count(sockets) <= none or _collected(sockets, none)
-        sock.send(_ENDING.pack(status, used, memory, clean))
-
-
-def _become(core: Core, walls: Walls, told: bytes, fds: Sequence[int], note_fd: int) -> None:
-    core.free()
-    runs.become(walls, told, fds, note_fd)
+        sock.send(_ENDING.pack(ended.status, ended.cpu_us, ended.memory_kb, clean, number))
 
 
 def _open(path: str, flags: int) -> int:
