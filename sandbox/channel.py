@@ -49,8 +49,16 @@ class Channel:
         more()
         drive(runs, write={self._sock.fileno(): more}, until=lambda: not rest)
 
-    def receive(self, runs: Sequence[Run], given_up: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
-        """Return the next frame; None where there will be none: see `broken` and `ended`, or all runs are done."""
+    def receive(
+        self, runs: Sequence[Run], given_up: Callable[[], bool] = lambda: False, *, not_before: float = 0.0
+    ) -> dict[str, Any] | None:
+        """Return the next frame; None where there will be none: see `broken` and `ended`, or all runs are done.
+
+        Args:
+            runs: to be served meanwhile.
+            given_up: asked whether to go on waiting.
+            not_before: monotonic time until which it is not looked for, unless a run ends.
+        """
         found: list[dict[str, Any]] = []
 
         def settled() -> bool:
@@ -59,7 +67,7 @@ class Channel:
                 found.append(message)
             return bool(found) or bool(self.broken) or self.ended or given_up()
 
-        drive(runs, watch={self._sock.fileno(): self._on_readable}, until=settled)
+        drive(runs, watch={self._sock.fileno(): self._on_readable}, until=settled, watch_from=not_before)
         while not found and not self.broken and self._read():  # what was written before the end
             settled()
         return found[0] if found else None

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from verigym.sandbox.spec import RunResult, RunStatus, SandboxFailure
 
 KILL_GRACE_S = 1.0
+UNREAD_S = 0.005
+"""Most runs are over by then, and what they wrote can be read when that is known."""
 
 
 class Run(ABC):
@@ -87,6 +89,7 @@ def drive(
     watch: Mapping[int, Callable[[], None]] | None = None,
     write: Mapping[int, Callable[[], None]] | None = None,
     until: Callable[[], bool] = lambda: False,
+    watch_from: float = 0.0,
 ) -> None:
     """Serve the runs until all are done or `until()` says so.
 
@@ -95,26 +98,43 @@ def drive(
         watch: more descriptors, with what to call when one can be read.
         write: the same for writing.
         until: asked after every event.
+        watch_from: monotonic time before which `watch` can be left alone: to be woken costs more than to be late.
     """
-    others = {**(watch or {}), **(write or {})}
-    interests = {**dict.fromkeys(watch or (), select.POLLIN), **dict.fromkeys(write or (), select.POLLOUT)}
     while not until():
         active = [run for run in runs if not run.done]
         if not active:
             return
-        owners = {fd: run for run in active for fd in run.readable()}
         poll = select.poll()
-        for fd, interest in {**dict.fromkeys(owners, select.POLLIN), **interests}.items():
-            poll.register(fd, interest)
-        ends = min(run.deadline if run.killed_at is None else run.killed_at + KILL_GRACE_S for run in active)
-        looks = [pause for run in active if run.killed_at is None and (pause := run.look()) is not None]
-        for fd, _events in poll.poll(max(0.0, min([ends - time.monotonic(), *looks])) * 1000 + 0.5):
-            if fd in others:
-                others[fd]()
+        handlers: dict[int, Callable[[], None]] = {}
+        owners: dict[int, Run] = {}
+        for run in active:
+            for fd in run.readable():
+                poll.register(fd, select.POLLIN)
+                owners[fd] = run
+        now = time.monotonic()
+        waits = [run.deadline - now if run.killed_at is None else run.killed_at + KILL_GRACE_S - now for run in active]
+        waits += [pause for run in active if run.killed_at is None and (pause := run.look()) is not None]
+        if watch and now < watch_from:
+            waits.append(watch_from - now)
+        elif watch:
+            _register(poll, handlers, watch, select.POLLIN)
+        if write:
+            _register(poll, handlers, write, select.POLLOUT)
+        for fd, _events in poll.poll(max(0.0, min(waits)) * 1000 + 0.5):
+            if fd in handlers:
+                handlers[fd]()
             elif not owners[fd].done:
                 owners[fd].on_readable(fd)
         for run in active:
             _watch_the_clock(run)
+
+
+def _register(
+    poll: select.poll, handlers: dict[int, Callable[[], None]], more: Mapping[int, Callable[[], None]], interest: int
+) -> None:
+    for fd, handler in more.items():
+        poll.register(fd, interest)
+        handlers[fd] = handler
 
 
 def _watch_the_clock(run: Run) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from verigym.sandbox.drive import Run
+from verigym.sandbox.drive import UNREAD_S, Run
 from verigym.sandbox.inside import passing
 from verigym.sandbox.job import Job
 from verigym.sandbox.judge import judge
@@ -23,7 +23,6 @@ _CHUNK = 1 << 16
 _LOOK_S = 0.1
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _CELL_MB = 64  # as the cell's control group allows it
-_UNREAD_S = 0.005  # most runs are over by then, and what they wrote can be read when we are told so
 
 
 class LocalRun(Run):
@@ -90,7 +89,7 @@ class LocalRun(Run):
         return [sock] if self._unread_s() > 0 else [*self._pipes, sock]
 
     def _unread_s(self) -> float:
-        return self._started + _UNREAD_S - time.monotonic()
+        return self._started + UNREAD_S - time.monotonic()
 
     def on_readable(self, fd: int) -> None:
         """Read what is there."""
