@@ -76,6 +76,7 @@ class ContainerWorker:
         self.daemon = daemon
         self.shape = shape
         self.runs = 0
+        self.core = -1  # a container's processes are not told apart from here
         self._removal: threading.Thread | None = None
         self._gone = False
         self._lock = threading.Lock()

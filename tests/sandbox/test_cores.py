@@ -1,0 +1,220 @@
+"""On which cores runs are forked, wait and work; and what is only looked at when a run has ended."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from verigym.sandbox import Limits, Program, RunStatus, TestSuite
+from verigym.sandbox.inside import core
+from verigym.sandbox.local import LocalSandbox
+from verigym.sandbox.pool import Pool
+
+LIMITS = Limits(wall_s=5, cpu_s=5, memory_mb=256)
+USABLE = sorted(os.sched_getaffinity(0))
+WHERE = Program(source="import os\nprint(sorted(os.sched_getaffinity(0)))")
+several = pytest.mark.skipif(len(USABLE) < 2, reason="there is one core only")
+
+
+class Idle:
+    """A worker that does nothing."""
+
+    def __init__(self) -> None:
+        self.runs, self.core, self.closed, self.alive = 0, -1, False, True
+
+    def close(self) -> None:
+        self.closed = True
+
+    kill = forget = close
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Pool[Idle]:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {4, 6})
+    return Pool(Idle, slots=2)
+
+
+@pytest.fixture
+def full() -> Iterator[LocalSandbox]:
+    """As many workers as cores."""
+    sandbox = LocalSandbox(level=3)
+    yield sandbox
+    sandbox.close()
+
+
+def zygotes(box: LocalSandbox) -> list[int]:
+    found = []
+    for worker in box._pool._all.values():
+        pid = worker.process.pid
+        found += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return found
+
+
+def test_a_slot_has_a_core_only_when_there_is_work_for_all(pool: Pool[Idle]) -> None:
+    first = pool.enter()
+    assert pool.core(first) == -1
+    second = pool.enter()
+    assert {pool.core(first), pool.core(second)} == {4, 6}
+    assert pool.core(-1) == -1, "who holds no slot has no core"
+    pool.leave(second)
+    assert pool.core(first) == -1
+
+
+@pytest.mark.parametrize(("cores", "slots"), [({3}, 2), ({1, 2, 3}, 2)], ids=["one core", "more cores than slots"])
+def test_no_slot_has_a_core_where_others_are_free_or_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, cores: set[int], slots: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: cores)
+    pool = Pool(Idle, slots=slots)
+    assert [pool.core(pool.enter()) for _ in range(slots)] == [-1] * slots
+
+
+def test_more_slots_than_cores_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    pool = Pool(Idle, slots=4)
+    held = [pool.enter() for _ in range(4)]
+    assert sorted(pool.core(slot) for slot in held) == [0, 0, 1, 1]
+
+
+def test_a_worker_that_was_on_the_core_is_taken_first(pool: Pool[Idle]) -> None:
+    one, two, three = pool.take(4), pool.take(6), pool.take(4)
+    for worker in (one, two, three):
+        pool.give(worker)
+    assert pool.take(6) is two
+    assert pool.take(6) is three and three.core == 6, "of none that was there, the last"
+    assert pool.take() is one and one.core == -1
+
+
+def test_a_worker_that_is_closed_does_not_come_back(pool: Pool[Idle]) -> None:
+    worker = pool.take()
+    worker.close()
+    pool.give(worker)
+    assert pool.take() is not worker
+
+
+@several
+def test_what_forks_stays_on_a_core_and_programs_use_all(full: LocalSandbox) -> None:
+    for _ in range(70):  # twice, it chooses anew
+        result = full.run(WHERE, b"", LIMITS)
+        assert result.stdout.decode().strip() == str(USABLE), result
+        (zygote,) = zygotes(full)
+        assert len(os.sched_getaffinity(zygote)) == 1
+
+
+@several
+def test_when_all_are_busy_each_slot_forks_on_its_own(full: LocalSandbox) -> None:
+    everyone = threading.Barrier(len(USABLE))
+    found: dict[int, str] = {}
+
+    def work(number: int) -> None:
+        with full.slot():
+            everyone.wait(30)
+            for _ in range(3):
+                found[number] = full.run(WHERE, b"", LIMITS).stdout.decode().strip()
+            everyone.wait(30)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(USABLE))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert list(found.values()) == [str(USABLE)] * len(USABLE)
+    assert sorted(next(iter(os.sched_getaffinity(pid))) for pid in zygotes(full)) == USABLE
+
+
+@several
+def test_both_sides_of_a_test_may_use_all_cores_while_they_work(full: LocalSandbox) -> None:
+    program = Program(source="import os\ndef f():\n    return sorted(os.sched_getaffinity(0))\n")
+    code = f"import os\nassert f() == f() == {USABLE} == sorted(os.sched_getaffinity(0))\n"
+    slots = [full._pool.enter() for _ in USABLE[1:]]  # so that the test below is the last to find one
+    try:
+        for _ in range(3):
+            verdict = full.test(program, TestSuite(kind="assert", code=code), LIMITS)
+            assert verdict.passed, verdict
+    finally:
+        for slot in slots:
+            full._pool.leave(slot)
+
+
+@several
+def test_cores_that_were_taken_away_are_done_without() -> None:
+    code = f"import os\nos.sched_setaffinity(0, {{{USABLE[0]}}})\nprint(sorted(os.sched_getaffinity(0)))"
+    box = LocalSandbox(workers=1, level=3)
+    try:
+        box.run(WHERE, b"", LIMITS)
+        assert box.run(Program(source=code), b"", LIMITS).stdout.decode().strip() == str(USABLE[:1])
+        assert box.run(WHERE, b"", LIMITS).stdout.decode().strip() == str(USABLE), "one run's choice is not the next one's"
+    finally:
+        box.close()
+
+
+def test_where_no_core_can_be_chosen_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[set[int]] = []
+    monkeypatch.setattr(core, "_set", lambda _, cores: bound.append(cores))
+    here = core.Core()
+    here.loosen()
+    assert not here.keep()
+    here.begin(-1)
+    here.wait()
+    here.work()
+    assert bound == [] and here.number == -1
+    here.begin(1 << 20)  # no core of ours
+    assert bound == []
+
+
+def test_the_core_is_chosen_anew_every_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[set[int]] = []
+    monkeypatch.setattr(core, "_set", lambda _, cores: bound.append(set(cores)))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    here = core.Core(choose=True)
+    if here._ask is None:
+        pytest.skip("this C library does not say on which core it is")
+    chosen = 0
+    for _ in range(3 * 33):
+        here.loosen()
+        chosen += here.keep()
+    assert chosen == 3
+    assert bound[::2] == [{0, 1}] * 3 and all(len(cores) == 1 for cores in bound[1::2])
+
+
+@pytest.mark.parametrize("size", [1 << 10, 1 << 16, 3 << 20], ids=["1 KiB", "a pipe", "3 MiB"])
+def test_all_that_a_quick_program_writes_is_read(box: LocalSandbox, size: int) -> None:
+    source = f"import sys\nsys.stdout.write('x' * {size})\nsys.stderr.write('y' * {size})"
+    result = box.run(Program(source=source), b"", LIMITS)
+    assert result.ok and len(result.stdout) == len(result.stderr) == size
+
+
+@pytest.mark.parametrize("size", [5_000, 1 << 22], ids=["less than a pipe", "more"])
+def test_a_quick_program_that_writes_too_much_is_still_found_out(box: LocalSandbox, size: int) -> None:
+    result = box.run(Program(source=f"print('x' * {size})"), b"", Limits(wall_s=5, cpu_s=5, memory_mb=256, output_kb=4))
+    assert result.status is RunStatus.OUTPUT and len(result.stdout) == 4096
+
+
+def test_a_quick_verdict_and_a_slow_one(box: LocalSandbox) -> None:
+    for pause in (0.0, 0.3):
+        program = Program(source=f"import time\ndef f(n):\n    time.sleep({pause})\n    return n\n")
+        for expected in (3, 4):
+            start = time.monotonic()
+            verdict = box.test(program, TestSuite(kind="assert", code=f"assert f(3) == {expected}"), LIMITS)
+            assert verdict.passed == (expected == 3) and verdict.status is (RunStatus.OK if verdict.passed else RunStatus.WRONG)
+            assert time.monotonic() - start < pause + 1
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "os.write(0, b'x')",
+        "os.ftruncate(0, 0)",
+        "os.ftruncate(0, 99)",
+        "open('/proc/self/fd/0', 'r+b', buffering=0).write(b'x')",
+        "__import__('mmap').mmap(0, 3).write(b'x')",
+    ],
+)
+def test_standard_input_cannot_be_changed(box: LocalSandbox, attempt: str) -> None:
+    source = f"import os\ntry:\n    {attempt}\nexcept (OSError, ValueError):\n    print(repr(open(0).read()))"
+    assert box.run(Program(source=source), b"abc", LIMITS).stdout == b"'abc'\n"
