@@ -13,6 +13,7 @@ import resource
 import shutil
 import statistics
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -138,6 +139,51 @@ def scaling(slices: int, seconds: float = 0.4) -> tuple[float, float, float]:
     return rates[0], rates[1], statistics.median(b / a for a, b in pairs)
 
 
+class Apart:
+    """This benchmark in a process of its own, with one worker."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, __file__, "--apart"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+
+    def go(self, seconds: float) -> None:
+        """Begin to run programs, for so long."""
+        assert self._process.stdin is not None
+        print(seconds, file=self._process.stdin)
+
+    def rate(self) -> float:
+        """Wait for the end; return runs a second."""
+        assert self._process.stdout is not None
+        return float(self._process.stdout.readline())
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate()
+
+    @staticmethod
+    def serve() -> None:
+        """Be that process."""
+        box = LocalSandbox(workers=1)
+        for line in sys.stdin:
+            print(throughput(box, 1, float(line)), flush=True)
+        box.close()
+
+
+def ceiling(slices: int, seconds: float = 0.4) -> float:
+    """What two workers could reach: two processes that have nothing in common but the machine, to one of them alone."""
+    sides = [Apart(), Apart()]
+    found = []
+    for _ in range(slices + 1):  # the first warms up
+        sides[0].go(seconds)
+        alone = sides[0].rate()
+        for side in sides:
+            side.go(seconds)
+        found.append(sum(side.rate() for side in sides) / alone)
+    for side in sides:
+        side.close()
+    return statistics.median(found[1:])
+
+
 def quickest_interpreter() -> str:
     """Of this Python and the system's, the one that starts with less CPU: the fairer floor."""
     sides = [
@@ -154,7 +200,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--docker-url", help="measure the docker back end too, on this socket")
     parser.add_argument("--docker-image", default="localhost/verigym-sandbox:latest")
+    parser.add_argument("--apart", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.apart:
+        Apart.serve()
+        return
     python = quickest_interpreter()
     print(
         f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; bare interpreter: {python}; in the sandbox: {interpreter()}"
@@ -210,6 +260,7 @@ def main() -> None:
         slow, quick, ratio = scaling(arguments.rounds)
         print(f"  runs a second: one worker {slow:.0f}, two workers {quick:.0f}")
         ratios["two_workers_vs_one"] = ratio
+        ratios["two_processes_vs_one"] = ceiling(arguments.rounds)
     print(json.dumps({name: round(value, 3) for name, value in ratios.items()}))
 
 
