@@ -34,9 +34,13 @@ class Core:
         """After waiting: stay where this was woken. Returns whether that has been chosen anew."""
         if self._left >= 0 or self._ask is None:
             return False
-        self.number = self._ask()
+        number = self._ask()
+        if number < 0:  # this kernel does not say
+            self._ask = None
+            return False
+        self.number = number
         self._left = _RUNS
-        _bind({self.number})
+        _bind({number})
         return True
 
     def work(self) -> None:

@@ -182,6 +182,18 @@ def test_the_core_is_chosen_anew_every_so_often(monkeypatch: pytest.MonkeyPatch)
     assert bound[::2] == [{0, 1}] * 3 and all(len(cores) == 1 for cores in bound[1::2])
 
 
+def test_a_kernel_that_does_not_say_where_we_are_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[set[int]] = []
+    monkeypatch.setattr(core, "_set", lambda _, cores: bound.append(set(cores)))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    here = core.Core(choose=True)
+    monkeypatch.setattr(here, "_ask", lambda: -1)
+    for _ in range(3):
+        here.loosen()
+        assert not here.keep()
+    assert bound == [{0, 1}] and here.number == -1
+
+
 @pytest.mark.parametrize("size", [1 << 10, 1 << 16, 3 << 20], ids=["1 KiB", "a pipe", "3 MiB"])
 def test_all_that_a_quick_program_writes_is_read(box: LocalSandbox, size: int) -> None:
     source = f"import sys\nsys.stdout.write('x' * {size})\nsys.stderr.write('y' * {size})"
