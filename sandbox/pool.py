@@ -113,7 +113,9 @@ class Pool(Generic[W]):
     def give(self, worker: W) -> None:
         """Take a worker back; one that is worn out or too many is closed. Whether it still lives is asked when it is taken."""
         with self._lock:
-            keep = not self.closed and not worker.closed and worker.runs < self._retire_after and len(self._idle) < 2 * self._slots
+            keep = (
+                not self.closed and not worker.closed and worker.runs < self._retire_after and len(self._idle) < 2 * self._slots
+            )
             if keep:
                 self._idle.append(worker)
         if not keep:
