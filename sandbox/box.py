@@ -31,19 +31,28 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Slot:
+    """A place for a run, held by the thread that has entered. Another thread may leave it, as when it closes a session."""
+
     def __init__(self, pool: Pool[Any], held: threading.local) -> None:
         self._pool, self._held = pool, held
-        self._mine = False
+        self.number = -1
+        """-1: not held, or not by this but by one around it."""
 
     def __enter__(self) -> None:
-        if getattr(self._held, "slot", -1) < 0:
-            self._held.slot = self._pool.enter()
-            self._mine = True
+        if held_slot(self._held) < 0:
+            self.number = self._pool.enter()
+            self._held.slot = self
 
     def __exit__(self, *_: object) -> None:
-        if self._mine:
-            slot, self._held.slot = self._held.slot, -1
-            self._pool.leave(slot)
+        number, self.number = self.number, -1
+        if number >= 0:
+            self._pool.leave(number)
+
+
+def held_slot(held: threading.local) -> int:
+    """Return the number of the slot that this thread holds, or -1."""
+    slot: _Slot | None = getattr(held, "slot", None)
+    return -1 if slot is None else slot.number
 
 
 class Sandbox(ABC):
@@ -90,8 +99,13 @@ class Sandbox(ABC):
         Raises:
             SandboxFailure: no worker could be started.
         """
-        worker = self._pool.take(self._pool.core(getattr(self._held, "slot", -1)))
-        started: Run = worker.start(job, self._pool.give)
+        worker = self._pool.take(self._pool.core(held_slot(self._held)))
+        try:
+            started: Run = worker.start(job, self._pool.give)
+        except BaseException:  # interrupted, perhaps when the run had begun
+            worker.close()
+            self._pool.give(worker)
+            raise
         return started
 
     def slot(self) -> _Slot:
@@ -143,10 +157,10 @@ class Sandbox(ABC):
         with self.slot():
             for attempt in range(_TRIES):
                 try:
-                    started = self.start(job)
-                    with watched(started):
-                        drive([started])
-                    return started.outcome()
+                    with watched() as runs:
+                        runs.append(self.start(job))
+                        drive(runs)
+                    return runs[0].outcome()
                 except SandboxFailure as error:
                     # A run has no effect outside itself, so one more try on another worker is safe.
                     if not error.retryable or attempt == _TRIES - 1:

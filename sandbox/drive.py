@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from verigym.sandbox.spec import RunResult, RunStatus, SandboxFailure
 
 KILL_GRACE_S = 1.0
+_LONGEST_S = 1e6  # poll takes no longer times
 UNREAD_S = 0.005
 """Most runs are over by then, and what they wrote can be read when that is known."""
 
@@ -71,10 +72,11 @@ class watched:  # noqa: N801, used like a function
     """See to it that no run goes on when we are interrupted and nobody watches its clock any more."""
 
     def __init__(self, *runs: Run) -> None:
-        self._runs = runs
+        self._runs = list(runs)
 
-    def __enter__(self) -> None:
-        """Nothing to do yet."""
+    def __enter__(self) -> list[Run]:
+        """Return the list of runs, for more."""
+        return self._runs
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
@@ -120,7 +122,7 @@ def drive(
             _register(poll, handlers, watch, select.POLLIN)
         if write:
             _register(poll, handlers, write, select.POLLOUT)
-        for fd, _events in poll.poll(max(0.0, min(waits)) * 1000 + 0.5):
+        for fd, _events in poll.poll(max(0.0, min(*waits, _LONGEST_S)) * 1000 + 0.5):
             if fd in handlers:
                 handlers[fd]()
             elif not owners[fd].done:

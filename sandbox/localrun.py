@@ -39,6 +39,8 @@ class LocalRun(Run):
         self._far_ends: list[int] = []
         """Held open until the run has ended, so that we are not woken to see each pipe's end before."""
         self._ended: dict[int, bytearray] = {}
+        self._unread_s = 0.0
+        """How long the pipes need not be watched, as was decided when it was last asked what to watch."""
         self._started = time.monotonic()
         self.deadline = self._started + job.limits.wall_s
         self._send()
@@ -56,7 +58,7 @@ class LocalRun(Run):
                 mine.append(fd)
 
         try:
-            give("stdin", memory_file(job.stdin) if job.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            give("stdin", _read_only(memory_file(job.stdin)) if job.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
             for name in ("stdout", "stderr"):
                 out, into = os.pipe2(os.O_CLOEXEC)
                 os.set_blocking(out, False)
@@ -86,10 +88,8 @@ class LocalRun(Run):
     def readable(self) -> Sequence[int]:
         """Return the descriptors to watch: what a run writes at first has room in the pipes."""
         sock = self._worker.sock.fileno()
-        return [sock] if self._unread_s() > 0 else [*self._pipes, sock]
-
-    def _unread_s(self) -> float:
-        return self._started + UNREAD_S - time.monotonic()
+        self._unread_s = self._started + UNREAD_S - time.monotonic()
+        return [sock] if self._unread_s > 0 else [*self._pipes, sock]
 
     def on_readable(self, fd: int) -> None:
         """Read what is there."""
@@ -122,8 +122,7 @@ class LocalRun(Run):
         """Look whether more is resident than allowed, where neither the kernel nor a limit on address space sees to that."""
         limit = self._job.limits.memory_mb
         if self._job.reserve_mb is None or self._worker.cgroup is not None or self.done:
-            unread = self._unread_s()
-            return unread if unread > 0 else None
+            return self._unread_s if self._unread_s > 0 else None
         if self.resident_mb() > limit + _CELL_MB:
             self.kill(RunStatus.MEMORY, f"the memory limit of {limit} MiB")
         return _LOOK_S
@@ -200,12 +199,11 @@ class LocalRun(Run):
         self._release(self._worker)
 
     def _close_pipes(self) -> None:
-        for fd, buffer in self._pipes.items():
-            self._ended[fd] = buffer
+        self._ended.update(self._pipes)
+        # Let go of first: what is interrupted here must not be closed again, for the numbers may be someone else's by then.
+        fds, self._pipes, self._far_ends = [*self._pipes, *self._far_ends], {}, []
+        for fd in fds:
             os.close(fd)
-        for fd in self._far_ends:
-            os.close(fd)
-        self._pipes, self._far_ends = {}, []
 
 
 def _below(pid: int) -> list[int]:
@@ -224,6 +222,14 @@ def _resident_kb(pid: int) -> int:
     with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * (os.sysconf("SC_PAGE_SIZE") // 1024)
     return 0
+
+
+def _read_only(fd: int) -> int:
+    """Open a file in memory anew: until Linux 6.7 what is sealed and open for writing cannot be mapped as shared at all."""
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(fd)
 
 
 def memory_file(content: bytes) -> int:

@@ -80,8 +80,10 @@ class Limits:
             least = _LEAST.get(item.name, 0)
             if isinstance(value, bool) or not isinstance(value, int | float) or not least < value < 1e12:
                 raise ValueError(f"limit {item.name}={value!r}: expected a number above {least}")
-            if item.name in _WHOLE and value != int(value):
-                raise ValueError(f"limit {item.name}={value!r}: expected a whole number")
+            if item.name in _WHOLE:
+                if value != int(value):
+                    raise ValueError(f"limit {item.name}={value!r}: expected a whole number")
+                object.__setattr__(self, item.name, int(value))  # 32.0 is equal to 32, and not the same in a file of the kernel
 
     @property
     def output_bytes(self) -> int:

@@ -150,12 +150,12 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
         # pid 1 ignores signals it has no handler for; Python's own for SIGINT would let a run end it.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         none = _count(sockets)
+        here = core.here = core.Core(choose=True)  # before the cell knows that there is somebody to be moved
     except BaseException as error:
         sock.send(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
         os._exit(1)
     kept = ("level", "uid", "run_dir", "mounts", "owns_all", "ours", "lacks")
     sock.send(json.dumps({name: getattr(walls, name) for name in kept}).encode())
-    here = core.here = core.Core(choose=True)
     become = functools.partial(runs.become, walls)
     while True:
         before = forker.used()

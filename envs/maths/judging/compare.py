@@ -12,6 +12,7 @@ from verigym.envs.maths.judging.cancelled import keeps_factor
 from verigym.envs.maths.judging.case import Case, Symbolic
 from verigym.envs.maths.judging.choices import is_contradicted
 from verigym.envs.maths.judging.congruences import is_foreign
+from verigym.envs.maths.judging.copied import is_copied
 from verigym.envs.maths.judging.echo import hands_back
 from verigym.envs.maths.judging.listings import same_lists
 from verigym.envs.maths.judging.parameters import settled
@@ -60,7 +61,7 @@ def judge_answer(
     """
     if type(gold) is Number and type(answer) is Number:
         if gold.value == answer.value:
-            if policy.unsimplified == "accept":
+            if policy.unsimplified == "accept" and (gold.style == answer.style or policy.echo == "accept"):
                 return Judgement(True, _WORDS["exact"], "exact")
         elif not policy.tolerance and gold.value.denominator == answer.value.denominator == 1:
             return Judgement(False, "not equal: another value", "exact")
@@ -96,7 +97,9 @@ def _guarded(case: Case, gold: Node, answer: Node) -> str:
     if is_foreign(case.question, gold, answer):
         return "refused: it speaks of another modulus than the question"
     if case.policy.echo == "refuse" and (
-        hands_back(case.question, gold, answer, case.work) or keeps_factor(case.question, gold, answer, case.work)
+        is_copied(case.question, gold, answer)
+        or hands_back(case.question, gold, answer, case.work)
+        or keeps_factor(case.question, gold, answer, case.work)
     ):
         return "refused: it repeats the question; echo=refuse"
     return ""

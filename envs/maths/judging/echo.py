@@ -22,8 +22,8 @@ from verigym.envs.maths.equality.work import ANSWER_WORK, Work
 from verigym.envs.maths.judging.exercises import computations, matrices
 from verigym.envs.maths.judging.names import split_names
 from verigym.envs.maths.judging.question import formulas, numbers_of, significant
-from verigym.envs.maths.judging.reduced import divides, is_lowest, is_polynomial, is_power_of_ten, is_reduced
-from verigym.envs.maths.judging.shapes import is_plain, shape
+from verigym.envs.maths.judging.reduced import divides, is_polynomial, is_power_of_ten, is_reduced
+from verigym.envs.maths.judging.shapes import is_literal, is_plain, shape
 from verigym.envs.maths.judging.unworked import claims, is_residue
 from verigym.envs.maths.tree import (
     FUNCTIONS,
@@ -78,16 +78,6 @@ def hands_back(question: str, gold: Node, answer: Node, work: Work | None = None
     golds = tuple(shape(side) for sides in claims(gold, question) for side in sides)
     guard = _Guard(question, golds, Work(ANSWER_WORK) if work is None else work)
     return any(all(map(guard.hands_back, shapes)) for shapes in found)
-
-
-def is_literal(node: Node) -> bool:
-    """Whether nothing is left to work out: a number, a fraction in lowest terms, a name."""
-    match node:
-        case Neg(of) | Quantity(of, _) | Percent(of):
-            return is_literal(of)
-        case Call(name, _):
-            return name not in FUNCTIONS
-    return is_lowest(node) or isinstance(node, Symbol | Constant | Text | InBase | Clock)
 
 
 class _Guard:

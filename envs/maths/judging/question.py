@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from verigym.envs.maths.judging.shapes import shape
+from verigym.envs.maths.judging.shapes import is_literal, shape
 from verigym.envs.maths.reading.parse import ParseError, parse
 from verigym.envs.maths.tree import Add, Listing, Mul, Node, Number, Relation, children, walk
 
@@ -44,6 +44,12 @@ class Formulas(NamedTuple):
     """Of the shapes that are sums and products, the terms and factors."""
     alone: frozenset[Node]
     """The shapes of the formulas that are no side of an equation: what is asked for is among them, what is given is not."""
+    folded: frozenset[Node]
+    """Numbers and names that are the shapes of computations: 0 for 12 * 34 * 0."""
+    literals: frozenset[Node]
+    """The numbers that stand alone, as they are written."""
+    equations: frozenset[Node]
+    """The shapes of its equations, both ways round."""
     numbers: frozenset[Fraction]
     """All numbers in the text, in digits or words, without powers of ten: 17, 1.7 and 170 are one."""
 
@@ -61,6 +67,9 @@ def formulas(question: str) -> Formulas:
     wholes: dict[Node, None] = {}
     shapes: set[Node] = set()
     alone: set[Node] = set()
+    folded: set[Node] = set()
+    literals: set[Node] = set()
+    equations: set[Node] = set()
     for run, free in [pair for pair in runs if 1 < len(pair[0]) <= MAX_RUN_CHARS and not pair[0].isalpha()][:MAX_RUNS]:
         try:
             tree = parse(run)
@@ -68,11 +77,17 @@ def formulas(question: str) -> Formulas:
             continue
         parts = tree.sides if isinstance(tree, Relation) else tree.items if isinstance(tree, Listing) else (tree,)
         wholes.update((shape(part), None) for part in parts)
+        literals.update(part for part in parts if is_literal(part))
+        folded.update(one for part in parts if not is_literal(part) and is_literal(one := shape(part)))
+        if isinstance(tree, Relation) and tree.comparators == ("=",):
+            equations.update(shape(Relation(sides, ("=",))) for sides in (tree.sides, tree.sides[::-1]))
         shapes.update(shape(part) for part in walk(tree))
         if free and not isinstance(tree, Relation):
             alone.update(map(shape, parts))
     joined = tuple((one, Counter(children(one))) for one in shapes if isinstance(one, Add | Mul))
-    return Formulas(tuple(wholes), frozenset(shapes), joined, frozenset(alone), frozenset(map(significant, numbers_in(text))))
+    numbers = frozenset(map(significant, numbers_in(text)))
+    named = map(frozenset, (alone, folded, literals, equations))
+    return Formulas(tuple(wholes), frozenset(shapes), joined, *named, numbers)
 
 
 def _is_side(text: str, start: int, end: int) -> bool:

@@ -17,16 +17,6 @@ MAX_RADICAND = 10**9
 _MAX_FACTOR = 1000
 
 
-def is_lowest(node: Node) -> bool:
-    """Whether a tree is a number or a fraction of integers in lowest terms."""
-    match node:
-        case Neg(of) | Quantity(of, _) | Percent(of):
-            return is_lowest(of)
-        case Div(Number(top, 0), Number(bottom, 0)) | Div(Neg(Number(top, 0)), Number(bottom, 0)):
-            return top.denominator == bottom.denominator == 1 and gcd(int(top), int(bottom)) == 1
-    return isinstance(node, Number)
-
-
 def is_power_of_ten(node: Node) -> bool:
     """Whether a tree is a power of ten with a literal exponent."""
     return isinstance(node, Pow) and node.base == Number(Fraction(10)) and is_lowest(node.exponent)

@@ -138,3 +138,23 @@ def _power(base: Node, exponent: Node) -> Node:
 def is_plain(node: Node) -> bool:
     """Whether a tree holds no variables."""
     return not any(isinstance(part, Symbol) for part in walk(node))
+
+
+def is_lowest(node: Node) -> bool:
+    """Whether a tree is a number or a fraction of integers in lowest terms."""
+    match node:
+        case Neg(of) | Quantity(of, _) | Percent(of):
+            return is_lowest(of)
+        case Div(Number(top, 0), Number(bottom, 0)) | Div(Neg(Number(top, 0)), Number(bottom, 0)):
+            return top.denominator == bottom.denominator == 1 and gcd(int(top), int(bottom)) == 1
+    return isinstance(node, Number)
+
+
+def is_literal(node: Node) -> bool:
+    """Whether nothing is left to work out: a number, a fraction in lowest terms, a name."""
+    match node:
+        case Neg(of) | Quantity(of, _) | Percent(of):
+            return is_literal(of)
+        case Call(name, _):
+            return name not in FUNCTIONS
+    return is_lowest(node) or isinstance(node, Symbol | Constant | Text | InBase | Clock)

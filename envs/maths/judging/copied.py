@@ -1,0 +1,71 @@
+r"""Answers that are copied as they stand, though nothing of them looks like work: `0.\overline5` where that is to be a fraction,
+`17 \cdot 1` where that is asked, `h(10) = 1` where the question says so and asks for something else.
+"""
+
+from __future__ import annotations
+
+import re
+
+from verigym.envs.maths.equality.exactly import rational
+from verigym.envs.maths.judging.names import is_name
+from verigym.envs.maths.judging.question import MAX_CHARS, Formulas, formulas
+from verigym.envs.maths.judging.shapes import is_literal, shape
+from verigym.envs.maths.tree import Constant, Div, Neg, Node, Number, Percent, Quantity, Relation, walk
+
+_CONVERSION = re.compile(
+    r"\b(?:express|write|written|rewrite|convert|change|represent)\b.{0,200}?\b(?:as|to|in|into)\b.{0,60}?\b(?:fraction|decimal|"
+    r"mixed number|improper|percent|percentage|scientific notation|standard (?:form|notation)|radians?|degrees?|lowest terms|"
+    r"simplest (?:form|terms)|power)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def is_copied(question: str, gold: Node, answer: Node) -> bool:
+    """Whether an answer, equal to the gold, is the question's own number, computation or equation."""
+    if not question or gold == answer:
+        return False
+    found = formulas(question)
+    return _is_given(found, gold, answer) or _is_folded(found, gold, answer) or _is_unconverted(question, found, gold, answer)
+
+
+def _is_given(found: Formulas, gold: Node, answer: Node) -> bool:
+    """Whether it is an equation that the question states, of something that it does not ask for."""
+    if not isinstance(answer, Relation) or any(isinstance(part, Relation) for part in walk(gold)):
+        return False
+    named = [side for side in answer.sides if is_name(side)]
+    return shape(answer) in found.equations and not any(shape(side) in found.alone for side in named)
+
+
+def _is_folded(found: Formulas, gold: Node, answer: Node) -> bool:
+    """Whether it is a computation of the question's of which the shape is a number: 5^0, 17 + 25 - 25, -(-7)."""
+    return not is_literal(answer) and is_literal(gold) and shape(answer) in found.folded
+
+
+def _is_unconverted(question: str, found: Formulas, gold: Node, answer: Node) -> bool:
+    """Whether it is a number in the form that the question gives, where another form is asked."""
+    if not is_literal(answer) or not _differs(gold, answer) or not _CONVERSION.search(question[:MAX_CHARS]):
+        return False
+    bare = answer.value if isinstance(answer, Quantity) else answer
+    return answer in found.literals or bare in found.literals
+
+
+def _differs(gold: Node, answer: Node) -> bool:
+    match answer:
+        case Quantity(_, "degree"):
+            return any(part == Constant("pi") for part in walk(gold))
+        case Quantity():
+            return False
+        case Percent(of):
+            return not isinstance(gold, Percent) and rational(gold) != rational(of)
+    return _form(gold) != _form(answer)
+
+
+def _form(node: Node) -> str:
+    match node:
+        case Neg(of) | Quantity(of, _):
+            return _form(of)
+        case Number(_, _, style):
+            return style
+        case Div():
+            return "fraction"
+    return type(node).__name__
