@@ -46,7 +46,9 @@ def grade(
     ] = None,
     reference: Annotated[
         list[str] | None,
-        typer.Option(help="FIELD=COLUMN of the environment's reference. By default columns named like its fields."),
+        typer.Option(
+            help="FIELD=COLUMN of the environment's reference; FIELD= for none. By default columns named like its fields."
+        ),
     ] = None,
     gold_extract: Annotated[
         str | None, typer.Option(help="Take the gold out of the reference text: hash, boxed, label or final.")

@@ -136,6 +136,41 @@ def test_optional_fields_are_filled_from_their_namesakes(tmp_path: Path) -> None
     assert rewards[0] == 1.0 and rewards[1] < 0.1 and rewards[2] == pytest.approx(0.1)
 
 
-def test_a_namesake_of_another_kind_is_left_alone(tmp_path: Path) -> None:
-    rows = [{"prompt": "q", "completion": "a b c", "target": "the moon"}] * 2
-    assert len(_graded(tmp_path, rows, "length")) == 2
+def test_a_value_that_does_not_fit_is_that_rows_own_matter(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"prompt": "q", "completion": "a b c", "target": "the moon"},
+        {"prompt": "q", "completion": "a b c", "target": 3},
+    ]
+    [line] = _graded(tmp_path, rows, "length")
+    assert line["row"] == 2 and line["score"]["reward"] == 1.0
+    [bad] = [json.loads(text) for text in (tmp_path / "out.jsonl.bad.jsonl").read_text().splitlines()]
+    assert bad["field"] == "target" and "the moon" in bad["reason"] and "--reference target= leaves" in bad["reason"]
+    out = tmp_path / "alone.jsonl"
+    columns = Columns(references={"target": ""})
+    run(GradeJob(input=str(tmp_path / "in.jsonl"), environment="length", out=out, workers=1, columns=columns))
+    assert len(out.read_text().splitlines()) == 2
+
+
+def test_an_optional_field_may_come_late_and_under_another_name(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"prompt": "q", "completion": "a b c"} for _ in range(40)]
+    rows.append({"prompt": "q", "completion": "a b c", "target": 30})
+    assert _graded(tmp_path, rows, "length")[-1]["score"]["reward"] == pytest.approx(0.1)
+    rows = [{"prompt": "q", "completion": "a b c", "wanted": 30}, {"prompt": "q", "completion": "a b c"}]
+    source, out = tmp_path / "in.jsonl", tmp_path / "named.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = Columns(references={"target": "wanted"})
+    run(GradeJob(input=str(source), environment="length", out=out, workers=1, columns=columns))
+    rewards = [json.loads(line)["score"]["reward"] for line in out.read_text().splitlines()]
+    assert rewards[0] == pytest.approx(0.1) and len(rewards) == 2
+    with pytest.raises(UsageError, match="no column 'wantd'; did you mean 'wanted'"):
+        typo = Columns(references={"target": "wantd"})
+        run(GradeJob(input=str(source), environment="length", out=tmp_path / "x.jsonl", workers=1, columns=typo))
+
+
+def test_naming_one_column_leaves_the_others_in_use(tmp_path: Path) -> None:
+    tests = [{"type": "stdio", "stdin": "1\n", "stdout": "1\n"}]
+    rows: list[dict[str, Any]] = [{"prompt": "q", "completion": "```bash\ncat\n```", "my_tests": tests, "language": "bash"}]
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run(GradeJob(input=str(source), environment="code", out=out, workers=1, columns=Columns(references={"tests": "my_tests"})))
+    assert json.loads(out.read_text())["score"]["reward"] == 1.0

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from verigym.sandbox import Sandbox
-from verigym.sandbox.drive import Run, abandoned, drive
+from verigym.sandbox.drive import Run, watched, drive
 from verigym.sandbox.job import Job
 from verigym.sandbox.spec import RunStatus
 
@@ -63,7 +63,7 @@ class Talker:
         if self._buffer or self._run.done:
             raise self._end("it spoke unasked, or has ended")
         self._run.deadline = time.monotonic() + timeout_s
-        with abandoned(self._run):
+        with watched(self._run):
             self._send(json.dumps(request).encode() + _END)
             drive([self._run], watch={self._sock.fileno(): self._read}, until=self._settled)
         if self._over:

@@ -1,5 +1,5 @@
-r"""Answers that are copied as they stand, though nothing of them looks like work: `0.\overline5` where that is to be a fraction,
-`17 \cdot 1` where that is asked, `h(10) = 1` where the question says so and asks for something else.
+r"""Answers that are copied as they stand, though nothing in them looks like work: `0.\overline5` where a fraction is asked,
+`17 \cdot 1` where that is to be computed, `h(10) = 1` where the question says so and asks for something else.
 """
 
 from __future__ import annotations

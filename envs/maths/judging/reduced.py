@@ -11,7 +11,8 @@ from math import gcd
 
 from verigym.envs.maths.equality.exactly import rational
 from verigym.envs.maths.equality.work import Work
-from verigym.envs.maths.tree import Add, Call, Div, Mul, Neg, Node, Number, Percent, Pow, Quantity, Root, Symbol, symbols, walk
+from verigym.envs.maths.judging.shapes import is_lowest
+from verigym.envs.maths.tree import Add, Call, Div, Mul, Neg, Node, Number, Pow, Root, Symbol, symbols, walk
 
 MAX_RADICAND = 10**9
 _MAX_FACTOR = 1000

@@ -8,24 +8,32 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from math import gcd
 
 from verigym.envs.maths.equality.rebuild import rebuild
 from verigym.envs.maths.tree import (
     BINDERS,
+    FUNCTIONS,
     Add,
     Call,
+    Clock,
+    Constant,
     Div,
     Group,
+    InBase,
     Matrix,
     Mul,
     Neg,
     Node,
     Number,
+    Percent,
     Pow,
+    Quantity,
     Relation,
     Root,
     SetBuilder,
     Symbol,
+    Text,
     walk,
 )  # fmt: skip
 

@@ -23,9 +23,9 @@ class Columns(BaseModel):
     prompt: str = "prompt"
     completions: tuple[str, ...] = ("completion",)
     references: Mapping[str, str] = {}
-    """Field of the environment's reference (`part.field` for a composition) -> column."""
-    optional: tuple[str, ...] = ()
-    """Fields of the reference filled from the column of the same name in rows that have a value there; set by `grade`."""
+    """Field of the environment's reference (`part.field` for a composition) -> column; an empty one leaves the field alone."""
+    optional: Mapping[str, str] = {}
+    """Fields that need not be given -> column, used in rows that have a value there; set by `grade`."""
     gold_extract: Extraction | None = None
     """How the gold is found inside the reference columns; None to take them as they are."""
     group_by: str | None = None
@@ -41,7 +41,8 @@ class Columns(BaseModel):
     def used(self) -> list[str]:
         """Every column that rows must have."""
         group = [self.group_by] if self.group_by is not None else []
-        return list(dict.fromkeys([self.prompt, *self.completions, *self.references.values(), *group, *self.keep]))
+        named = [column for name, column in self.optional.items() if name != column]
+        return list(dict.fromkeys([self.prompt, *self.completions, *self.references.values(), *named, *group, *self.keep]))
 
     def check(self, names: Sequence[str], sample: Sequence[Mapping[str, Any]], source: str) -> None:
         """Refuse a column that exists nowhere, before anything is graded.
@@ -78,7 +79,8 @@ def items(row: Row, columns: Columns, environment: Environment) -> Iterator[Item
     """Yield an Item for each completion of a row, numbered across its columns, and a BadRow for each unusable part."""
     try:
         fields = reference_fields(row.data, columns.references, columns.gold_extract)
-        given = {name: value for name in columns.optional if (value := row.data.get(name)) is not None}
+        given = {name: find(row.data, column) for name, column in columns.optional.items()}
+        given = {name: value for name, value in given.items() if value is not MISSING and value is not None}
         prompt = environment.prompt(_messages(row, columns.prompt), **fields, **given)
         group = prompt.key if columns.group_by is None else _group(row, columns.group_by)
         kept = {name: None if (value := find(row.data, name)) is MISSING else _plain(value) for name in columns.keep}
@@ -86,7 +88,10 @@ def items(row: Row, columns: Columns, environment: Environment) -> Iterator[Item
         yield BadRow(row.number, row.line, problem.field, str(problem))
         return
     except (UsageError, ValueError) as error:
-        yield BadRow(row.number, row.line, ", ".join(columns.references.values()), " ".join(str(error).split()))
+        names = [name for name in columns.optional if f"field {name!r}" in str(error) or f"'{name}." in str(error)]
+        where = ", ".join(columns.optional[name] for name in names) or ", ".join(columns.references.values())
+        hint = f"; --reference {names[0]}= leaves that column alone" if names else ""
+        yield BadRow(row.number, row.line, where, " ".join(str(error).split()) + hint)
         return
     index = 0
     for column in columns.completions:
@@ -109,6 +114,8 @@ def reference_fields(data: Mapping[str, Any], references: Mapping[str, str], how
     """Return the reference's fields, `part.field` nested, the gold taken out of its column where asked."""
     flat: dict[str, Any] = {}
     for name, column in references.items():
+        if not column:
+            continue
         value = find(data, column)
         if value is MISSING or value is None:
             raise FieldProblem(column, f"{describe(value)}; expected a reference")
@@ -116,37 +123,6 @@ def reference_fields(data: Mapping[str, Any], references: Mapping[str, str], how
             value = extract_gold(value, how, column)
         flat[name] = value
     return nested(flat)
-
-
-def fitting(
-    names: Iterable[str], rows: Sequence[Mapping[str, Any]], columns: Columns, environment: Environment
-) -> tuple[str, ...]:
-    """Return which fields of the reference the columns of the same name can fill.
-
-    A field counts when some of the rows have a value for it and the environment takes all of these. A column that is the
-    prompt, a completion or a group is none.
-    """
-    taken = {columns.prompt, *columns.completions, columns.group_by}
-    return tuple(name for name in names if name not in taken and _fits(name, rows, columns, environment))
-
-
-def _fits(name: str, rows: Sequence[Mapping[str, Any]], columns: Columns, environment: Environment) -> bool:
-    seen = False
-    for row in rows:
-        value = row.get(name)
-        if value is None:
-            continue
-        try:
-            fields = reference_fields(row, columns.references, columns.gold_extract)
-            environment.prompt("", **fields)
-        except (FieldProblem, UsageError, ValueError):
-            continue  # the row is bad whatever this column holds
-        try:
-            environment.prompt("", **fields, **{name: value})
-        except (UsageError, ValueError):
-            return False
-        seen = True
-    return seen
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from verigym.envs.errors import did_you_mean
 from verigym.envs.grading import Grader
 from verigym.envs.registry import load_usable
 from verigym.grade.badrows import BadRows, same_file
-from verigym.grade.columns import Columns, Item, fitting, items
+from verigym.grade.columns import Columns, Item, items
 from verigym.grade.outfile import OutFile, complete_lines, fingerprint, remove, sidecar, write_atomically
 from verigym.grade.progress import Progress
 from verigym.grade.rows import MAX_RECORD_BYTES, STDIN, BadRow, Row, Source, open_source
@@ -71,10 +71,8 @@ def run(job: GradeJob) -> Outcome:
     environment = load_usable(job.environment, **job.options)
     columns = with_references(job.columns, environment)
     with open_source(job.input, job.format, max_record_bytes=job.max_record_bytes) as source:
-        more = optional_fields(job.columns, environment)
-        source.select([*columns.used(), *more])
-        records, rows = _checked(source, columns)
-        columns = columns.model_copy(update={"optional": fitting(more, rows, columns, environment)})
+        source.select([*columns.used(), *columns.optional.values()])
+        records = _checked(source, columns)
         bad_path, summary_path = sidecar(job.out, "bad.jsonl"), sidecar(job.out, "summary.json")
         grader = Grader(environment, workers=job.workers, timeout_s=job.timeout_s, cache=job.cache)
         with grader, OutFile(job.out, _settings(job, columns, environment), overwrite=job.overwrite) as out:
@@ -93,7 +91,9 @@ def run(job: GradeJob) -> Outcome:
 
 
 def with_references(columns: Columns, environment: Environment) -> Columns:
-    """Without reference columns, read each required field of the environment's reference from its namesake.
+    """Read each field of the environment's reference for which no column was named from its namesake.
+
+    Fields that need not be given are read where a row has a value. The prompt, completions and the group are none.
 
     Raises:
         UsageError: the environment's reference has no field of a name that was given.
@@ -105,18 +105,15 @@ def with_references(columns: Columns, environment: Environment) -> Columns:
         if name not in kind.model_fields:
             hint = did_you_mean(name, kind.model_fields)
             raise UsageError(f"the reference of environment {environment.name!r} has no field {name!r}{hint}")
-    if columns.references:
-        return columns
-    required = {name: name for name, field in kind.model_fields.items() if field.is_required()}
-    return columns.model_copy(update={"references": required})
-
-
-def optional_fields(columns: Columns, environment: Environment) -> list[str]:
-    """Return the fields of the environment's reference that need not be given, where the caller named no columns."""
-    kind = getattr(environment, "reference_type", None)
-    if columns.references or not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-        return []
-    return [name for name, field in kind.model_fields.items() if not field.is_required()]
+    taken = {columns.prompt, *columns.completions, columns.group_by}
+    found = {name: columns.references.get(name, "" if name in taken else name) for name in kind.model_fields}
+    needed = {name for name, field in kind.model_fields.items() if field.is_required()}
+    found.update({name: name for name in needed - columns.references.keys()})
+    split: dict[bool, dict[str, str]] = {True: {}, False: {}}
+    for name, column in found.items():
+        if column:
+            split[name in needed][name] = column
+    return columns.model_copy(update={"references": split[True], "optional": split[False]})
 
 
 class _Feed:
@@ -190,8 +187,8 @@ def _with_bad_golds(lines: Iterable[Mapping[str, Any]], bad: BadRows, field: str
         yield line
 
 
-def _checked(source: Source, columns: Columns) -> tuple[Iterator[Row | BadRow], Sequence[Mapping[str, Any]]]:
-    """Return the source's records, and the first of them, after looking there for columns that do not exist."""
+def _checked(source: Source, columns: Columns) -> Iterator[Row | BadRow]:
+    """Return the source's records, after looking in the first of them for columns that do not exist."""
     records = iter(source)
     head: list[Row | BadRow] = []
     rows: list[Mapping[str, Any]] = []
@@ -206,7 +203,7 @@ def _checked(source: Source, columns: Columns) -> tuple[Iterator[Row | BadRow], 
     names = source.columns if source.columns is not None else list(dict.fromkeys(name for row in rows for name in row))
     if names:
         columns.check(names, rows, source.name)
-    return _chain(head, broken, records), rows
+    return _chain(head, broken, records)
 
 
 def _chain(head: Sequence[Row | BadRow], broken: UsageError | None, rest: Iterator[Row | BadRow]) -> Iterator[Row | BadRow]:
