@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from verigym.datasets_cfg.archives import lean_files
+from verigym.datasets_cfg.jsonrows import JsonRows
 from verigym.datasets_cfg.schema import DatasetConfig, LocalFile
 from verigym.envs import UsageError
 from verigym.envs.errors import did_you_mean
@@ -68,9 +69,9 @@ def _read(datasets: Any, path: Path, kind: str, cache: str | None) -> Any:
     with path.open("rb") as stream:  # the library says this in words that nobody understands
         if not stream.read(1 << 20).strip():
             raise ValueError("it is empty")
-    return datasets.load_dataset(
-        "parquet" if kind == "Parquet" else "json", data_files=str(path), split="train", cache_dir=cache
-    )
+    if kind == "JSON Lines":
+        return JsonRows(path)
+    return datasets.load_dataset("parquet", data_files=str(path), split="train", cache_dir=cache)
 
 
 def digest(path: Path) -> str:
@@ -121,7 +122,8 @@ def _chosen(file: LocalFile, rows: Any) -> Any:
             continue
         if choice.column not in rows.column_names:
             raise ValueError(f"it has no column {choice.column!r} to choose rows by")
-        rows = rows.select([row for row, value in enumerate(rows[choice.column]) if choice.fits(value)])
+        column = rows[choice.column] if hasattr(rows, "features") else [row.get(choice.column) for row in rows]
+        rows = rows.select([row for row, value in enumerate(column) if choice.fits(value)])
     return rows
 
 

@@ -168,9 +168,9 @@ BAD_FILES = {
     "empty": ("rows.jsonl", b"", "rows.jsonl cannot be read as JSON Lines: it is empty"),
     "blank": ("rows.jsonl", b"\n\n", "it is empty"),
     "nothing": ("rows.jsonl", b"[]", "cannot be read as JSON Lines"),
-    "scalars": ("rows.jsonl", b"1\n2\n", "in row 0"),
-    "cut": ("rows.jsonl", b'{"question": "a", "answer": "####', "in row 0"),
-    "twice": ("rows.jsonl", b'{"question": "a", "question": "b"}\n', "was specified twice in row 0"),
+    "scalars": ("rows.jsonl", b"1\n2\n", "line 1: expected an object, a row; found int"),
+    "cut": ("rows.jsonl", b'{"question": "a", "answer": "####', "line 1: Unterminated string starting at character 29"),
+    "twice": ("rows.jsonl", b'{"question": "a", "question": "b"}\n', "line 1: key 'question' occurs twice in one object"),
     "deep": ("rows.jsonl", b'{"question": ' + b"[" * 5000 + b"]" * 5000 + b"}\n", "depth"),
     "packed": ("rows.jsonl.gz", b'{"question": "a"}\n', "Not a gzipped file"),
     "cut-packed": ("rows.jsonl.gz", gzip.compress(os.urandom(4000))[:-20], "ended before the end-of-stream marker"),
@@ -232,9 +232,53 @@ def test_a_split_whose_condition_no_row_meets(make, tmp_path):
 
 
 def test_a_whole_number_that_its_column_made_a_fraction(make, tmp_path):
-    prompts = load(make([*ROWS, {**ROWS[0], "level": 1.5}]), "train", data_dir=tmp_path)
+    import datasets
+
+    rows = [{**ROWS[0], "level": 1.0}, {**ROWS[0], "level": 1.5}]
+    datasets.Dataset.from_list(rows).to_parquet(str(tmp_path / "rows.parquet"))
+    prompts = load(make(None, ("rows.jsonl", "rows.parquet")), "train", data_dir=tmp_path)
     with pytest.raises(UsageError, match="field 'level' is float; expected integer; a column is read as float where one of"):
         prompts[0]
+
+
+def test_a_row_of_another_type_is_that_rows_own_matter(make, tmp_path):
+    prompts = load(make([*ROWS, {**ROWS[0], "level": 1.5}, {**ROWS[0], "answer": 12}]), "train", data_dir=tmp_path)
+    assert [prompt.metadata["level"] for prompt in prompts.first(3)] == [0, 1, 2]
+    for row, field in ((3, "level"), (4, "answer")):
+        with pytest.raises(UsageError, match=f"row {row} .from 0..: field .{field}"):
+            prompts[row]
+
+
+MIXED = """name: mixed
+description: d
+licence: none
+url: https://example.org
+contamination: none
+environment: code
+files: {train: rows.jsonl}
+columns: {q: string, tests: list}
+prompt: "{q}"
+reference: {tests: {column: tests}}
+"""
+
+
+@pytest.mark.parametrize("one_list", [False, True])
+def test_values_are_what_the_file_says_whatever_other_rows_hold(tmp_path, one_list):
+    rows = [
+        {"q": "as text", "tests": [{"type": "call", "function": "s", "args": ["12"], "expected": "12"}]},
+        {"q": "double", "tests": [{"type": "call", "function": "d", "args": [3], "expected": 6}]},
+        {"q": "digits", "tests": [{"type": "stdio", "stdin": "3.14159265358979323846", "stdout": "2020-01-01"}]},
+    ]
+    text = json.dumps(rows) if one_list else "".join(json.dumps(row) + "\n\n" for row in rows)
+    (tmp_path / "rows.jsonl").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    (tmp_path / "mixed.yaml").write_text(MIXED)
+    prompts = load(tmp_path / "mixed.yaml", "train", data_dir=tmp_path)
+    tests = [prompt.references["code"].tests[0] for prompt in prompts]
+    assert (tests[0].args, tests[0].expected, tests[1].args) == (("12",), "12", (3,))
+    assert (tests[2].stdin, tests[2].stdout) == ("3.14159265358979323846", "2020-01-01")
+    env = prompts.environment
+    for source, reward in (("def s(n): return str(n)", 1.0), ("def s(n): return int(n)", 0.0)):
+        assert env.score(prompts[0], f"```python\n{source}\n```").reward == reward
 
 
 def test_parquet_is_read(make, tmp_path):

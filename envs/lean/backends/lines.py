@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from verigym.sandbox import Sandbox
-from verigym.sandbox.drive import Run, watched, drive
+from verigym.sandbox.drive import Run, drive, watched
 from verigym.sandbox.job import Job
 from verigym.sandbox.spec import RunStatus
 

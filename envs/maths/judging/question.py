@@ -86,8 +86,8 @@ def formulas(question: str) -> Formulas:
             alone.update(map(shape, parts))
     joined = tuple((one, Counter(children(one))) for one in shapes if isinstance(one, Add | Mul))
     numbers = frozenset(map(significant, numbers_in(text)))
-    named = map(frozenset, (alone, folded, literals, equations))
-    return Formulas(tuple(wholes), frozenset(shapes), joined, *named, numbers)
+    kinds = [frozenset(found) for found in (alone, folded, literals, equations)]
+    return Formulas(tuple(wholes), frozenset(shapes), joined, kinds[0], kinds[1], kinds[2], kinds[3], numbers)
 
 
 def _is_side(text: str, start: int, end: int) -> bool:

@@ -1,0 +1,118 @@
+"""Rows of a JSON Lines file, or of a file that is one JSON list, with the values as the file writes them.
+
+The `datasets` library makes columns of one type each: where a field holds text in one row and a number in another, it reads
+texts as JSON (`"12"` becomes 12, in tests too), and it fills objects up with the keys of others. Grading must see what was written.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import mmap
+from array import array
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class JsonRows(Sequence[Mapping[str, Any]]):
+    """Rows, parsed when asked for; all of them are looked at once when the file is opened.
+
+    Raises:
+        ValueError: a line is no JSON object; the message names it. A row that is not UTF-8 raises when it is asked for.
+        OSError, EOFError, zlib.error: the file cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._data = _content(path)
+        self._spans = array("Q")
+        columns: dict[str, None] = {}
+        start = len(_BOM) if self._data[: len(_BOM)] == _BOM else 0
+        if self._data[start : start + 1024].lstrip().startswith(b"["):
+            self._listed(start, columns)
+        else:
+            self._lines(start, columns)
+        self.column_names = list(columns)
+
+    def _listed(self, start: int, columns: dict[str, None]) -> None:
+        rows = _parse(self._data[start:], "the list")
+        for number, row in enumerate(rows, 1):
+            columns.update(dict.fromkeys(_object(row, f"item {number}")))
+        texts = [json.dumps(row).encode() for row in rows]
+        self._data = b"".join(texts)
+        end = 0
+        for text in texts:
+            self._spans.extend((end, end + len(text)))
+            end += len(text)
+
+    def _lines(self, start: int, columns: dict[str, None]) -> None:
+        number = 0
+        while start < len(self._data):
+            number += 1
+            end = self._data.find(b"\n", start)
+            end = len(self._data) if end < 0 else end
+            if self._data[start:end].strip():
+                try:
+                    row = _parse(self._data[start:end], f"line {number}")
+                except UnicodeDecodeError:  # said of this row when it is asked for; the others can be used
+                    row = {}
+                columns.update(dict.fromkeys(_object(row, f"line {number}")))
+                self._spans.extend((start, end))
+            start = end + 1
+
+    def __len__(self) -> int:
+        return len(self._spans) // 2
+
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, int):
+            raise TypeError(f"{index!r}: expected the number of a row")
+        if not 0 <= index < len(self):
+            raise IndexError(f"row {index} of {len(self)}")
+        row: Mapping[str, Any] = _parse(self._data[self._spans[2 * index] : self._spans[2 * index + 1]], f"row {index}")
+        return row
+
+    def select(self, rows: Sequence[int]) -> JsonRows:
+        """Return the rows of these numbers."""
+        chosen = object.__new__(type(self))
+        chosen._data, chosen.column_names = self._data, self.column_names
+        chosen._spans = array("Q", (place for row in rows for place in self._spans[2 * row : 2 * row + 2]))
+        return chosen
+
+
+def _content(path: Path) -> bytes | mmap.mmap:
+    with path.open("rb") as file:
+        if file.read(2) == b"\x1f\x8b":
+            file.seek(0)
+            return gzip.GzipFile(fileobj=file).read()
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _parse(text: bytes, where: str) -> Any:
+    try:
+        return json.loads(text.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
+    except UnicodeDecodeError:
+        raise
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where}: {error.msg.removesuffix(' at')} at character {error.pos + 1}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: {str(error) or 'nested too deeply'}") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"key {next(name for name in names if names.count(name) > 1)!r} occurs twice in one object")
+    return found
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _object(row: Any, where: str) -> dict[str, Any]:
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: expected an object, a row; found {type(row).__name__}")
+    return row
