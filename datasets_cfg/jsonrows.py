@@ -1,7 +1,8 @@
 """Rows of a JSON Lines file, or of a file that is one JSON list, with the values as the file writes them.
 
 The `datasets` library makes columns of one type each: where a field holds text in one row and a number in another, it reads
-texts as JSON (`"12"` becomes 12, in tests too), and it fills objects up with the keys of others. Grading must see what was written.
+texts as JSON (`"12"` becomes 12, in tests too), and it fills objects up with the keys of others. Grading is to see what was
+written.
 """
 
 from __future__ import annotations

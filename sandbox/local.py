@@ -88,6 +88,8 @@ class LocalSandbox(Sandbox):
         allow_unsafe: bool = False,
         read_only: Sequence[str] = (),
     ) -> None:
+        if level not in (None, 1, 2, 3):
+            raise ValueError(f"level={level!r}: expected 1, 2 or 3")
         super().__init__(workers=workers)
         self._read_only = present(read_only)
         self._packages = packages

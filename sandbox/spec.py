@@ -48,6 +48,8 @@ class SandboxFailure(Exception):
 
 
 _WHOLE = ("memory_mb", "processes", "inodes")
+MOST_PROCESSES = 1 << 22
+"""The kernel's own limit."""
 _LEAST = {"memory_mb": 31}  # a run is a fork of a Python process until it becomes the program
 
 
@@ -80,6 +82,8 @@ class Limits:
             least = _LEAST.get(item.name, 0)
             if isinstance(value, bool) or not isinstance(value, int | float) or not least < value < 1e12:
                 raise ValueError(f"limit {item.name}={value!r}: expected a number above {least}")
+            if item.name == "processes" and value > MOST_PROCESSES:
+                raise ValueError(f"limit {item.name}={value!r}: expected at most {MOST_PROCESSES:,}")
             if item.name in _WHOLE:
                 if value != int(value):
                     raise ValueError(f"limit {item.name}={value!r}: expected a whole number")
@@ -93,13 +97,24 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program: its source in one of the `LANGUAGES`, or what `Sandbox.build` made of it."""
+    """A program: its source in one of the `LANGUAGES`, or what `Sandbox.build` made of it.
+
+    Raises:
+        ValueError, TypeError: a file is not below the work folder, or its content is no bytes.
+    """
 
     source: str
     language: str = "python"
     args: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     """More files for the work directory: relative path -> content. A compiled program's executable is here."""
+
+    def __post_init__(self) -> None:
+        for path, content in self.files.items():
+            if any(part in ("", ".", "..") for part in path.split("/")):
+                raise ValueError(f"file {path!r} of a program: expected a path below the work folder, such as data/in.txt")
+            if not isinstance(content, bytes):
+                raise TypeError(f"file {path!r} of a program: expected bytes, found {type(content).__name__}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from verigym.sandbox.channel import Channel
 from verigym.sandbox.drive import UNREAD_S, Run, drive
@@ -49,6 +49,10 @@ class TestSuite:
     """kind checker: what the program was given and what it wrote."""
     form: Literal["assert", "unittest", "pytest"] = "assert"
     """kind shared: the form of `code`."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"kind={self.kind!r}: expected one of {', '.join(get_args(Kind))}")
 
 
 @dataclass(frozen=True, slots=True)

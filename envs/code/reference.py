@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import keyword
 from pathlib import PurePosixPath
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from verigym.envs.code.jsonvalue import Json, storable_text
 from verigym.envs.schema import Reference
 from verigym.sandbox import Limits
+from verigym.sandbox.spec import MOST_PROCESSES
 
 Language = Literal["python", "bash", "c", "cpp", "javascript"]
 Trust = Literal["separate", "shared"]
@@ -20,6 +22,12 @@ Text = Annotated[str, BeforeValidator(storable_text)]
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+def _identifier(name: str) -> str:
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ValueError(f"{name!r}: expected the name of a function; no program can define this")
+    return name
 
 
 class StdioTest(_Part):
@@ -34,7 +42,7 @@ class CallTest(_Part):
     """Call a function of the program, or a method of its `class Solution`, and compare what it returns."""
 
     type: Literal["call"]
-    function: str = Field(min_length=1)
+    function: Annotated[str, AfterValidator(_identifier)]
     args: Annotated[tuple[Json, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)] = ()
     kwargs: dict[str, Json] = {}
     expected: Json
@@ -101,9 +109,9 @@ class CodeLimits(_Part):
     """Seconds from start to end."""
     cpu_s: float = Field(10.0, gt=0, le=3600)
     """Seconds of CPU time."""
-    memory_mb: int = Field(512, gt=0)
+    memory_mb: int = Field(512, ge=32, le=1 << 24)
     """MiB of memory."""
-    processes: int = Field(32, gt=0)
+    processes: int = Field(32, gt=0, le=MOST_PROCESSES)
     """Processes and threads at one time."""
     output_kb: int = Field(4096, gt=0)
     """KiB on standard output, and as many on standard error."""

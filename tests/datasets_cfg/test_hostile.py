@@ -245,7 +245,7 @@ def test_a_row_of_another_type_is_that_rows_own_matter(make, tmp_path):
     prompts = load(make([*ROWS, {**ROWS[0], "level": 1.5}, {**ROWS[0], "answer": 12}]), "train", data_dir=tmp_path)
     assert [prompt.metadata["level"] for prompt in prompts.first(3)] == [0, 1, 2]
     for row, field in ((3, "level"), (4, "answer")):
-        with pytest.raises(UsageError, match=f"row {row} .from 0..: field .{field}"):
+        with pytest.raises(UsageError, match=f"row {row} .from 0.: field .{field}"):
             prompts[row]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from verigym.sandbox import Limits, Program
+from verigym.sandbox import Limits, Program, TestSuite
 from verigym.sandbox.local import LocalSandbox
 from verigym.sandbox.localrun import LocalRun
 
@@ -74,3 +74,25 @@ def test_whole_floats_are_whole_numbers(box: LocalSandbox) -> None:
 
 def test_a_wall_limit_of_years(box: LocalSandbox) -> None:
     assert box.run(Program(source="import time\ntime.sleep(0.05)"), b"", Limits(wall_s=1e9)).ok
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Program(source="", files={"/a": b""}),
+        lambda: Program(source="", files={"a/../b": b""}),
+        lambda: Program(source="", files={"": b""}),
+        lambda: Limits(processes=10**9),
+        lambda: TestSuite(kind="isolated", code=""),  # type: ignore[arg-type]
+        lambda: LocalSandbox(level=9),
+        lambda: LocalSandbox(level=0),
+    ],
+)
+def test_a_callers_mistake_is_said_at_once(make: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        make()
+
+
+def test_a_file_of_text_is_no_bytes() -> None:
+    with pytest.raises(TypeError, match="file 'a' of a program: expected bytes, found str"):
+        Program(source="", files={"a": "text"})  # type: ignore[dict-item]

@@ -139,3 +139,19 @@ def test_mistakes_are_explained_when_the_prompt_is_made(fields: dict[str, Any], 
 @pytest.mark.parametrize("path", ["output.txt", "./output.txt", "a/b/c.txt", "..txt", "a..b"])
 def test_files_below_the_work_directory_are_fine(path: str) -> None:
     CodeEnvironment().prompt("q", tests=[{"type": "file", "path": path, "content": ""}])
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ({"limits": {"memory_mb": 31}}, "limits.memory_mb"),
+        ({"limits": {"processes": 10**9}}, "limits.processes"),
+        ({"tests": [{"type": "call", "function": "f g", "expected": 1}]}, "expected the name of a function"),
+        ({"tests": [{"type": "call", "function": "f.g", "expected": 1}]}, "expected the name of a function"),
+        ({"tests": [{"type": "call", "function": "class", "expected": 1}]}, "expected the name of a function"),
+    ],
+)
+def test_what_no_sandbox_and_no_program_could_do_is_refused(reference: dict[str, Any], message: str) -> None:
+    stdio = [{"type": "stdio", "stdin": "1\n", "stdout": "1\n"}]
+    with pytest.raises(UsageError, match=message):
+        CodeEnvironment().prompt("x", **{"tests": stdio, **reference})
