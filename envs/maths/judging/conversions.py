@@ -39,6 +39,11 @@ def converted(node: Node, unit: str) -> Node:
     return rebuild(node, change) if unit else node
 
 
+def kind_of(unit: str) -> Factors:
+    """Return what a unit measures: the same for hours and minutes."""
+    return _size_of(unit)[0]
+
+
 def _size_of(unit: str) -> tuple[Factors, Fraction]:
     """Return a unit's parts in basic units, and how many of these it is."""
     powers: Counter[str] = Counter()

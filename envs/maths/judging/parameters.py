@@ -25,6 +25,7 @@ from verigym.envs.maths.tree import (
 )  # fmt: skip
 
 _CONSTANTS = frozenset(("C", "c", "K", "k", "C_1", "c_1", "C_0", "c_0"))
+_FACTORS = _CONSTANTS | {"A"}
 _INTEGERS = frozenset("k n m l j N K t r".split())
 _COMMUTE = frozenset(("and", "or", "xor", "iff"))
 _BEFORE = frozenset(("where", "for", "with", "and", "for any integer", "for some integer", "for all integers", "for integer",
@@ -47,6 +48,8 @@ def settled(gold: Node, answer: Node, question: str) -> tuple[Node, Node]:
                 return gold, rebuild(answer, lambda part: Symbol(after) if part == Symbol(before) else part)
             if before in _CONSTANTS and _is_added(gold, after, question) and _is_added(answer, before, question):
                 return gold, rebuild(answer, lambda part: _replaced(part, before, after))
+            if before in _FACTORS and _is_factor(gold, after, question) and _is_factor(answer, before, question):
+                return gold, rebuild(answer, lambda part: Symbol(after) if part == Symbol(before) else part)
     return gold, answer
 
 
@@ -74,14 +77,23 @@ def _without_domain(node: Node) -> tuple[Node, frozenset[str]]:
     if isinstance(node, Listing) and len(node.items) > 1:
         name = _integer(node.items[-1])
         rest = node.items[:-1]
-        if name and all(name in symbols(item) for item in rest):
+        if name and all(name in symbols(item) for item in rest) and not _bounds(rest, name):
             return (rest[0] if len(rest) == 1 else Listing(rest, node.joiner)), frozenset((name,))
     if isinstance(node, Phrase) and len(node.parts) > 1:
         value, *words = node.parts
         name = _spoken_integer(words)
-        if name and name in symbols(value):
+        if name and name in symbols(value) and not _bounds((value,), name):
             return value, frozenset((name,))
     return node, frozenset()
+
+
+def _bounds(nodes: tuple[Node, ...], name: str) -> bool:
+    """Whether a name is what a set is of: `1 < x < 3` for integers x is another set."""
+    return any(
+        isinstance(part, Relation) and Symbol(name) in part.sides and set(part.comparators) != {"="}
+        for node in nodes
+        for part in walk(node)
+    )
 
 
 def _integer(node: Node) -> str:
@@ -130,6 +142,14 @@ def _is_added(node: Node, name: str, question: str) -> bool:
         return False
     values = [sides[-1] for sides in claims(node, question)]
     return len(values) == 1 and isinstance(values[0], Add) and any(_is_term(term, name) for term in values[0].terms)
+
+
+def _is_factor(node: Node, name: str, question: str) -> bool:
+    """Whether a name stands once in a tree, as a factor of the product that is claimed: y = Ce^{2x}."""
+    if name not in _FACTORS or sum(part == Symbol(name) for part in walk(node)) != 1:
+        return False
+    values = [sides[-1] for sides in claims(node, question)]
+    return len(values) == 1 and isinstance(values[0], Mul) and Symbol(name) in values[0].factors and len(symbols(values[0])) > 1
 
 
 def _is_term(term: Node, name: str) -> bool:

@@ -14,6 +14,7 @@ from verigym.envs.maths.judging.decimals import stands_for
 from verigym.envs.maths.judging.measured import Measure, measure
 from verigym.envs.maths.judging.measures import counts_things, is_asked, is_missable, same_unit
 from verigym.envs.maths.judging.texts import choice_of, same_words, words_of
+from verigym.envs.maths.judging.wanted import contradicts, wants_percent
 from verigym.envs.maths.tree import (
     Clock,
     Constant,
@@ -102,6 +103,8 @@ def _units(case: Case, gold: Measure, answer: Measure) -> Verdict:
     unit = gold.unit or answer.unit
     if answer.unit == "degree" and counts_things(case.question):
         return case.refuse("degrees where things are counted")
+    if not gold.unit and case.question and contradicts(answer.unit, case.question):
+        return case.refuse(f"the question asks for another unit than {unit[:MAX_SHOWN]!r}")
     if not is_missable(unit) and not is_asked(unit, case.question):
         return case.refuse(f"{unit[:MAX_SHOWN]!r} is no unit that may be missing")
     missing = policy != "require" or not gold.unit
@@ -114,7 +117,7 @@ def _percent(case: Case, gold: Measure, answer: Measure) -> Verdict:
         return case.decided("units", False, "a unit where the other has a percent sign")
     if gold.percent == answer.percent:
         return _value(case, gold.value, answer.value)
-    bare = policy in ("either", "number") or (policy == "gold" and gold.percent)
+    bare = policy in ("either", "number") or (policy == "gold" and (gold.percent or wants_percent(case.question)))
     if bare and _value(case, gold.value, answer.value) == "same":
         return case.decided("percent", True, "")
     if policy == "number":

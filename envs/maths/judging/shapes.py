@@ -161,6 +161,8 @@ def is_lowest(node: Node) -> bool:
 def is_literal(node: Node) -> bool:
     """Whether nothing is left to work out: a number, a fraction in lowest terms, a name."""
     match node:
+        case Neg(Neg()):
+            return False
         case Neg(of) | Quantity(of, _) | Percent(of):
             return is_literal(of)
         case Call(name, _):
