@@ -45,7 +45,14 @@ def explain(error: ValidationError, known: Iterable[str] = ()) -> str:
 
     `known` are the field names at the top level, for the suggestion after an unknown one.
     """
-    problems = error.errors(include_url=False, include_context=False)
+    found = error.errors(include_url=False, include_context=False)
+    # A list of which an element is wrong is said to be too short as well.
+    inner = [problem["loc"] for problem in found if problem["type"] != "too_short"]
+    problems = [
+        problem
+        for problem in found
+        if problem["type"] != "too_short" or not any(loc[: len(problem["loc"])] == problem["loc"] for loc in inner)
+    ]
     # A misspelt required field is both unknown and missing; the unknown name carries the suggestion.
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
     place = ".".join(str(part) for part in first["loc"])
@@ -55,7 +62,7 @@ def explain(error: ValidationError, known: Iterable[str] = ()) -> str:
         return f"unknown field {place!r}{hint}{more}"
     if first["type"] == "missing":
         return f"field {place!r} is missing{more}"
-    message = first["msg"].removeprefix("Value error, ").replace("\n", " ")
+    message = first["msg"].removeprefix("Value error, ").replace("\n", " ").replace("a valid tuple", "a list")
     if not place:  # several fields together
         return f"{message}{more}"
     try:

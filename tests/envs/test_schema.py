@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 from sample_envs import Answer
 
-from verigym.envs import Completion, Message, Prompt, Score, ScoreError, Status, StepScore
+from verigym.envs import Completion, Message, Prompt, Score, ScoreError, Status, StepScore, UsageError, load
 from verigym.envs.schema import canonical_json, sha256_hex
 
 
@@ -123,3 +123,11 @@ def test_canonical_json_has_one_spelling():
     assert canonical_json({"b": [1, "é"], "a": None}) == '{"a":null,"b":[1,"é"]}'
     with pytest.raises(ValueError):
         canonical_json(math.nan)
+
+
+def test_one_wrong_element_is_one_problem() -> None:
+    with pytest.raises(UsageError) as caught:
+        load("code").prompt("x", tests=[{"type": "stdio", "stdin": "1"}])
+    assert str(caught.value).endswith("field 'tests.0.stdio.stdout' is missing")
+    with pytest.raises(UsageError, match="Input should be a list; got 'x'"):
+        load("code").prompt("x", tests="x")

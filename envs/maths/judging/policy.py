@@ -13,8 +13,8 @@ class Policy(Options):
     """What counts as the same answer where mathematics alone does not say."""
 
     percent: Literal["value", "gold", "either", "number"] = "gold"
-    r"""When a percent sign may be missing: never, 50\% is the value 1/2 (value); where the gold has one, or the question asks for
-    a percentage (gold); on either side (either). With number the sign is ignored: 9\% is 9, and not 0.09."""
+    r"""When a percent sign may be missing: never, 50\% is the value 1/2 (value); where the gold has one, or the question asks
+    for a percentage (gold); on either side (either). With number the sign is ignored: 9\% is 9, and not 0.09."""
     tolerance: float = Field(0.0, ge=0, lt=1)
     """Relative error allowed in real numbers, elements and interval ends too. 0 leaves only the rule of `decimals`."""
     decimals: Literal["exact", "double", "six"] = "six"
