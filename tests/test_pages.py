@@ -1,0 +1,45 @@
+"""The examples of pages that introduce a part of the library run as they stand."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(page: str, name: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    text = (ROOT / "docs" / page).read_text()
+    ((language, example),) = re.findall(rf"<!-- example: {name} -->\n```(\w*)\n(.*?)```", text, re.DOTALL)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    (folder / "example.py").write_text(example)  # a file, for what starts processes imports it again
+    command = [sys.executable, "example.py"] if language == "python" else ["bash", "-euo", "pipefail", "-c", example]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_grading_a_file(tmp_path: Path) -> None:
+    done = run("grading.md", "grade", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rewards = [json.loads(line)["score"]["reward"] for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    assert rewards == [1.0, 0.0, 1.0]
+
+
+def test_grading_as_a_reward(tmp_path: Path) -> None:
+    done = run("grading.md", "reward", tmp_path)
+    assert done.stdout.strip() == "[1.0, 0.0]", done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+def test_the_sandbox(tmp_path: Path) -> None:
+    done = run("sandbox.md", "run", tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, _, *rest = done.stdout.splitlines()
+    assert first == "ok {'out.txt': b'hello!'}"
+    assert rest == ["Loaded(names=('calls', 'f'))", "2 4", "True None"]
