@@ -7,7 +7,7 @@ import contextlib
 import sys
 
 from verigym.sandbox.inside import names
-from verigym.sandbox.inside.testworld import TEST, World, where
+from verigym.sandbox.inside.testworld import SETUP, TEST, World, where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def run_checker(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     """Run `check(stdin, stdout)` of the code on what the candidate printed.
 
     Raises:
-        TestFault: the code does not define it.
+        TestFault: the code does not define it, or is broken whatever was printed.
     """
     try:
         world.set_up()
@@ -193,6 +193,8 @@ def run_checker(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     try:
         said = check(job.get("stdin") or "", job.get("stdout") or "")
     except BaseException as error:
+        if _is_its_own(error):
+            raise TestFault(f"the checker cannot work: {where(error, world)}") from None
         return Ended(False, where(error, world), 1)
     message = ""
     if type(said) is tuple and len(said) == 2:
@@ -200,6 +202,16 @@ def run_checker(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     if type(said).__name__ == "bool_" or (type(said).__name__ == "bool" and hasattr(said, "item")):
         said = said.item()
     return Ended(said is True or (type(said) is int and said == 1), message, 1)
+
+
+def _is_its_own(error: BaseException) -> bool:
+    """Whether a checker fails for what it is: it takes other arguments, or uses what is not there."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is not None and trace.tb_frame.f_code.co_filename in (TEST, SETUP):
+        return type(error) in (NameError, ImportError, ModuleNotFoundError)
+    return type(error) is TypeError and error.__traceback__ is trace
 
 
 KINDS: dict[str, Callable[[dict[str, Any], CodeType, World], Ended]] = {

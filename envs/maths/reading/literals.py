@@ -14,7 +14,7 @@ from verigym.envs.maths.tree import Clock, Div, Node, Number
 
 HEX = frozenset("ABCDEF")
 _MAX_BITS = (10**MAX_DIGITS).bit_length()
-_AFTER_NUMBER = frozenset(("_", "sym", ":", "half", ".", "accent", "dots", "frac", "num", "scale", "word"))
+_AFTER_NUMBER = frozenset(("_", "sym", ":", "half", ".", "accent", "dots", "frac", "num", "scale", "word", "{"))
 
 
 class Numbers(Cursor):
@@ -43,6 +43,8 @@ class Numbers(Cursor):
             return _endless(digits)
         if kind == "frac" or (kind == "num" and spaced and self.ahead() == "/" and self.ahead(2) == "num"):
             return self._mixed(digits)
+        if kind == "{":
+            return self._mixed_over(digits) or literal(digits)
         return self._spelled(digits)
 
     def _spelled(self, digits: str) -> Node:
@@ -83,6 +85,19 @@ class Numbers(Cursor):
             return whole
         self.jump(start)
         return whole
+
+    def _mixed_over(self, digits: str) -> Node | None:
+        r"""Read `137 {1\over 2}`."""
+        kinds, texts, _, _ = zip(*self.tokens[self.at : self.at + 6], strict=True)
+        if kinds[:5] != ("{", "num", "over", "num", "}") or kinds[5] == "^" or texts[2] != "over":
+            return None
+        if not (digits + texts[1] + texts[3]).isdigit() or digits[0] == "0":
+            return None
+        whole, top, bottom = (literal(text) for text in (digits, texts[1], texts[3]))
+        if not (type(whole) is Number and type(top) is Number and type(bottom) is Number and 0 < top.value < bottom.value):
+            return None
+        self.jump(self.at + 5)
+        return Number(whole.value + top.value / bottom.value, style="mixed")
 
     def _unread(self, start: int, node: Node) -> None:
         """Put a node that was read back as one token, so that no text is read twice."""

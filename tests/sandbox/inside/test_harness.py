@@ -233,6 +233,23 @@ def test_checkers(verdict, code, out, passed):
     assert (found["stage"], found["passed"]) == ("done", passed), found
 
 
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        ("def check(stdout): return True", True),
+        ("def check(a, b): return helper(b)", True),
+        ("def check(a, b):\n    import nosuch\n    return True", True),
+        ("def check(a, b): return eval(b) == 3", False),  # the name is in the output
+        ("def check(a, b): return len(3)", False),
+        ("def check(a, b): return int(b) == 3", False),
+        ("def check(a, b):\n    if b: x = 1\n    return x.y", False),
+    ],
+)
+def test_a_checker_that_cannot_work_says_nothing_of_the_program(verdict, code, fault):
+    found = verdict("", kind="checker", code=code, stdin="3", stdout="nonsense")
+    assert found["stage"] == ("setup" if fault else "done") and found["passed"] is False, found
+
+
 @pytest.mark.parametrize("form", FORMS, ids=NAMES)
 def test_shared(verdict, form):
     form = {**form, "kind": "shared", "form": form["kind"]}
