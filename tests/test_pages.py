@@ -43,3 +43,10 @@ def test_the_sandbox(tmp_path: Path) -> None:
     first, _, *rest = done.stdout.splitlines()
     assert first == "ok {'out.txt': b'hello!'}"
     assert rest == ["Loaded(names=('calls', 'f'))", "2 4", "True None"]
+
+
+@pytest.mark.parametrize("page", ["format", "shaping", "match", "procedural", "process"])
+def test_the_first_example_of_a_page_runs_as_it_is_copied(page: str, tmp_path: Path) -> None:
+    example, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
