@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from verigym.datasets_cfg.load import SUFFIXES, load_config
 from verigym.datasets_cfg.yamlfile import read, text_of
 from verigym.envs import UsageError
-from verigym.envs.errors import did_you_mean
+from verigym.envs.errors import did_you_mean, told_of
 
 
 class _Frozen(BaseModel):
@@ -135,14 +135,17 @@ class Suite(_Frozen):
             data_dir: where local files are; each data set whose files are all there is read there, the others from the hub.
 
         Raises:
-            UsageError: a data set is unknown or has no such split.
+            UsageError: a data set is unknown or has no such split, or there is no such folder.
         """
+        if data_dir is not None and not data_dir.is_dir():
+            raise UsageError(f"data_dir {data_dir} is no folder; name the one with the local files, or none to read from the hub")
         sources = []
         for source in self.sources:
             fields = source.model_dump(exclude_defaults=True)
             if source.dataset is not None:
                 splits = [split for split in (source.split, source.eval_split) if split is not None]
-                files = [check_split(source.dataset, split) for split in splits]
+                with told_of(f"source {source.label!r}"):
+                    files = [check_split(source.dataset, split) for split in splits]
                 if data_dir is not None and all(file is not None and (data_dir / file).is_file() for file in files):
                     fields["data_dir"] = str(data_dir)
             sources.append(fields)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from pydantic import ValidationError
 
@@ -38,6 +39,20 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if near:
         return f"; did you mean {near[0]!r}?"
     return f"; known: {', '.join(names)}" if names else ""
+
+
+@contextmanager
+def told_of(what: str) -> Iterator[None]:
+    """Put what it is about before the message of a mistake, where that does not begin with it.
+
+    Raises:
+        UsageError: the mistake, or the failure of an environment that cannot work here.
+    """
+    try:
+        yield
+    except (UsageError, EnvironmentFailure) as error:
+        said = str(error)
+        raise UsageError(said if said.startswith(what) else f"{what}: {said}") from None
 
 
 def explain(error: ValidationError, known: Iterable[str] = ()) -> str:

@@ -18,7 +18,7 @@ from verigym.datasets_cfg.templates import load_template
 from verigym.envs.base import Environment, TaskSource
 from verigym.envs.compose import Gate, WeightedSum
 from verigym.envs.composition import Composition
-from verigym.envs.errors import EnvironmentFailure, UsageError
+from verigym.envs.errors import UsageError, told_of
 from verigym.envs.registry import load as load_environment
 from verigym.envs.schema import Prompt
 from verigym.trainer.config import SourceConfig
@@ -165,14 +165,12 @@ def build_source(config: SourceConfig, seed: int, eval_prompts: int, given: Mapp
     Raises:
         UsageError: an unknown name, a bad option, an environment that generates no tasks, or a row that does not fit.
     """
-    if config.dataset is not None:
-        environment, train, held_out = _from_dataset(config, seed, eval_prompts)
-    else:
-        environment, train, held_out = _from_environment(config, seed, eval_prompts, given or {})
-    try:
+    with told_of(f"source {config.label!r}"):
+        if config.dataset is not None:
+            environment, train, held_out = _from_dataset(config, seed, eval_prompts)
+        else:
+            environment, train, held_out = _from_environment(config, seed, eval_prompts, given or {})
         environment.check()
-    except EnvironmentFailure as failure:
-        raise UsageError(f"source {config.label!r}: {failure}") from None
     endless = config.dataset is None
     return Source(config.label, environment, config.weight, train, held_out, config.min_share, endless)
 

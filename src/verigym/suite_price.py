@@ -12,7 +12,7 @@ from verigym.datasets_cfg.load import RowError
 from verigym.envs import Environment, Prompt, UsageError
 from verigym.envs import load as load_environment
 from verigym.envs.base import TaskSource
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.errors import EnvironmentFailure, told_of
 from verigym.trainer.config import SourceConfig, TrainConfig
 from verigym.trainer.mixture import build_source, shares_of
 
@@ -88,7 +88,8 @@ def _measure(source: SourceConfig, seed: int, golds: int, hub: bool, count: Call
 def _some(source: SourceConfig, seed: int, golds: int, hub: bool) -> tuple[Sequence[Prompt], Environment, int | None, str, str]:
     """Return a few tasks, their environment, how many there are, what was looked at, and what is missing."""
     if source.dataset is None:
-        environment = load_environment(source.environment or "", **source.options)
+        with told_of(f"source {source.label!r}"):
+            environment = load_environment(source.environment or "", **source.options)
         if not isinstance(environment, TaskSource):
             raise UsageError(f"source {source.label!r}: environment {source.environment!r} generates no tasks of its own")
         try:
@@ -97,11 +98,12 @@ def _some(source: SourceConfig, seed: int, golds: int, hub: bool) -> tuple[Seque
         except EnvironmentFailure as failure:
             return [], environment, None, "generated", str(failure)
     where = "local" if source.data_dir is not None else "hub" if hub else "sample row"
-    if where == "sample row":
-        rows = load_sample(source.dataset, options=source.options, template=source.template)
-    else:
-        asked = {"template": source.template, "shots": source.shots}
-        rows = load(source.dataset, source.split, data_dir=source.data_dir, options=source.options, **asked)  # type: ignore[arg-type]
+    asked = {"template": source.template, "shots": source.shots}
+    with told_of(f"source {source.label!r}"):
+        if where == "sample row":
+            rows = load_sample(source.dataset, options=source.options, template=source.template)
+        else:
+            rows = load(source.dataset, source.split, data_dir=source.data_dir, options=source.options, **asked)  # type: ignore[arg-type]
     prompts: list[Prompt] = []
     problem = ""
     try:

@@ -131,3 +131,8 @@ def test_list_and_show(capsys):
     assert main(["suite", "show", "r1"]) == 0
     text = Path(__file__).parents[2].joinpath("datasets_cfg/suites/r1.yaml").read_text(encoding="utf-8")
     assert capsys.readouterr().out == text
+
+
+def test_a_folder_that_is_not_there_is_no_reason_to_ask_the_hub(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no folder; name the one with the local files"):
+        load_suite("math").fields(tmp_path / "nope")

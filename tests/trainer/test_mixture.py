@@ -171,3 +171,14 @@ def test_neighbouring_seeds_do_not_share_their_tasks() -> None:
     a, b = (build_source(SourceConfig(environment="arithmetic"), seed=seed, eval_prompts=1) for seed in (0, 1))
     first, second = ({part.train(index).text for index in range(300)} for part in (a, b))
     assert len(first & second) < 30
+
+
+def test_a_mistake_in_a_source_names_it_once() -> None:
+    for source, message in (
+        (SourceConfig(environment="arithmetics"), "source 'arithmetics': no environment is called 'arithmetics'; did you mean"),
+        (SourceConfig(environment="arithmetic", name="mine", options={"digitts": 2}), "source 'mine': options of 'arithmetic'"),
+        (SourceConfig(environment="math"), "source 'math': environment 'math' generates no tasks"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            build_source(source, 0, 1)
+        assert str(caught.value).startswith(message) and str(caught.value).count("source '") == 1
