@@ -138,7 +138,7 @@ class Suite(_Frozen):
             UsageError: a data set is unknown or has no such split, or there is no such folder.
         """
         if data_dir is not None and not data_dir.is_dir():
-            raise UsageError(f"data_dir {data_dir} is no folder; name the one with the local files, or none to read from the hub")
+            raise UsageError(f"data_dir {data_dir} is no folder; name that of the local files, or none to read from the hub")
         sources = []
         for source in self.sources:
             fields = source.model_dump(exclude_defaults=True)

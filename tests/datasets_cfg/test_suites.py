@@ -134,5 +134,5 @@ def test_list_and_show(capsys):
 
 
 def test_a_folder_that_is_not_there_is_no_reason_to_ask_the_hub(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no folder; name the one with the local files"):
+    with pytest.raises(UsageError, match="is no folder; name that of the local files"):
         load_suite("math").fields(tmp_path / "nope")
