@@ -46,7 +46,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
     """Grades programs by their tests."""
 
     name = "code"
-    version = "2"
+    version = "3"
     reference_type = CodeReference
     options_type = CodeOptions
 
