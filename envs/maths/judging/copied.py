@@ -8,7 +8,7 @@ import re
 
 from verigym.envs.maths.equality.exactly import rational
 from verigym.envs.maths.judging.names import is_name
-from verigym.envs.maths.judging.question import MAX_CHARS, Formulas, formulas
+from verigym.envs.maths.judging.question import MAX_CHARS, formulas
 from verigym.envs.maths.judging.shapes import is_literal, shape
 from verigym.envs.maths.tree import Constant, Div, Neg, Node, Number, Percent, Quantity, Relation, walk
 
@@ -24,29 +24,32 @@ def is_copied(question: str, gold: Node, answer: Node) -> bool:
     """Whether an answer, equal to the gold, is the question's own number, computation or equation."""
     if not question or gold == answer:
         return False
-    found = formulas(question)
-    return _is_given(found, gold, answer) or _is_folded(found, gold, answer) or _is_unconverted(question, found, gold, answer)
+    if isinstance(answer, Relation):
+        return _is_given(question, gold, answer)
+    return _is_unconverted(question, gold, answer) if is_literal(answer) else _is_folded(question, gold, answer)
 
 
-def _is_given(found: Formulas, gold: Node, answer: Node) -> bool:
+def _is_given(question: str, gold: Node, answer: Relation) -> bool:
     """Whether it is an equation that the question states, of something that it does not ask for."""
-    if not isinstance(answer, Relation) or any(isinstance(part, Relation) for part in walk(gold)):
+    if any(isinstance(part, Relation) for part in walk(gold)):
         return False
+    found = formulas(question)
     named = [side for side in answer.sides if is_name(side)]
     return shape(answer) in found.equations and not any(shape(side) in found.alone for side in named)
 
 
-def _is_folded(found: Formulas, gold: Node, answer: Node) -> bool:
+def _is_folded(question: str, gold: Node, answer: Node) -> bool:
     """Whether it is a computation of the question's of which the shape is a number: 5^0, 17 + 25 - 25, -(-7)."""
-    return not is_literal(answer) and is_literal(gold) and shape(answer) in found.folded
+    folded = shape(answer)
+    return is_literal(gold) and is_literal(folded) and folded in formulas(question).folded
 
 
-def _is_unconverted(question: str, found: Formulas, gold: Node, answer: Node) -> bool:
+def _is_unconverted(question: str, gold: Node, answer: Node) -> bool:
     """Whether it is a number in the form that the question gives, where another form is asked."""
-    if not is_literal(answer) or not _differs(gold, answer) or not _CONVERSION.search(question[:MAX_CHARS]):
+    if not _differs(gold, answer) or not _CONVERSION.search(question[:MAX_CHARS]):
         return False
-    bare = answer.value if isinstance(answer, Quantity) else answer
-    return answer in found.literals or bare in found.literals
+    literals = formulas(question).literals
+    return answer in literals or (isinstance(answer, Quantity) and answer.value in literals)
 
 
 def _differs(gold: Node, answer: Node) -> bool:

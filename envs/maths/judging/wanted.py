@@ -34,9 +34,18 @@ def _units(question: str) -> frozenset[str]:
 
 def contradicts(unit: str, question: str) -> bool:
     """Whether the question asks for another unit of the same kind, and not for this one: minutes where hours are asked."""
+    given, kind = _measured(unit)
+    if not kind:
+        return False
     wanted = _units(question)
-    given = known_unit(unit) or unit
-    return given not in wanted and any(_kind(one) == _kind(given) for one in wanted)
+    return given not in wanted and any(_kind(one) == kind for one in wanted)
+
+
+@lru_cache(maxsize=1024)
+def _measured(unit: str) -> tuple[str, Factors]:
+    """Return the unit's name and what it measures: nothing where it is a word such as apples."""
+    given = known_unit(unit)
+    return (given or unit, () if given is None and unit.isalpha() else _kind(given or unit))
 
 
 def _kind(unit: str) -> Factors:
