@@ -13,7 +13,9 @@ import mmap
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
+
+from verigym.datasets_cfg import strictjson
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -92,25 +94,13 @@ def _content(path: Path) -> bytes | mmap.mmap:
 
 def _parse(text: bytes, where: str) -> Any:
     try:
-        return json.loads(text.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
+        return strictjson.loads(text.decode("utf-8"))
     except UnicodeDecodeError:
         raise
     except json.JSONDecodeError as error:
         raise ValueError(f"{where}: {error.msg.removesuffix(' at')} at character {error.pos + 1}") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: {str(error) or 'nested too deeply'}") from None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"key {next(name for name in names if names.count(name) > 1)!r} occurs twice in one object")
-    return found
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _object(row: Any, where: str) -> dict[str, Any]:

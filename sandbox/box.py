@@ -83,7 +83,7 @@ class Sandbox(ABC):
 
     @abstractmethod
     def _make(self) -> Any:
-        """Start a worker: `start(job, release) -> Run`, `alive`, `close()`, `forget()`, `runs`, `level`."""
+        """Start a worker: `start(job, release) -> Run`, `alive`, `closed`, `close()`, `forget()`, `runs`, `core`, `level`."""
 
     def find_tool(self, language: languages.Language) -> str:
         """Return the path of a language's compiler or interpreter, as programs see it.

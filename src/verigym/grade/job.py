@@ -106,14 +106,13 @@ def with_references(columns: Columns, environment: Environment) -> Columns:
             hint = did_you_mean(name, kind.model_fields)
             raise UsageError(f"the reference of environment {environment.name!r} has no field {name!r}{hint}")
     taken = {columns.prompt, *columns.completions, columns.group_by}
-    found = {name: columns.references.get(name, "" if name in taken else name) for name in kind.model_fields}
-    needed = {name for name, field in kind.model_fields.items() if field.is_required()}
-    found.update({name: name for name in needed - columns.references.keys()})
-    split: dict[bool, dict[str, str]] = {True: {}, False: {}}
-    for name, column in found.items():
-        if column:
-            split[name in needed][name] = column
-    return columns.model_copy(update={"references": split[True], "optional": split[False]})
+    required: dict[str, str] = {}
+    optional: dict[str, str] = {}
+    for name, field in kind.model_fields.items():
+        namesake = name if field.is_required() or name not in taken else ""
+        if column := columns.references.get(name, namesake):
+            (required if field.is_required() else optional)[name] = column
+    return columns.model_copy(update={"references": required, "optional": optional})
 
 
 class _Feed:

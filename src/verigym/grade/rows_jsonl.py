@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
+from verigym.datasets_cfg import strictjson
 from verigym.grade.lines import LineProblem, LineReader
 from verigym.grade.rows import BadRow, Row, bytes_read
 
@@ -46,28 +47,15 @@ def parse_object(text: str) -> dict[str, Any]:
         LineProblem: it is not one object, a key occurs twice, or a number is nan or infinite.
     """
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+        value = strictjson.loads(text)
     except json.JSONDecodeError as error:
         raise LineProblem(f"not JSON: {error.msg} at column {error.colno}") from None
     except RecursionError:
         raise LineProblem("not usable JSON: nested too deeply") from None
-    except LineProblem:
-        raise
+    except strictjson.NotStrict as error:
+        raise LineProblem(str(error)) from None
     except ValueError as error:  # an integer of too many digits
         raise LineProblem(f"not usable JSON: {error}") from None
     if not isinstance(value, dict):
         raise LineProblem(f"expected a JSON object, one a line; got {type(value).__name__}")
     return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise LineProblem(f"key {twice!r} occurs twice in one object")
-    return found
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise LineProblem(f"{constant} is not JSON")
