@@ -11,6 +11,7 @@ from verigym.envs.maths.judging.readings import is_singleton
 from verigym.envs.maths.judging.scalars import same_scalar
 from verigym.envs.maths.judging.statements import Same
 from verigym.envs.maths.judging.texts import choice_of, labelled, says_nothing, without_letters
+from verigym.envs.maths.judging.vectors import in_components
 from verigym.envs.maths.tree import (
     Add,
     Call,
@@ -44,6 +45,7 @@ def same_structure(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:
         return chosen
     if isinstance(gold, Call) and isinstance(answer, Call) and gold.name == answer.name == "cases":
         return _cases(case, gold, answer, same)
+    gold, answer = in_components(case, gold, answer)
     if _is_matrix(gold) or _is_matrix(answer):
         return _matrices(case, gold, answer, same)
     if is_singleton(gold) is not is_singleton(answer):

@@ -20,6 +20,7 @@ _NUMBER_WORD = re.compile(
     re.IGNORECASE,
 )
 _ARTICLE = re.compile(r"^(?:an?|the) (?=\S)")
+_THERE = re.compile(r"^there (?:is|are|exists?) (?=no )|(?<=solution) exists$|(?<=solutions) exist$")
 _CHOICE = re.compile(r"(?:(?:option|choice) )?\(?([A-Z])\)?", re.IGNORECASE)
 _CHOICE_WORDS = frozenset(map(Text, ("option", "Option", "choice", "Choice")))
 CHOICES = frozenset("ABCDEFGH")
@@ -57,8 +58,8 @@ def words_of(node: Node) -> str | None:
 
 
 _NOTHING = frozenset(
-    ("no solution", "no solutions", "no real solution", "no real solutions", "none", "empty set", "there is no solution",
-     "there are no solutions", "no such solution", "no answer exists", "no values", "no value",
+    ("no solution", "no solutions", "no real solution", "no real solutions", "none", "empty set", "no such solution",
+     "no answer exists", "no values", "no value",
      "无解", "无实数解", "无实根", "空集", "不存在这样的数")
 )  # fmt: skip
 _UNDEFINED = frozenset(
@@ -69,7 +70,7 @@ _EVERYTHING = frozenset(("all real numbers", "all reals", "real numbers", "set o
 
 def says_nothing(node: Node) -> bool:
     """Whether words say that there is no solution: `no solution`, `none`, `empty set`."""
-    return isinstance(node, Text) and _loose(node.words) in _NOTHING
+    return isinstance(node, Text) and _nothing(_loose(node.words)) in _NOTHING
 
 
 def says_everything(node: Node) -> bool:
@@ -82,10 +83,16 @@ def same_words(case: Case, gold: str, answer: str) -> Verdict:
     if _plain(gold) == _plain(answer):
         return "same"
     one, two = _loose(gold), _loose(answer)
-    alike = one == two or any(one in words and two in words for words in (_NOTHING, _UNDEFINED, _EVERYTHING))
+    alike = one == two or any(one in words and two in words for words in (_UNDEFINED, _EVERYTHING))
+    alike = alike or (_nothing(one) in _NOTHING and _nothing(two) in _NOTHING)
     if len(gold) > 1 and len(answer) > 1 and alike:
         return case.decided("words", case.policy.words == "loose", "the words differ")
     return case.refuse("other words than the gold's")
+
+
+def _nothing(words: str) -> str:
+    """Return loose words without what only says that something is not there: `there are ... `, `... exist`."""
+    return _THERE.sub("", words)
 
 
 def _plain(words: str) -> str:

@@ -61,7 +61,7 @@ class Calls(Bigs):
             if lower in ("16", "hex") and len(base) > 1 and set(base) <= set("ABCDEF"):
                 return in_base(self, base, lower)
             name += f"_{lower}" if len(lower) == 1 else f"_{{{lower}}}"
-        if self.kind == "^" and base == "C" and name != base:
+        if self.kind == "^" and base == "C":
             chosen = self._chosen(name)
             if chosen is not None:
                 return chosen
@@ -89,17 +89,23 @@ class Calls(Bigs):
         return name
 
     def _chosen(self, name: str) -> Node | None:
-        """Read `C_{10}^3`; None where it is the power of a constant, and nothing is read."""
+        """Read `C_{10}^3` or `C^3_{10}`; None where it is the power of a constant, and nothing is read."""
+        some, place = self._small(self.at + 1)
         total = name[1:].strip("_{}")
-        place = self.at + (2 if self.ahead() == "{" else 1)
-        kind, some, _, _ = self.tokens[place]
-        braced = place - self.at == 2
-        if kind != "num" or not (some.isdigit() and total.isdigit() and len(total) < 6 and 3 <= int(total) > int(some[:6])):
+        if not total and self.tokens[place][0] == "_":
+            total, place = self._small(place + 1)
+        if not (some.isdigit() and total.isdigit() and len(total) < 6 and 3 <= int(total) > int(some[:6])):
             return None
-        if braced and self.ahead(3) != "}":
-            return None
-        self.jump(place + 1 + braced)
+        self.jump(place)
         return Call("binom", (literal(total), literal(some)))
+
+    def _small(self, place: int) -> tuple[str, int]:
+        """Return the digits that stand raised or lowered there, in braces or not, and where they end."""
+        tokens = self.tokens
+        braced = tokens[place][0] == "{"
+        kind, digits, *_ = tokens[place + braced]
+        closed = kind == "num" and (not braced or tokens[place + 2][0] == "}")
+        return (digits if closed else ""), place + (3 if braced else 1)
 
     def applied(self, name: str, base: str | None = None) -> Node:
         """Read the parentheses after a name: arguments, or the next factor of a product."""

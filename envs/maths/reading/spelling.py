@@ -22,6 +22,15 @@ _WRAPPED = re.compile(r"\\text\s?\{([-,0-9.:])\}|\{([,:])\}")
 _UNION = re.compile(r"(?<=[)\]}]) *U *(?=\\?[(\[{])")
 _TIGHT_COMMA = re.compile(r"(?<=[0-9])\\!(?=,(?:\\!)?[0-9])")
 _OR = re.compile(r"(?<=[0-9)}])or(?=[A-Z(0-9\\-])")
+_DEGREES = re.compile(r"(?<=[0-9]) ?\\deg(?![A-Za-z])(?= *(?:$|[-+=,;.)}]))")
+_AND = re.compile(r" *(?:\\text\{ *(?:and|or) *\}|\b(?:and|or)\b) *")
+# What is excepted: numbers, and what joins them. Possessive where blanks follow blanks.
+_ALL_BUT = re.compile(
+    r"(?:\\text\{ *+)?(?:the set of )?all (?:reals|real numbers|real (?:\} *+)?x(?: *+\\text\{)?),? *+except"
+    r"(?: for)? *+(?:\} *+)?(?:x *+= *+)?([^A-Za-z\\{}]*+(?:(?:\\pm|\\[dt]?frac *+\{?[0-9]\}? *+\{?[0-9]\}?|\\text\{ *+(?:and|or) *+\}|and|or)"
+    r"[^A-Za-z\\{}]*+)*+)\}?",
+    re.IGNORECASE,
+)
 _DOUBLED = re.compile(r"(?<!\\)\\\\(?=[A-Za-z])")
 # Not the one in `1, 200`: it tells two numbers from one of four digits.
 _LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9.])(?<![0-9],) |(?<![A-Za-z0-9.]) (?![0-9])| (?![A-Za-z0-9.])")
@@ -81,6 +90,15 @@ def mended(text: str) -> str:
         text = _TIGHT_COMMA.sub("", text)
     if r"\q" in text:
         text = _GLUED.sub(r"\1 ", text)  # no command goes on after \quad
+    return _in_signs(text)
+
+
+def _in_signs(text: str) -> str:
+    r"""Write in signs what is said in words: `70\deg`, `all real numbers except 3`."""
+    if r"\deg" in text:
+        text = _DEGREES.sub(r"^\\circ", text)
+    if "except" in text and (found := _ALL_BUT.fullmatch(text)) and any(map(str.isdigit, found.group(1))):
+        text = rf"\mathbb{{R}} \setminus \{{{_AND.sub(', ', found.group(1))}\}}"
     return text
 
 
