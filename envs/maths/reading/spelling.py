@@ -27,8 +27,8 @@ _AND = re.compile(r" *(?:\\text\{ *(?:and|or) *\}|\b(?:and|or)\b) *")
 # What is excepted: numbers, and what joins them. Possessive where blanks follow blanks.
 _ALL_BUT = re.compile(
     r"(?:\\text\{ *+)?(?:the set of )?all (?:reals|real numbers|real (?:\} *+)?x(?: *+\\text\{)?),? *+except"
-    r"(?: for)? *+(?:\} *+)?(?:x *+= *+)?"
-    r"([^A-Za-z\\{}]*+(?:(?:\\pm|\\[dt]?frac *+\{?[0-9]\}? *+\{?[0-9]\}?|\\text\{ *+(?:and|or) *+\}|and|or)[^A-Za-z\\{}]*+)*+)\}?",
+    r"(?: for)? *+(?:\} *+)?(?:x *+= *+)?([^A-Za-z\\{}]*+"
+    r"(?:(?:\\pm|\\[dt]?frac *+\{?[0-9]\}? *+\{?[0-9]\}?|\\text\{ *+(?:and|or) *+\}|and|or)[^A-Za-z\\{}]*+)*+)\}?",
     re.IGNORECASE,
 )
 _DOUBLED = re.compile(r"(?<!\\)\\\\(?=[A-Za-z])")
