@@ -46,7 +46,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
     """Grades programs by their tests."""
 
     name = "code"
-    version = "3"
+    version = "4"
     reference_type = CodeReference
     options_type = CodeOptions
 

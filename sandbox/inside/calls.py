@@ -108,13 +108,19 @@ class Server:
             return False
         return not (name in self.provided and self.provided[name] is value)
 
+    def is_from_elsewhere(self, name: str) -> bool:
+        """Whether a global is what the program has imported, or was provided with, to do its work."""
+        value = self.namespace[name]
+        return not self.owns(name) or getattr(value, "__module__", MODULE) != MODULE
+
     def find(self, name: str) -> Any:
         """The program's function, class or value of that name."""
-        if name in self.namespace:
-            return self.namespace[name]
         solution = self.namespace.get("Solution")
         if isinstance(solution, type) and hasattr(solution, name):
-            return getattr(solution(), name)
+            if name not in self.namespace or self.is_from_elsewhere(name):
+                return getattr(solution(), name)
+        if name in self.namespace:
+            return self.namespace[name]
         raise NameError(f"name {name!r} is not defined")
 
     def reply(self, fd: int, request: dict[str, Any]) -> None:
@@ -157,12 +163,15 @@ class Server:
             return self.find(request["get"])
         args = [decode(data, self.objects.get) for data in request.get("args", ())]
         kwargs = {name: decode(data, self.objects.get) for name, data in request.get("kwargs", {}).items()}
-        if "op" in request:
-            return self.objects.perform(request["op"], request["h"], args, kwargs)
+        op = request.get("op")
+        if op is not None and op not in ("call", "method"):
+            return self.objects.perform(op, request["h"], args, kwargs)
         places: list[tuple[int | str, Any]] = [*enumerate(request.get("args", ())), *request.get("kwargs", {}).items()]
         for place, data in places:
             if type(data) is list or (type(data) is dict and next(iter(data)) in _MUTABLE):
                 given.append((place, data, args[place] if isinstance(place, int) else kwargs[place]))
+        if op is not None:
+            return self.objects.perform(op, request["h"], args, kwargs)
         return self.find(request["call"])(*args, **kwargs)
 
     def printed(self) -> str:

@@ -7,6 +7,7 @@ import binascii
 import collections
 import math
 
+from verigym.sandbox.inside import guarded
 from verigym.sandbox.inside.encoding import BUILTINS, MAX_DEPTH, MAX_NODES, SAFE_INT, CodecError
 
 TYPE_CHECKING = False
@@ -30,19 +31,20 @@ class Array:
         return f"array(dtype={self.kind!r}, shape={tuple(self.shape)})"
 
 
-def decode(data: Any, handle: Callable[[Any], Any] | None = None, *, arrays: bool = True) -> Any:
+def decode(data: Any, handle: Callable[[Any], Any] | None = None, *, arrays: bool = True, guard: bool = False) -> Any:
     """The value of an encoding: exact built-in types only, and numpy's arrays.
 
     Args:
         data: parsed JSON.
         handle: gives the value of a handle; without it a handle is an error.
         arrays: whether arrays become numpy's; a trusted process has them as `Array`, whatever they say of themselves.
+        guard: whether a candidate's answer is read where a test uses it; see `guarded`.
 
     Raises:
         CodecError: it is not the encoding of a value.
     """
     try:
-        return Decoder(handle, arrays).get(data, 0)
+        return Decoder(handle, arrays, guard).get(data, 0)
     except CodecError:
         raise
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError, MemoryError) as error:
@@ -52,11 +54,12 @@ def decode(data: Any, handle: Callable[[Any], Any] | None = None, *, arrays: boo
 class Decoder:
     """Reads one value, within the limits."""
 
-    __slots__ = ("arrays", "collisions", "handle", "nodes")
+    __slots__ = ("arrays", "collisions", "guard", "handle", "nodes")
 
-    def __init__(self, handle: Callable[[Any], Any] | None, arrays: bool) -> None:
+    def __init__(self, handle: Callable[[Any], Any] | None, arrays: bool, guard: bool) -> None:
         self.handle = handle
         self.arrays = arrays
+        self.guard = guard
         self.nodes = MAX_NODES
         self.collisions = _COLLISIONS
 
@@ -211,7 +214,8 @@ def _array(by: Decoder, body: Any, depth: int) -> Any:
     made = numpy.empty(len(values), dtype=object)
     for index, value in enumerate(values):
         made[index] = value
-    return (made if kind == "O" else made.astype(kind)).reshape(shape)
+    made = (made if kind == "O" else made.astype(kind)).reshape(shape)
+    return guarded.empty_array(made) if by.guard and not made.size else made
 
 
 def _nested(values: list[Any], shape: list[int]) -> Any:
@@ -248,6 +252,11 @@ def _ellipsis(by: Decoder, body: Any, depth: int) -> Any:
     return ...
 
 
+def _builtin(by: Decoder, body: Any, depth: int) -> Any:
+    found = BUILTINS[_typed(body, str)]
+    return guarded.Builtin(body, found) if by.guard else found
+
+
 def _handle(by: Decoder, body: Any, depth: int) -> Any:
     if by.handle is None:
         raise CodecError("a handle where only plain data may be")
@@ -276,7 +285,7 @@ _GET: dict[str, Callable[[Decoder, Any, int], Any]] = {
     "it": lambda by, body, depth: iter(by.all(body, depth)),
     "el": _ellipsis,
     "np": _array,
-    "bi": lambda by, body, depth: BUILTINS[_typed(body, str)],
+    "bi": _builtin,
     "view": _view,
     "h": _handle,
 }

@@ -118,7 +118,7 @@ class Peer:
     def read(self, data: Any) -> Any:
         """Decode what the candidate sent."""
         try:
-            return decode(data, self.wrap)
+            return decode(data, self.wrap, guard=True)
         except CodecError as error:
             self.lose(f"protocol: {error}")
 

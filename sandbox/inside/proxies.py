@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import types
 
+from verigym.sandbox.inside.guarded import Builtin
 from verigym.sandbox.inside.peer import Peer, RemoteError
 from verigym.sandbox.inside.remotes import Handle, RemoteClass
 
@@ -79,6 +80,8 @@ class Proxies:
             return {"h": value._number}
         if type(value) is RemoteClass:
             return {"h": value._handle._number}
+        if type(value) is Builtin:
+            return {"bi": value.__name__}
         if id(value) in self.numbers:
             return {"h": self.numbers[id(value)]}
         return None

@@ -98,6 +98,14 @@ class Handle:
         # An iterator of a class of the candidate's: its `__next__` is asked each time.
         return made if type(made) is Handle else iter(made)
 
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        import numpy
+
+        items = list(self)
+        if not items:  # see `guarded`
+            raise TypeError(f"an empty {self._names[0]!r} object is no array")
+        return numpy.array(items, dtype=dtype)
+
     def __next__(self) -> Any:
         if not self._made_by_test:
             content = self._content()

@@ -66,11 +66,11 @@ def of(entry: str | None, test: Text, setup: Text) -> frozenset[str]:
     found |= {name for name in free if name not in _BUILTINS and name not in names.PLACES and name[:2] != "__"}
     if found or test.imports or setup.imports:
         return frozenset(found)
-    # Nothing else can be meant: the test calls judges' or built-in functions alone, and one of them is the candidate's.
+    # Nothing else can be meant: the test calls judges' or built-in functions alone, and some of them are the candidate's.
     for known in (names.PLACES.keys() - set(names.MODULES), _BUILTINS):
-        called = _first_called(test.tree, free & known)
-        if called is not None:
-            return frozenset({called})
+        called = _called(test.tree, free & known)
+        if called:
+            return called
     return frozenset()
 
 
@@ -84,8 +84,12 @@ def _public(imported: str | None, module: str) -> list[str]:
     return list(getattr(loaded, "__all__", [name for name in vars(loaded) if name[:1] != "_"]))
 
 
-def _first_called(tree: ast.Module, among: set[str]) -> str | None:
-    """The first function called in the first statement that calls one of these; of calls in one another, the inner."""
+def _called(tree: ast.Module, among: set[str]) -> frozenset[str]:
+    """Of each claim the first of these functions that it calls; where no claim calls one, the first that is called.
+
+    A claim is an `assert` or an assertion method; of calls in one another, the inner is meant.
+    """
+    found: dict[bool, list[str]] = {True: [], False: []}
     for statement in ast.walk(tree):
         if isinstance(statement, ast.Assert | ast.Expr | ast.Assign):
             calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
@@ -93,8 +97,14 @@ def _first_called(tree: ast.Module, among: set[str]) -> str | None:
             outer = {id(node) for node in mine if any(other is not node and _inside(other, node) for other in mine)}
             inner = [node.func for node in mine if id(node) not in outer and isinstance(node.func, ast.Name)]
             if inner:
-                return min(inner, key=lambda node: (node.lineno, node.col_offset)).id
-    return None
+                found[_is_claim(statement)].append(min(inner, key=lambda node: (node.lineno, node.col_offset)).id)
+    return frozenset(found[True] or found[False][:1])
+
+
+def _is_claim(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return isinstance(statement.value.func, ast.Attribute) and statement.value.func.attr[:6] == "assert"
+    return isinstance(statement, ast.Assert)
 
 
 def _inside(node: ast.AST, outer: ast.AST) -> bool:

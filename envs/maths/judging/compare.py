@@ -22,6 +22,7 @@ from verigym.envs.maths.judging.scalars import same_scalar
 from verigym.envs.maths.judging.sets import same_sets
 from verigym.envs.maths.judging.texts import names_choices, without_letters
 from verigym.envs.maths.judging.unworked import is_unworked
+from verigym.envs.maths.judging.vectors import in_components
 from verigym.envs.maths.tree import Clock, Constant, Group, InBase, Listing, Node, Number, Relation, Symbol, Text
 from verigym.envs.maths.verdict import Verdict
 
@@ -92,6 +93,9 @@ def _guarded(case: Case, gold: Node, answer: Node) -> str:
     if names_choices(gold, answer):  # what the question lists is there to be copied
         return ""
     gold, answer = without_letters(gold, answer)
+    components = in_components(case, gold, answer)
+    if components[1] is not answer and (found := _guarded(case, *components)):
+        return found
     if case.policy.unworked == "refuse" and is_unworked(gold, answer, case.question):
         return "refused: it is not worked out; unworked=refuse"
     if is_foreign(case.question, gold, answer):

@@ -20,7 +20,7 @@ _NUMBER_WORD = re.compile(
     re.IGNORECASE,
 )
 _ARTICLE = re.compile(r"^(?:an?|the) (?=\S)")
-_THERE = re.compile(r"^there (?:is|are|exists?) (?=no )|(?<=solution) exists$|(?<=solutions) exist$")
+_THERE = re.compile(r"^(?:(?:the )?equation has|there (?:is|are|exists?)) (?=no )|(?<=solution) exists$|(?<=solutions) exist$")
 _CHOICE = re.compile(r"(?:(?:option|choice) )?\(?([A-Z])\)?", re.IGNORECASE)
 _CHOICE_WORDS = frozenset(map(Text, ("option", "Option", "choice", "Choice")))
 CHOICES = frozenset("ABCDEFGH")
@@ -59,7 +59,7 @@ def words_of(node: Node) -> str | None:
 
 _NOTHING = frozenset(
     ("no solution", "no solutions", "no real solution", "no real solutions", "none", "empty set", "no such solution",
-     "no answer exists", "no values", "no value",
+     "no answer exists", "no values", "no value", "no real root", "no real roots", "no real values",
      "无解", "无实数解", "无实根", "空集", "不存在这样的数")
 )  # fmt: skip
 _UNDEFINED = frozenset(

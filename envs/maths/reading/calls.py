@@ -91,6 +91,8 @@ class Calls(Bigs):
     def _chosen(self, name: str) -> Node | None:
         """Read `C_{10}^3` or `C^3_{10}`; None where it is the power of a constant, and nothing is read."""
         some, place = self._small(self.at + 1)
+        if not some:  # what follows may be the end
+            return None
         total = name[1:].strip("_{}")
         if not total and self.tokens[place][0] == "_":
             total, place = self._small(place + 1)

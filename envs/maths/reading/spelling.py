@@ -22,14 +22,22 @@ _WRAPPED = re.compile(r"\\text\s?\{([-,0-9.:])\}|\{([,:])\}")
 _UNION = re.compile(r"(?<=[)\]}]) *U *(?=\\?[(\[{])")
 _TIGHT_COMMA = re.compile(r"(?<=[0-9])\\!(?=,(?:\\!)?[0-9])")
 _OR = re.compile(r"(?<=[0-9)}])or(?=[A-Z(0-9\\-])")
-_DEGREES = re.compile(r"(?<=[0-9]) ?\\deg(?![A-Za-z])(?= *(?:$|[-+=,;.)}]))")
-_AND = re.compile(r" *(?:\\text\{ *(?:and|or) *\}|\b(?:and|or)\b) *")
+_DEGREES = re.compile(r"(?<=[0-9}]) ?\\deg(?![A-Za-z])(?= *(?:$|[-+=,;.)}]|\\(?:text|approx|q?quad|[,; ])))")
+_JOINED = re.compile(r" *+,? *+(?:\\text\{ *(?:and|or) *\}|\b(?:and|or)\b) *+(?:x *= *)?|, *+x *= *")
 # What is excepted: numbers, and what joins them. Possessive where blanks follow blanks.
 _ALL_BUT = re.compile(
-    r"(?:\\text\{ *+)?(?:the set of )?all (?:reals|real numbers|real (?:\} *+)?x(?: *+\\text\{)?),? *+except"
-    r"(?: for)? *+(?:\} *+)?(?:x *+= *+)?([^A-Za-z\\{}]*+"
-    r"(?:(?:\\pm|\\[dt]?frac *+\{?[0-9]\}? *+\{?[0-9]\}?|\\text\{ *+(?:and|or) *+\}|and|or)[^A-Za-z\\{}]*+)*+)\}?",
+    r"(?:\\text\{ *+)?(?:the set of )?all (?:reals|real numbers|real)(?: *+\} *+x| x)?+(?: *+\\text\{)?,? *+"
+    r"(?:except|excluding|other than)(?: for)? *+(?:\} *+)?(?:x *+= *+)?([^A-Za-z\\{}]*+"
+    r"(?:(?:\\pm|\\[dt]?frac *+(?:\{[0-9]++\}|[0-9]) *+(?:\{[0-9]++\}|[0-9])|\\sqrt *+(?:\{[0-9]++\}|[0-9])|"
+    r"\\text\{ *+(?:and|or) *+\}|and|or|x *+=)[^A-Za-z\\{}]*+)*+)\}?",
     re.IGNORECASE,
+)
+_EXCEPTS = re.compile(r"except|excluding|other than")
+# Of what is counted, how much there is: `18 \text{ cookies left}`.
+_TAIL = re.compile(
+    r"((?:\\text\{ *+)?\\?\$?[0-9][0-9,.]*+(?:\\[,;: ]|[ ~])*+(?:\\(?:text|mathrm|textrm|mbox)\{ *+)?"
+    r"(?:[a-z]++(?: (?!are |is )[a-z]++)?) )"
+    r"(?:are |is )?(?:left|left over|remaining|remain|remains|altogether|in all|in total|total)(\}?)\.?"
 )
 _DOUBLED = re.compile(r"(?<!\\)\\\\(?=[A-Za-z])")
 # Not the one in `1, 200`: it tells two numbers from one of four digits.
@@ -97,8 +105,10 @@ def _in_signs(text: str) -> str:
     r"""Write in signs what is said in words: `70\deg`, `all real numbers except 3`."""
     if r"\deg" in text:
         text = _DEGREES.sub(r"^\\circ", text)
-    if "except" in text and (found := _ALL_BUT.fullmatch(text)) and any(map(str.isdigit, found.group(1))):
-        text = rf"\mathbb{{R}} \setminus \{{{_AND.sub(', ', found.group(1))}\}}"
+    if _EXCEPTS.search(text) and (found := _ALL_BUT.fullmatch(text)) and any(map(str.isdigit, found.group(1))):
+        text = rf"\mathbb{{R}} \setminus \{{{_JOINED.sub(', ', found.group(1))}\}}"
+    if found := _TAIL.fullmatch(text):
+        text = found.group(1).rstrip() + found.group(2)
     return text
 
 
