@@ -48,7 +48,8 @@ class Policy(Options):
     brackets: Literal["optional", "required"] = "optional"
     """Whether `1, 2, 3` in the written order is right for `(1, 2, 3)`, and the other way round."""
     vectors: Literal["any", "written"] = "any"
-    """Whether a tuple is right for a row or column vector of the same elements, and the other way round."""
+    """Whether a tuple is right for a row or column vector of the same elements, or a sum of unit vectors (`2i - 3j`), and
+    the other way round."""
     bases: Literal["written", "value"] = "written"
     """Whether `204_5` has to be given in its base, or may be given as 54."""
     max_values: int = Field(100, ge=1, le=1000)

@@ -98,7 +98,7 @@ def mended(text: str) -> str:
         text = _TIGHT_COMMA.sub("", text)
     if r"\q" in text:
         text = _GLUED.sub(r"\1 ", text)  # no command goes on after \quad
-    return _in_signs(text)
+    return _in_signs(text) if " " in text or r"\deg" in text else text
 
 
 def _in_signs(text: str) -> str:
