@@ -100,7 +100,7 @@ def _watching(made: Callable[..., Any], first: int) -> Callable[..., Any]:
 
     @functools.wraps(made)
     def watched(*args: Any, **kwargs: Any) -> Any:
-        _look(numpy.size, args[first : first + 2] or (kwargs.get("a", ()), kwargs.get("b", ())))
+        _look(numpy.size, [*args[first : first + 2], *(kwargs[name] for name in ("a", "b") if name in kwargs)])
         return made(*args, **kwargs)
 
     return watched
