@@ -5,17 +5,18 @@ BIN := $(VENV)/bin
 OUTPUT ?= runs/quickstart
 SEED ?= 0
 
-.PHONY: setup quickstart recipes test test-vllm check bench clean
+.PHONY: setup quickstart recipes test test-all test-vllm check bench clean
 
 setup: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml constraints.txt lock.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "verigym needs Python 3.11 or newer; $(PYTHON) is older. Name another: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@echo "==> making the virtual environment $(VENV)"
-	@$(PYTHON) -m venv $(VENV)
-	@echo "==> installing verigym with its training and development packages (about a minute)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[train,lora,quant,dev,docker,constraints,format,match,games,language]'
+	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(VENV); \
+		else $(PYTHON) -m venv --without-pip $(VENV) && $(BIN)/python .ci/bootstrap_pip.py; fi
+	@echo "==> installing verigym with its training and development packages (some minutes)"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --constraint lock.txt --editable '.[train,lora,quant,dev,docker,constraints,format,match,games,language]'
 	@touch $@
 
 quickstart: setup
@@ -26,11 +27,21 @@ recipes: setup
 	@echo "==> DeepSeek-R1's stages on a small model from nothing, and an ablation; under an hour on 2 cores; Ctrl-C stops it, the same command goes on"
 	@$(BIN)/verigym pipeline run recipes/r1_small.yaml
 
+# Both parts run, so that a failure in the first does not hide the second. The sandbox's tests measure time and so run alone.
+define run-tests
+	@echo "==> running the tests$(1)"
+	@status=0; \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore=tests/sandbox $(2) || status=1; \
+	echo "==> running the tests of the sandbox$(1)"; \
+	$(BIN)/python -m pytest -q tests/sandbox $(2) || status=1; \
+	exit $$status
+endef
+
 test: setup
-	@echo "==> running the tests"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore=tests/sandbox
-	@echo "==> running the tests of the sandbox, which measure time and so run alone"
-	@$(BIN)/python -m pytest tests/sandbox
+	$(call run-tests,,-m "not slow")
+
+test-all: setup
+	$(call run-tests, with the slow ones,)
 
 test-vllm: setup
 	@echo "==> training with a real vLLM, which gets a virtual environment of its own; about ten minutes"

@@ -1,247 +1,181 @@
-"""Steps labelled by rollouts, a process reward model trained on them, and what picking by it is worth: running sums.
+"""Math-Shepherd's way from end to end (arXiv 2312.08935): labels by roll-outs, a process reward model, and picking by it.
 
-    python benchmarks/prm.py [--output FOLDER] [--seed N] [--policy-steps N]
-        [--tasks N] [--held-out N] [--rollouts K] [--train-steps N]
+    python benchmarks/prm.py [--output DIR] [--recipe FILE] [--seeds 0,1,2]
 
-Math-Shepherd's way (arXiv 2312.08935) from end to end, some minutes on one core. The policy is a model of 0.4M parameters after
-a cold start that leaves it right about every other time. It solves training tasks, once each; from the end of each step it
-writes K completions more; the task's own environment grades them. A model is trained on hard labels, or soft ones, from a
-deeper model that had the same demonstrations for longer. Then, on held-out tasks: how often a model's verdict on a step is
-the label (the floor is the more common label), how often it prefers the right one of two solutions of one task, and how often
-the best of n by its least step is right, beside a random pick, a random one of the different texts and the majority, on the
-same samples; and the majority with votes weighted by the least step. Intervals are bootstraps over tasks. With --output, labels
-and models are kept there, and what is there is not made again. The last line is one JSON object.
+Runs `recipes/prm.yaml` once with each seed: DIR/seedN.yaml is the recipe with that seed, which `verigym pipeline run` runs as
+well. What is done in DIR is not done again. Beside the recipe's own figures (how often a verdict on a held-out step is its
+label, beside the more common label; the pick, the majority and the weighted votes of n samples) stand their differences on the
+same samples, how often the right one of two solutions of one task gets more, and what a random one of a task's *different*
+texts gets, which is the floor of a pick that is blind to frequency. Intervals are 95% bootstraps, over tasks for one seed, over
+seeds and their tasks for the mean of several; Student's t over the seeds is the cautious one. The last line is one JSON object.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from process_parts.running_sums import STEPS, RunningSums
-from process_parts.solving import TOKENS, Solved, cold_started, correct, different_tasks, opened, share, solve, tell
+import yaml
+from process_parts.solving import tell
+from rl_or_ei_parts.figures import nested_interval, ratio, t_interval
 
-from verigym.envs.grading import Grader
-from verigym.envs.metrics import Cluster, majority_at_k, normalise_answer
-from verigym.envs.process.environment import ProcessEnvironment
-from verigym.envs.process.steps import split as split_steps
-from verigym.envs.schema import Message, Prompt, Score
-from verigym.trainer.prm import ProcessRewardModel, train_prm
-from verigym.trainer.step_labels import Estimate, StepOutcomes, roll_out
+from verigym.envs.trained_options import RECORD
+from verigym.trainer.evaluation.figures import Answers, avg, best_of, majority, pass_at, weighted_majority
+from verigym.trainer.stages.pipeline import State, run_pipeline
+from verigym.trainer.stages.plan import read_pipeline
+from verigym.trainer.stages.sampled import Sampled, read_samples
 
-SAMPLES = 8
-LABELLED = {"train": 1, "test": 2}
-"""Solutions a task whose steps are labelled: other tasks teach more than other solutions of the same one."""
-FINE = 840
-"""A share of at most 8 equal votes is a whole number of these."""
-OPTIONS = {"largest": 9}
+RECIPE = Path(__file__).resolve().parents[1] / "recipes/prm.yaml"
+Counts = Mapping[str, Sequence[tuple[float, float]]]
+"""By a figure's name: what is right, and of how many, task by task."""
 
 
 def main() -> None:
-    arguments = read_arguments()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, help="keep all stages here, and go on with those that are there")
+    parser.add_argument("--recipe", type=Path, default=RECIPE)
+    parser.add_argument("--seeds", type=_numbers, default=[0], help="such as 0,1,2")
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
+    clock = time.process_time()
+    by_seed: dict[int, dict[str, Any]] = {}
+    counted: list[Counts] = []
     with TemporaryDirectory() as scratch:
-        figures = measure(arguments.output or Path(scratch), arguments)
-    print_table(figures)
+        for seed in arguments.seeds:
+            pipeline = read_pipeline(seeded(arguments.recipe, seed, arguments.output or Path(scratch)))
+            states = run_pipeline(pipeline, tell=lambda line: tell(line, clock))
+            by_seed[seed] = stage_figures(states)
+            counted.append(picks(*samples_and_picks(states)))
+            by_seed[seed]["picks"] = table(counted[-1:])
+            show(f"seed {seed}", {**by_seed[seed]["steps"], **by_seed[seed]["picks"]})
+    several = table(counted)
+    if len(counted) > 1:
+        show(f"mean of {len(counted)} seeds", several)
+    figures = {"by_seed": by_seed, "picks": several, "picks_by_t": by_t(counted), "cpu_s": round(time.process_time() - clock)}
     print(json.dumps(figures))
 
 
-def read_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, help="keep policy, labels and models here")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--policy-steps", type=int, default=320, help="of the policy's cold start")
-    parser.add_argument("--base-layers", type=int, default=4, help="of the model that the process reward models begin as")
-    parser.add_argument("--base-steps", type=int, default=400, help="of its cold start")
-    parser.add_argument("--tasks", type=int, default=1800, help="training tasks, one solution of each is labelled")
-    parser.add_argument("--held-out", type=int, default=1000, help="held-out tasks to pick on; steps are labelled on a quarter")
-    parser.add_argument("--rollouts", type=int, default=8, help="K, completions a step")
-    parser.add_argument("--labels", choices=("hard", "soft"), nargs="+", default=["hard"])
-    parser.add_argument("--train-steps", type=int, default=2000, help="batches of 16 solutions")
-    return parser.parse_args()
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
 
 
-def measure(output: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Label, train, compare."""
-    clock = time.process_time()
-    output.mkdir(parents=True, exist_ok=True)
-    engine, codec = opened(cold_started(output, OPTIONS, arguments.policy_steps, arguments.seed))
-    tell("policy", clock)
-    environment: Any = RunningSums(**OPTIONS)
-    outcomes: dict[str, list[StepOutcomes]] = {}
-    solved: dict[str, list[Solved]] = {}
-    with Grader(environment, workers=0) as grader:
-        for split, count in (("train", arguments.tasks), ("test", arguments.held_out)):
-            tasks = different_tasks(environment, split, arguments.seed, count)
-            samples = SAMPLES if split == "test" else LABELLED[split]
-            solved[split] = solve(engine, codec, grader, tasks, (arguments.seed, split), samples)
-            some = solved[split] if split == "train" else solved[split][: (count + 3) // 4]
-            wholes = [(prompt, text) for prompt, texts, _ in some for text in dict.fromkeys(texts[: LABELLED[split]])]
-            path = output / f"labels-{split}-seed{arguments.seed}.jsonl"
-            kept = read_kept(path, wholes)
-            if kept is None:
-                rolled = {"samples": arguments.rollouts, "max_new_tokens": TOKENS, "how": STEPS, "seed": arguments.seed}
-                kept = roll_out(engine, codec, grader, wholes, **rolled)
-                keep(path, kept)
-            outcomes[split] = kept
-            tell(f"{split}: {len(tasks)} tasks, {len(wholes)} solutions labelled", clock)
-    figures: dict[str, Any] = {
-        "tasks": {split: len(rows) for split, rows in solved.items()},
-        "solutions_labelled": {split: len(rows) for split, rows in outcomes.items()},
-        "steps_labelled": {split: sum(len(one.spans) for one in rows) for split, rows in outcomes.items()},
-        "rollouts": {split: sum(map(sum, (one.scored for one in rows))) for split, rows in outcomes.items()},
-        "picks": rules(solved["test"]),
+def seeded(recipe: Path, seed: int, folder: Path) -> Path:
+    """Write the recipe with this seed and a folder of its own, and return the file."""
+    path = folder / f"seed{seed}.yaml"
+    fields = yaml.safe_load(recipe.read_text(encoding="utf-8")) | {"seed": seed, "output": str(folder / f"seed{seed}")}
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(fields, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def stage_figures(states: Sequence[State]) -> dict[str, Any]:
+    """Return what a finished recipe's stages say of their labels and of the process reward model."""
+    found: dict[str, Any] = {"steps": {}, "labels": {}}
+    for state in states:
+        assert state.record is not None
+        kind, made = state.stage.kind_name, Path(state.record["product"])
+        if kind == "step-labels":
+            found["labels"][state.stage.name] = state.record["figures"]
+        elif kind == "prm":
+            held_out = json.loads((made / RECORD).read_text(encoding="utf-8"))["training"]["held_out"]
+            found["steps"]["step verdicts that agree with the label"] = held_out["accuracy"]
+            found["steps"]["always the more common label"] = held_out["majority/accuracy"]
+    return found
+
+
+def samples_and_picks(states: Sequence[State]) -> tuple[list[Sampled], list[list[float | None]]]:
+    """Return the samples of a recipe's one evaluation of one model, and what its one picker says of each."""
+    (folder,) = [Path(s.record["product"]).parent for s in states if s.record and s.stage.kind_name == "evaluate"]
+    (samples,) = folder.glob("samples-*.jsonl")
+    (picked,) = folder.glob("picks-*.json")
+    return read_samples(samples), json.loads(picked.read_text(encoding="utf-8"))["rewards"]
+
+
+def picks(found: Sequence[Sampled], rewards: Sequence[Sequence[float | None]]) -> Counts:
+    """Compare picking by rewards with the other rules, on the same samples. A sample that gets no verdict is not liked."""
+    rows = [scored(one, weights) for one, weights in zip(found, rewards, strict=True)]
+    rows = [row for row in rows if row[0].n]
+    n = max(answers.n for answers, _, _ in rows)
+    rules = {
+        f"random pick (avg@{n})": [avg(answers) for answers, _, _ in rows],
+        "random one of the different texts": [different(texts, answers.correct) for answers, _, texts in rows],
+        f"best of {n} by the least step": [best_of(answers, weights, answers.n) for answers, weights, _ in rows],
+        f"maj@{n}": [majority(answers, answers.n) for answers, _, _ in rows],
+        f"majority of {n}, votes weighted": [weighted_majority(answers, weights, answers.n) for answers, weights, _ in rows],
+        f"pass@{n}": [pass_at(answers, answers.n) for answers, _, _ in rows],
     }
-    judged_by_steps = ProcessEnvironment()
-    base, codec = opened(cold_started(output, OPTIONS, arguments.base_steps, arguments.seed, arguments.base_layers))
-    tell("the model to begin from", clock)
-    for how in arguments.labels:
-        model = ProcessRewardModel(copy.deepcopy(base.model), copy.deepcopy(codec.tokenizer), seed=arguments.seed)
-        usable = [one.labelled(how) for one in outcomes["train"] if one.spans]
-        usable = [replace(one, prompt=bare(judged_by_steps, one.prompt)) for one in usable]
-        train_prm(model, usable, steps=arguments.train_steps, seed=arguments.seed)
-        model.save(output / f"prm-{how}")
-        tell(f"model of {how} labels trained", clock)
-        judge = ProcessEnvironment(kind="qwen", model=str(output / f"prm-{how}"), split=STEPS, device="cpu", batch_size=64)
-        figures[f"steps_{how}"] = step_accuracy(judge, outcomes["test"], how)
-        figures["picks"] |= picks(judge, solved["test"], how)
-    figures["cpu_s"] = round(time.process_time() - clock)
-    return figures
-
-
-def step_accuracy(judge: ProcessEnvironment, outcomes: Sequence[StepOutcomes], how: Estimate) -> dict[str, Any]:
-    """Compare the model's verdicts on steps with their labels, both cut at one half."""
-    found = judge.score_batch([(bare(judge, one.prompt), one.text) for one in outcomes])
-    clusters: dict[str, list[tuple[bool, bool]]] = {}
-    for score, one in zip(found, outcomes, strict=True):
-        labels = one.labels(how)
-        said = [step.reward for step in score.steps or ()] or [0.0] * len(labels)  # a text that gets no verdict is not liked
-        for reward, label in zip(said, labels, strict=True):
-            if label is not None:
-                clusters.setdefault(one.prompt.key, []).append((reward >= 0.5, label >= 0.5))
-    pairs = [pair for rows in clusters.values() for pair in rows]
-    good = sum(label for _, label in pairs) / len(pairs)
-    more_common = good >= 0.5
-    agreed = [Cluster(sum(said == label for said, label in rows), len(rows)) for rows in clusters.values()]
-    floor = [Cluster(sum(more_common == label for _, label in rows), len(rows)) for rows in clusters.values()]
-    return {"steps": len(pairs), "accuracy": share(agreed), "majority_label": share(floor)}
-
-
-def rules(solved: Sequence[Solved]) -> dict[str, Any]:
-    """How right a random sample, a random one of the different texts, the most frequent answer, and any of the samples are."""
-    right = [correct(scores) for _, _, scores in solved]
-    majority = [Cluster(round(FINE * majority_of(scores)), FINE) for _, _, scores in solved]
+    random, _, best, most, weighted, _ = rules.values()
+    rules |= {
+        "best, less a random pick": less(best, random),
+        "best, less the majority": less(best, most),
+        "weighted votes, less the majority": less(weighted, most),
+    }
+    preferred = [preference(weights, answers.correct) for answers, weights, _ in rows]
     return {
-        "random": share([Cluster(sum(row), len(row)) for row in right]),
-        f"maj@{SAMPLES}": share(majority),
-        "random_of_different_texts": share([Cluster(round(FINE * different(*row[1:])), FINE) for row in solved]),
-        f"pass@{SAMPLES}": share([Cluster(any(row), 1) for row in right]),
+        **{name: [(value, 1) for value in values] for name, values in rules.items()},
+        "of a right and a wrong one, prefers right": [one for one in preferred if one[1]],
     }
 
 
-def picks(judge: ProcessEnvironment, solved: Sequence[Solved], how: Estimate) -> dict[str, Any]:
-    """How right the sample is whose least step the model likes best, and by how much that beats the other rules."""
-    pairs = [(bare(judge, prompt), text) for prompt, texts, _ in solved for text in texts]
-    rewards = iter([score.reward or 0.0 for score in judge.score_batch(pairs)])
-    picked, voted, over_random, over_majority, vote_over_majority, preferred = [], [], [], [], [], []
-    for _, texts, scores in solved:
-        row = [next(rewards) for _ in texts]
-        preferred.append(preference(row, correct(scores)))
-        hit = correct(scores)[row.index(max(row))]
-        picked.append(Cluster(int(hit), 1))
-        over_random.append(Cluster(SAMPLES * hit - sum(correct(scores)), SAMPLES))
-        majority = round(FINE * majority_of(scores))
-        over_majority.append(Cluster(FINE * hit - majority, FINE))
-        won = vote(scores, row)
-        voted.append(Cluster(int(won), 1))
-        vote_over_majority.append(Cluster(FINE * won - majority, FINE))
-    return {
-        f"best_of_{SAMPLES}_{how}": share(picked),
-        f"{how}_over_random": share(over_random),
-        f"{how}_over_majority": share(over_majority),
-        f"vote_of_{SAMPLES}_{how}": share(voted),
-        f"{how}_vote_over_majority": share(vote_over_majority),
-        f"{how}_prefers_the_right_one": share([one for one in preferred if one.n]),
-    }
+def table(seeds: Sequence[Counts]) -> dict[str, list[float]]:
+    """Return each figure's mean over seeds, and both ends of its interval over seeds and their tasks."""
+    found: dict[str, list[float]] = {}
+    for name in seeds[0]:
+        tasks = [counts[name] for counts in seeds]
+        mean = fmean(map(ratio, tasks))
+        found[name] = [round(value, 3) for value in (mean, *nested_interval(tasks, key=name))]
+    return found
 
 
-def preference(rewards: Sequence[float], right: Sequence[bool]) -> Cluster:
-    """Count in how many pairs of a right and a wrong solution the right one gets more; a draw counts half of it.
-
-    Returns:
-        Halves of pairs, so that a draw is a whole number.
-    """
-    good = [reward for reward, hit in zip(rewards, right, strict=True) if hit]
-    bad = [reward for reward, hit in zip(rewards, right, strict=True) if not hit]
-    return Cluster(sum((a > b) + (a >= b) for a, b in product(good, bad)), 2 * len(good) * len(bad))
+def by_t(seeds: Sequence[Counts]) -> dict[str, list[float]]:
+    """Return the ends of Student's t interval over seeds by figure; nothing with one seed."""
+    found = {name: t_interval([ratio(counts[name]) for counts in seeds]) for name in seeds[0]}
+    return {name: [round(end, 3) for end in interval] for name, interval in found.items() if interval}
 
 
-def print_table(figures: dict[str, Any]) -> None:
-    """Print a line for each figure that has an interval."""
-    rows = dict(figures["picks"])
-    for key in ("steps_hard", "steps_soft"):
-        rows |= {f"{key}: {name}": value for name, value in figures.get(key, {}).items() if isinstance(value, list)}
-    for name, (mean, low, high) in rows.items():
-        print(f"{name:34s} {mean:7.3f}  ({low:.3f} to {high:.3f})")
+def show(title: str, figures: Mapping[str, Sequence[float | None]]) -> None:
+    """Print figures with their intervals."""
+    print(title)
+    for name, (mean, low, high) in figures.items():
+        print(f"  {name:42s} {mean:7.3f}" + ("" if low is None else f"  ({low:.3f} to {high:.3f})"))
 
 
-def bare(judge: ProcessEnvironment, prompt: Prompt) -> Prompt:
-    """Return a task whose system message is empty: the convention's own would be half of what this small model reads."""
-    return judge.prompt((Message(role="system", content=""), *prompt.messages))
+def scored(one: Sampled, weights: Sequence[float | None]) -> tuple[Answers, list[float], list[str]]:
+    """Return a prompt's samples that have a verdict, what the picker says of them, and their texts."""
+    kept = [(s, weight or 0.0) for s, weight in zip(one.samples, weights, strict=True) if s.score.scored]
+    samples = [sample for sample, _ in kept]
+    correct, answers = tuple(s.correct for s in samples), tuple(s.score.answer for s in samples)
+    return Answers(correct, answers, tuple(s.tokens for s in samples)), [w for _, w in kept], [s.text for s in samples]
 
 
-def different(texts: Sequence[str], scores: Sequence[Score]) -> float:
-    """Return the share of right ones among a task's different texts: the floor of a pick that is blind to frequency."""
-    found = dict(zip(texts, correct(scores), strict=True))
+def less(these: Sequence[float], those: Sequence[float]) -> list[float]:
+    """Return differences, task by task."""
+    return [a - b for a, b in zip(these, those, strict=True)]
+
+
+def different(texts: Sequence[str], correct: Sequence[bool]) -> float:
+    """Return the share of right ones among a task's different texts."""
+    found = dict(zip(texts, correct, strict=True))
     return sum(found.values()) / len(found)
 
 
-def vote(scores: Sequence[Score], weights: Sequence[float]) -> bool:
-    """Return whether the answer with the most weight is right; a vote weighs what the model gives its solution."""
-    total: dict[str, float] = {}
-    right: dict[str, bool] = {}
-    for score, hit, weight in zip(scores, correct(scores), weights, strict=True):
-        if score.answer is not None:
-            spelling = normalise_answer(score.answer)
-            total[spelling] = total.get(spelling, 0.0) + weight
-            right[spelling] = right.get(spelling, False) or hit
-    return bool(total) and right[max(total, key=total.__getitem__)]
+def preference(rewards: Sequence[float], right: Sequence[bool]) -> tuple[int, int]:
+    """Count in how many pairs of a right and a wrong solution the right one gets more; a draw counts half of it.
 
-
-def majority_of(scores: Sequence[Score]) -> float:
-    """Return how right the most frequent answer is."""
-    return majority_at_k([score.answer for score in scores], correct(scores), len(scores))
-
-
-def keep(path: Path, outcomes: Sequence[StepOutcomes]) -> None:
-    """Write how many of each step's rollouts were right, one line a solution."""
-    with path.open("w", encoding="utf-8") as file:
-        for one in outcomes:
-            steps = [span.of(one.text) for span in one.spans]
-            row = {"task": one.prompt.text, "text": one.text, "steps": steps, "right": one.right, "scored": one.scored}
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-def read_kept(path: Path, wholes: Sequence[tuple[Prompt, str]]) -> list[StepOutcomes] | None:
-    """Return what `keep` wrote, where it is of these solutions."""
-    if not path.exists():
-        return None
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    if [(row["task"], row["text"]) for row in rows] != [(prompt.text, text) for prompt, text in wholes]:
-        return None
-    return [
-        StepOutcomes(prompt, text, tuple(split_steps(text, STEPS)), tuple(row["right"]), tuple(row["scored"]))
-        for row, (prompt, text) in zip(rows, wholes, strict=True)
-    ]
+    Returns:
+        Halves of pairs that are ordered right, and halves of pairs.
+    """
+    good = [reward for reward, hit in zip(rewards, right, strict=True) if hit]
+    bad = [reward for reward, hit in zip(rewards, right, strict=True) if not hit]
+    return sum((a > b) + (a >= b) for a, b in product(good, bad)), 2 * len(good) * len(bad)
 
 
 if __name__ == "__main__":

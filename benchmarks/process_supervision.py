@@ -14,6 +14,10 @@ Each model then solves held-out tasks, 4 samples each at temperature 1. `wrong_r
 hold an error or state nothing, `not_derived` the share of right answers whose steps are not the whole derivation, number by
 number, `fully_right` the share of all samples with the right answer and the whole derivation. Intervals are bootstraps over the
 tasks of all seeds. The last line is one JSON object.
+
+    python benchmarks/process_supervision.py --read FOLDER
+
+prints the same table of what `process_parts/supervision.yaml` has made: outcome, process, and both in one mixture, by YAML.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ from verigym.envs.schema import Completion, Prompt, Score, Status, StepScore
 from verigym.trainer.config import build_config
 from verigym.trainer.logs import read_rows
 from verigym.trainer.loop import train
+from verigym.trainer.stages.sampled import read_samples
 
 OPTIONS = {"largest": 9, "modulus": 2}
 SAMPLES = 4
@@ -48,6 +53,7 @@ class Stepwise(RunningSums):
     """The task with the verdicts of its steps; the answer's is the last of them."""
 
     name = "stepwise"
+    scores_steps = True
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -81,6 +87,9 @@ ARMS = ("outcome", "gated", "steps")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, help="keep the models here, and go on with those that are there")
+    parser.add_argument(
+        "--read", type=Path, help="train nothing: show what the pipeline process_parts/supervision.yaml made here"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--steps", type=int, default=120, help=f"of GRPO, {PROMPTS} prompts x {GROUP} samples each")
@@ -88,6 +97,9 @@ def main() -> None:
     parser.add_argument("--policy-steps", type=int, default=320, help="of the cold start")
     parser.add_argument("--held-out", type=int, default=200, help="held-out tasks")
     arguments = parser.parse_args()
+    if arguments.read:
+        show({name: figures(rows) for name, rows in made_by_pipeline(arguments.read).items()}, {})
+        return
     torch.set_num_threads(1)
     clock = time.process_time()
     with TemporaryDirectory() as scratch:
@@ -106,11 +118,30 @@ def main() -> None:
                 tokens[name] = tokens.get(name, 0.0) + sum(row["completion_tokens"] for row in rows) * PROMPTS * GROUP
                 solved.setdefault(name, []).extend(held_out(final, arguments.held_out))
                 tell(f"seed {seed}: {name}", clock)
-    found: dict[str, Any] = {name: figures(rows) for name, rows in solved.items()}
+    counts = {name: round(count) for name, count in tokens.items()}
+    found = {name: figures(rows) for name, rows in solved.items()}
+    show(found, {"sampled_tokens": counts, "cpu_s": round(time.process_time() - clock)})
+
+
+def show(found: dict[str, Any], more: dict[str, Any]) -> None:
+    """Print the table, and all of it as JSON."""
     for name, row in found.items():
         print(f"{name:12s}" + "  ".join(f"{what} {mean:.3f} ({low:.3f}-{high:.3f})" for what, (mean, low, high) in row.items()))
-    counts = {name: round(count) for name, count in tokens.items()}
-    print(json.dumps(found | {"sampled_tokens": counts, "cpu_s": round(time.process_time() - clock)}))
+    print(json.dumps(found | more))
+
+
+def made_by_pipeline(folder: Path) -> dict[str, list[Solved]]:
+    """Return the held-out samples of each arm, of all seeds whose evaluation is finished."""
+    solved: dict[str, list[Solved]] = {}
+    for report in sorted(folder.glob("held-out-*/report.json")):
+        for path in sorted(report.parent.glob("samples-*.jsonl")):
+            for one in read_samples(path):
+                prompt = Prompt(messages=one.messages, environment="", references={})
+                row = (prompt, [sample.text for sample in one.samples], [sample.score for sample in one.samples])
+                solved.setdefault(path.stem.removeprefix("samples-"), []).append(row)
+    if not solved:
+        raise SystemExit(f"{folder} has no finished evaluation; run process_parts/supervision.yaml first")
+    return solved
 
 
 def settings(policy: Path, output: Path, seed: int, name: str, arguments: argparse.Namespace) -> Any:

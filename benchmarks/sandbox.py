@@ -20,7 +20,8 @@ from collections.abc import Callable
 from typing import Any
 
 from verigym.sandbox import Limits, Program, SandboxFailure, TestSuite, open_sandbox
-from verigym.sandbox.local import LocalSandbox, interpreter
+from verigym.sandbox.local import LocalSandbox
+from verigym.sandbox.view import interpreter
 
 TICK = os.sysconf("SC_CLK_TCK")
 IMPORTS = """bisect collections copy datetime decimal enum fractions functools heapq itertools json math 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from verigym.datasets_cfg import strictjson
+from verigym.envs import strict_json
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -94,13 +94,13 @@ def _content(path: Path) -> bytes | mmap.mmap:
 
 def _parse(text: bytes, where: str) -> Any:
     try:
-        return strictjson.loads(text.decode("utf-8"))
+        return strict_json.loads(text.decode("utf-8"))
     except UnicodeDecodeError:
         raise
     except json.JSONDecodeError as error:
         raise ValueError(f"{where}: {error.msg.removesuffix(' at')} at character {error.pos + 1}") from None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: {str(error) or 'nested too deeply'}") from None
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _object(row: Any, where: str) -> dict[str, Any]:

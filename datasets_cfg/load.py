@@ -170,6 +170,7 @@ def load(
     template: str | None = None,
     shots: int = 0,
     shots_split: str = "train",
+    environment: str | None = None,
 ) -> PromptDataset:
     """Open one split of a data set.
 
@@ -183,16 +184,17 @@ def load(
         template: a prompt template, before the description's own; see `templates.py`.
         shots: examples before each task, drawn by its hash from `shots_split`, never the task itself.
         shots_split: where they are drawn from.
+        environment: grades the rows in place of the description's; it takes the same fields of a reference.
 
     Raises:
         UsageError: the data set, split, template or file does not exist, cannot be read or cannot be reached.
     """
     config = load_config(name_or_path)
-    environment = load_environment(config.environment, **{**config.options, **(options or {})})
+    grading = grading_environment(config, environment, options)
     if limit is not None and limit < 1:
         raise UsageError(f"limit={limit}: expected at least 1 row")
     cache = None if cache_dir is None else str(cache_dir)
-    rows = _open(name_or_path, config, split, data_dir, cache, environment)
+    rows = _open(name_or_path, config, split, data_dir, cache, grading)
     wanted = template or config.template or ("chat" if shots else None)
     if wanted is not None:
         examples = None
@@ -201,13 +203,28 @@ def load(
                 raise UsageError(
                     f"data set {config.name!r}: split {shots_split!r} is for evaluation only; draw examples from another"
                 )
-            examples = _open(name_or_path, config, shots_split, data_dir, cache, environment)
+            examples = _open(name_or_path, config, shots_split, data_dir, cache, grading)
         rows.asking = Asking(load_template(wanted), shots, examples)
     return rows if limit is None else rows.first(limit)
 
 
+def grading_environment(config: DatasetConfig, name: str | None, options: Mapping[str, Any] | None) -> Environment:
+    """Return what grades a set: its own environment, or another of that name.
+
+    Raises:
+        UsageError: the set's own environment writes its tasks, so no other can grade them; or an option does not fit.
+    """
+    if name is not None and name != config.environment and config.generated:
+        raise UsageError(f"data set {config.name!r}: {config.environment!r} writes its tasks, so {name!r} cannot grade them")
+    return load_environment(name or config.environment, **{**config.options, **(options or {})})
+
+
 def load_sample(
-    name_or_path: str | Path, *, options: Mapping[str, Any] | None = None, template: str | None = None
+    name_or_path: str | Path,
+    *,
+    options: Mapping[str, Any] | None = None,
+    template: str | None = None,
+    environment: str | None = None,
 ) -> PromptDataset:
     """Open a description's own sample row, or the first three tasks of a set that its environment writes.
 
@@ -215,16 +232,16 @@ def load_sample(
         UsageError: there is none, or it cannot be read.
     """
     config = load_config(name_or_path)
-    environment = load_environment(config.environment, **{**config.options, **(options or {})})
+    grading = grading_environment(config, environment, options)
     wanted = template or config.template
     asking = None if wanted is None else Asking(load_template(wanted))
     if config.generated:
-        rows = _generated(config, next(iter(config.generated)), environment).first(3)
+        rows = _generated(config, next(iter(config.generated)), grading).first(3)
         rows.asking = asking
         return rows
     if not config.sample_row:
         raise UsageError(f"data set {config.name!r} has no sample_row")
-    return PromptDataset(config, "sample", [config.sample_row], environment, f"{config.name}'s sample_row", asking)
+    return PromptDataset(config, "sample", [config.sample_row], grading, f"{config.name}'s sample_row", asking)
 
 
 def _open(

@@ -23,24 +23,42 @@ class AddedReward(_Frozen):
     """A reward beside the source's own, such as language or length."""
 
     weight: float = Field(allow_inf_nan=False)
-    """Times its reward; negative for a punishment. All together weigh less than the source's own reward, which weighs 1."""
+    """Times its reward; negative for a punishment, 0 only reports it. All together less than the source's own reward,
+    which weighs 1; but see added_may_dominate."""
+    environment: str | None = None
+    """Registry name of its environment, or module:Class; where left out, the key. So one environment may be added twice."""
     options: Mapping[str, Any] = {}
-    """Options of its environment, whose name is the key."""
+    """Options of its environment."""
+
+
+class GradedBy(_Frozen):
+    """An environment that judges without a reference, such as a reward model."""
+
+    environment: str
+    """Registry name, or module:Class."""
+    options: Mapping[str, Any] = {}
+    """Its options."""
 
 
 class SuiteSource(_Frozen):
     """One part of the mixture: an environment that writes its own tasks, or a data set with its environment."""
 
     environment: str | None = None
-    """Registry name of an environment that generates tasks, or module:Class. Give this or `dataset`."""
+    """Registry name of an environment that generates tasks, or module:Class; with `dataset`, of another that grades it."""
     dataset: str | None = None
-    """Name or path of a data-set configuration. Give this or `environment`."""
+    """Name or path of a data-set configuration. Give this or `environment`, or both."""
     options: Mapping[str, Any] = {}
     """Options of the environment."""
     format: Mapping[str, Any] | None = None
     """When given, options of the `format` environment, whose verdict is the gate of this source's reward."""
+    graded_by: GradedBy | None = None
+    """Environment that judges in place of the source's own, which then only asks: {environment: reward_model, options: ...}."""
     add: Mapping[str, AddedReward] = {}
-    """Environment -> reward that is added to this source's own, inside the gate: {language: {weight: 0.1}}."""
+    """Name -> reward that is added to this source's own, inside the gate: {language: {weight: 0.1}}."""
+    added_may_dominate: bool = False
+    """Accepts added rewards that together weigh as much as the source's own or more, as published for DeepSeek-R1."""
+    reward_scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    """Multiplies this source's whole reward in training: what a nat of a KL in the reward is weighed against."""
     template: str | None = None
     """Prompt template, such as r1-zero or maths:de; see docs/datasets.md."""
     shots: int = Field(default=0, ge=0, le=64)
@@ -58,8 +76,10 @@ class SuiteSource(_Frozen):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        if (self.environment is None) == (self.dataset is None):
-            raise ValueError("a source has either `environment` or `dataset`")
+        if self.environment is None and self.dataset is None:
+            raise ValueError("a source has an `environment` that writes its tasks, or a `dataset`")
+        if self.added_may_dominate and not self.add:
+            raise ValueError("added_may_dominate is about added rewards, and `add` names none")
         if self.shots and self.dataset is None:
             raise ValueError("shots are rows of a data set; this source writes its own tasks")
         if self.eval_split == self.split:

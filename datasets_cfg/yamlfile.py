@@ -56,7 +56,7 @@ def read(text: str, name: str, model: type[M], example: str) -> M:
     try:
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
         refuse_bombs(tree, name)
-        twice = _repeated(tree)
+        twice = repeated_key(tree)
         data = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -152,10 +152,10 @@ def _line(node: Any, path: Path) -> int:
     return int(line) + 1
 
 
-def _repeated(node: Any) -> Any:
+def repeated_key(node: Any) -> Any:
     """Return a key that stands twice in one mapping, at any depth; YAML itself would keep the last in silence."""
     if isinstance(node, yaml.SequenceNode):
-        return next((twice for item in node.value if (twice := _repeated(item)) is not None), None)
+        return next((twice for item in node.value if (twice := repeated_key(item)) is not None), None)
     if not isinstance(node, yaml.MappingNode):
         return None
     seen = set()
@@ -164,7 +164,7 @@ def _repeated(node: Any) -> Any:
             if key.value in seen:
                 return key
             seen.add(key.value)
-        twice = _repeated(value)
+        twice = repeated_key(value)
         if twice is not None:
             return twice
     return None

@@ -115,6 +115,8 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
     panel: ClassVar[Panel] = Panel()
     grades_groups: bool = False
     """Whether a group's verdicts are asked for together (`score_group`): its completions are compared, or judged in batches."""
+    scores_steps: bool = False
+    """Whether verdicts hold `steps`, each with a reward of its own. An environment that sets `Score.steps` must declare it."""
 
     def __init__(self, **options: Any) -> None:
         try:

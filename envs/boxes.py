@@ -1,9 +1,9 @@
 r"""Boxes in a text: `\boxed{...}`, `\fbox{...}`, `\boxed 5`, `\boxed\frac12`. The one scanner of them, in one linear pass.
 
-Tokens are found by a regular expression whose quantifiers are possessive or bounded, and braces are matched with a stack, so
-two hundred thousand opened boxes take linear time. A box in a code fence, in backticks or behind a percent sign is a box, for
-models put their answers there. Two spellings are no TeX but common damage: `\beginboxed{5}`, and a backspace or form feed that
-was `\b` or `\f` before a careless decoding.
+Tokens are found by a regular expression whose repetitions are possessive, bounded or can end in one way only, and braces are
+matched with a stack, so two hundred thousand opened boxes take linear time. A box in a code fence, in backticks or behind a
+percent sign is a box, for models put their answers there. Two spellings are no TeX but common damage: `\beginboxed{5}`, and a
+backspace or form feed that was `\b` or `\f` before a careless decoding.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import re
 from typing import Literal, NamedTuple
 
 _NAME = r"(?:\\(?:begin)?boxed|\\fbox|\\framebox|\x08oxed|\x0cbox)"
-_GROUP = r"\{(?:[^{}]|\{[^{}]{0,100}+\}){0,100}+\}"
+_GROUP = r"\{(?:[^{}]|\{[^{}]{0,100}+\}){0,100}\}"
 _ARGUMENT = rf"\s{{0,4}}+(?:{_GROUP}|[0-9A-Za-z]|\\[A-Za-z]++)"
 # What TeX boxes without braces is the next token. Here a number keeps its digits and a command its arguments; a letter must
 # stand alone, for `\boxed` may be spoken of ("use \boxed to mark it").
 _BARE = (
-    r"[-+]?[0-9]++(?:[.,/][0-9]++)*+(?:\\?%)?"
+    r"[-+]?[0-9]++(?:[.,/][0-9]++)*(?:\\?%)?"
     r"|[A-Za-z](?=\s{0,4}+(?:[$.,)\]\n]|\\[)\]]|\Z))"
     rf"|\\[dtc]?(?:frac|binom){_ARGUMENT}{_ARGUMENT}"
     rf"|\\sqrt(?:\[[^\][{{}}]{{0,20}}+\])?{_ARGUMENT}"
@@ -122,8 +122,8 @@ class Row(NamedTuple):
 # Delimiters, emphasis and spacing, which mean nothing between boxes.
 _NOISE = r"(?:[\s$*~&]|\\[()\[\],;:! \\]|\\(?:q?quad|hspace\{[^{}]{0,20}+\})(?![A-Za-z]))"
 _TIGHT = re.compile(
-    rf"{_NOISE}*+(?:(?P<join>[,;、，；]|(?:and|or)(?![A-Za-z])|[和与或]|\\(?:text|mbox|mathrm)\s?\{{[\s,]{{0,4}}(?:and|or)[\s,]{{0,4}}\}}"
-    rf"|\\l(?:and|or)(?![A-Za-z])){_NOISE}*+)*+"
+    rf"{_NOISE}*(?:(?P<join>[,;、，；]|(?:and|or)(?![A-Za-z])|[和与或]|\\(?:text|mbox|mathrm)\s?\{{[\s,]{{0,4}}(?:and|or)[\s,]{{0,4}}\}}"
+    rf"|\\l(?:and|or)(?![A-Za-z])){_NOISE}*)*"
 )
 _WORDS = re.compile(r"\\(?:text|mbox|mathrm|textbf)\s?\{([^{}]*+)\}")
 _NAMED = re.compile(r"(?:\([A-Za-z, ]{1,12}\)|[A-Za-z][A-Za-z0-9_{}']{0,8})\s*+=")
@@ -137,8 +137,8 @@ MAX_ROW_CHARS = 4_000
 _MOST_WORDS = 5
 # Words by which a second box is no correction of the first but a doubt: `\boxed{4} or maybe \boxed{5}`.
 _HEDGE = re.compile(
-    r"[\s.,;$(*]*+or(?:[\s,]++(?:maybe|perhaps|possibly|probably|alternatively|else|even|just|is|it|it's|could|might|may|be|the|"
-    r"answer|also|simply))*+[\s:,$(*?]*+",
+    r"[\s.,;$(*]*+or(?:[\s,]++(?:maybe|perhaps|possibly|probably|alternatively|else|even|just|is|it(?:'s)?|could|might|may|be|"
+    r"the|answer|also|simply))*[\s:,$(*?]*+",
     re.IGNORECASE,
 )
 # Words by which one box replaces another.
@@ -188,7 +188,7 @@ def _gap(gap: str) -> Literal["tight", "loose", ""]:
         return "tight"
     if tight:
         return "loose" if tight["join"] is None and gap.count("\n") > 1 else "tight"
-    plain = _NAMED.sub(" ", re.sub(rf"{_NOISE}++", " ", _WORDS.sub(r" \1 ", gap)))
+    plain = _NAMED.sub(" ", re.sub(rf"{_NOISE}+", " ", _WORDS.sub(r" \1 ", gap)))
     pieces = _PIECE.findall(plain)
     words = [piece.lower() for piece in pieces if piece.isalpha()]
     if not any(piece in ",;、，；和与或" for piece in pieces) and not {"and", "or"}.intersection(words):

@@ -35,7 +35,7 @@ ACROSS = frozenset("* / ± < > mod".split())
 """What reaches into the next cell or over a wide gap; a value does not."""
 DELIMITERS = frozenset(("$", r"\(", r"\)"))
 _EMPHASIS = frozenset("*_`\"'")
-NUMERAL = re.compile(r"[0-9]++(?:[.,][0-9]++)*+")
+NUMERAL = re.compile(r"[0-9]++(?:[.,][0-9]++)*")
 _NO_FACTORS = frozenset(
     "is of if no an be we by it at to so us my he or as in on do up am pm st nd rd th sq cu vs ie eg ok".split()
 )

@@ -7,14 +7,14 @@ import re
 from verigym.envs.maths.reading.units import dimension, formula_unit, known_unit
 
 _REACH = 120
-_SKIP = r"(?:[ \t$*}~]|\\[)\],;:! ])*+"
+_SKIP = r"(?:[ \t$*}~]|\\[)\],;:! ])*"
 _POWER = r"\^\{?[23]\}?"
 _SIGN = re.compile(rf"{_SKIP}(?P<sign>\\?%|\uff05|\u00b0|\^\s?\{{?\\circ\}}?|\\(?:degree|circ)(?![A-Za-z]))")
 _IN_TEXT = re.compile(
     rf"{_SKIP}\\(?:text|textbf|mathrm|mbox)\s?\{{(?P<words>[^{{}}]{{1,60}})\}}(?P<power>\s?{_POWER})?",
 )
 _IN_WORDS = re.compile(
-    rf"{_SKIP}(?P<words>[^\W\d_]++(?: [^\W\d_]++){{0,3}}+)(?P<power>\$?{_POWER}\$?|[\u00b2\u00b3])?",
+    rf"{_SKIP}(?P<words>[^\W\d_]++(?: [^\W\d_]++){{0,3}})(?P<power>\$?{_POWER}\$?|[\u00b2\u00b3])?",
 )
 # A letter is a unit only where the sentence or the formula ends after it.
 _LETTER = re.compile(rf"{_SKIP}(?P<unit>[A-Za-z])(?P<power>\s?{_POWER}|[\u00b2\u00b3])?(?=[ \t]*+(?:[.,;)$\n]|\\[)\]]|\Z))")

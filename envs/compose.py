@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from verigym.envs.base import Environment, Expectation, Panel
 from verigym.envs.composition import Composition
 from verigym.envs.errors import UsageError
+from verigym.envs.part_scores import components_of, reason_of, steps_of
 from verigym.envs.registry import load
 from verigym.envs.schema import Completion, Prompt, Score, Status
 
@@ -22,8 +23,9 @@ class WeightedSum(Composition):
     """Correctness plus shaping: the sum of weight times reward.
 
     The primary part is the correctness part. It decides the status, so CORRECT may come with less than the maximum, and
-    it gives answer and steps. The rewards are not normalised: the range is the weighted sum of the parts' ranges. The
-    other parts together must weigh less than the primary, so that a wrong answer never outranks a right one.
+    it gives the answer; steps come from every part that scores some. The rewards are not normalised: the range is the
+    weighted sum of the parts' ranges. The other parts together must weigh less than the primary, so that a wrong answer
+    never outranks a right one.
 
     Args:
         weights: part name to weight; a negative weight is a penalty, 0 only reports the component.
@@ -71,7 +73,7 @@ class WeightedSum(Composition):
             raise UsageError(
                 f"{self.name!r}: the other parts can add up to {math.fsum(spans.values()):g}, the primary part "
                 f"{self.options.primary!r} only to {lead:g}, so a wrong answer could outrank a right one; "
-                f"lower their weights or pass allow_shaping_to_dominate=True"
+                f"lower their weights or pass allow_shaping_to_dominate=True (in a source's YAML: added_may_dominate)"
             )
 
     @property
@@ -90,6 +92,11 @@ class WeightedSum(Composition):
 
         return _panel({part: self.parts[part] for part, weight in self._weights.items() if weight}, agree)
 
+    @property
+    def summands(self) -> Mapping[str, float]:
+        """The weights."""
+        return self._weights
+
     def combine(self, prompt: Prompt, completion: Completion) -> Score:
         """Add up the parts."""
         scores = {part: self.judge_part(part, prompt, completion) for part in self.parts}
@@ -99,10 +106,10 @@ class WeightedSum(Composition):
         return Score(
             reward=min(max(math.fsum(terms), low), high),
             status=primary.status,
-            components=_components(scores),
+            components=components_of(scores),
             answer=primary.answer,
-            steps=primary.steps,
-            reason=_reason(primary.reason, scores),
+            steps=steps_of(scores),
+            reason=reason_of(primary.reason, scores),
         )
 
     def _ranges(self) -> dict[str, tuple[float, float]]:
@@ -144,6 +151,11 @@ class Gate(Composition):
         """Floor where either part says so, maximum where both do, else free."""
         return _panel(self.parts, _all_of)
 
+    @property
+    def summands(self) -> Mapping[str, float]:
+        """The condition adds nothing."""
+        return {self._then: 1.0}
+
     def combine(self, prompt: Prompt, completion: Completion) -> Score:
         """Judge the condition, and the rest if it holds."""
         scores = {self._condition: self.judge_part(self._condition, prompt, completion)}
@@ -152,11 +164,12 @@ class Gate(Composition):
             return Score(
                 reward=self.reward_range[0],
                 status=condition.status if condition.status in _WITHOUT_CONTENT else Status.INCORRECT,
-                components=_components(scores),
+                components=components_of(scores),
+                steps=steps_of(scores),
                 reason=f"{self._condition!r} does not hold: {condition.reason}",
             )
         then = scores[self._then] = self.judge_part(self._then, prompt, completion)
-        return then.model_copy(update={"components": _components(scores)})
+        return then.model_copy(update={"components": components_of(scores), "steps": steps_of(scores)})
 
 
 class _Extreme(Composition):
@@ -196,8 +209,8 @@ class _Extreme(Composition):
 class AllOf(_Extreme):
     """The least of the parts' rewards; CORRECT when every part is. Stops at the first part at its floor.
 
-    Otherwise the status is that of the part with the least reward. Answer and steps are the primary's, by default the
-    first part's.
+    Otherwise the status is that of the part with the least reward. The answer is the primary's, by default the first part's;
+    steps come from every part that was judged.
     """
 
     _decisive = 0.0
@@ -219,15 +232,15 @@ class AllOf(_Extreme):
         return Score(
             reward=levels[worst],
             status=status,
-            components=_components(scores),
+            components=components_of(scores),
             answer=primary.answer if primary else None,
-            steps=primary.steps if primary else None,
-            reason=_reason(f"{worst}: {scores[worst].reason}", scores),
+            steps=steps_of(scores),
+            reason=reason_of(f"{worst}: {scores[worst].reason}", scores),
         )
 
 
 class AnyOf(_Extreme):
-    """The greatest of the parts' rewards, with that part's status, answer and steps. Stops at the first maximum."""
+    """The greatest of the parts' rewards, with that part's status and answer, and all steps. Stops at the first maximum."""
 
     _decisive = 1.0
     _default_name = "any"
@@ -249,10 +262,10 @@ class AnyOf(_Extreme):
         return Score(
             reward=levels[best],
             status=scores[best].status,
-            components=_components(scores),
+            components=components_of(scores),
             answer=scores[best].answer,
-            steps=scores[best].steps,
-            reason=_reason(f"{best}: {scores[best].reason}", scores),
+            steps=steps_of(scores),
+            reason=reason_of(f"{best}: {scores[best].reason}", scores),
         )
 
 
@@ -281,16 +294,3 @@ def _panel(parts: Mapping[str, Environment], expect: Callable[[Mapping[str, Expe
 def _all_of(expectations: Mapping[str, Expectation]) -> Expectation:
     found = set(expectations.values())
     return "floor" if "floor" in found else "maximum" if found == {"maximum"} else "free"
-
-
-def _components(scores: Mapping[str, Score]) -> dict[str, float | None]:
-    components: dict[str, float | None] = {}
-    for part, score in scores.items():
-        components[part] = score.reward
-        components.update({f"{part}/{inner}": value for inner, value in score.components.items()})
-    return components
-
-
-def _reason(reason: str, scores: Mapping[str, Score]) -> str:
-    left_out = [f"optional part {part!r} gave no score: {s.reason}" for part, s in scores.items() if not s.scored]
-    return "; ".join([reason, *left_out])

@@ -19,19 +19,11 @@ from verigym.envs.errors import EnvironmentFailure, UsageError, did_you_mean
 from verigym.envs.gathering import Asked, gather
 from verigym.envs.goldtext import gold_candidates
 from verigym.envs.grading.judging import grades_groups, judge_group, judge_one
+from verigym.envs.part_scores import scores_steps
 from verigym.envs.partnames import inner, outer
-from verigym.envs.schema import (
-    Completion,
-    Message,
-    Prompt,
-    Reference,
-    Score,
-    as_messages,
-    canonical_json,
-    sha256_hex,
-)
+from verigym.envs.schema import Completion, Message, Prompt, Reference, Score, as_messages, canonical_json, sha256_hex
 
-ALGEBRA_VERSION = "1"
+ALGEBRA_VERSION = "2"
 
 
 class CompositionOptions(Options):
@@ -44,7 +36,7 @@ class CompositionOptions(Options):
     weights: tuple[float, ...] = ()
     """Of a weighted sum: one a part."""
     primary: str
-    """The part that decides the status, and gives answer and steps."""
+    """The part that decides the status, and gives the answer."""
     optional: tuple[str, ...] = ()
     """Parts whose ERROR leaves the rest standing."""
 
@@ -92,6 +84,16 @@ class Composition(ABC):
     def grades_groups(self) -> bool:
         """Whether a part does."""
         return any(map(grades_groups, self.parts.values()))
+
+    @property
+    def scores_steps(self) -> bool:
+        """Whether a part does; the composition hands up the steps of all of them."""
+        return any(map(scores_steps, self.parts.values()))
+
+    @property
+    def summands(self) -> Mapping[str, float] | None:
+        """Weight of each part whose reward is a summand of the whole's; None where the whole is no weighted sum."""
+        return None
 
     @property
     @abstractmethod

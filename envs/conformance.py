@@ -23,6 +23,7 @@ from verigym.envs.conformance_report import ConformanceError, Report, Row
 from verigym.envs.errors import UsageError
 from verigym.envs.grading import Grader
 from verigym.envs.hacks import garbage, hacks, malformed
+from verigym.envs.part_scores import scores_steps
 from verigym.envs.schema import Completion, Prompt, Score, Status
 
 __all__ = ["ConformanceError", "Report", "Row", "check_env"]
@@ -260,3 +261,5 @@ def _score_rows(
     yield row("time budget", f"at most {budget_s:g} s", lambda _, s: s.seconds <= budget_s, lambda s: f"{s.seconds:.3g} s")
     yield row("status fits the reward", "correct above the floor, wrong below the maximum", consistent, _short)
     yield row("steps lie in the text", "end <= length", steps_inside, lambda s: str(s.steps))
+    declared = scores_steps(environment)
+    yield row("steps are declared", "scores_steps = True", lambda _, s: declared or not s.steps, lambda s: str(s.steps))

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+import re
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from verigym.envs.schema import ErrorKind, Score
 
@@ -55,11 +60,61 @@ def told_of(what: str) -> Iterator[None]:
         raise UsageError(said if said.startswith(what) else f"{what}: {said}") from None
 
 
+_INSTANCE = re.compile(r"a valid dictionary or (?:instance of [A-Za-z_]\w*|object to extract fields from)")
+"""Pydantic's words for a field that is a model of its own; whoever writes YAML has no instances."""
+
+
+def _place(loc: tuple[int | str, ...], known: Iterable[str]) -> tuple[tuple[int | str, ...], tuple[str, ...]]:
+    """Return a problem's place without the alternatives of unions, and the names of the fields that may stand there.
+
+    Of a union, pydantic puts the alternative that it tried into the place, such as `literal['lines']`.
+
+    Args:
+        loc: the place as pydantic gives it.
+        known: the field names at the top level, as `explain` takes them. The names are empty where the types do not say.
+    """
+    place: list[int | str] = []
+    fields: Mapping[str, Any] = known if isinstance(known, Mapping) else dict.fromkeys(known)
+    names, inner = tuple(fields), _type_of(fields, loc[0] if loc else "")
+    place += loc[:1]
+    for part in loc[1:]:
+        alternatives = _alternatives(inner)
+        if len(alternatives) > 1 and isinstance(part, str):
+            inner = next((one for one in alternatives if part == getattr(one, "__name__", None)), alternatives[-1])
+            continue
+        only = alternatives[0] if alternatives else None
+        place.append(part)
+        if isinstance(only, type) and issubclass(only, BaseModel):
+            names, inner = tuple(only.model_fields), _type_of(only.model_fields, part)
+        else:
+            arguments = [one for one in typing.get_args(only) if one is not ...]
+            names, inner = (), arguments[-1] if arguments else None
+    return tuple(place), names
+
+
+def _type_of(fields: Mapping[str, Any], name: int | str) -> Any:
+    field = fields.get(str(name))
+    return field.annotation if isinstance(field, FieldInfo) else None
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    """Return the types of a union but None; one type for what is no union, none for an unknown type."""
+    while typing.get_origin(annotation) is typing.Annotated:
+        annotation = typing.get_args(annotation)[0]
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return [inner for one in typing.get_args(annotation) if one is not type(None) for inner in _alternatives(one)]
+    return [] if annotation is None else [annotation]
+
+
 def explain(error: ValidationError, known: Iterable[str] = ()) -> str:
     """Return a pydantic error as one line: the first problem, its field and what was given.
 
-    `known` are the field names at the top level, for the suggestion after an unknown one.
+    Args:
+        error: of the validation.
+        known: the field names at the top level, for the suggestion after an unknown one. A model's `model_fields` give the
+            names of fields further inside as well.
     """
+    known = known if isinstance(known, Mapping) else tuple(known)
     found = error.errors(include_url=False, include_context=False)
     # A list of which an element is wrong is said to be too short as well.
     inner = [problem["loc"] for problem in found if problem["type"] != "too_short"]
@@ -70,14 +125,20 @@ def explain(error: ValidationError, known: Iterable[str] = ()) -> str:
     ]
     # A misspelt required field is both unknown and missing; the unknown name carries the suggestion.
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
-    place = ".".join(str(part) for part in first["loc"])
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    loc, siblings = _place(first["loc"], known)
+    place = ".".join(str(part) for part in loc)
+    # A union gives a problem for each of its alternatives; to the reader they are one.
+    count = 1 + sum(problem is not first and _place(problem["loc"], known)[0] != loc for problem in problems)
+    more = f" (and {count - 1} more)" if count > 1 else ""
     if first["type"] == "extra_forbidden":
-        hint = did_you_mean(str(first["loc"][-1]), known) if len(first["loc"]) == 1 else ""
+        name = str(loc[-1])
+        colon = ":" in name and name.partition(":")[0] in siblings  # YAML reads {dataset:gsm8k} as a key without a value
+        hint = "; YAML needs a space after the colon" if colon else did_you_mean(name, siblings)
         return f"unknown field {place!r}{hint}{more}"
     if first["type"] == "missing":
         return f"field {place!r} is missing{more}"
     message = first["msg"].removeprefix("Value error, ").replace("\n", " ").replace("a valid tuple", "a list")
+    message = _INSTANCE.sub("a mapping of fields", message)
     if not place:  # several fields together
         return f"{message}{more}"
     try:

@@ -7,7 +7,6 @@ answer.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,11 +14,9 @@ from verigym.envs.base import BaseEnvironment, Panel
 from verigym.envs.boxes import box_spans, marks
 from verigym.envs.format_answer import fenced, follows_schema
 from verigym.envs.format_options import FormatOptions
-from verigym.envs.linear import JsonProblem, blank, full_match, read_json
+from verigym.envs.linear import JsonProblem, full_match, read_json
 from verigym.envs.schema import Completion, Prompt, Reference, Score, Status
-
-# What draws nothing in a box.
-_HOLLOW = re.compile(r"\\(?:text|math)[a-z]{0,6}\{[\s~]{0,20}\}|\\(?:q?quad|mbox\{\})(?![A-Za-z])")
+from verigym.envs.visible import hollow
 
 Span = tuple[int, int]
 Box = tuple[int, int, int]
@@ -34,7 +31,7 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
     """Grades layout."""
 
     name = "format"
-    version = "2"
+    version = "3"
     reference_type = FormatReference
     options_type = FormatOptions
     # Tricks that fool a judge of answers are nothing to a judge of layout: a hack in the right layout is in the right layout.
@@ -132,7 +129,7 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
             broken = dict.fromkeys(("tags", "filled", "outside", "boxes", "place"), problem)
             broken["boxes"] = self._count(text, boxes)
         else:
-            empty = next((tag for tag, (start, end) in spans.items() if blank(text[start:end])), None)
+            empty = next((tag for tag, (start, end) in spans.items() if hollow(text[start:end])), None)
             broken = {
                 "tags": "",
                 "filled": f"<{empty}> holds nothing" if empty and not self.options.empty_tags else "",
@@ -215,11 +212,7 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
             return f"{begun} boxes where {self.options.boxes} asked"
         if len(boxes) != begun:
             return "a box is nested or never closes"
-        return (
-            "a box is empty"
-            if any(blank(_HOLLOW.sub("", text[start:end]).strip(" {}$~\\,;:!")) for _, start, end in boxes)
-            else ""
-        )
+        return "a box is empty" if any(hollow(text[start:end]) for _, start, end in boxes) else ""
 
     def _place(self, text: str, spans: dict[str, Span], boxes: Sequence[Box]) -> str:
         if self.options.boxes is None or self.options.box_in == "anywhere":

@@ -9,8 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 from verigym.envs.errors import EnvironmentFailure
-from verigym.envs.linear import blank, check_pattern, search
+from verigym.envs.linear import check_pattern, search
 from verigym.envs.schema import canonical_json
+from verigym.envs.visible import blank
 
 SCHEMA_HINT = "pip install 'verigym[format]'"
 

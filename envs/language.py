@@ -1,8 +1,9 @@
 """The `language` environment: the share of a completion that is written in the language asked for.
 
-It is DeepSeek-R1's reward for language consistency (2501.12948, section 2.3.2): the share of the chain of thought in the target
-language. Text without code, mathematics and addresses is cut into sentences; each is judged by its script first and, where
-several languages share a script, by the identifier. It judges language alone: fluent nonsense gets full marks.
+It is DeepSeek-R1's reward for language consistency (2501.12948v2, section 3.2.1): the share of the chain of thought in the
+target language, there of its words (`unit: words`), by default of its letters. Text without code, mathematics and addresses is
+cut into sentences; each is judged by its script first and, where several languages share a script, by the identifier. It judges
+language alone: fluent nonsense gets full marks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from verigym.envs.extract import strip_thinking
 from verigym.envs.language_id import installed
 from verigym.envs.language_naming import name_language, name_languages
 from verigym.envs.language_samples import SAMPLES
-from verigym.envs.language_scripts import LATIN, SCRIPTS_OF, WRITTEN, only_script, runs
+from verigym.envs.language_scripts import LATIN, SCRIPTS_OF, WRITTEN, only_script, runs, words
 from verigym.envs.language_text import prose, sentences
 from verigym.envs.schema import Completion, Prompt, Reference, Score, Status
 
@@ -54,6 +55,8 @@ class LanguageOptions(Options):
     """What is judged: what stands before the last `</think>` (everything, where there is none), what stands after, or all."""
     least: int = Field(20, ge=1)
     """Fewest letters to judge by, a Chinese, Japanese or Korean one counted twice; a text with fewer is no answer."""
+    unit: Literal["letters", "words"] = "letters"
+    """What the share is a share of; words are those of the paper, and a guess in scripts that put no spaces between them."""
     mixed: float = Field(0.1, gt=0, lt=0.5, allow_inf_nan=False)
     """From which share of other languages on the component `mixed` is 1."""
 
@@ -62,7 +65,7 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
     """Rewards the language asked for."""
 
     name = "language"
-    version = "2"
+    version = "3"
     reference_type = LanguageReference
     options_type = LanguageOptions
     panel = Panel(echo="free", garbage="free", hacks="free")
@@ -97,9 +100,9 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
         return None
 
     def judge(self, prompt: Prompt, reference: LanguageReference, completion: Completion) -> Score:
-        """Return the share of letters in the target language."""
+        """Return the share of letters, or of words, in the target language."""
         target = self._target(prompt, reference)
-        found = shares(self._part(completion.text), target, self.options.least)
+        found = shares(self._part(completion.text), target, self.options.least, unit=self.options.unit)
         if not found:
             if completion.finish_reason == "length":
                 return Score.truncated(reason="cut off by the token limit with too little text to tell its language")
@@ -140,31 +143,35 @@ def language_of(text: str, least: int = 20) -> str | None:
     return code if code in SCRIPTS_OF else None
 
 
-def shares(text: str, target: str | None, least: int) -> Counter[str]:
-    """Return the share of each language in a text's letters; nothing where there are fewer than `least`.
+def shares(text: str, target: str | None, least: int, *, unit: Literal["letters", "words"] = "letters") -> Counter[str]:
+    """Return the share of each language in a text's letters or words; nothing where there are fewer letters than `least`.
+
+    The language is that of the sentence, of its part in one script where it has several: no identifier names single words.
 
     Args:
         text: may hold code and mathematics, which do not count.
         target: what is near enough to it to be taken for it is counted as it.
         least: see `LanguageOptions`.
+        unit: see `LanguageOptions`.
     """
-    counted: Counter[str] = Counter()
-    unnamed: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    counted: defaultdict[str, float] = defaultdict(float)
+    unnamed: defaultdict[str, list[tuple[str, float]]] = defaultdict(list)
     enough = 0
     for (sentence, count), times in Counter(sentences(prose(text))).items():  # models repeat themselves
         alone = only_script(sentence)
         scripts = {alone: [sentence]} if alone else runs(sentence)
-        for name, words in _kept(scripts).items():
-            size = times * (count if alone else sum(map(len, words)))
-            enough += size * (2 if name in _DENSE else 1)
-            code = _language(name, words, scripts, target)
+        for name, pieces in _kept(scripts).items():
+            letters = count if alone else sum(map(len, pieces))
+            enough += times * letters * (2 if name in _DENSE else 1)
+            size = times * (letters if unit == "letters" else words(name, pieces, letters))
+            code = _language(name, pieces, scripts, target)
             if code == _TO_NAME:
-                unnamed[name].append((" ".join(words), size))
+                unnamed[name].append((" ".join(pieces), size))
             elif code is not None:
                 counted[code] += size
-    for script, pieces in unnamed.items():
-        names = name_languages([piece for piece, _ in pieces], script)
-        for code, (_, size) in zip(names, pieces, strict=True):
+    for script, sized in unnamed.items():
+        names = name_languages([text for text, _ in sized], script)
+        for code, (_, size) in zip(names, sized, strict=True):
             counted[_near(code, target)] += size
     total = sum(counted.values())
     if enough < least or not total:

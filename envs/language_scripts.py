@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from verigym.envs.language_id import LANGUAGES
 
@@ -84,11 +84,40 @@ SCRIPTS_OF: Mapping[str, frozenset[str]] = {
 """Scripts in which each language is written."""
 
 
+CHARACTERS_A_WORD: Mapping[str, float] = {"Han": 2, "Kana": 2, "Thai": 4, "Lao": 4, "Khmer": 4, "Burmese": 4}
+"""Letters that count as one word of a script without spaces between words: round numbers of ours, near what segmenters find."""
+
+
+LONGEST_WORD = 20
+"""Letters after which a word counts as another one, so that words written without spaces do not count as one."""
+_GLUE = re.compile(r"[\s!-&(-/:-@\[-`{-~\u2010-\u2015\u2026]++")
+"""What parts words: spaces, and signs that would join them; not the apostrophe."""
+
+
+def words(script: str, pieces: Sequence[str], letters: int) -> float:
+    """Return how many words stand in a text's pieces of one script; see `LONGEST_WORD`.
+
+    Args:
+        script: of all of them.
+        pieces: sentences, or the runs of this script in one.
+        letters: how many they hold together.
+    """
+    if script in CHARACTERS_A_WORD:
+        return letters / CHARACTERS_A_WORD[script]
+    found = (word for piece in pieces for word in _GLUE.split(piece) if _RUN.search(word))
+    return float(sum(-(-len(word) // LONGEST_WORD) for word in found))
+
+
 def only_script(text: str) -> str | None:
     """Return the one script of a text's letters; None where there are several. `runs` says the same in ten times the time."""
     first = _RUN.search(text)
     script = str(first.lastgroup) if first else LATIN
     return script if _ONLY[script].fullmatch(text) else None
+
+
+def in_script(char: str) -> bool:
+    """Whether a character is a letter, or a mark on one, of a script that is counted."""
+    return _RUN.match(char) is not None
 
 
 def runs(text: str) -> dict[str, list[str]]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Iterator
 
 from verigym.envs.code.fences import blocks
+from verigym.envs.language_scripts import in_script
 
 _OPENING = re.compile(r"\$\$?|\\\(|\\\[|\\begin\{[A-Za-z*]{1,30}\}|`++")
 _TAG = re.compile(r"</?[A-Za-z|][^<>\n]{0,60}>")
-_COMMAND = re.compile(r"\\[A-Za-z]++(?:\{[^{}\n]{0,200}+\}|\[[^\[\]\n]{0,50}+\])*+")
+_COMMAND = re.compile(r"\\[A-Za-z]++(?:\{[^{}\n]{0,200}+\}|\[[^\[\]\n]{0,50}+\])*")
 # A run of ASCII that holds a digit or a sign that words have not: x=3, f(x)^2, https://..., a_1, me@example.org.
 _FORMULA = re.compile(r"(?<![!-~])[A-Za-z!\"'(),.:;?\[\]`-]*+[0-9#$%&*+/<=>@\\^_{|}~][!-~]*+")
 _SENTENCE = re.compile(r"[^.!?\n\u2026\u061f\u06d4\u0964\u0965\u1362\u0589\u3002\uff01\uff1f\uff0e]++")
@@ -19,11 +21,12 @@ _NO_LETTER = re.compile(
 )
 _NO_LETTER_BYTES = bytes(code for code in range(128) if _NO_LETTER.match(chr(code)))
 _DOLLAR_CHARACTERS = 1000
-_STYLED = re.compile("[\u24b6-\u24e9\U0001d400-\U0001d7ff]++")
+_FLAG = re.compile("(?<![\U0001f1e6-\U0001f1ff])[\U0001f1e6-\U0001f1ff]{2}(?![\U0001f1e6-\U0001f1ff])")
+_NAMED_LETTER = re.compile(r"(?:.* )?LETTER (?:SMALL CAPITAL )?([A-Z])")
 _EMPHASIS = re.compile(r"(?<![^\s(\"'])[*_~]{1,3}(?=[^\s*_~])|(?<=[^\s*_~])[*_~]{1,3}(?![^\s.,;:!?)\"'])")
 # Ten words in a row, or twenty characters of a script without spaces. Where one match fails it has looked at ten words.
 _SPOKEN = re.compile(
-    "(?<![^\\s!-@\\[-`{-~])[^\\s!-@\\[-`{-~]++(?:[\\s,.;:!?\"'-]++[^\\s!-@\\[-`{-~]++){9,}+"
+    "(?<![^\\s!-@\\[-`{-~])[^\\s!-@\\[-`{-~]++(?:[\\s,.;:!?\"'-]++[^\\s!-@\\[-`{-~]++){9,}"
     "|[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u3007\u3040-\u30ff\u3400-\u9fff\uff0c]{20,}+"
 )
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u3007\u3040-\u30ff\u3400-\u9fff\uff0c]")
@@ -43,7 +46,7 @@ SHORTEST = 50
 def prose(text: str) -> str:
     """Return the text with a space for everything that is no prose. Long runs of words are prose wherever they stand."""
     if not text.isascii():
-        text = _STYLED.sub(lambda styled: unicodedata.normalize("NFKC", styled[0]), text)
+        text = plain_letters(text)
     if "```" in text or "~~~" in text:
         text = _without_blocks(text)
     if "$" in text or "\\" in text or "`" in text:
@@ -53,6 +56,28 @@ def prose(text: str) -> str:
     if "*" in text or "_" in text or "~" in text:
         text = _EMPHASIS.sub("", text)
     return _FORMULA.sub(_ending, text)
+
+
+def plain_letters(text: str) -> str:
+    """Return the text with plain letters for those that are letters by another shape: superscript, circled, bold, regional...
+
+    Those are the characters that no script counts as its own, and that Unicode's compatibility mapping (NFKC) or their name
+    makes letters of. A pair of regional letters that stands alone is a flag.
+    """
+    shapes = {ord(char): letter for char in set(text) if not char.isascii() and (letter := _plain_letter(char))}
+    return _FLAG.sub(" ", text).translate(shapes) if shapes else text
+
+
+@functools.lru_cache(maxsize=65536)
+def _plain_letter(char: str) -> str:
+    """Return the plain form of a letter of another shape; nothing for any other character, such as the sign of a trade mark."""
+    if in_script(char) and unicodedata.east_asian_width(char) != "F":
+        return ""
+    mapped = "".join(part for part in unicodedata.normalize("NFKC", char) if part.isalpha() and in_script(part))
+    if mapped and (len(mapped) == 1 or unicodedata.category(char)[0] == "L"):
+        return mapped if mapped != char else ""
+    named = _NAMED_LETTER.fullmatch(unicodedata.name(char, ""))
+    return named[1].lower() if named and not mapped else ""
 
 
 def _ending(formula: re.Match[str]) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-import json
-import math
 from typing import Any
 
+from verigym.envs import strict_json
 from verigym.envs.errors import EnvironmentFailure, UsageError
 
 RE2_HINT = "pip install 'verigym[match]'"
 MOST_PATTERN = 10_000
-_EMPTY = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")  # fillers of Hangul, Braille without a dot
 
 
 class JsonProblem(ValueError):
@@ -66,11 +64,6 @@ def encodable(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def blank(text: str) -> bool:
-    """Whether there is nothing to see: spaces, zero-width and control characters, letters and patterns that are drawn empty."""
-    return not any(char.isprintable() and not char.isspace() and char not in _EMPTY for char in text)
-
-
 def read_json(text: str) -> Any:
     """Return the value of a JSON text, strictly: no nan, no infinity, no key twice in an object.
 
@@ -78,27 +71,7 @@ def read_json(text: str) -> Any:
         JsonProblem: the text is no such thing, or nested too deeply.
     """
     try:
-        return json.loads(text, parse_constant=_refused, parse_float=_finite, object_pairs_hook=_object)
-    except RecursionError:
-        raise JsonProblem("is nested too deeply") from None
+        return strict_json.loads(text)
     except ValueError as error:
         problem = f"is no JSON: {error}"
         raise JsonProblem(problem if len(problem) <= 200 else f"{problem[:197]}...") from None
-
-
-def _refused(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if math.isinf(value):
-        raise ValueError("a number is too large")
-    return value
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("an object holds a key twice")
-    return found

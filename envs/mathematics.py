@@ -93,7 +93,7 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
     """Grades a final mathematical answer."""
 
     name = "math"
-    version = "5"
+    version = "7"
     reference_type = MathReference
     options_type = MathOptions
 

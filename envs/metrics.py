@@ -6,6 +6,7 @@ before it gets here: it is neither right nor wrong.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -86,7 +87,7 @@ def majority_at_k(answers: Sequence[str | None], correct: Sequence[bool], k: int
     if len(answers) != len(correct) or not 1 <= k <= len(answers):
         raise ValueError(f"maj@k needs k samples; got k={k}, {len(answers)} answers and {len(correct)} verdicts")
     starts = range(0, len(answers) - k + 1, k)
-    return sum(_majority(answers[start : start + k], correct[start : start + k]) for start in starts) / len(starts)
+    return math.fsum(_majority(answers[start : start + k], correct[start : start + k]) for start in starts) / len(starts)
 
 
 def _majority(answers: Sequence[str | None], correct: Sequence[bool]) -> float:
@@ -101,7 +102,7 @@ def _majority(answers: Sequence[str | None], correct: Sequence[bool]) -> float:
         return 0.0
     most = max(votes.values())
     tied = [answer for answer, count in votes.items() if count == most]
-    return sum(right[answer] / most for answer in tied) / len(tied)
+    return math.fsum(right[answer] / most for answer in tied) / len(tied)
 
 
 def bootstrap_interval(

@@ -17,6 +17,7 @@ ENTRY_POINT_GROUP = "verigym.environments"
 ENVIRONMENTS = {
     "math": "verigym.envs.mathematics:MathEnvironment",
     "code": "verigym.envs.code.environment:CodeEnvironment",
+    "program_of_thought": "verigym.envs.program_of_thought:ProgramOfThoughtEnvironment",
     "functions": "verigym.envs.code.functions:FunctionsEnvironment",
     "lean": "verigym.envs.lean.environment:LeanEnvironment",
     "format": "verigym.envs.format:FormatEnvironment",
@@ -26,6 +27,7 @@ ENVIRONMENTS = {
     "length": "verigym.envs.shaping.length:LengthEnvironment",
     "overlong": "verigym.envs.shaping.overlong:OverlongEnvironment",
     "repetition": "verigym.envs.shaping.repetition:RepetitionEnvironment",
+    "paragraphs": "verigym.envs.shaping.paragraphs:ParagraphsEnvironment",
     "effort": "verigym.envs.shaping.effort:EffortEnvironment",
     "judge": "verigym.envs.judge.environment:JudgeEnvironment",
     "reward_model": "verigym.envs.reward_model.environment:RewardModelEnvironment",
@@ -34,6 +36,7 @@ ENVIRONMENTS = {
     "units": "verigym.envs.procedural:UnitsEnvironment",
     "story": "verigym.envs.procedural:StoryEnvironment",
     "bases": "verigym.envs.procedural:BasesEnvironment",
+    "running_sums": "verigym.envs.running_sums:RunningSumsEnvironment",
     "fractions": "verigym.envs.puzzles.fractions:FractionsEnvironment",
     "algebra": "verigym.envs.puzzles.algebra:AlgebraEnvironment",
     "counting": "verigym.envs.puzzles.counting:CountingEnvironment",

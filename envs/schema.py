@@ -132,6 +132,8 @@ class StepScore(_Frozen):
     end: int = Field(ge=0)
     reward: float = Field(allow_inf_nan=False)
     reason: str = ""
+    part: str = ""
+    """In the score of a composition: the part that judged the step, named as in `components`; empty in a part's own score."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -175,6 +177,12 @@ class Score(_Frozen):
         for name, value in {"reward": self.reward, **self.components, "seconds": self.seconds}.items():
             if value is not None and not math.isfinite(value):
                 raise ValueError(f"{name} is {value}; a score holds finite numbers only")
+        parts = {step.part for step in self.steps or ()}
+        if "" in parts and len(parts) > 1:
+            raise ValueError(f"some steps name a part and others none: {sorted(parts)}; name the part of each step, or of none")
+        for part in parts - {""}:
+            if self.components.get(part) is None:
+                raise ValueError(f"steps of the part {part!r}, whose reward is not in components ({sorted(self.components)})")
         return self
 
     @property

@@ -1,9 +1,10 @@
 """The symbolic tier's client: comparisons by SymPy or Math-Verify in separate, killable processes (`symbolic_worker.py`).
 
-A request frame is a header (sizes and limits) and a payload in JSON; a reply frame is a status byte and, when that is OK, JSON
-again, which is checked strictly. Each kind of comparison has processes of its own, started when first asked for: `trees`
-(`maths/symbolic/algebra.py`) and `texts`, Math-Verify's, below. There the payload is `{"gold": text, "answer": text}` and the
-reply `{"gold": bool, "answer": bool, "equal": bool}`: which texts parsed, and whether the answer equals the gold.
+A request frame is a header (sizes and limits) and a payload in JSON; a reply frame is a status byte, the CPU time used and,
+when the status is OK, JSON again, which is checked strictly. Each kind of comparison has processes of its own, started when
+first asked for: `trees` (`maths/symbolic/algebra.py`) and `texts`, Math-Verify's, below. There the payload is
+`{"gold": text, "answer": text}` and the reply `{"gold": bool, "answer": bool, "equal": bool}`: which texts parsed, and whether
+the answer equals the gold.
 Safe in any thread; a forked process starts its own workers; no signals are used here.
 """
 
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple, get_args
 
 from verigym.envs.errors import EnvironmentFailure
@@ -25,6 +27,7 @@ from verigym.envs.symbolic_worker import CRASH, MAX_REPLY, MEMORY, OK, REPLY, RE
 
 START_S = 120.0
 GRACE_S = 10.0
+SLEEP_S = 10.0
 MAX_PAYLOAD = 48 * 1024  # below a pipe's buffer, so that a write never blocks on a worker that does not read
 POOL_SIZE = min(4, os.cpu_count() or 1)
 
@@ -67,7 +70,7 @@ class _Worker:
         assert self.process.stdin and self.process.stdout
         self.requests, self.replies = self.process.stdin.fileno(), self.process.stdout.fileno()
         try:
-            status, message = self._receive(START_S)
+            status, message, _ = self._receive(START_S)
         except _WorkerLost as lost:
             self.close()
             raise EnvironmentFailure("unavailable", f"{self.title} did not start: {lost}", retryable=True) from None
@@ -75,10 +78,10 @@ class _Worker:
             self.close()
             raise EnvironmentFailure("unavailable", f"{self.title} did not start: {message.decode(errors='replace')}")
 
-    def ask(self, payload: bytes, timeout_s: float, memory_bytes: int) -> tuple[bytes, bytes]:
+    def ask(self, payload: bytes, timeout_s: float, memory_bytes: int) -> tuple[bytes, bytes, float]:
         """Send one request and wait for its reply."""
         # The budget is CPU time, so that a busy machine does not turn a verdict; the wall clock only catches what sleeps.
-        wall_s = 3 * timeout_s + 1
+        wall_s = 3 * timeout_s + SLEEP_S
         frame = REQUEST.pack(len(payload), timeout_s, wall_s, memory_bytes) + payload
         try:
             os.write(self.requests, frame)
@@ -86,12 +89,12 @@ class _Worker:
             raise _WorkerLost(str(error)) from None
         return self._receive(wall_s + GRACE_S)
 
-    def _receive(self, timeout_s: float) -> tuple[bytes, bytes]:
+    def _receive(self, timeout_s: float) -> tuple[bytes, bytes, float]:
         deadline = time.monotonic() + timeout_s
-        status, size = REPLY.unpack(self._read(REPLY.size, deadline))
+        status, size, cpu_s = REPLY.unpack(self._read(REPLY.size, deadline))
         if status not in (OK, TIME, WALL, MEMORY, CRASH, START) or size > MAX_REPLY:
             raise _WorkerLost("it sent no valid frame")
-        return status, self._read(size, deadline)
+        return status, self._read(size, deadline), cpu_s
 
     def _read(self, size: int, deadline: float) -> bytes:
         data = b""
@@ -134,7 +137,7 @@ class _Pool:
         self.idle: list[_Worker] = []
         self.all: set[_Worker] = set()
 
-    def ask(self, payload: bytes, timeout_s: float, memory_bytes: int) -> tuple[bytes, bytes]:
+    def ask(self, payload: bytes, timeout_s: float, memory_bytes: int) -> tuple[bytes, bytes, float]:
         """Ask an idle worker, or a new one; a worker that is lost is replaced once."""
         with self.slots:
             for attempt in range(2):
@@ -221,7 +224,14 @@ os.register_at_fork(after_in_child=_after_fork)
 atexit.register(close)
 
 
-def compare(gold: str, answer: str, *, timeout_s: float = 5.0, memory_bytes: int = 1 << 30) -> Comparison:
+def compare(
+    gold: str,
+    answer: str,
+    *,
+    timeout_s: float = 5.0,
+    memory_bytes: int = 1 << 30,
+    spend: Callable[[float], None] | None = None,
+) -> Comparison:
     """Compare LaTeX texts by Math-Verify: does the answer equal the gold?
 
     Args:
@@ -229,17 +239,27 @@ def compare(gold: str, answer: str, *, timeout_s: float = 5.0, memory_bytes: int
         answer: the answer, LaTeX too.
         timeout_s: CPU seconds for the comparison.
         memory_bytes: address space for the comparison.
+        spend: is told the CPU seconds that were used.
 
     Raises:
         SymbolicLimit: the comparison ran out of time or memory, or crashed twice.
         EnvironmentFailure: the worker cannot be started (Math-Verify is not installed) or is lost.
     """
     payload = json.dumps({"gold": gold, "answer": answer}).encode()
-    return _checked(request("texts", payload, timeout_s=timeout_s, memory_bytes=memory_bytes))
+    return _checked(request("texts", payload, timeout_s=timeout_s, memory_bytes=memory_bytes, spend=spend))
 
 
-def request(kind: Kind, payload: bytes, *, timeout_s: float, memory_bytes: int) -> bytes:
+def request(
+    kind: Kind, payload: bytes, *, timeout_s: float, memory_bytes: int, spend: Callable[[float], None] | None = None
+) -> bytes:
     """Send a payload to a worker of that kind and return what it replies, unchecked.
+
+    Args:
+        kind: the kind of comparison.
+        payload: what the worker is sent.
+        timeout_s: CPU seconds, those of a second attempt included.
+        memory_bytes: address space.
+        spend: is told the CPU seconds that were used.
 
     Raises:
         SymbolicLimit: the comparison ran out of time or memory, or crashed twice.
@@ -247,11 +267,15 @@ def request(kind: Kind, payload: bytes, *, timeout_s: float, memory_bytes: int) 
     """
     if len(payload) > MAX_PAYLOAD:
         raise SymbolicLimit(f"the comparison is longer than {MAX_PAYLOAD} bytes")
+    used_s = 0.0
     for attempt in range(2):
-        status, data = _pools[kind].ask(payload, timeout_s, memory_bytes)
+        status, data, cpu_s = _pools[kind].ask(payload, timeout_s - used_s, memory_bytes)
+        used_s += cpu_s
         # CPU time and memory are the child's alone; a crash or a wall-clock stop may have been a fluke of the machine.
-        if status not in (CRASH, WALL) or attempt:
+        if status not in (CRASH, WALL) or attempt or used_s >= timeout_s:
             break
+    if spend is not None:
+        spend(used_s)
     if status != OK:
         raise SymbolicLimit(f"the comparison {_WHY.get(status, 'failed')}")
     return data

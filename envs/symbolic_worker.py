@@ -23,7 +23,7 @@ from typing import Literal
 from verigym.sandbox.confine import confine, parent_is
 
 REQUEST = struct.Struct("!Iddq")  # payload bytes, CPU seconds, wall seconds, memory bytes
-REPLY = struct.Struct("!cI")  # status, payload bytes
+REPLY = struct.Struct("!cId")  # status, payload bytes, CPU seconds
 OK, TIME, WALL, MEMORY, CRASH, START = b"O", b"T", b"W", b"M", b"C", b"S"
 MAX_REPLY = 1 << 20  # an item of reasoning-gym holds a whole prompt
 EXIT_MEMORY = 77
@@ -64,8 +64,12 @@ def run_child(compare: Compare, payload: bytes, cpu_s: float, memory_bytes: int,
         os._exit(code)
 
 
-def supervise(pid: int, reply: int, requests: int, wall_s: float) -> tuple[bytes, bytes]:
-    """Wait for a child's answer, its end or its deadline; kill it and what it started in any case."""
+def supervise(pid: int, reply: int, requests: int, wall_s: float) -> tuple[bytes, bytes, float]:
+    """Wait for a child's answer, its end or its deadline; kill it and what it started in any case.
+
+    Returns:
+        a status, the answer, and the CPU seconds that the child has used.
+    """
     deadline = time.monotonic() + wall_s
     poll = select.poll()
     poll.register(reply, select.POLLIN)
@@ -88,14 +92,16 @@ def supervise(pid: int, reply: int, requests: int, wall_s: float) -> tuple[bytes
         data += chunk
     # The status of a child that has ended is settled; one that closed its pipe and lingers dies here.
     _kill(pid)
-    _, status = os.waitpid(pid, 0)
+    _, status, used = os.wait4(pid, 0)
+    cpu_s = used.ru_utime + used.ru_stime
     if late:
-        return WALL, b""
+        return WALL, b"", cpu_s
     if os.WIFSIGNALED(status):
-        return (TIME if os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGXCPU) else CRASH), b""
+        return (TIME if os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGXCPU) else CRASH), b"", cpu_s
     if os.WEXITSTATUS(status) == EXIT_MEMORY:
-        return MEMORY, b""
-    return (OK, data) if os.WEXITSTATUS(status) == 0 and 0 < len(data) <= MAX_REPLY else (CRASH, b"")
+        return MEMORY, b"", cpu_s
+    answered = os.WEXITSTATUS(status) == 0 and 0 < len(data) <= MAX_REPLY
+    return (OK, data, cpu_s) if answered else (CRASH, b"", cpu_s)
 
 
 def _kill(pid: int) -> None:
@@ -130,10 +136,10 @@ def serve(kind: str, requests: int, replies: int) -> None:
             run_child(compare, payload, cpu_s, memory_bytes, send, zygote)
         os.close(send)
         try:
-            status, data = supervise(pid, receive, requests, wall_s)
+            status, data, cpu_s = supervise(pid, receive, requests, wall_s)
         finally:
             os.close(receive)
-        _send(replies, status, data)
+        _send(replies, status, data, cpu_s)
 
 
 def _read(fd: int, size: int, parent: int) -> bytes | None:
@@ -154,8 +160,8 @@ def _read(fd: int, size: int, parent: int) -> bytes | None:
     return data
 
 
-def _send(fd: int, status: bytes, data: bytes) -> None:
-    frame = REPLY.pack(status, len(data)) + data
+def _send(fd: int, status: bytes, data: bytes, cpu_s: float = 0.0) -> None:
+    frame = REPLY.pack(status, len(data), cpu_s) + data
     while frame:
         frame = frame[os.write(fd, frame) :]
 

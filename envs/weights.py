@@ -42,3 +42,13 @@ def named_after(grader: str, weights: str) -> str:
         return grader
     name, _, options = grader.rpartition("+")
     return f"{name}+{sha256_hex(f'{options}/{weights}')[:8]}"
+
+
+def missing_folder(model: str) -> str:
+    """Return the error for a model name that is neither a directory nor possibly a hub id; empty where it may be one.
+
+    A hub id has one slash at most, inside; asking the hub for anything else only costs its timeouts.
+    """
+    if os.path.isdir(model) or not (model.startswith((".", "/", "~")) or model.count("/") > 1):
+        return ""
+    return f"there is no directory {model!r}; give a local model directory or a hub id such as owner/name"

@@ -18,9 +18,9 @@ from typing import Any
 from verigym.sandbox import boot
 from verigym.sandbox.box import Sandbox
 from verigym.sandbox.inside.places import placed
-from verigym.sandbox.local import interpreter, present, site_packages, visible
 from verigym.sandbox.pool import Pool
 from verigym.sandbox.spec import SandboxFailure
+from verigym.sandbox.view import Packages, interpreter, look, present
 from verigym.sandbox.worker import StartFailure, Worker
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -56,7 +56,7 @@ class BubblewrapSandbox(Sandbox):
 
     Args:
         workers: runs at one time; by default one a usable core.
-        packages: whether programs may import what is installed beside this Python.
+        packages: which packages programs may import, as `LocalSandbox` takes it.
         program: path or name of bubblewrap's executable.
         allow_unsafe: accepted for the other back ends' sake; this one has no unsafe level.
         read_only: more files and folders of the host that programs may read; below `/tmp` they are seen as `placed` says.
@@ -68,13 +68,12 @@ class BubblewrapSandbox(Sandbox):
         self,
         *,
         workers: int | None = None,
-        packages: bool = True,
+        packages: Packages = True,
         program: str = "bwrap",
         allow_unsafe: bool = False,
         read_only: Sequence[str] = (),
     ) -> None:
-        self._visible = visible(packages, present(read_only))
-        self._packages = packages
+        self._view = look(packages, present(read_only))
         self._program = program
         self._root: bool | None = None
         super().__init__(workers=workers)
@@ -103,12 +102,12 @@ class BubblewrapSandbox(Sandbox):
         raise SandboxFailure(f"bubblewrap does not work here: {'; '.join(dict.fromkeys(reasons))}. {_ADVICE}", retryable=False)
 
     def _config(self) -> dict[str, Any]:
-        path = site_packages() if self._packages else []
         return {
             "level": 3,
             "enclosed": secrets.randbelow(_UIDS),
-            "visible": list(map(placed, self._visible)),
-            "path": list(map(placed, path)),
+            "visible": list(map(placed, self._view.visible)),
+            "covered": {placed(folder): paths for folder, paths in self._view.covered.items()},
+            "path": list(map(placed, self._view.path)),
         }
 
     def _walls(self, root: bool) -> list[str]:
@@ -117,7 +116,7 @@ class BubblewrapSandbox(Sandbox):
         # The cell is pid 1, so that runs can neither kill nor stop it. It makes what bubblewrap has no option for: its own file
         # system for the run, with a limit on files. So there is no --die-with-parent either, which would mean the death of the
         # thread that started it: the cell ends with its socket, and with bubblewrap.
-        return [*_SPACES, *user, "--as-pid-1", "--cap-drop", "ALL", *capabilities, *_mounts(self._visible)]
+        return [*_SPACES, *user, "--as-pid-1", "--cap-drop", "ALL", *capabilities, *_mounts(self._view.visible)]
 
 
 def _mounts(paths: Sequence[str]) -> list[str]:

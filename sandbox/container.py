@@ -15,6 +15,7 @@ from verigym.sandbox.drive import Run
 from verigym.sandbox.job import Job
 from verigym.sandbox.pool import Pool
 from verigym.sandbox.spec import Limits, Program, SandboxFailure
+from verigym.sandbox.view import Packages, named
 
 DEFAULT_IMAGE = "python:3.12-slim"
 _SOCKETS = ("/var/run/docker.sock", "/run/podman/podman.sock", "{runtime}/docker.sock", "{runtime}/podman/podman.sock")
@@ -31,6 +32,7 @@ class ContainerSandbox(Sandbox):
         cpus: CPUs that a container may use; None leaves them unlimited.
         python: the image's interpreter.
         retire_after: runs after which a container is replaced.
+        packages: which of the image's packages programs may import, as `LocalSandbox` takes it.
         allow_unsafe: as the other back ends take it; there is no unsafe level here.
     """
 
@@ -46,13 +48,22 @@ class ContainerSandbox(Sandbox):
         cpus: float | None = 1.0,
         python: str = "python3",
         retire_after: int = 1000,
+        packages: Packages = True,
         allow_unsafe: bool = False,
     ) -> None:
         if cpus is not None and not cpus > 0:
             raise ValueError(f"cpus={cpus}: expected a number above 0, or None")
         if retire_after < 1:
             raise ValueError(f"retire_after={retire_after}: expected at least 1")
-        self._options = {"image": image, "python": python, "runtime": runtime, "cpus": cpus}
+        names, all_packages = named(packages)
+        self._options = {
+            "image": image,
+            "python": python,
+            "runtime": runtime,
+            "cpus": cpus,
+            "packages": names,
+            "all_packages": all_packages,
+        }
         self._base_url = base_url or _usual_socket()
         self._retire_after = retire_after
         super().__init__(workers=workers)

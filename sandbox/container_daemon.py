@@ -30,6 +30,10 @@ class Daemon:
     runtime: str | None
     cpus: float | None
     owner: str
+    packages: Sequence[str]
+    """Names of those that programs may import."""
+    all_packages: bool
+    """Whether the image must hold each of them."""
     lost: list[str] = field(default_factory=list)
     """Containers that could not be removed when it was their time: the daemon was away."""
 

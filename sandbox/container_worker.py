@@ -24,6 +24,8 @@ from verigym.sandbox.job import Job
 from verigym.sandbox.spec import SandboxFailure
 
 RUN_DIR = "/tmp"
+PACKAGES_DIR = "/packages"
+"""Of links to what programs may import. Runs may not write there: Landlock sees to it, or what they did shows."""
 
 _BOOT_S = 60.0
 _SETTLE_S = 1.0  # until a daemon knows how a container ended
@@ -139,6 +141,7 @@ class ContainerWorker:
             tmpfs={
                 RUN_DIR: f"{_MOUNT_OPTIONS},size={shape.files_mb}m{counted}",
                 "/dev/shm": f"{_MOUNT_OPTIONS},size={_SHM_MB}m",
+                PACKAGES_DIR: f"{_MOUNT_OPTIONS},size=1m",
             },
             # Both must be named: Podman otherwise sets its own, which root without CAP_SYS_RESOURCE may not raise.
             ulimits=[
@@ -167,7 +170,7 @@ class ContainerWorker:
     def _handshake(self) -> dict[str, Any]:
         deadline = time.monotonic() + _BOOT_S
         try:
-            self.stream.send_raw(boot.message("stream:main", {"run_dir": RUN_DIR}, same_python=False))
+            self.stream.send_raw(boot.message("stream:main", self._cell_config(), same_python=False))
             while True:
                 poll = select.poll()
                 poll.register(self.stream.fileno(), self.stream.events)
@@ -187,6 +190,10 @@ class ContainerWorker:
                 f"{self.daemon.python}: {complaints}",
                 retryable=False,
             ) from None
+
+    def _cell_config(self) -> dict[str, Any]:
+        chosen = {"names": self.daemon.packages, "all_there": self.daemon.all_packages, "place": PACKAGES_DIR}
+        return {"run_dir": RUN_DIR, "packages": chosen}
 
     def _ready(self, ready: dict[str, Any]) -> dict[str, Any]:
         if not ready["ready"]:

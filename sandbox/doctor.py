@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from verigym.sandbox import boot, cgroup
 from verigym.sandbox.languages import LANGUAGES, Language, tool
-from verigym.sandbox.local import interpreter
 from verigym.sandbox.spec import SandboxFailure
+from verigym.sandbox.view import interpreter
 
 NAMESPACES = ("pid namespace", "mount namespace", "network namespace", "ipc namespace", "uts namespace")
 

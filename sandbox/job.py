@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from verigym.sandbox.spec import Limits
+from verigym.sandbox.spec import Limits, Prelude
 
 _MOST_FILES = 100  # each is a descriptor on its way in
 _MOST_WORDS = 20_000  # they go to the cell in one message, in which a character may take six bytes
@@ -22,6 +22,8 @@ class Job:
     mode: Mode
     source: str = "main.py"
     """File name of the Python source among `files`, for the modes that load one."""
+    prelude: Prelude = "none"
+    """What the source finds without importing it."""
     argv: tuple[str, ...] = ()
     """mode exec: the command; mode program: the arguments."""
     executable: str | None = None
@@ -68,6 +70,7 @@ class Job:
             "op": "run",
             "mode": self.mode,
             "source": self.source,
+            "prelude": self.prelude != "none",
             "argv": list(self.argv),
             "executable": self.executable,
             "env": dict(self.env),

@@ -5,10 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
-import sys
-import sysconfig
 from collections.abc import Sequence
-from functools import cache
 from pathlib import PurePath
 from typing import Any
 
@@ -16,45 +13,10 @@ from verigym.sandbox import boot
 from verigym.sandbox.box import Sandbox
 from verigym.sandbox.inside.places import placed
 from verigym.sandbox.spec import SandboxFailure
+from verigym.sandbox.view import Packages, interpreter, look, present
 from verigym.sandbox.worker import Worker
 
 _log = logging.getLogger(__name__)
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/alternatives", "/etc/ld.so.cache")
-
-
-@cache
-def interpreter() -> str:
-    """Return the real interpreter: through a virtual environment's link, and not a version manager's shim."""
-    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
-
-
-def visible(packages: bool = True, more: Sequence[str] = ()) -> list[str]:
-    """Return the read-only part of the host that programs see: the system's programs and libraries, this Python, and `more`."""
-    paths = [path for path in _SYSTEM if os.path.exists(path)]
-    python = [sys.base_prefix, os.path.dirname(os.path.dirname(interpreter()))]
-    for path in [*python, *(site_packages() if packages else ()), *more]:
-        real = os.path.realpath(path)
-        if not any(real == known or real.startswith(known + "/") for known in paths):
-            paths.append(real)
-    return paths
-
-
-def site_packages() -> list[str]:
-    """Return where this Python's installed packages are, so that programs can import them (numpy, pytest)."""
-    found = (os.path.realpath(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
-    return list(dict.fromkeys(path for path in found if os.path.isdir(path)))
-
-
-def present(paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths with links followed.
-
-    Raises:
-        ValueError: one is not there.
-    """
-    for path in paths:
-        if not os.path.exists(path):
-            raise ValueError(f"read_only: there is no {path}")
-    return tuple(map(os.path.realpath, paths))
 
 
 def _closed_to_others(path: str) -> str | None:
@@ -72,7 +34,8 @@ class LocalSandbox(Sandbox):
     Args:
         workers: runs at one time; by default one a usable core.
         level: 3 (namespaces), 2 (own uid or Landlock, and seccomp) or 1 (limits only); by default the best that works here.
-        packages: whether programs may import what is installed beside this Python.
+        packages: which packages programs may import, with what those need: True for the usual ones that are installed beside
+            this Python, False for none, or names as in `pip list`. Never verigym.
         allow_unsafe: accept level 1.
         read_only: more files and folders of the host that programs may read; below `/tmp` they are seen as `placed` says.
     """
@@ -84,15 +47,14 @@ class LocalSandbox(Sandbox):
         *,
         workers: int | None = None,
         level: int | None = None,
-        packages: bool = True,
+        packages: Packages = True,
         allow_unsafe: bool = False,
         read_only: Sequence[str] = (),
     ) -> None:
         if level not in (None, 1, 2, 3):
             raise ValueError(f"level={level!r}: expected 1, 2 or 3")
         super().__init__(workers=workers)
-        self._read_only = present(read_only)
-        self._packages = packages
+        self._view = look(packages, present(read_only))
         self._allow_unsafe = allow_unsafe
         self._level = level
         self._reasons: dict[str, str] = {}
@@ -129,7 +91,7 @@ class LocalSandbox(Sandbox):
         raise last or SandboxFailure("no level was tried", retryable=False)
 
     def _config(self, level: int) -> dict[str, Any]:
-        path = site_packages() if self._packages else []
-        if level == 3:
-            path = list(map(placed, path))
-        return {"level": level, "visible": visible(self._packages, self._read_only), "path": path}
+        view = self._view
+        at = placed if level == 3 else str
+        covered = {at(folder): paths for folder, paths in view.covered.items()}
+        return {"level": level, "visible": view.visible, "covered": covered, "path": list(map(at, view.path))}

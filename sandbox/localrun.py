@@ -42,6 +42,7 @@ class LocalRun(Run):
         self._unread_s = 0.0
         """How long the pipes need not be watched, as was decided when it was last asked what to watch."""
         self._started = time.monotonic()
+        self._next_look = self._started + _LOOK_S
         self.deadline = self._started + job.limits.wall_s
         self._send()
 
@@ -119,13 +120,24 @@ class LocalRun(Run):
                 self._worker.sock.send(b'{"op":"kill"}')
 
     def look(self) -> float | None:
-        """Look whether more is resident than allowed, where neither the kernel nor a limit on address space sees to that."""
-        limit = self._job.limits.memory_mb
-        if self._job.reserve_mb is None or self._worker.cgroup is not None or self.done:
+        """Look whether more is resident than allowed, where no limit on address space sees to that."""
+        if self._job.address_space or self.done:
             return self._unread_s if self._unread_s > 0 else None
-        if self.resident_mb() > limit + _CELL_MB:
-            self.kill(RunStatus.MEMORY, f"the memory limit of {limit} MiB")
-        return _LOOK_S
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + _LOOK_S
+            if self._is_over():
+                self.kill(RunStatus.MEMORY, f"the memory limit of {self._job.limits.memory_mb} MiB")
+        pause = self._next_look - now
+        return min(pause, self._unread_s) if self._unread_s > 0 else pause
+
+    def _is_over(self) -> bool:
+        """Whether its processes hold too much: in sum where they may reserve more, else one of them, of memory to share."""
+        if self._job.reserve_mb is None:
+            return any(_written_kb(pid) > self._job.limits.memory_mb * 1024 for pid in _below(self._worker.process.pid))
+        if self._worker.cgroup is not None:
+            return False
+        return self.resident_mb() > self._job.limits.memory_mb + _CELL_MB
 
     def resident_mb(self) -> float:
         """Return the MiB that its processes and the cell hold now; pages that they share count for each."""
@@ -222,6 +234,16 @@ def _resident_kb(pid: int) -> int:
     with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * (os.sysconf("SC_PAGE_SIZE") // 1024)
     return 0
+
+
+def _written_kb(pid: int) -> int:
+    """What a process holds of its own and of memory that it shares, without the files that it has mapped."""
+    found = 0
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
+        for line in file:
+            if line.startswith((b"RssAnon:", b"RssShmem:")):
+                found += int(line.split()[1])
+    return found
 
 
 def _read_only(fd: int) -> int:

@@ -185,8 +185,10 @@ def candidate_job(program: Program, limits: Limits, channel: socket.socket, *, c
     return Job(
         mode="calls",
         source=_SOURCE,
+        prelude=program.prelude,
         files=files,
         limits=languages.with_room(limits, files),
         channels=(channel,),
         cpu_factor=cpu_factor,
+        address_space=False,
     )

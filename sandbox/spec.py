@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Literal, get_args
 
 
 class RunStatus(enum.StrEnum):
@@ -66,7 +67,8 @@ class Limits:
     cpu_s: float = 10.0
     """Seconds of CPU time of all its processes together."""
     memory_mb: int = 512
-    """MiB: address space of each process, and where a memory cgroup can be had the sum over all of them and its files."""
+    """MiB of each process: what a program in Python or JavaScript may write to, which is less than libraries map, and the whole
+    address space of others. Where a memory cgroup can be had, also the sum of what all of them hold, with their files."""
     processes: int = 32
     """Processes and threads at one time."""
     output_kb: int = 4096
@@ -95,12 +97,18 @@ class Limits:
         return int(self.output_kb * 1024)
 
 
+Prelude = Literal["none", "leetcode"]
+"""Which names a program in Python finds without importing them: none, as everywhere, or those that LeetCode's judge and those
+of APPS and LiveCodeBench provide."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """A program: its source in one of the `LANGUAGES`, or what `Sandbox.build` made of it.
 
     Raises:
-        ValueError, TypeError: a file is not below the work folder, or its content is no bytes.
+        ValueError, TypeError: a file is not below the work folder, or its content is no bytes; or there is no such prelude, or
+            not for this language.
     """
 
     source: str
@@ -108,8 +116,11 @@ class Program:
     args: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     """More files for the work directory: relative path -> content. A compiled program's executable is here."""
+    prelude: Prelude = "none"
 
     def __post_init__(self) -> None:
+        if self.prelude not in get_args(Prelude):
+            raise ValueError(f"prelude={self.prelude!r}: expected one of {', '.join(get_args(Prelude))}")
         for path, content in self.files.items():
             if any(part in ("", ".", "..") for part in path.split("/")):
                 raise ValueError(f"file {path!r} of a program: expected a path below the work folder, such as data/in.txt")

@@ -86,7 +86,8 @@ def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, l
     try:
         job = None if suite.kind in ("checker", "shared") else candidate_job(program, limits, peer_candidate)
         # The same limits for both: workers take turns at being either, and to change their limits takes time.
-        tests = start(Job(mode="tests", limits=job.limits if job else limits, channels=(control_inside, peer_tests)))
+        of_both = job.limits if job else limits
+        tests = start(Job(mode="tests", limits=of_both, channels=(control_inside, peer_tests), address_space=False))
         runs.append(tests)
         candidate: Run | None = None
         if job is None:
@@ -97,6 +98,7 @@ def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, l
         message = {name: getattr(suite, name) for name in _SENT}
         message["announce"] = _takes_time(suite)
         message["candidate"] = program.source if suite.kind == "shared" else ""
+        message["prelude"] = program.prelude != "none"
         try:
             found = _await_verdict(control, message, runs, limits)
         except frames.FrameError as error:  # what a checker is to look at

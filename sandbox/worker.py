@@ -53,7 +53,7 @@ class Worker:
         self._scratch: str | None = None
         if config["level"] < 3:  # no mounts of its own
             self._scratch = tempfile.mkdtemp(prefix="verigym-run-")
-            config = {**config, "run_dir": self._scratch}
+            config = {**config, "scratch": self._scratch}
         self.level = int(config["level"])
         self._uids: tuple[int | None, int] = (None, -1)
         self._lock = threading.Lock()

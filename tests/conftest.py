@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no reason to fail: how long inputs take to be made says nothing of the code.
+settings.register_profile("any-machine", suppress_health_check=[HealthCheck.too_slow], deadline=None)
+settings.load_profile("any-machine")
+
+_SUPPORT = str(Path(__file__).parent / "support")
+if _SUPPORT not in sys.path:
+    sys.path.append(_SUPPORT)
+
+from needs import SHARED, require, summary  # noqa: E402
+
+# A shell starts what it runs in the background with SIGINT ignored, and whatever tests start would inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before anything imports the hub's client, which reads this once: a hub that cannot be reached costs a minute of retries.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -17,6 +34,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         values = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
         if any(isinstance(value, set | frozenset) and len(value) > 1 and str(value) in item.name for value in values):
             raise pytest.UsageError(f"{item.nodeid}: a set in a test's name has no order, write it as a list")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests that need what is not here."""
+    for marker in item.iter_markers("needs"):
+        require(*marker.args)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was not tested, and how to get it."""
+    skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", [])]
+    lines = summary(
+        [reason[2] for reason in skipped if isinstance(reason, tuple)], len(terminalreporter.stats.get("passed", []))
+    )
+    if lines:
+        terminalreporter.section("not tested")
+    for line in lines:
+        terminalreporter.line(line)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The maintainers' real data; the test skips where it is not there."""
+    require("shared data")
+    return SHARED / "data"
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -36,7 +36,7 @@ def test_grading_as_a_reward(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[1.0, 0.0]", done.stdout + done.stderr
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+@needs("gcc")
 def test_the_sandbox(tmp_path: Path) -> None:
     done = run("sandbox.md", "run", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -45,7 +45,7 @@ def test_the_sandbox(tmp_path: Path) -> None:
     assert rest == ["Loaded(names=('calls', 'f'))", "2 4", "True None"]
 
 
-@pytest.mark.parametrize("page", ["format", "shaping", "match", "procedural", "process"])
+@pytest.mark.parametrize("page", ["format", "shaping", "match", "procedural", "process", "program_of_thought"])
 def test_the_first_example_of_a_page_runs_as_it_is_copied(page: str, tmp_path: Path) -> None:
     example, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.DOTALL)
     done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=120)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -78,7 +78,7 @@ def test_the_two_commands_are_targets_of_the_makefile() -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@needs("make")
 def test_make_knows_its_targets() -> None:
     for target in ("setup", "quickstart", "test", "check", "bench"):
         done = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True)

@@ -33,6 +33,7 @@ FREE_FIELDS = (
     | (set(EngineFields.model_fields) - {"engine"})
     | {
         "output",
+        "max_left_out",  # it decides whether a run begins, not what it does
         "preset",  # its settings are fields, and count as such
         "steps",
         "checkpoint_every",

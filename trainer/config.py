@@ -9,12 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from verigym.datasets_cfg.suites import SuiteSource, load_suite
-from verigym.datasets_cfg.yamlfile import refuse_bombs
-from verigym.envs.errors import UsageError, did_you_mean, explain
+from verigym.envs.errors import UsageError, explain
 from verigym.trainer.care_config import CareFields
 from verigym.trainer.critic_config import CriticFields
 from verigym.trainer.engine_config import EngineFields
@@ -23,6 +21,7 @@ from verigym.trainer.memory_config import MemoryFields
 from verigym.trainer.presets import with_preset
 from verigym.trainer.resume_config import ResumeFields
 from verigym.trainer.sampling_config import SamplingFields
+from verigym.trainer.stages.reading import Document, checked, read_document
 from verigym.trainer.unused import refuse_unused
 from verigym.trainer.update_config import ON_POLICY_LOSSES, UpdateFields
 
@@ -43,6 +42,8 @@ class SourceConfig(SuiteSource):
     def _advantage_fits(self) -> Self:
         if (self.advantage == "gdpo") is not bool(self.reward_weights):
             raise ValueError("advantage gdpo and reward_weights go together: name the components and their weights")
+        if self.data_dir is not None and self.dataset is None:
+            raise ValueError("data_dir is the folder of a data set's files; this source writes its own tasks, so leave it out")
         if self.advantage is None and self.advantage_options:
             raise ValueError("advantage_options without an advantage: name it in `advantage`")
         return self
@@ -116,6 +117,8 @@ class TrainConfig(
             raise ValueError("eval_samples above 1 needs eval_temperature above 0: greedy samples are all the same")
         if self.updates_per_step > self.prompts_per_step:
             raise ValueError("updates_per_step cannot exceed prompts_per_step: an update needs at least one group")
+        if self.truncated_reward is not None and self.truncated == "mask":
+            raise ValueError("truncated: mask leaves out the completions that truncated_reward would price; set one of them")
         stale = "dynamic_sampling" if self.dynamic_sampling else "replay_share" if self.replay_share > 0 else None
         if stale and self.loss in ON_POLICY_LOSSES and self.correction in (None, "opsm"):
             raise ValueError(
@@ -156,13 +159,7 @@ def build_config(fields: Mapping[str, Any], place: str) -> TrainConfig:
     try:
         return TrainConfig(**fields)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        known: Sequence[str] = list(TrainConfig.model_fields)
-        if len(first["loc"]) > 1 and first["loc"][0] == "sources":
-            known = list(SourceConfig.model_fields)
-        hint = did_you_mean(str(first["loc"][-1]), known) if first["type"] == "extra_forbidden" else ""
-        line = explain(error)
-        raise UsageError(f"{place}: {line}{hint if hint and hint not in line else ''}") from None
+        raise UsageError(f"{place}: {explain(error, TrainConfig.model_fields)}") from None
     except TypeError as error:
         raise UsageError(f"{place}: {error}") from None
 
@@ -171,26 +168,9 @@ def read_config(path: Path | str, overrides: Sequence[str] = ()) -> TrainConfig:
     """Read a YAML file and `key=value` overrides (`sources.0.weight=2` reaches inside; values are read as YAML).
 
     Raises:
-        UsageError: the file or an override is bad; the message names the place.
+        UsageError: the file or an override is bad; the message names the file's line, or the override.
     """
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-        refuse_bombs(yaml.compose(text, Loader=yaml.SafeLoader), str(path))
-        fields = yaml.safe_load(text)
-    except UsageError:
-        raise
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: not valid YAML: {' '.join(str(error).split())[:200]}") from None
-    if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
-        raise UsageError(f"{path}: expected `field: value` lines at the top level, got {type(fields).__name__}")
-    for override in overrides:
-        apply_override(fields, override)
-    return build_config(fields, str(path))
+    return config_of(run_document(path, overrides))
 
 
 def from_overrides(overrides: Sequence[str]) -> TrainConfig:
@@ -199,42 +179,23 @@ def from_overrides(overrides: Sequence[str]) -> TrainConfig:
     Raises:
         UsageError: as `read_config`.
     """
-    fields: dict[str, Any] = {}
-    for override in overrides:
-        apply_override(fields, override)
-    return build_config(fields, "the command line")
+    return config_of(run_document(None, overrides))
 
 
-def apply_override(fields: dict[str, Any], override: str) -> None:
-    """Set one `key=value`, in place.
+def run_document(path: Path | str | None, overrides: Sequence[str] = ()) -> Document:
+    """Return a run's fields and where each was set: in the YAML file, if there is one, or by an override.
 
     Raises:
-        UsageError: no `=`, a value that is not YAML, or a path that leads nowhere.
+        UsageError: the file cannot be read, or an override leads nowhere.
     """
-    key, equals, text = override.partition("=")
-    if not equals or not key:
-        raise UsageError(f"override {override!r}: expected key=value, for example steps=100")
-    try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise UsageError(f"override {override!r}: the value is not valid YAML") from None
-    # YAML 1.1 reads 1e-5 as text, because it lacks the dot that its grammar wants.
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            pass
-    *parents, last = key.split(".")
-    place: Any = fields
-    for part in parents:
-        try:
-            place = place[int(part)] if isinstance(place, list) else place[part]
-        except (KeyError, IndexError, ValueError, TypeError):
-            raise UsageError(f"override {override!r}: there is no {part!r} in the configuration file") from None
-    try:
-        if isinstance(place, list):
-            place[int(last)] = value
-        else:
-            place[last] = value
-    except (IndexError, ValueError, TypeError):
-        raise UsageError(f"override {override!r}: {last!r} cannot be set there") from None
+    document = Document(Path("the command line"), {}, {}) if path is None else read_document(Path(path))
+    return document.overriding(overrides)
+
+
+def config_of(document: Document) -> TrainConfig:
+    """Validate the fields of `run_document`.
+
+    Raises:
+        UsageError: as `read_config`.
+    """
+    return checked(TrainConfig, document.fields, document)

@@ -11,6 +11,7 @@ from verigym.datasets_cfg.load import description, load_config
 from verigym.envs.errors import UsageError
 from verigym.envs.schema import sha256_hex
 from verigym.trainer.config import TrainConfig
+from verigym.trainer.model_path import model_path
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -27,7 +28,7 @@ def contents(config: TrainConfig) -> dict[str, str]:
         config: the run, whose model and sources could be opened.
     """
     found: dict[str, str] = {}
-    folder = Path(config.model)
+    folder = Path(model_path(config.model))
     if folder.is_dir():
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             found[f"model {path.relative_to(folder)}"] = file_hash(path)

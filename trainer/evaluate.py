@@ -10,6 +10,7 @@ from verigym.envs.schema import Status
 from verigym.trainer.config import TrainConfig
 from verigym.trainer.distributed import SOLO, World
 from verigym.trainer.engines.base import Engine
+from verigym.trainer.left_out import fitting
 from verigym.trainer.mixture import Source, shares_of
 from verigym.trainer.rollout import Group, collect
 from verigym.trainer.tokens import Codec
@@ -32,24 +33,24 @@ def evaluate(
         graders: by source.
         config: for the sampler's settings in evaluation.
         world: the processes, which share the prompts out.
+
+    Raises:
+        UsageError: more held-out prompts are too long than max_left_out allows.
     """
+    tasks, left_out = fitting(sources, codec, config.max_prompt_tokens, config.max_left_out)
     groups = collect(
         engine,
         codec,
         lambda source: graders[source.label],
-        [
-            (source, prompt)
-            for source in sources
-            for prompt in source.held_out
-            if len(codec.encode(prompt)) <= config.max_prompt_tokens
-        ],
+        tasks,
         samples=config.eval_samples,
         key=("eval",),
         max_new_tokens=config.max_new_tokens,
         temperature=config.eval_temperature,
         world=world,
     )
-    return evaluation_metrics(groups, sources, config.eval_samples), groups
+    metrics = evaluation_metrics(groups, sources, config.eval_samples)
+    return metrics | {f"{label}/prompts_left_out": float(count) for label, count in left_out.items() if count}, groups
 
 
 def evaluation_metrics(groups: Sequence[Group], sources: Sequence[Source], samples: int) -> dict[str, float]:

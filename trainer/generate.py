@@ -21,6 +21,18 @@ REFILL_AT = 0.125
 
 
 @dataclass(frozen=True)
+class Thought:
+    """What became of a completion's thought under a budget; see `evaluation.thinking`."""
+
+    tokens: int
+    """Sampled before the close."""
+    forced: bool
+    """Whether the close was put in, because the budget was used up."""
+    waits: int
+    """How often the thought was taken up again."""
+
+
+@dataclass(frozen=True)
 class Generated:
     """One sampled completion, its end-of-sequence token included where it was sampled."""
 
@@ -31,6 +43,8 @@ class Generated:
     written: tuple[bool, ...] | None = None
     """False for the tokens that the policy did not sample, such as a tool's output between its turns, whose `logprobs` are 0;
     None where it sampled all."""
+    thought: Thought | None = None
+    """Where there was a budget for it."""
 
     @property
     def length(self) -> int:

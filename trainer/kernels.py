@@ -28,6 +28,16 @@ def wants_graphs(wanted: bool | None, device: torch.device) -> bool:
     return device.type == "cuda" if wanted is None else wanted
 
 
+def refuse_liger_without_cuda(device: torch.device) -> None:
+    """Check that Liger's kernels can run.
+
+    Raises:
+        UsageError: the device is none of CUDA's.
+    """
+    if device.type != "cuda":
+        raise UsageError(f"liger: true needs device cuda, and this run is on {device.type}; leave liger out")
+
+
 def use_liger(model: Any, device: torch.device) -> None:
     """Put Liger's RMS norm, rotary positions and gated MLP in the place of a model's own; its weights stay.
 
@@ -42,8 +52,7 @@ def use_liger(model: Any, device: torch.device) -> None:
     Raises:
         UsageError: there is no CUDA, the package is absent, or Liger has no kernels for such a model here.
     """
-    if device.type != "cuda":
-        raise UsageError(f"liger: true needs device cuda, and this run is on {device.type}; leave liger out")
+    refuse_liger_without_cuda(device)
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     kind = base.config.model_type
     if kind not in LIGER:

@@ -12,8 +12,11 @@ the reference's, and expectations are over the policy.
 | k3 | exp(ref - x) - (ref - x) - 1 | 1 - exp(ref - x) | yes | no |
 | on_policy(k3) | as k3 | x - ref | yes | yes (arXiv 2506.09477) |
 
-In the reward, where only the value counts, k1 is right. The reference's log-probabilities are constants: no gradient
-flows into them.
+In the reward, where only the value counts, k1 is right. In the loss its gradient is that of the token's log-probability alone:
+the reference does not occur in it. Where every token has the same weight its mean over the policy's own completions is 0; where
+weights depend on a completion's length, as 1 / length in `sequence_mean`, it is the gradient of the mean weight, a pull on
+lengths. Either way it does not hold the policy near the reference and adds variance. The reference's log-probabilities are
+constants: no gradient flows into them.
 """
 
 from __future__ import annotations

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from verigym.envs.base import Environment
 from verigym.envs.errors import UsageError
 from verigym.trainer.bad_batch import save_bad_batch
 from verigym.trainer.config import TrainConfig
@@ -18,7 +19,15 @@ from verigym.trainer.distributed import SOLO, World
 from verigym.trainer.kernels import use_liger
 from verigym.trainer.kl import KL_ESTIMATORS
 from verigym.trainer.kl_reward import kl_penalties
-from verigym.trainer.lora import WithoutAdapter, export_policy, load_policy, save_policy
+from verigym.trainer.lora import (
+    EarlierAdapter,
+    WithoutAdapter,
+    export_policy,
+    load_adapter,
+    load_policy,
+    save_adapter,
+    save_policy,
+)
 from verigym.trainer.models import load_model, pick_device
 from verigym.trainer.objective import build_objective
 from verigym.trainer.optimizers import build_optimizer
@@ -26,11 +35,14 @@ from verigym.trainer.policy import checkpointing
 from verigym.trainer.rollout import Group
 from verigym.trainer.rows import credits_of, training_rows
 from verigym.trainer.sharding import Spread, clip_gradients, shard
-from verigym.trainer.shards import restore, save_shards, whole_model
+from verigym.trainer.shards import load_weights, own_rows, restore, save_shards, save_weights, whole_model
 from verigym.trainer.tokens import Codec
 from verigym.trainer.update import Objective, Row, accumulate, forward_options, learning_rate, with_old_logprobs
 
 logger = logging.getLogger("verigym.trainer")
+
+REFERENCE = "reference"
+"""What holds the reference's weights in a checkpoint of a run that replaces it."""
 
 COUNTS = ("trained_rows", "rows_with_advantage", "rows_with_gradient")
 """Metrics that are summed over the updates of one epoch; the others are means over all updates of a step."""
@@ -39,19 +51,26 @@ COUNTS = ("trained_rows", "rows_with_advantage", "rows_with_gradient")
 class Learner:
     """The policy with everything that changes it."""
 
-    def __init__(self, config: TrainConfig, start: Path | None = None, world: World = SOLO) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        start: Path | None = None,
+        world: World = SOLO,
+        environments: Mapping[str, Environment] | None = None,
+    ) -> None:
         """Load the policy.
 
         Args:
             config: the run.
             start: the checkpoint to go on from; the config's model where None.
             world: the processes that train it together.
+            environments: by the label of their source; step_rewards asks them for their parts.
 
         Raises:
             UsageError: the model, its size or the objective does not fit the config.
         """
         self.config, self.world = config, world
-        self.credit = credits_of(config)
+        self.credit = credits_of(config, environments or {})
         self.device = pick_device(config.device)
         self.model, tokenizer = load_policy(config, world.loading(self.device), whole_model(start))
         if config.liger:
@@ -65,22 +84,43 @@ class Learner:
         room = getattr(self.model.config, "max_position_embeddings", None)
         if room is not None and config.max_new_tokens >= room:
             raise UsageError(f"max_new_tokens is {config.max_new_tokens}, but the model has {room} positions in all")
-        self.objective = self._objective()
+        self.objective = self._objective(start)
         self.critic = Critic(config, self.device, start) if config.advantage == "gae" else None
 
-    def _objective(self) -> Objective:
+    def _objective(self, start: Path | None) -> Objective:
         config = self.config
-        reference = None
+        reference: Any = None
         if config.kl_coef > 0 and config.lora_rank:
-            reference = WithoutAdapter(self.model)
+            reference = EarlierAdapter(self.model) if config.reference_every else WithoutAdapter(self.model)
         elif config.kl_coef > 0:
             reference, _ = load_model(config.model, self.world.loading(self.device))
             reference.requires_grad_(False)
             if config.liger:
                 use_liger(reference, self.device)
             shard(reference, self.world, self.device)
+        if start and isinstance(reference, EarlierAdapter):
+            load_adapter(reference.tensors, start / f"{REFERENCE}.safetensors")
+        elif start and config.reference_every:
+            load_weights(start / REFERENCE, reference)
+        if config.reference_every >= config.steps:
+            logger.warning("reference_every is %d: a run of %d steps ends before that", config.reference_every, config.steps)
         limits: dict[str, Any] = {"max_new_tokens": config.max_new_tokens, "temperature": config.temperature}
         return build_objective(config, reference, **limits)
+
+    def _renew_reference(self, step: int) -> dict[str, float]:
+        """Make the policy the reference of the KL if this step, counted from 0, begins with that; return the metric of it."""
+        every, reference = self.config.reference_every, self.objective.reference
+        if not every:
+            return {}
+        if step and step % every == 0:
+            logger.info("step %d: the policy after step %d is the KL's reference from here on", step + 1, step)
+            if isinstance(reference, EarlierAdapter):
+                reference.take()
+            else:
+                with self.spread.released(), torch.no_grad():
+                    for theirs, mine in zip(reference.parameters(), self.model.parameters(), strict=True):
+                        own_rows(theirs).copy_(own_rows(mine))
+        return {"reference_step": float(step - step % every)}
 
     def update(self, step: int, groups: Sequence[Group]) -> tuple[dict[str, float], list[list[Row]]]:
         """Train on a step's groups and return the metrics and each group's rows, as they were before the first update.
@@ -95,6 +135,8 @@ class Learner:
         )
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
+        # Not at the end of the step before: its checkpoint must not depend on whether another step follows.
+        renewed = self._renew_reference(step)
         forward = forward_options(config, self.codec.pad_id, config.dtype)
         together = {**forward, "world": self.world}
         penalties_BT, metrics = None, dict[str, float]()
@@ -142,7 +184,7 @@ class Learner:
                 reports.setdefault(name, []).append(value)
         # Counts add up, and every epoch has the same; the rest is a mean over the updates that reported it.
         metrics |= {name: sum(v) / (config.epochs_per_step if name in COUNTS else len(v)) for name, v in reports.items()}
-        return {"learning_rate": rate, **metrics}, whole
+        return {"learning_rate": rate, **renewed, **metrics}, whole
 
     def save(self, folder: Path) -> None:
         """Write what a checkpoint needs to go on: the policy, its tokenizer and the optimizer's state.
@@ -152,11 +194,22 @@ class Learner:
         if self.world.size > 1:
             with self.spread.released():
                 save_shards(folder, self.model, self.optimizer, self.world)
+            self._save_reference(folder)
             return
+        self._save_reference(folder)
         save_policy(self.model, self.codec.tokenizer, folder)
         torch.save(self.optimizer.state_dict(), folder / "optimizer.pt")
         if self.critic:
             self.critic.save(folder)
+
+    def _save_reference(self, folder: Path) -> None:
+        reference = self.objective.reference
+        if not self.config.reference_every:
+            return
+        if isinstance(reference, EarlierAdapter):
+            save_adapter(reference.tensors, folder / f"{REFERENCE}.safetensors")
+        else:
+            save_weights(folder / REFERENCE, reference, self.world)
 
     def export(self, folder: Path) -> Path:
         """Write the policy and its tokenizer as a folder that transformers loads."""

@@ -15,7 +15,6 @@ from verigym.envs.base import Environment
 from verigym.envs.grading import Grader
 from verigym.envs.schema import Prompt
 from verigym.trainer import checkpoint
-from verigym.trainer.boards import require_boards
 from verigym.trainer.config import TrainConfig
 from verigym.trainer.contents import contents, refuse_changed
 from verigym.trainer.distributed import SOLO, World, open_world
@@ -24,11 +23,13 @@ from verigym.trainer.engines.build import build_engine
 from verigym.trainer.evaluate import evaluate
 from verigym.trainer.graders import open_graders
 from verigym.trainer.learner import Learner
+from verigym.trainer.left_out import check_tasks
 from verigym.trainer.logs import RunLog, open_log, score_metrics
 from verigym.trainer.mixture import Source, build_source
 from verigym.trainer.progress import Progress, StopRequest
 from verigym.trainer.reflection import reflection_metrics
 from verigym.trainer.rollout import Group, collect, verdict_metrics
+from verigym.trainer.startable import refuse_on_this_machine, refuse_unstartable
 from verigym.trainer.stopwatch import Stopwatch
 from verigym.trainer.watch import build_watch, heed
 from verigym.trainer.work import Batch, Work
@@ -56,7 +57,8 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
     transformers.utils.logging.disable_progress_bar()
     if config.threads:
         torch.set_num_threads(config.threads)
-    require_boards(config.loggers)
+    refuse_unstartable(config)
+    refuse_on_this_machine(config)
     checkpoint.prepare(config.output)
     sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
     with open_world(config) as world, checkpoint.locked(config.output, world), open_graders(sources, config, world) as graders:
@@ -88,8 +90,10 @@ class Run:
         self.contents = world.first(lambda: contents(config))
         if found:
             refuse_changed(found[1].contents, self.contents, config.changed_inputs)
-        self.learner = Learner(config, found[0] if found else None, world)
+        environments = {source.label: source.environment for source in sources}
+        self.learner = Learner(config, found[0] if found else None, world, environments)
         self.codec = self.learner.codec
+        check_tasks(sources, self.codec, config.max_prompt_tokens, config.max_left_out)
         self.work = Work(config, sources, self.learner.credit)
         self.done = 0
         self.resumed = found is not None

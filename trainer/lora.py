@@ -1,14 +1,14 @@
 """Low-rank adapters (LoRA, arXiv 2106.09685; QLoRA, 2305.14314) through peft: `y = W x + (alpha / rank) B A x`, W frozen.
 
 The base is never written to: sampling and the update run it with the adapters beside it, the KL's reference is the policy with
-its adapters off, and the final model is a copy with them merged in.
+its adapters off, or with earlier ones, and the final model is a copy with them merged in.
 """
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,14 +36,38 @@ class WithoutAdapter:
     policy: Any
 
 
+class EarlierAdapter:
+    """The policy as it once was: its adapters' tensors of that moment are kept, and `opened` puts them in for a while."""
+
+    def __init__(self, policy: Any) -> None:
+        """Keep the adapters of now."""
+        self.policy = policy
+        self.tensors = {name: tensor.detach().clone() for name, tensor in adapter_tensors(policy).items()}
+
+    def take(self) -> None:
+        """Keep the adapters of now in place of those so far."""
+        for name, tensor in adapter_tensors(self.policy).items():
+            self.tensors[name].copy_(tensor.detach())
+
+
 @contextmanager
 def opened(model: Any) -> Iterator[Any]:
-    """Give a model to compute with; for a `WithoutAdapter` the policy, whose adapters are off until the end."""
-    if not isinstance(model, WithoutAdapter):
+    """Give a model to compute with, without gradients; the policy where adapters make it another one until the end."""
+    if isinstance(model, WithoutAdapter):
+        with model.policy.disable_adapter():
+            yield model.policy
+    elif isinstance(model, EarlierAdapter):
+        parameters = adapter_tensors(model.policy)
+        now = {name: parameter.data for name, parameter in parameters.items()}
+        try:
+            for name, parameter in parameters.items():
+                parameter.data = model.tensors[name]
+            yield model.policy
+        finally:
+            for name, parameter in parameters.items():
+                parameter.data = now[name]
+    else:
         yield model
-        return
-    with model.policy.disable_adapter():
-        yield model.policy
 
 
 def load_policy(config: TrainConfig, device: torch.device, start: Path | None) -> tuple[Any, Any]:
@@ -62,14 +86,14 @@ def load_policy(config: TrainConfig, device: torch.device, start: Path | None) -
     base, tokenizer = load_base(config, config.model, device)
     policy = add_adapter(base, config, config.seed)
     if start:
-        load_adapter(policy, start / "adapter.safetensors")
+        load_adapter(adapter_tensors(policy), start / "adapter.safetensors")
     return policy, tokenizer
 
 
 def save_policy(policy: Any, tokenizer: Any, folder: Path) -> None:
     """Write a checkpoint's part of it: the adapters alone, or the model and its tokenizer where there are none."""
     if hasattr(policy, "get_base_model"):
-        save_adapter(policy, folder / "adapter.safetensors")
+        save_adapter(adapter_tensors(policy), folder / "adapter.safetensors")
         return
     policy.save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
@@ -146,19 +170,18 @@ def add_adapter(model: Any, config: MemoryFields, seed: int) -> Any:
     return policy.eval()
 
 
-def save_adapter(policy: Any, file: Path) -> None:
+def save_adapter(tensors: Mapping[str, torch.Tensor], file: Path) -> None:
     """Write the adapters' tensors alone, in safetensors."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in _adapter(policy).items()}
-    save_file(tensors, file)
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, file)
 
 
-def load_adapter(policy: Any, file: Path) -> None:
-    """Take the adapters' tensors back from `save_adapter`, bit by bit.
+def load_adapter(own: Mapping[str, torch.Tensor], file: Path) -> None:
+    """Fill the adapters' tensors from `save_adapter`, bit by bit.
 
     Raises:
-        UsageError: they belong to other layers or another rank.
+        UsageError: the file's belong to other layers or another rank.
     """
-    found, own = load_file(file), _adapter(policy)
+    found = load_file(file)
     if {name: tensor.shape for name, tensor in found.items()} != {name: tensor.shape for name, tensor in own.items()}:
         raise UsageError(f"{file} holds adapters of other layers or another rank than this model's; was the model replaced?")
     with torch.no_grad():
@@ -166,7 +189,8 @@ def load_adapter(policy: Any, file: Path) -> None:
             tensor.copy_(found[name])
 
 
-def _adapter(policy: Any) -> dict[str, torch.Tensor]:
+def adapter_tensors(policy: Any) -> dict[str, torch.Tensor]:
+    """Return the adapters' parameters by name."""
     return {name: parameter for name, parameter in policy.named_parameters() if ".lora_" in name}
 
 

@@ -61,7 +61,7 @@ def measure(config: TrainConfig, sources: Sequence[Source], graders: Mapping[str
     Whatever the engine, completions are sampled as by the native one: a server would have to be given the policy's weights. All
     count as right and are trained on with an advantage of 1, whatever the run's own rule, so that no update is skipped.
     """
-    credit = credits_of(config)
+    credit = credits_of(config, {source.label: source.environment for source in sources})
     with tempfile.TemporaryDirectory() as folder:
         run = Run(_small(config, Path(folder), 1), sources, graders)
         run.learner.credit = {label: Credit(whole_reward) for label in credit}

@@ -9,7 +9,14 @@ from pydantic import Field, model_validator
 from verigym.trainer.frozen import Frozen
 
 
-class MemoryFields(Frozen):
+class OptimizerFields(Frozen):
+    """In how many bytes the optimizer's state is held."""
+
+    optimizer: Literal["adamw", "adamw_8bit"] = "adamw"
+    """adamw_8bit holds both moments in 8 bits (2110.02861), those of tensors below 4,096 numbers excepted."""
+
+
+class MemoryFields(OptimizerFields):
     """What is trained, and in how many bytes. There is no dropout of adapters: sampler and trainer must agree."""
 
     lora_rank: int = Field(default=0, ge=0)
@@ -20,8 +27,6 @@ class MemoryFields(Frozen):
     """With lora_rank: layers that get one, all linear ones but the head, or those of such names as [q_proj, v_proj]."""
     lora_base: Literal["fp32", "bf16", "4bit"] = "fp32"
     """With lora_rank: how the frozen weights are held; bf16 and 4bit (QLoRA's NF4, 2305.14314) go with dtype bf16."""
-    optimizer: Literal["adamw", "adamw_8bit"] = "adamw"
-    """adamw_8bit holds both moments in 8 bits (2110.02861), those of tensors below 4,096 numbers excepted."""
 
     @model_validator(mode="after")
     def _memory_is_consistent(self) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -62,6 +63,8 @@ class Mixture:
         self.seed = seed
         self.curriculum = curriculum
         self.drawn = {source.label: 0 for source in sources}
+        self.left_out = Counter[str]()
+        """Prompts that did not fit, by source, since whoever shows them set it back; no state of a run."""
 
     def plan(self, step: int, count: int) -> list[Source]:
         """Return the sources of `count` prompts of this step, by systematic sampling: counts differ from the shares by less
@@ -106,6 +109,7 @@ class Mixture:
                 passed_over += 1
                 continue
             if fits is not None and not fits(prompt):
+                self.left_out[source.label] += 1
                 continue
             if curriculum:
                 curriculum.drew(source.label, prompt.key, index)
@@ -181,12 +185,17 @@ def _from_environment(
     name = config.environment or ""
     if name in given and config.options:
         raise UsageError(f"source {config.label!r}: environment {name!r} is given ready-made, so it takes no options here")
-    inner = given[name] if name in given else load_environment(name, **config.options)
-    environment: Any = composed(config, inner)[-1]
+    inner: Any = given[name] if name in given else load_environment(name, **config.options)
+    layers = composed(config, inner)
+    environment: Any = layers[-1]
     asking = Asking(load_template(config.template)) if config.template else None
 
     def asked(split: str, key: int, index: int) -> Prompt:
-        prompt: Prompt = environment.prompt_at(split, key, index)
+        prompt: Prompt
+        if config.graded_by is None:
+            prompt = environment.prompt_at(split, key, index)
+        else:
+            prompt = as_graded(config, layers, inner.prompt_at(split, key, index))
         return asking.ask(prompt, Task(prompt.text, {}, {}, prompt.text)) if asking else prompt
 
     if not isinstance(inner, TaskSource):
@@ -210,7 +219,7 @@ def _from_environment(
 
 def _from_dataset(config: SourceConfig, seed: int, eval_prompts: int) -> tuple[Environment, Tasks, list[Prompt]]:
     data: dict[str, Any] = {"data_dir": config.data_dir, "options": config.options}
-    data |= {"template": config.template, "shots": config.shots}
+    data |= {"template": config.template, "shots": config.shots, "environment": config.environment}
     rows = load_dataset(config.dataset or "", config.split, **data)
     if config.split in rows.config.evaluation_only:
         raise UsageError(
@@ -222,10 +231,7 @@ def _from_dataset(config: SourceConfig, seed: int, eval_prompts: int) -> tuple[E
     compositions = composed(config, rows.environment)
 
     def ask(prompt: Prompt) -> Prompt:
-        for composition in compositions[1:]:
-            assert isinstance(composition, Composition)
-            prompt = composition.around(prompt)
-        return prompt
+        return as_graded(config, compositions, prompt)
 
     held_out: list[Prompt] = []
     if config.eval_split:
@@ -249,18 +255,45 @@ def _from_dataset(config: SourceConfig, seed: int, eval_prompts: int) -> tuple[E
 def composed(config: SourceConfig, environment: Environment) -> list[Environment]:
     """Return the environment, and around it in order what the source asks for: the sum with added rewards, the format's gate.
 
+    With `graded_by` that environment stands in the place of the source's own.
+
     Raises:
         UsageError: a part is unknown, has a bad option or could outweigh the environment's own reward.
     """
+    if config.graded_by is not None:
+        environment = load_environment(config.graded_by.environment, **config.graded_by.options)
     layers = [environment]
     if config.add:
-        parts = {name: load_environment(name, **added.options) for name, added in config.add.items()}
+        parts = {name: load_environment(added.environment or name, **added.options) for name, added in config.add.items()}
         weights = {environment.name: 1.0, **{name: added.weight for name, added in config.add.items()}}
         if environment.name in parts:
-            raise UsageError(f"source {config.label!r}: add names {environment.name!r}, which already grades it")
-        layers.append(WeightedSum(weights, {environment.name: environment, **parts}))
+            raise UsageError(
+                f"source {config.label!r}: add names {environment.name!r}, which already grades it; give the added one "
+                f"a name of its own, such as `add: {{second: {{environment: {environment.name}, ...}}}}`"
+            )
+        environments = {environment.name: environment, **parts}
+        layers.append(WeightedSum(weights, environments, allow_shaping_to_dominate=config.added_may_dominate))
     if config.format is not None:
         condition = load_environment("format", **config.format)
         name = "graded" if layers[-1].name == "format" else layers[-1].name
         layers.append(Gate({"format": condition}, {name: layers[-1]}))
     return layers
+
+
+def as_graded(config: SourceConfig, layers: Sequence[Environment], prompt: Prompt) -> Prompt:
+    """Return a task of the source's own environment as a task of what grades it.
+
+    Args:
+        config: the source.
+        layers: from `composed`.
+        prompt: the task.
+
+    Raises:
+        UsageError: the environment of `graded_by` wants a reference.
+    """
+    if config.graded_by is not None:
+        prompt = layers[0].prompt(prompt.messages).model_copy(update={"metadata": prompt.metadata})
+    for layer in layers[1:]:
+        assert isinstance(layer, Composition)
+        prompt = layer.around(prompt)
+    return prompt

@@ -9,6 +9,8 @@ import torch
 import transformers
 
 from verigym.envs.errors import UsageError
+from verigym.envs.weights import missing_folder
+from verigym.trainer.model_path import model_path
 
 
 def pick_device(name: str) -> torch.device:
@@ -22,27 +24,32 @@ def pick_device(name: str) -> torch.device:
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
-def load_model(path: str | Path, device: torch.device, **how: Any) -> tuple[Any, Any]:
-    """Load a causal language model and its tokenizer, from a local directory or the hub.
+def load_model(path: str | Path, device: torch.device, *, auto: Any = None, **how: Any) -> tuple[Any, Any]:
+    """Load a model and its tokenizer, from a local directory or the hub.
 
     Args:
-        path: the directory, or the hub id.
+        path: the directory, that of a checkpoint, or the hub id.
         device: where the model goes.
+        auto: transformers' class that loads it; AutoModelForCausalLM where None.
         **how: options of transformers' `from_pretrained`; the dtype is fp32 where none is named.
 
     Raises:
         UsageError: it is not there or cannot be loaded.
     """
-    name = str(path)
-    # A hub id has one slash at most, inside; asking the hub for anything else only costs its timeouts.
-    if not Path(name).is_dir() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
-        raise UsageError(f"model: there is no directory {name!r}; give a local model directory or a hub id such as owner/name")
+    name = path = model_path(path)
+    if missing := missing_folder(name):
+        raise UsageError(f"model: {missing}")
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            path, **{"dtype": torch.float32, **how}, trust_remote_code=False
-        )
-    except (OSError, ValueError, KeyError, ImportError) as error:
+        kind = auto or transformers.AutoModelForCausalLM
+        model = kind.from_pretrained(path, **{"dtype": torch.float32, **how}, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         line = " ".join(str(error).split())[:300]
-        raise UsageError(f"model: {name!r} is neither a usable model directory nor reachable on the hub: {line}") from None
+        is_folder = Path(name).is_dir()
+        what = (
+            f"the directory {name!r} cannot be loaded"
+            if is_folder
+            else f"{name!r} is neither a directory here nor readable from the hub"
+        )
+        raise UsageError(f"model: {what}: {line}") from None
     return model.to(device), tokenizer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -15,6 +16,16 @@ from verigym.trainer.kl import KL_ESTIMATORS, on_policy
 from verigym.trainer.losses import LOSSES, SEQUENCE_LOSSES, LossAndMetrics
 from verigym.trainer.update import Correction, Objective
 from verigym.trainer.update_config import SHARED_OPTIONS, UpdateFields
+
+logger = logging.getLogger("verigym.trainer")
+
+K1_IN_THE_LOSS = (
+    "kl_estimator k1 with kl_place loss: at each token its gradient is kl_coef times that of the token's log-probability, "
+    "whatever the reference says. Over tokens that the policy itself sampled its mean is 0 (where a completion's weight "
+    "depends on its length, as in sequence_mean, a pull on lengths), so it adds noise and does not hold the policy near the "
+    "reference; k2, k3, kl_unbiased or kl_place reward do"
+)
+"""What a run says where the loss holds k1, which some texts write there."""
 
 
 def choose_loss(config: UpdateFields) -> Callable[..., LossAndMetrics]:
@@ -96,6 +107,8 @@ def build_objective(config: UpdateFields, reference: Any, *, max_new_tokens: int
     Raises:
         UsageError: a loss, a correction or an option is unknown or refused.
     """
+    if config.kl_coef > 0 and config.kl_place == "loss" and config.kl_estimator == "k1" and not config.kl_unbiased:
+        logger.warning("%s", K1_IN_THE_LOSS)
     kl: Any = KL_ESTIMATORS[config.kl_estimator]
 
     def unbiased(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor) -> torch.Tensor:

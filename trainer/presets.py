@@ -184,13 +184,13 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
         "dppo": Preset(
             "2602.04879",
-            "A trust region on the change of a token's probability in place of its ratio.",
-            {"advantage": "grpo", "loss": "dppo_tv", "delta": 0.2, "aggregation": "token_mean", "kl_coef": 0.0},
+            "A trust region on the change of a token's probability in place of its ratio; rewards centred alone, as Dr. GRPO.",
+            {"advantage": "centred", "loss": "dppo_tv", "delta": 0.2, "aggregation": "fixed_length", "kl_coef": 0.0},
         ),
         "two_sided": Preset(
             "2505.07291",
             "PPO's clip with a bound of 4 on the ratio of bad completions too (INTELLECT-2).",
-            {"advantage": "grpo", **_PPO, "delta": 4.0, "aggregation": "token_mean"},
+            {"advantage": "grpo", **_PPO, "delta": 4.0, "aggregation": "token_mean", "kl_coef": 0.001},
         ),
         "deepseek_v3.2": Preset(
             "2512.02556",

@@ -20,6 +20,7 @@ from verigym.trainer.lora import add_adapter
 from verigym.trainer.measure import measure
 from verigym.trainer.memory_config import MemoryFields
 from verigym.trainer.mixture import build_source
+from verigym.trainer.model_path import model_path
 from verigym.trainer.models import load_model, pick_device
 from verigym.trainer.pricing import (
     Lengths,
@@ -100,13 +101,13 @@ def price(config: TrainConfig, environments: Mapping[str, Environment] | None = 
     if config.threads:
         torch.set_num_threads(config.threads)
     device = pick_device(config.device)
-    refuse_lost_signal(config, credits_of(config))
     outline = outline_of(config.model, config)
     free = free_bytes(device)
     chunk = config.logprob_chunk or chunk_tokens(outline.vocabulary, device.type)
     chunk = min(chunk, config.micro_batch_tokens)
     refuse_what_does_not_fit(memory(outline, config, 0.0, 0), free, config)
     sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
+    refuse_lost_signal(config, credits_of(config, {source.label: source.environment for source in sources}))
     with open_graders(sources, config) as graders:
         measured = measure(config, sources, graders)
     prompts, rows = config.prompts_per_step, config.prompts_per_step * config.group_size
@@ -144,7 +145,7 @@ def outline_of(model: str, settings: MemoryFields) -> Outline:
         UsageError: there is no such model, or it takes no such adapters.
     """
     try:
-        config = transformers.AutoConfig.from_pretrained(model, trust_remote_code=False)
+        config = transformers.AutoConfig.from_pretrained(model_path(model), trust_remote_code=False)
         with torch.device("meta"):
             empty = transformers.AutoModelForCausalLM.from_config(config)
     except (OSError, ValueError, KeyError, ImportError):

@@ -73,7 +73,8 @@ def memory(outline: Outline, config: TrainConfig, activation_bytes: float, chunk
 
     Weights, gradients and both moments of AdamW are fp32, the moments under adamw_8bit in 8 bits, the critic's too; under bf16
     the forward pass holds a bfloat16 copy of the weights.
-    With adapters, gradients and moments are theirs alone, and the reference is the policy without them. The copy of the weights
+    With adapters, gradients and moments are theirs alone, and the reference is the policy without them, or with a second set of
+    them where it is replaced. Checkpoints hold the weights of a reference that is replaced. The copy of the weights
     that they are merged into at the end is not counted; it is made in the machine's memory, not in the GPU's.
 
     Args:
@@ -90,19 +91,23 @@ def memory(outline: Outline, config: TrainConfig, activation_bytes: float, chunk
     entry = 2 * outline.kv_heads * outline.head_size * 4
     saved = 4 * trained + moment_bytes(outline.trained, config.optimizer)
     critic_moments = moment_bytes(outline.tensors, config.optimizer)
+    reference = 4 * trained if config.lora_rank else 4 * size
+    if config.kl_coef == 0 or (config.lora_rank and not config.reference_every):
+        reference = 0
     row = longest(outline, config) + (copy_charge(config.max_prompt_tokens) if shares_prompts(config) else 0)
     return Memory(
         weights=base_bytes(outline, config) + ((6 if half else 4) * trained if config.lora_rank else 0),
         gradients=4 * trained,
         optimizer=moment_bytes(outline.trained, config.optimizer),
-        reference=4 * size if config.kl_coef > 0 and not config.lora_rank else 0,
+        reference=reference,
         critic=(10 if half else 8) * size + critic_moments if critic else 0,
         # One layer at a time is copied when it grows, and one and a half times when rows leave it.
         kv_cache=positions * entry * (outline.layers + 2),
         sampling=rows * outline.vocabulary * (4 + 3 * 8),
         activations=round(WORKING * activation_bytes * max(config.micro_batch_tokens, row)),
         logits=chunk_tokens * outline.vocabulary * 3 * 4,
-        checkpoints=(config.keep_checkpoints + 1) * (saved + (4 * size + critic_moments if critic else 0))
+        checkpoints=(config.keep_checkpoints + 1)
+        * (saved + (4 * size + critic_moments if critic else 0) + (reference if config.reference_every else 0))
         + 4 * size
         + (4 * trained if config.lora_rank else 0),
     )

@@ -21,7 +21,9 @@ class SamplingFields(Frozen):
     group_size: int = Field(default=8, ge=1)
     """Completions a prompt; advantages are relative to this group, but for gae and reinforce++, for which 1 is enough."""
     max_prompt_tokens: int = Field(default=1024, ge=1)
-    """Longer prompts are passed over."""
+    """Longer prompts are passed over and counted."""
+    max_left_out: float = Field(default=0.01, ge=0, le=1)
+    """Most prompts of a source that may be longer than max_prompt_tokens, as a share; more is an error."""
     max_new_tokens: int = Field(default=512, ge=1)
     """Most tokens of a completion."""
     temperature: float = Field(default=1.0, gt=0, le=10)
@@ -39,6 +41,8 @@ class SamplingFields(Frozen):
     """Where a verdict scores the steps of a completion, its tokens get advantages by step (DeepSeekMath 4.1.3)."""
     overlong_cache: int = Field(default=0, ge=0)
     """Tokens before max_new_tokens over which a reward falls by up to 1 (DAPO's soft punishment); 0 for none."""
+    truncated_reward: float | None = Field(default=None, allow_inf_nan=False)
+    """Reward of a completion that max_new_tokens cut off, in place of its verdict's (Tulu 3); the verdict's when left out."""
 
     dynamic_sampling: bool = False
     """Groups without a signal are left out, and more prompts drawn until prompts_per_step groups have a signal (DAPO)."""
@@ -78,6 +82,11 @@ class SamplingFields(Frozen):
         if self.step_rewards and self.overlong_cache:
             raise ValueError(
                 "overlong_cache changes a completion's reward, which step_rewards does not look at; set one of them"
+            )
+        if self.truncated_reward is not None and (self.step_rewards or self.overlong_cache or self.reward_weights):
+            raise ValueError(
+                "truncated_reward replaces the one reward of a completion, which step_rewards and gdpo do not look at and "
+                "overlong_cache prices already; set one of them"
             )
         if self.replay_share > 0 and int(self.replay_share * self.prompts_per_step) < 1:
             raise ValueError(

@@ -58,15 +58,39 @@ def save_shards(folder: Path, model: Any, optimizer: torch.optim.Optimizer, worl
         optimizer: of its parameters.
         world: the processes.
     """
-    shards = folder / SHARDS
-    shards.mkdir(exist_ok=True)
-    tensors = {}
+    state: dict[str, torch.Tensor] = {}
     for name, parameter in model.named_parameters():
-        tensors[f"{WEIGHT}/{name}"] = _own(parameter)
-        for kind, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"{kind}/{name}"] = _own(value)
-    whole = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-    save_file(whole, shards / f"rank-{world.rank:05}-of-{world.size:05}.safetensors")
+        state |= {f"{kind}/{name}": value for kind, value in optimizer.state.get(parameter, {}).items()}
+    save_weights(folder / SHARDS, model, world, state)
+
+
+def save_weights(folder: Path, model: Any, world: World, more: Mapping[str, torch.Tensor] | None = None) -> None:
+    """Write this process's rows of a model's weights.
+
+    Args:
+        folder: of these files alone; made where it is absent.
+        model: whole in one process; else sharded, its whole weights released.
+        world: the processes.
+        more: other tensors that belong to its parameters, by `<kind>/<name>`.
+    """
+    folder.mkdir(exist_ok=True)
+    tensors = {f"{WEIGHT}/{name}": parameter for name, parameter in model.named_parameters()} | dict(more or {})
+    mine = {name: own_rows(tensor).detach().contiguous().cpu() for name, tensor in tensors.items()}
+    save_file(mine, folder / f"rank-{world.rank:05}-of-{world.size:05}.safetensors")
+
+
+def load_weights(folder: Path, model: Any) -> None:
+    """Read what `save_weights` wrote, in any number of processes, into a model that is whole or sharded.
+
+    Raises:
+        UsageError: files are missing, or they are of another model.
+    """
+    with _opened(folder) as files:
+        names = set(files[0].keys())
+        for name, parameter in model.named_parameters():
+            if f"{WEIGHT}/{name}" not in names:
+                raise UsageError(f"{folder} has no weights {name!r}: it was made with another model")
+            _fill(parameter, _rows(files, f"{WEIGHT}/{name}"))
 
 
 def load_shards(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> None:
@@ -108,7 +132,8 @@ def load_whole_optimizer(saved: Mapping[str, Any], optimizer: torch.optim.Optimi
             _fill(state[kind], _rows_of(value))
 
 
-def _own(tensor: torch.Tensor) -> torch.Tensor:
+def own_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the rows that this process has of a tensor, without a copy; of one that is not sharded, all of them."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
@@ -124,7 +149,7 @@ def _like(parameter: torch.Tensor, files: list[Any], key: str) -> torch.Tensor:
 
 @torch.no_grad()
 def _fill(target: torch.Tensor, rows: Rows) -> None:
-    own = _own(target)
+    own = own_rows(target)
     start = 0
     if isinstance(target, DTensor):
         each = -(-target.shape[0] // target.device_mesh.size())  # FSDP cuts as torch.chunk does

@@ -65,7 +65,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised. `reference` is the frozen initial model, or the policy `WithoutAdapter`; None without a KL."""
+    """What is minimised. `reference` is a frozen model, or the policy as `lora.opened` makes it another; None without a KL."""
 
     loss: Callable[..., LossAndMetrics]
     aggregation: str

@@ -35,8 +35,10 @@ class UpdateFields(Frozen):
     """How token losses become one number; see trainer/aggregate.py."""
     kl_coef: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Weight of the KL to the initial model; 0 keeps no reference model in memory."""
+    reference_every: int = Field(default=0, ge=0)
+    """With kl_coef: steps after which the policy becomes the KL's reference, again and again; 0 keeps the initial model."""
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
-    """See trainer/kl.py; in the reward k1 is the unbiased one."""
+    """See trainer/kl.py; in the reward k1 is the unbiased one, in the loss it holds nothing and a run warns of it."""
     kl_place: Literal["loss", "reward"] = "loss"
     """loss adds each token's KL to its loss; reward takes a completion's summed KL off its reward, before the advantages."""
     kl_unbiased: bool = False
@@ -80,14 +82,12 @@ class UpdateFields(Frozen):
     def _update_is_consistent(self) -> Self:
         if not all(0 <= beta < 1 for beta in self.adam_betas):
             raise ValueError(f"adam_betas are {self.adam_betas}; each must be in [0, 1)")
+        if self.reference_every and self.kl_coef == 0:
+            raise ValueError("reference_every is about the reference of a KL; set kl_coef above 0, or leave it out")
         if self.kl_unbiased and self.kl_place == "reward":
             raise ValueError("kl_unbiased is about the gradient of a KL in the loss; with kl_place reward leave it out")
         if self.kl_unbiased and self.kl_estimator == "k2":
             raise ValueError("kl_unbiased would bias k2, whose gradient is that of the KL already; leave it out or take k3")
-        if self.kl_coef > 0 and self.kl_place == "loss" and self.kl_estimator == "k1" and not self.kl_unbiased:
-            raise ValueError(
-                "kl_estimator k1 has no gradient on average in the loss; take k2 or k3, or set kl_unbiased, or kl_place reward"
-            )
         for name in SHARED_OPTIONS:
             if getattr(self, name) is not None and name in self.loss_options:
                 raise ValueError(f"{name} is set by its own field (or the preset) and in loss_options too; use the field")

@@ -12,7 +12,7 @@ from verigym.trainer.canaries import draw_canaries
 from verigym.trainer.config import TrainConfig
 from verigym.trainer.curriculum import Curriculum
 from verigym.trainer.mixture import Mixture, Source
-from verigym.trainer.overlong import punish_overlong
+from verigym.trainer.overlong import price_truncated, punish_overlong
 from verigym.trainer.replay import Replay
 from verigym.trainer.rollout import Group, refuse_accepted_canaries
 from verigym.trainer.rows import Credit, compares_prompts, has_signal
@@ -116,6 +116,9 @@ class Work:
         else:
             filled = Filled(draw(plan), [], 0)
         metrics = self._metrics(filled, sampled, replayed)
+        if self.mixture.left_out:
+            metrics["prompts_left_out"] = self.mixture.left_out.total()
+            self.mixture.left_out.clear()
         if canaries and rounds:
             metrics["canaries"] = len(canaries)
         self.leftovers = filled.leftovers
@@ -132,7 +135,9 @@ class Work:
 
     def _punished(self, groups: Sequence[Group]) -> list[Group]:
         # Only now: a group that differs in nothing but the lengths of its completions is not what dynamic sampling looks for.
-        longest, cache = self.config.max_new_tokens, self.config.overlong_cache
+        longest, cache, price = self.config.max_new_tokens, self.config.overlong_cache, self.config.truncated_reward
+        if price is not None:
+            return [price_truncated(group, price) for group in groups]
         return [punish_overlong(group, longest, cache) if cache else group for group in groups]
 
     def _metrics(self, filled: Filled, sampled: Sequence[Group], replayed: Sequence[Group]) -> dict[str, float]:

@@ -1,58 +1,49 @@
-"""Sums worked out one number at a time. Where only the remainder is asked, a right answer can stand on wrong steps."""
+"""Running sums in the studies of process rewards: their steps, whether a completion derives its sum, and steps paid alone."""
 
 from __future__ import annotations
 
-import random
 import re
-from itertools import accumulate
 from typing import cast
 
 from pydantic import Field
 
-from verigym.envs.procedural import ProceduralEnvironment, ProceduralOptions
+from verigym.envs.process.environment import ProcessEnvironment, ProcessOptions
+from verigym.envs.process.steps import Ends, Splitting
+from verigym.envs.running_sums import RunningSumsEnvironment as RunningSums
+from verigym.envs.running_sums import worked
 from verigym.envs.schema import Prompt
+
+__all__ = ["STEPS", "RunningSums", "SumSteps", "derived", "worked"]
 
 STEPS = (",", "</think>")
 """Texts after which a step ends."""
-
-
-class RunningSumsOptions(ProceduralOptions):
-    """What is added up, and what is asked."""
-
-    terms: tuple[int, int] = (4, 6)
-    """Least and most numbers of a task."""
-    largest: int = Field(default=30, ge=1, le=999)
-    """The largest number that occurs; the smallest is 1."""
-    modulus: int = Field(default=0, ge=0, le=99)
-    """0 asks for the total, another number for its remainder."""
-
-
-class RunningSums(ProceduralEnvironment):
-    """Tasks such as `17+8+25=?`, solved by `17+8=25,25+25=50`."""
-
-    name = "running_sums"
-    version = "1"
-    options_type = RunningSumsOptions
-
-    def task(self, rng: random.Random) -> tuple[str, str, str]:
-        """Return for example ("17+8+25=? mod 2", "0", "17+8=25,25+25=50")."""
-        options = cast(RunningSumsOptions, self.options)
-        numbers = [rng.randint(1, options.largest) for _ in range(rng.randint(*options.terms))]
-        asked = f" mod {options.modulus}" if options.modulus else ""
-        total = sum(numbers)
-        question = "+".join(map(str, numbers)) + "=?" + asked
-        return question, str(total % options.modulus if options.modulus else total), worked(numbers)
-
-
-def worked(numbers: list[int]) -> str:
-    """Return the steps, one for each number after the first."""
-    totals = list(accumulate(numbers))
-    return ",".join(
-        f"{before}+{number}={after}" for before, number, after in zip(totals, numbers[1:], totals[1:], strict=False)
-    )
 
 
 def derived(prompt: Prompt, text: str) -> bool:
     """Whether a completion's thoughts are the whole derivation, every step of it right, and nothing besides."""
     numbers = [int(digits) for digits in re.findall(r"\d+", prompt.text.partition("=")[0])]
     return text.startswith(f"<think>{worked(numbers)}</think>")
+
+
+class SumStepsOptions(ProcessOptions):
+    """How steps are judged, and of which tasks."""
+
+    split: Splitting | Ends = STEPS
+    """As in `process`, for the notation of these tasks."""
+    largest: int = Field(default=30, ge=1, le=999)
+    """As in `running_sums`."""
+    modulus: int = Field(default=0, ge=0, le=99)
+    """As in `running_sums`."""
+
+
+class SumSteps(ProcessEnvironment):
+    """The tasks of running sums, paid for their steps alone: the answer is not looked at."""
+
+    name = "sum_steps"
+    options_type = SumStepsOptions
+
+    def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
+        """Return the running sum of that number."""
+        options = cast(SumStepsOptions, self.options)
+        sums = RunningSums(largest=options.largest, modulus=options.modulus)
+        return self.prompt(sums.prompt_at(split, seed, index).messages)

@@ -46,7 +46,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
     """Grades programs by their tests."""
 
     name = "code"
-    version = "4"
+    version = "5"
     reference_type = CodeReference
     options_type = CodeOptions
 
@@ -104,8 +104,9 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
 
     def _try(self, source: str, reference: CodeReference) -> Score:
         box = self._open()
+        written = Program(source=source, language=reference.language, prelude=reference.prelude)
         try:
-            program, result = box.build(Program(source=source, language=reference.language), reference.limits.for_sandbox())
+            program, result = box.build(written, reference.limits.for_sandbox())
         except SandboxFailure as error:
             raise failure_of(error) from None
         if program is None:

@@ -42,6 +42,7 @@ def examples() -> Iterator[Example]:
         """,
         {"type": "call", "function": "unique", "args": [[3, 1, 3]], "expected": [1, 3]},
         {"type": "call", "function": "unique", "args": [[]], "expected": []},
+        prelude="leetcode",  # for List
     )
     question = "Write a function `double(n)` that returns twice its argument."
     check = "def check(candidate):\n    assert candidate(3) == 6\n    assert candidate(-4) == -8"
@@ -92,6 +93,6 @@ def examples() -> Iterator[Example]:
     )
 
 
-def _task(question: str, solution: str, *tests: dict[str, Any]) -> Example:
+def _task(question: str, solution: str, *tests: dict[str, Any], prelude: str = "none") -> Example:
     text = f"{question} Answer with one fenced block of Python."
-    return text, {"tests": tests, "solution": dedent(solution).lstrip(), "limits": _LIMITS}
+    return text, {"tests": tests, "solution": dedent(solution).lstrip(), "limits": _LIMITS, "prelude": prelude}

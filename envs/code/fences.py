@@ -1,13 +1,15 @@
 """Finding the program in a completion: fenced blocks, in one linear pass over the lines that can open or close one.
 
-Fences are CommonMark's, with two liberties that completions need. A fence may be indented at will (lists), and a fence of the
-same kind that names a language inside an open block opens a block of its own: a draft that was broken off does not swallow the
-block that follows, and a program inside a markdown answer is found.
+Fences are CommonMark's, with liberties that completions need. A fence may be indented at will (lists), stand in a quote (`>`)
+or behind an opening tag (`<answer>`). A fence of the same kind that names a language inside an open block opens a block of its
+own: a draft that was broken off does not swallow the block that follows, and a program inside a markdown answer is found. With
+any other text behind it on its line it closes the block. A long fence that none of its length closes is closed by a short one.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 Method = Literal["fenced", "fenced_or_all", "all"]
@@ -23,10 +25,15 @@ TAGS = {
 # How much deeper than its opening a closing fence may stand. Deeper ones belong to the program, to a docstring for instance.
 _CLOSING_INDENT = 3
 
+_SHORTEST = 3
+_DEEPEST = 20  # quotes in one another
+
 _FENCE = re.compile(
-    r"^(?P<indent>[ \t]*+)(?:(?P<ticks>`{3,}+)(?P<info>[^`\n]*+)|(?P<tildes>~{3,}+)(?P<rest>[^\n]*+))$", re.MULTILINE
+    r"^(?P<lead>[ \t>]*+)(?P<tag><[A-Za-z]{1,20}>[ \t]*+)?(?P<mark>`{3,}+|~{3,}+)(?P<info>[^\n]*+)$", re.MULTILINE
 )
 _WORD = re.compile(r"[{. \t]*+([A-Za-z0-9_+#-]+)")
+_KNOWN = frozenset(tag for tags in TAGS.values() for tag in tags)
+_MARKDOWN = ("markdown", "md")
 _THINK = re.compile(r"<\s?(?P<slash>/?)\s?think(?:ing)?\s?>|\[(?P<bar>/?)THINK\]", re.IGNORECASE)
 
 _INSIDE_CODE = ('"', "'", "\\", ")", "/")
@@ -36,6 +43,8 @@ class Block(NamedTuple):
     """A complete fenced block: the language it names in lower case (or nothing), and offsets in the text."""
 
     tag: str
+    depth: int
+    """Of the quote that it stands in."""
     indent: int
     start: int
     content_start: int
@@ -43,8 +52,10 @@ class Block(NamedTuple):
     end: int
 
     def code(self, text: str) -> str:
-        """Return the content with line ends of one kind, less the indentation of the fence."""
+        """Return the content with line ends of one kind, less the indentation of the fence and the marks of the quote."""
         code = text[self.content_start : self.content_end].replace("\r\n", "\n")
+        if self.depth:
+            code = re.sub(rf"^(?:[ \t]{{0,3}}> ?){{1,{self.depth}}}", "", code, flags=re.MULTILINE)
         return re.sub(rf"^[ \t]{{1,{self.indent}}}", "", code, flags=re.MULTILINE) if self.indent else code
 
 
@@ -56,55 +67,131 @@ class Found(NamedTuple):
 
 
 class _Open(NamedTuple):
-    mark: str
+    kind: str
+    length: int
     tag: str
+    depth: int
     indent: int
     start: int
     content_start: int
 
-    def holds(self, mark: str, indent: int) -> bool:
-        """Whether such a fence inside this block is text: of another kind, shorter, or deeper."""
-        return mark[0] != self.mark[0] or len(mark) < len(self.mark) or indent > self.indent + _CLOSING_INDENT
+    def holds(self, fence: _Fence) -> bool:
+        """Whether such a fence inside this block is text: of another kind, shorter, deeper, or behind a tag."""
+        if fence.kind != self.kind or fence.tagged or fence.depth > self.depth:
+            return True
+        return fence.length < self.length or fence.indent > self.indent + _CLOSING_INDENT
+
+
+class _Fence(NamedTuple):
+    kind: str
+    length: int
+    depth: int
+    indent: int
+    tagged: bool
+    info: str
+
+    @classmethod
+    def of(cls, line: re.Match[str]) -> _Fence:
+        quote, _, white = line["lead"].rpartition(">")
+        depth = quote.count(">") + 1 if ">" in line["lead"] else 0
+        indent = len(white) - (depth > 0 and white[:1] == " ")
+        return cls(line["mark"][0], len(line["mark"]), depth, indent, line["tag"] is not None, line["info"].rstrip())
+
+    @property
+    def opens(self) -> bool:
+        """Whether it can open a block: in CommonMark, inline code on a line of its own does not."""
+        return self.depth <= _DEEPEST and not (self.kind == "`" and "`" in self.info)
+
+    @property
+    def closes(self) -> bool:
+        """Whether it closes a block that is open: it names no language, and what stands behind it, if anything, is text."""
+        word = _WORD.match(self.info)
+        if word is None or not self.opens:
+            return self.kind * _SHORTEST not in self.info
+        if word[1].lower() in _KNOWN:
+            return False
+        behind = self.info[word.end() :]
+        # A name that is not known, at once after the fence, is a language's: alone, or with attributes.
+        return self.info[0] in " \t" or (behind[:1] in (" ", "\t", ".", ",", "!", ";") and not any(c in behind for c in "={}"))
 
 
 def blocks(text: str) -> tuple[list[Block], bool]:
     """Return the complete blocks in the order in which they end, and whether one was opened and never closed."""
+    found, opened = _read(text, frozenset())
+    long = frozenset(block.start for block in opened if block.length > _SHORTEST)
+    if long:
+        found, opened = _read(text, long)
+    return found, bool(opened)
+
+
+def _read(text: str, short: frozenset[int]) -> tuple[list[Block], list[_Open]]:
+    """The complete blocks and the open ones, where what begins at the `short` offsets is closed by any fence."""
     found: list[Block] = []
     opened: list[_Open] = []
     for line in _FENCE.finditer(text):
-        mark = line["ticks"] or line["tildes"]
-        info = (line["info"] or line["rest"] or "").strip()
-        indent = len(line["indent"])
-        if opened and opened[-1].holds(mark, indent):
+        fence = _Fence.of(line)
+        while opened and opened[-1].depth > fence.depth:  # the quote has ended, and so has what was open in it
+            opened.pop()
+        if opened and opened[-1].holds(fence):
             continue
-        if opened and not info:
+        if opened and fence.closes:
             top = opened.pop()
-            found.append(Block(top.tag, top.indent, top.start, top.content_start, line.start(), line.end()))
-        else:
-            word = _WORD.match(info)
-            opened.append(_Open(mark, word[1].lower() if word else "", indent, line.start(), line.end() + 1))
-    return found, bool(opened)
+            end = line.end("mark") if fence.info else line.end()
+            found.append(Block(top.tag, top.depth, top.indent, top.start, top.content_start, line.start(), end))
+        elif fence.opens:
+            word = _WORD.match(fence.info)
+            start = line.end("tag") if fence.tagged else line.start()
+            length = _SHORTEST if start in short else fence.length
+            tag = word[1].lower() if word else ""
+            opened.append(_Open(fence.kind, length, tag, fence.depth, fence.indent, start, line.end() + 1))
+    return found, opened
 
 
 def find_program(text: str, language: str, method: Method) -> Found:
     """Return the program that the completion gives.
 
     Only what follows the last closing think tag counts. Of its complete blocks, the last that is tagged with the language or
-    untagged is the program; where there is none such, the last block.
+    untagged is the program; where there is none such, the last block. If it holds markdown, the last block in that. Where there
+    is no block, inline code that is all of the answer between answer tags is the program.
     """
     body = _answer_part(text)
     found, unclosed = blocks(body) if method != "all" else ([], False)
     if _still_thinks(body, found):
         return Found(None, "the thinking never closes")
     if found:
-        own = [block for block in found if not block.tag or block.tag in TAGS.get(language, (language,))]
-        program = (own or found)[-1].code(body)
+        tags = TAGS.get(language, (language,))
+        own = [block for block in found if not block.tag or block.tag in tags]
+        program = _innermost((own or found)[-1], body, tags)
         return Found(program) if program.strip() else Found(None, "the last fenced block is empty")
     if unclosed:
         return Found(None, "the fenced block never closes")
+    if method != "all" and (program := _inline(body, language)):
+        return Found(program)
     if method == "fenced":
         return Found(None, "no fenced block")
     return Found(body) if body.strip() else Found(None, "the completion is empty")
+
+
+def _innermost(block: Block, text: str, tags: Sequence[str]) -> str:
+    """The program in a block: the block itself, or the last that it holds, as markdown, under a longer fence."""
+    program = block.code(text)
+    if block.tag in tags:
+        return program
+    usual = ("",) if block.tag in _MARKDOWN else ()
+    inner = [held for held in blocks(program)[0] if held.tag in (*tags, *usual)]
+    return inner[-1].code(program) if inner else program
+
+
+def _inline(text: str, language: str) -> str:
+    """What stands between the last answer tags, where it is inline code and nothing else; less a language's name before it."""
+    _, opened, behind = text.rpartition("<answer>")
+    inner = behind.partition("</answer>")[0].strip()
+    code = inner.strip("`")
+    ticks = len(inner) - len(inner.lstrip("`"))
+    if not opened or not ticks or not code.strip() or inner != f"{'`' * ticks}{code}{'`' * ticks}" or "`" * ticks in code:
+        return ""
+    first, _, rest = code.strip().partition(" ")
+    return rest if ticks >= _SHORTEST and first.lower() in TAGS.get(language, ()) else code.strip()
 
 
 def _answer_part(text: str) -> str:

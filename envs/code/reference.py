@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from verigym.envs.code.jsonvalue import Json, storable_text
 from verigym.envs.schema import Reference
 from verigym.sandbox import Limits
-from verigym.sandbox.spec import MOST_PROCESSES
+from verigym.sandbox.spec import MOST_PROCESSES, Prelude
 
 Language = Literal["python", "bash", "c", "cpp", "javascript"]
 Trust = Literal["separate", "shared"]
@@ -153,6 +153,8 @@ class CodeReference(Reference):
     """What each run may use."""
     policy: Policy = Policy()
     """How results become a verdict."""
+    prelude: Prelude = "none"
+    """Which names a program in Python finds without importing them: none, or those that judges provide (leetcode)."""
     prefix: Text = ""
     """Code that the program continues, where the environment's option `continue_prefix` asks for it (HumanEval's prompt)."""
     solution: Text | None = None
@@ -167,6 +169,8 @@ class CodeReference(Reference):
                         f"tests.{number} is of type {test.type!r}, which is for Python; "
                         f"a program in {self.language!r} takes stdio, file and checker tests"
                     )
+            if self.prelude != "none":
+                raise ValueError(f"prelude is {self.prelude!r}, which is for programs in Python, not in {self.language!r}")
         if self.solution is not None and not self.solution.strip():
             raise ValueError("solution is empty; leave it out where no right program is known")
         return self

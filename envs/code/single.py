@@ -5,7 +5,7 @@ The program gets inputs alone. What is expected stays in this process, or goes t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from verigym.envs.code import compare, show
@@ -129,4 +129,4 @@ def _solution_passes(bench: Bench, suite: TestSuite) -> bool:
     solution = bench.reference.solution
     if solution is None or solution == bench.program.source:
         return False
-    return bench.box.test(Program(source=solution, language="python"), suite, bench.limits).passed
+    return bench.box.test(replace(bench.program, source=solution), suite, bench.limits).passed

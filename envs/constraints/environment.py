@@ -12,8 +12,8 @@ from verigym.envs.base import BaseEnvironment, Options, Panel
 from verigym.envs.constraints.echo import is_echo
 from verigym.envs.constraints.table import Constraint, find
 from verigym.envs.extract import strip_thinking
-from verigym.envs.linear import blank
 from verigym.envs.schema import Completion, Prompt, Reference, Score
+from verigym.envs.visible import blank
 
 
 class ConstraintsReference(Reference):
@@ -65,7 +65,7 @@ class ConstraintsEnvironment(BaseEnvironment[ConstraintsReference, ConstraintsOp
     """Grades the following of instructions."""
 
     name = "constraints"
-    version = "2"
+    version = "3"
     reference_type = ConstraintsReference
     options_type = ConstraintsOptions
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 
+from verigym.envs import strict_json
 from verigym.envs.constraints.arguments import Count, Position, Relation, Text
 from verigym.envs.constraints.matching import holds
 from verigym.envs.constraints.sentences import sentences
@@ -73,9 +74,11 @@ def json_format(text: str) -> bool:
     content = text.strip()
     for fence in _FENCES:
         content = content.removeprefix(fence)
+    content = content.removesuffix("```").strip()
     try:
-        json.loads(content.removesuffix("```").strip())
-    except (ValueError, RecursionError):
+        strict_json.refuse_depth(content)
+        json.loads(content)
+    except ValueError:
         return False
     return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
+import weakref
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -43,6 +44,8 @@ class ScoreCache:
             connection.close()
             raise UsageError(f"cache {path}: not a usable verdict cache ({error}); delete it or choose another path") from None
         self._connection = connection
+        # Environments that hold a cache have no end of their own.
+        weakref.finalize(self, connection.close)
 
     @staticmethod
     def _prepare(connection: sqlite3.Connection) -> None:

@@ -53,28 +53,28 @@ _KINDS = {
     "sum": "countdown puzzle24",
 }
 
-_FORMULA = r"(?:[0-9]++(?:\.[0-9]++)?|[A-Za-z](?![A-Za-z_])|(?:exp|log|sqrt|a?(?:sin|cos|tan)h?)(?=\()|[-+*/() ])++"
+_FORMULA = r"(?:[0-9]++(?:\.[0-9]++)?|[A-Za-z](?![A-Za-z_])|(?:exp|log|sqrt|a?(?:sin|cos|tan)h?)(?=\()|[-+*/() ]++)+"
 _MOVE = r"(?:fill|empty) [A-Z]|pour [A-Z]->[A-Z]"
 _SHAPES = {
     "simple_integration": _FORMULA,
     "intermediate_integration": _FORMULA,
-    "polynomial_multiplication": r"(?:[0-9]++|[A-Za-z](?![A-Za-z_])|[-+*/() ])++",
-    "cryptarithm": r"[A-Z]\s*=\s*[0-9](?:\s*,\s*[A-Z]\s*=\s*[0-9])*+",
-    "graph_color": r'\{\s*"[0-9]{1,4}"\s*:\s*[0-9]{1,4}(?:\s*,\s*"[0-9]{1,4}"\s*:\s*[0-9]{1,4})*+\s*\}',
-    "jugs": rf'\[\s*"(?:{_MOVE})"(?:\s*,\s*"(?:{_MOVE})")*+\s*\]',
-    "knight_swap": r'No|no|\[\s*"[wB],[A-Z][0-9]{1,2},[A-Z][0-9]{1,2}"(?:\s*,\s*"[wB],[A-Z][0-9]{1,2},[A-Z][0-9]{1,2}")*+\s*\]',
+    "polynomial_multiplication": r"(?:[0-9]++|[A-Za-z](?![A-Za-z_])|[-+*/() ]++)+",
+    "cryptarithm": r"[A-Z]\s*=\s*[0-9](?:\s*,\s*[A-Z]\s*=\s*[0-9])*",
+    "graph_color": r'\{\s*"[0-9]{1,4}"\s*:\s*[0-9]{1,4}(?:\s*,\s*"[0-9]{1,4}"\s*:\s*[0-9]{1,4})*\s*\}',
+    "jugs": rf'\[\s*"(?:{_MOVE})"(?:\s*,\s*"(?:{_MOVE})")*\s*\]',
+    "knight_swap": r'No|no|\[\s*"[wB],[A-Z][0-9]{1,2},[A-Z][0-9]{1,2}"(?:\s*,\s*"[wB],[A-Z][0-9]{1,2},[A-Z][0-9]{1,2}")*\s*\]',
     "n_queens": r"[Q_ \n]++",
     "palindrome_generation": r"[A-Za-z]++",
-    "rubiks_cube": r"[UDLRFBMESXYZudlrfbxyz]'?(?:\s++[UDLRFBMESXYZudlrfbxyz]'?){0,200}+",
-    "rush_hour": r"[A-Z][+-][0-9](?:[\s,]++[A-Z][+-][0-9]){0,200}+",
+    "rubiks_cube": r"[UDLRFBMESXYZudlrfbxyz]'?(?:\s++[UDLRFBMESXYZudlrfbxyz]'?){0,200}",
+    "rush_hour": r"[A-Z][+-][0-9](?:[\s,]++[A-Z][+-][0-9]){0,200}",
     "boxnet": r'[\[\]{}]|[\[\]{}A-Za-z0-9_"(),.: \n]++',
-    "quantum_lock": r"[A-C](?:\s*(?:\u2192|->|,)?\s*[A-C]){0,200}+",
-    "shortest_path": r"infeasible|(?:up|down|left|right)(?:\s++(?:up|down|left|right))*+",
-    "word_ladder": r"[A-Z]++(?:\s*,\s*[A-Z]++)++",
+    "quantum_lock": r"[A-C](?:\s*+(?:(?:\u2192|->|,)\s*+)?[A-C]){0,200}",
+    "shortest_path": r"infeasible|(?:up|down|left|right)(?:\s++(?:up|down|left|right))*",
+    "word_ladder": r"[A-Z]++(?:\s*,\s*[A-Z]++)+",
     "sokoban": r"[UDLR]++",
     "tower_of_hanoi": r"Move disk [0-9]{1,3} from Peg [0-9]{1,3} to Peg [0-9]{1,3}"
-    r"(?:\s*\n\s*Move disk [0-9]{1,3} from Peg [0-9]{1,3} to Peg [0-9]{1,3})*+",
-    "kakurasu": r"[01](?:[ \n]++[01])*+",
+    r"(?:[^\S\n]*+\n\s*+Move disk [0-9]{1,3} from Peg [0-9]{1,3} to Peg [0-9]{1,3})*",
+    "kakurasu": r"[01](?:[ \n]++[01])*",
 }
 
 TASKS: Mapping[str, Task] = {

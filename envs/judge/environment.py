@@ -25,7 +25,7 @@ class JudgeEnvironment(BaseEnvironment[JudgeReference, JudgeOptions]):
     """Grades by asking a language model."""
 
     name = "judge"
-    version = "1"
+    version = "2"
     reference_type = JudgeReference
     options_type = JudgeOptions
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from verigym.envs import strict_json
 from verigym.envs.extract import strip_thinking
 from verigym.envs.judge.texts import Mode
 
@@ -92,24 +92,11 @@ def _object(reply: str) -> Mapping[str, Any]:
         if text.startswith(fence) and text.endswith("\n```"):
             text = text[len(fence) : -4].strip()
     try:
-        found = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
-    except Garbage:
-        raise
-    except RecursionError:
-        raise Garbage("it is nested too deeply") from None
+        found = strict_json.loads(text)
+    except strict_json.NotStrict as error:
+        raise Garbage(f"it is no strict JSON: {error}") from None
     except ValueError:  # also an integer of thousands of digits
         raise Garbage("it is not one JSON object") from None
     if not isinstance(found, dict):
         raise Garbage("it is JSON, but no object")
     return found
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise Garbage("it has a field twice")
-    return found
-
-
-def _refuse(constant: str) -> None:
-    raise Garbage(f"it holds {constant}")

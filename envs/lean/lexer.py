@@ -39,8 +39,8 @@ _TOKEN = re.compile(
     r"|(?P<block>/-)"
     r'|(?P<raw>r(?P<hashes>#*+)")'
     r'|(?P<string>")'
-    rf"|(?P<ident>{_PART}(?:\.{_PART})*+)"
-    r"|(?P<number>0[xX][0-9a-fA-F_]++|0[bB][01_]++|0[oO][0-7_]++|[0-9][0-9_]*+(?:\.[0-9][0-9_]*+)?+(?:[eE][+-]?+[0-9]++)?+)"
+    rf"|(?P<ident>{_PART}(?:\.{_PART})*)"
+    r"|(?P<number>0[xX][0-9a-fA-F_]++|0[bB][01_]++|0[oO][0-7_]++|[0-9][0-9_]*+(?:\.[0-9][0-9_]*+)?(?:[eE][+-]?+[0-9]++)?)"
     r"|(?P<char>'(?:\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)|[^\\'])')"
     r"|(?P<open>[@#]\[|[(\[{⟨⦃])"
     r"|(?P<close>\]'|[)\]}⟩⦄])"
@@ -49,10 +49,10 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _NEST = re.compile(r"/-|-/")
-_STRING_REST = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
-_PIECE = re.compile(r'(?:[^"\\{]|\\.)*+["{]', re.DOTALL)
+_STRING_REST = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*"', re.DOTALL)
+_PIECE = re.compile(r'[^"\\{]*+(?:\\.[^"\\{]*+)*["{]', re.DOTALL)
 # White space and comments that Lean skips after the first three characters of a docstring: `/-- -- -/` does not end there.
-_DOC_SKIP = re.compile(r"(?:[ \t\r\n]++|--[^\n]*+)*+")
+_DOC_SKIP = re.compile(r"(?:[ \t\r\n]++|--[^\n]*+)*")
 # Words whose string argument is interpolated; that of the tactic `trace` is not.
 _INTERPOLATING = frozenset({"s!", "m!", "f!", "dbg_trace", "throwError"})
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from verigym.envs.dress import undressed
 from verigym.envs.errors import EnvironmentFailure, UsageError
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
-from verigym.envs.match.text import unwrapped
 
 HINT = "pip install 'verigym[games]'"
 LONGEST = 10
@@ -55,7 +55,7 @@ def _check(reference: MatchReference) -> None:
 
 def read_move(board: Any, text: str) -> Any:
     """Return the legal move that a text names in algebraic or UCI notation; None where it names none."""
-    text = _NUMBER.sub("", unwrapped(text.strip())).rstrip("!?").removesuffix(".")
+    text = _NUMBER.sub("", undressed(text)).rstrip("!?").removesuffix(".").rstrip("+#")  # whether it mates, the board says
     text = text.replace("0-0-0", "O-O-O").replace("0-0", "O-O")
     if not 2 <= len(text) <= LONGEST or not text.isascii():
         return None

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import re
 import string
+import unicodedata
 
+from verigym.envs.dress import undressed
 from verigym.envs.errors import UsageError
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
-from verigym.envs.match.text import normalised, undressed
+from verigym.envs.match.text import normalised
 
-_LETTERED = re.compile(r"\(?([A-Za-z])(?:\)[.:]?|[.:])?(?:\s+(.*))?", re.DOTALL)
+_LABEL_WORD = r"(?:(?:option|choice|answer|letter)\b[\s:]*+)?"
+_LETTERED = re.compile(
+    rf"{_LABEL_WORD}(?:[(\[]\s*(?P<marked>[a-z])\s*[)\]][.:]?|(?P<stopped>[a-z])[).:,]|(?P<plain>[a-z])(?![^\W_]))"
+    r"(?:\s*[-\u2013\u2014:=]\s+|\s*)(?P<text>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_LETTER_LAST = re.compile(r"(?P<text>.*\S)\s*[(\[]\s*(?P<marked>[a-z])\s*[)\]]\.?", re.IGNORECASE | re.DOTALL)
+# The letter A, and no article: in a bracket or before a stop; and where it is a capital.
+_MARKED_A = re.compile(r"(?<![^\W_])a(?=\s*[)\].:])|(?<=[(\[])a(?![^\W_])", re.IGNORECASE)
+_CAPITAL_A = re.compile(r"(?<![^\W_])A(?![^\W_])")
+_ANY_A = re.compile(r"(?<![^\W_])a(?![^\W_])", re.IGNORECASE)
 
 
 def _check(reference: MatchReference) -> None:
@@ -39,19 +51,39 @@ def _right(reference: MatchReference) -> int | None:
 
 
 def _chosen(reference: MatchReference, answer: str) -> int | None:
-    answer = undressed(answer).strip()
-    texts = [normalised(choice) for choice in reference.choices]
+    """Return the number of the choice that an answer names; None where it names none, or one by letter and another by text."""
+    answer = unicodedata.normalize("NFKC", undressed(answer)).strip()
+    if answer.startswith("{") and answer.endswith("}"):
+        answer = answer[1:-1].strip()
+    by_text = _by_text(reference, answer)
+    if reference.by != "letter" and by_text is not None:
+        return by_text
+    if reference.by == "text":
+        return None
+    for pattern in (_LETTERED, _LETTER_LAST):
+        found = pattern.fullmatch(answer)
+        if found is None:
+            continue
+        letter = next(group for name, group in found.groupdict().items() if name != "text" and group)
+        place = ord(letter.upper()) - ord("A")
+        text = found["text"].strip()
+        if text.startswith("(") and text.endswith(")"):
+            text = text[1:-1]
+        if place < len(reference.choices) and (not text or _by_text(reference, text) == place):
+            return place
+    return None
+
+
+def _by_text(reference: MatchReference, answer: str) -> int | None:
+    """Return the number of the choice with this text. An article does not matter, but the letter A is none."""
     spelt = normalised(answer)
-    if reference.by != "letter" and spelt in texts:
-        return texts.index(spelt)
-    found = _LETTERED.fullmatch(answer)
-    if found is None or reference.by == "text":
-        return None
-    place = ord(found[1].upper()) - ord("A")
-    if place >= len(texts):
-        return None
-    # "B) Paris" names a choice twice, which must be the same one.
-    return place if not found[2] or normalised(found[2]) == texts[place] else None
+    place = next((n for n, choice in enumerate(reference.choices) if normalised(choice) == spelt), None)
+    if place:  # of the choice A itself it may be the letter
+        own, answer = unicodedata.normalize("NFKC", reference.choices[place]), answer.rstrip(".")
+        marked = len(_MARKED_A.findall(answer)) > len(_MARKED_A.findall(own.rstrip(".")))
+        if marked or len(_CAPITAL_A.findall(answer)) > len(_ANY_A.findall(own)):
+            return None
+    return place
 
 
 def _judge(reference: MatchReference, answer: str) -> Verdict:

@@ -61,7 +61,7 @@ class MatchEnvironment(BaseEnvironment[MatchReference, MatchOptions]):
     """Grades by comparison."""
 
     name = "match"
-    version = "2"
+    version = "4"
     reference_type = MatchReference
     options_type = MatchOptions
     panel = Panel()

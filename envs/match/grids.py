@@ -68,7 +68,7 @@ def _columns(answer: str, size: int) -> list[int] | None:
         if any(len(row) != size or row.count("Q") != 1 for row in rows):
             return None
         return [row.index("Q") + 1 for row in rows]
-    if not re.fullmatch(r"[\[(]?\s*+[0-9]{1,3}(?:[\s,]++[0-9]{1,3})*+\s*+[\])]?", answer):
+    if not re.fullmatch(r"[\[(]?\s*+[0-9]{1,3}(?:[\s,]++[0-9]{1,3})*\s*+[\])]?", answer):
         return None
     found = [int(word) for word in re.findall(r"[0-9]+", answer)]
     return found if len(found) == size and all(1 <= column <= size for column in found) else None

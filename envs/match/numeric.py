@@ -6,30 +6,43 @@ import math
 import re
 from fractions import Fraction
 
+from verigym.envs.dress import undressed
 from verigym.envs.errors import UsageError
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
+from verigym.envs.maths.reading.parse import ParseError, parse
+from verigym.envs.maths.tree import Div, Neg, Node, Number, Percent, Pow
 
 MOST_DIGITS = 400
 _NUMBER = re.compile(
     r"(?P<sign>[-+]?)\s*\$?(?P<whole>[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]*)(?:\.(?P<part>[0-9]*))?(?:[eE](?P<power>[-+]?[0-9]{1,3}))?"
     r"(?:\s*/\s*(?P<under>[0-9]+))?\s*(?P<percent>%?)"
 )
-_FRACTION = re.compile(r"([-+]?)\s*\\[dt]?frac\{\s*([0-9]+)\s*\}\{\s*([0-9]+)\s*\}")
 _COMMAS = ("{,}", "\\,", ",\\!")  # LaTeX's ways to part thousands
 _SIGNS = str.maketrans({"\u2212": "-", "\uff0d": "-", "\uff0b": "+", "\u2009": " ", "\u00a0": " "})
 
 
+_NAMED = re.compile(r"\A[A-Za-z](?:_\{?[A-Za-z0-9]{1,9}\}?)?\s*+(?:=|\\approx(?![A-Za-z])|\u2248)\s*+(?=\S)")
+"""What is said to be the number: `x = 5`, `v_0 \\approx 3`."""
+_GROUPED = re.compile(r"(?<![0-9.,])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9,])")
+
+
 def read_number(text: str) -> Fraction | None:
-    """Return the exact value of a number written out: 1,234.5, -2/3, 1e-5, 45% (= 0.45), $12. None for anything else."""
-    text = text.translate(_SIGNS).replace("\\%", "%").replace("\\$", "$").strip().strip("$").strip()
-    if len(text) > MOST_DIGITS:
-        return None
+    r"""Return the exact value of a number written out; None for anything else.
+
+    1,234.5, -2/3, 1e-5, 45% (= 0.45), $12; in LaTeX `\frac12`, `7\frac34`, `4.8 \times 10^3`, `0.\overline{3}`, `\text{12}`.
+    Nothing is worked out but fractions, percent and powers of ten: `2+3` and `5!` are none.
+    """
+    text = text.translate(_SIGNS)
     for comma in _COMMAS:
         text = text.replace(comma, ",")
-    fraction = _FRACTION.fullmatch(text)
-    found = _NUMBER.fullmatch(f"{fraction[1]}{fraction[2]}/{fraction[3]}" if fraction else text)
-    if found is None or not (found["whole"] or found["part"]):
+    text = undressed(text).strip("$").strip()
+    if len(text) > MOST_DIGITS:
         return None
+    found = _NUMBER.fullmatch(text)
+    return _written(found) if found and (found["whole"] or found["part"]) else _parsed(text)
+
+
+def _written(found: re.Match[str]) -> Fraction | None:
     digits = found["whole"].replace(",", "") + (found["part"] or "")
     value = Fraction(int(digits), 10 ** len(found["part"] or "")) * Fraction(10) ** int(found["power"] or 0)
     if found["under"] is not None:
@@ -39,6 +52,35 @@ def read_number(text: str) -> Fraction | None:
     if found["percent"]:
         value /= 100
     return -value if found["sign"] == "-" else value
+
+
+def _parsed(text: str) -> Fraction | None:
+    """Return the value of a number in another notation, read by the math grader's parser and told by the shape of the tree."""
+    if not any(map(str.isnumeric, text)) or "," in _GROUPED.sub("", text) or re.search("[0-9][eE]", text):
+        return None
+    try:
+        node = parse(text)
+    except ParseError:
+        return None
+    negative = isinstance(node, Neg)
+    value = _literal(node.of if isinstance(node, Neg) else node)
+    return None if value is None else -value if negative else value
+
+
+def _literal(node: Node) -> Fraction | None:
+    match node:
+        case Number(value):
+            return value
+        case Percent(Number(value)):
+            return value / 100
+        case Pow(Number(base), Number(power)) if base == 10 and power.denominator == 1 and power < MOST_DIGITS:
+            return base ** int(power)
+        case Div(Neg(Number(top)), bottom):
+            found = _literal(Div(Number(top), bottom))
+            return None if found is None else -found
+        case Div(Number(top), Number(bottom)) if bottom and top.denominator == bottom.denominator == 1:
+            return top / bottom
+    return None
 
 
 def near(value: Fraction, gold: Fraction, reference: MatchReference) -> bool:
@@ -73,7 +115,7 @@ def _check(reference: MatchReference) -> None:
 
 
 def _judge(reference: MatchReference, answer: str) -> Verdict:
-    value = read_number(answer)
+    value = read_number(_NAMED.sub("", undressed(answer)))
     if value is None:
         return Verdict(None, "no single number")
     fits = any(near(value, gold, reference) for gold in _golds(reference) if gold is not None)

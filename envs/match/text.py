@@ -7,26 +7,14 @@ would be left empty are dropped (3.5 is not 35, -1 is not 1, and "The" is not no
 
 from __future__ import annotations
 
-import re
 import unicodedata
 
+from verigym.envs.dress import undressed, unwrapped
 from verigym.envs.errors import UsageError
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
 
 _ARTICLES = frozenset({"a", "an", "the"})
-_COMMAND = re.compile(r"\\(?:text|textbf|textit|texttt|mathrm|mathbf|mathit|mbox)\{([^{}]*)\}")
 _DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"))
-
-
-def undressed(text: str) -> str:
-    r"""Return the text without LaTeX's commands for words: `\text{Ann} and \text{Bob}` is "Ann and Bob"."""
-    return _COMMAND.sub(r"\1", text)
-
-
-def unwrapped(text: str) -> str:
-    r"""Return what stands in the `\text{...}` of which the text consists, or else the text."""
-    whole = _COMMAND.fullmatch(text)
-    return whole[1].strip() if whole else text
 
 
 def golds(reference: MatchReference) -> list[str]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
+from verigym.envs.dress import undressed, unwrapped
 from verigym.envs.errors import UsageError
 from verigym.envs.linear import JsonProblem, check_pattern, full_match, read_json
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
 from verigym.envs.match.numeric import as_number, near
-from verigym.envs.match.text import normalised, undressed, unwrapped
+from verigym.envs.match.text import normalised
 
 DEEPEST = 64
 _BRACKETS = re.compile(r"\\(?:left|right)(?![A-Za-z])\s*|\\(?=[{}])")
+_AND = re.compile(r"and\s++(?=\S)", re.IGNORECASE)
+_LAST_AND = re.compile(r"(.*\S)\s+and\s+(\S.*)", re.IGNORECASE | re.DOTALL)
 _BULLET = re.compile(r"^(?:[-*\u2022]|[0-9]{1,4}[.)])\s+")
 
 
@@ -88,9 +92,25 @@ def _same_item(given: object, gold: object, reference: MatchReference) -> bool:
 
 def _judge_list(reference: MatchReference, answer: str) -> Verdict:
     items = _items(answer)
-    golds = reference.answer if isinstance(reference.answer, list) else []
     if items is None:
         return Verdict(None, "no list of texts and numbers")
+    verdicts = [_compared(reading, reference) for reading in _readings(items)]
+    return next((verdict for verdict in verdicts if verdict.right), verdicts[0])
+
+
+def _readings(items: list[object]) -> Iterator[list[object]]:
+    """Yield the items, and what they are with an "and" before the last one, which may also be a part of its name."""
+    yield items
+    last = items[-1] if items else None
+    if isinstance(last, str):
+        if len(items) > 1 and (bare := _AND.match(last)):  # red, green, and 3
+            yield [*items[:-1], last[bare.end() :]]
+        if joined := _LAST_AND.fullmatch(last):  # red, green and 3
+            yield [*items[:-1], *joined.groups()]
+
+
+def _compared(items: list[object], reference: MatchReference) -> Verdict:
+    golds = reference.answer if isinstance(reference.answer, list) else []
     if len(items) != len(golds):
         return Verdict(False, f"{len(items)} items where {len(golds)} are right")
     if reference.ordered:

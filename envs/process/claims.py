@@ -1,136 +1,380 @@
-r"""The arithmetic that a step states: chains such as `(3 + 4) * 2 = 7 * 2 = 14`, found in one linear pass.
+r"""What a step claims: chains such as `(3 + 4) * 2 = 7 * 2 = 14`, found in one linear pass over its plain text.
 
-A chain is a run of numbers, operators, brackets and single-letter names with equals signs between its sides. A side that may be
-cut off by the words around it (`half of 20 = 10`, `3 + 4 = 1 (mod 6)`) is left out, for a claim must be whole to be judged.
+A side of a chain is a run of numbers, letters, signs, brackets and commands of LaTeX; words between a number and a sign are its
+unit (`12 red pens + 5 pens`), all others end it. What may be cut off by the words around it (`the product of 3 + 4 = 12`) is
+kept and marked as not whole: it is a claim, and it cannot be judged.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
-_TOKEN = re.compile(
-    r"(?P<number>[0-9]{1,3}(?:,[0-9]{3}){1,8}+(?![0-9])(?:\.[0-9]++)?+|[0-9]++(?:\.[0-9]++)?+|\.[0-9]++)"
-    r"|(?P<equal>==?|\\approx(?![A-Za-z])|\u2248)"
-    r"|(?P<power>(?<=[0-9)])\*\*(?=[0-9(-]))"
-    r"|(?P<cross>(?<=[0-9) ])[xX](?=[0-9( ]))"
-    r"|(?P<blank>[^\S\n]++|\*\*|\$|\\[,;!() ]|&)"
-    r"|(?P<operator>[-+*/^()\[\]{}%\u00d7\u00f7\u00b7\u2212\u2013\u2217\u22c5]"
-    r"|\\(?:times|cdot|div|left|right|[dt]?frac)(?![A-Za-z]))"
-    r"|(?P<symbol>[A-Za-z](?![^\W_]|['_]))"
-    r"|(?P<line>\n\s*+)"
-    r"|(?P<word>[^\W\d_](?:[^\W_]|['_])*+)"
-    r"|(?P<other>\\[A-Za-z]++|</|.)"
+from verigym.envs.maths.reading.units import known_unit
+from verigym.envs.maths.reading.words import NOT_UNITS, PERCENT, SCALES
+from verigym.envs.process.plain import BULLET, ROW, plain
+from verigym.envs.process.sides import (
+    AFTER,
+    CONNECTIVES,
+    MAX_CHAIN,
+    MAX_SIDE,
+    MODULUS,
+    SAYS,
+    SIGN_WORDS,
+    UNIT_WORDS,
+    Chain,
+    Place,
+    Side,
+    operates,
 )
-_BINARY = "+*/^%\u00d7\u00f7\u00b7\u2217\u22c5"
-_OPERATION = re.compile(r"[-+*/^%\u00d7\u00f7\u00b7\u2212\u2013\u2217\u22c5]|\\(?:times|cdot|div|[dt]?frac)|[0-9)][ ]?\(")
-_UNARY = re.compile(r"[-+\u2212\u2013(\s)]*+[0-9][0-9,.]*+[)\s]*+")
-_SAFE = frozenset((*",.:;!?\"'\u2019\u201d\u201c\u3002\uff0c\uff1a_`#>|\u2192\u21d2~@", "</"))
-# What stands between them belongs to the sum: "half of 20 = 10", "3 plus 4 = 7", "7 = 1 mod 3".
-_BEFORE = frozenset("of plus minus times by over to from than per less more divided multiplied with base log sqrt".split())
-_AFTER = frozenset(
-    "plus minus times divided multiplied over per mod modulo remainder rem percent dozen hundred thousand million billion "
-    "trillion half halves third thirds quarter quarters of base or".split()
-)
-_COMMANDS = frozenset(("\\implies", "\\Rightarrow", "\\Longrightarrow", "\\to", "\\rightarrow", "\\quad", "\\qquad", "\\item"))
-MAX_SIDE = 400
-"""Longer sides are not read."""
+from verigym.envs.process.tokens import RELATIONS, Token, tokens
 
 
-class Side(NamedTuple):
-    """One side of a chain."""
-
-    text: str
-    rounded: bool
-    """Whether an approximation sign stands before it."""
-
-
-class Chain(NamedTuple):
-    """Sides that are said to be equal, from left to right. None stands for one that is not whole."""
-
-    start: int
-    end: int
-    sides: tuple[Side | None, ...]
+def chains(step: str) -> Iterator[Chain]:
+    """Yield the chains of a step, in order."""
+    read = tokens(plain(step))
+    at = 0
+    while at < len(read):
+        reader = _Reader(read, at)
+        reader.read()
+        chain = reader.chain()
+        if chain:
+            yield chain
+        at = max(reader.at, at + 1)
 
 
-class _Run:
-    """What has been read of a chain."""
+class _Reader(Place):
+    """Reads one chain from a place on."""
 
-    def __init__(self, before: str) -> None:
-        self.before = before
-        self.start = -1
-        self.end = 0
-        self.parts: list[list[str]] = [[]]
-        self.approximate = [False]
+    def read(self) -> None:
+        """Take tokens until one ends the chain; `at` is then where the next may begin."""
+        while self.at < len(self.tokens):
+            token = self.tokens[self.at]
+            take = getattr(self, f"_take_{token.kind}", self._take_other)
+            if not take(token):
+                return
+            self.at += 1
 
-    def chain(self, after: str) -> Chain | None:
-        """Return the chain, where there is more than one side."""
-        if len(self.parts) < 2:
-            return None
-        texts = ["".join(part).strip() for part in self.parts]
-        sides: list[Side | None] = []
-        for number, text in enumerate(texts):
-            first, last = number == 0, number == len(texts) - 1
-            whole = _whole(text, self.before if first else "", after if last else "")
-            trimmed = _trim(text) if whole else None
-            sides.append(Side(trimmed, self.approximate[number]) if trimmed else None)
-        return Chain(self.start, self.end, tuple(sides))
+    def chain(self) -> Chain | None:
+        """Return what was read, where there is more than one side."""
+        modulus = MODULUS.search("".join(self.parts)) if self.sides else None
+        if modulus:
+            while self.parts and "\\bmod" not in self.parts[-1]:
+                self.parts.pop()
+            self.parts.pop()
+        self._close_side()
+        return Chain(tuple(self.sides), int(modulus[1]) if modulus else None) if len(self.sides) > 1 else None
 
-
-def chains(text: str) -> Iterator[Chain]:
-    """Yield the chains of a text, in order; most texts hold none."""
-    if "=" not in text and "\u2248" not in text and "\\approx" not in text:
-        return
-    run = _Run("")
-    for token in _TOKEN.finditer(text):
-        kind, found = token.lastgroup, token.group()
-        if kind in ("word", "other", "line"):
-            if kind == "line" and len(run.parts) == 1 and text.startswith(("=", "\\approx"), token.end()):
-                continue
-            if kind == "line" and len(run.parts) > 1 and text.startswith("=", token.end()):
-                continue
-            chain = run.chain(found if kind != "line" else "")
-            if chain:
-                yield chain
-            run = _Run(found if kind != "line" else "")
-            continue
-        if run.start < 0 and kind != "blank":
-            run.start = token.start()
-        run.end = token.end()
-        if kind == "equal":
-            run.parts.append([])
-            run.approximate.append(not found.startswith("="))
-        elif kind == "blank":
-            run.parts[-1].append(" ")
-        else:
-            run.parts[-1].append({"power": "^", "cross": "*", "number": found.replace(",", "")}.get(str(kind), found))
-    chain = run.chain("")
-    if chain:
-        yield chain
-
-
-def operates(text: str) -> bool:
-    """Whether something is computed there: a bare number, with its sign and in brackets or not, is no claim."""
-    return _UNARY.fullmatch(text) is None and _OPERATION.search(text) is not None
-
-
-def _whole(text: str, before: str, after: str) -> bool:
-    if not text or len(text) > MAX_SIDE:
-        return False
-    if before:
-        if text[0] in _BINARY or (text[0] in "-\u2212\u2013" and text[1:2] == " "):
-            return False
-        if before[0].isalpha():
-            if before.lower() in _BEFORE or not (operates(text) or text.isalpha()):
+    def _take_number(self, token: Token) -> bool:
+        if self.operand:
+            follows = self.tokens[self.at + 1 : self.at + 2]
+            mixed = bool(follows) and follows[0].text == "/" and self.parts[-1].isdigit()
+            argument = not token.spaced and self.parts[-1] in ("}", "!")  # \frac{16}7
+            if not (mixed or argument or token.text[0] in "\u00bc\u00bd\u00be") and not self._restart():
+                self.ends_bound = token.text[:2] == "00"  # the rest of 1 002
                 return False
-        elif before not in _SAFE and before not in _COMMANDS:
+            if mixed:
+                self.parts.append(" ")
+        if self.parts[-1:] == ["!"] and self.operand:
+            self.parts.append("\\cdot ")  # 19!3!
+        if self.parts[-1:] == ["^"] and len(self.parts) > 1 and self.parts[-2].startswith("\\"):
+            return self._put(f"{{{token.text}}} ", operand=False)  # \cos^2 x
+        if token.text[0] == "0" and token.text[1:2].isdigit():
+            self.dots = True  # a time of day, or the rest of 350 000
+        return self._put(token.text, operand=True)
+
+    def _take_operand(self, token: Token) -> bool:
+        return self._put(token.text, operand=True)
+
+    def _take_ellipsis(self, token: Token) -> bool:
+        self.broken = True  # 9 * 8 * ... * 1
+        return self._put(token.text, operand=False)
+
+    def _take_opener(self, token: Token) -> bool:
+        if self.operand and token.spaced and not self.depth:
+            self.starts.append(len(self.parts))
+        return self._put(token.text, operand=False)
+
+    def _take_root(self, token: Token) -> bool:
+        return self._put(token.text, operand=False)
+
+    def _take_symbol(self, token: Token) -> bool:
+        if self.operand and token.spaced and not self.depth and not self._joins(self.at + 1):
+            return self._words()
+        if self.operand and known_unit(token.text):
+            self.letters.append(len(self.parts))  # "2 h": two hours, or twice h
+        return self._put(f" {token.text}" if self.operand else token.text, operand=True)
+
+    def _joins(self, at: int) -> bool:
+        """Whether what stands there goes on with a formula."""
+        if at >= len(self.tokens):
+            return True
+        kind = self.tokens[at].kind
+        return kind in ("sign", "relation", "close", "script", "line", "arrow") or self.tokens[at].text in (",", ".", ";")
+
+    def _take_open(self, token: Token) -> bool:
+        if self.operand and token.spaced and not self.depth and token.text == "(":
+            self.starts.append(len(self.parts))  # "3 (4 + 5) = 27", "in 2010 (4 + 5 = 9)"
+        self.depth += 1
+        index = bool(self.parts) and self.parts[-1].startswith("\\sqrt")
+        return self._put("(" if token.text == "[" and not index else token.text, operand=False)
+
+    def _take_close(self, token: Token) -> bool:
+        if self.depth == 0 and self.sides:
             return False
-    if after:
-        if after[0].isalpha():
-            return after.lower() not in _AFTER
-        return after in _SAFE or after in _COMMANDS
-    return True
+        self.depth = max(0, self.depth - 1)
+        if token.text == "]":
+            opened = next((part for part in reversed(self.parts) if part in ("(", "[")), "(")
+            return self._put("]" if opened == "[" else ")", operand=opened != "[")
+        return self._put(token.text, operand=True)
+
+    def _take_sign(self, token: Token) -> bool:
+        following = self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else None
+        if following is not None and following.kind == "word" and self.operand and following.text.lower() not in SIGN_WORDS:
+            if token.text == "/":  # $10/hour
+                self.at += 1
+                return self._unit([following.text])
+            if token.spaced and token.text in "-\u2212\u2013" and not _is_name(following.text):
+                return self._end(token.text)  # a dash
+        if not self.parts and not self.sides and token.text not in ("-", "+", "\u2212", "\u2013"):
+            self.before, self.bound = token.text, True
+            return True
+        return self._put(token.text, operand=False)
+
+    def _take_factorial(self, token: Token) -> bool:
+        following = self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else None
+        if (
+            following is None
+            or following.kind in ("line", "word", "other")
+            or (following.spaced and following.kind == "number")
+        ):
+            return self._end("!")
+        return self._put("!", operand=True)
+
+    def _take_percent(self, token: Token) -> bool:
+        following = self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else None
+        modulo = token.spaced and following is not None and following.kind == "number"
+        return self._put(" \\bmod " if modulo else "\\%", operand=not modulo)
+
+    def _take_script(self, token: Token) -> bool:
+        function = bool(self.parts) and self.parts[-1].startswith("\\") and not self.operand  # \log_2 8
+        return self._put(token.text, operand=not function)
+
+    def _take_relation(self, token: Token) -> bool:
+        relation = RELATIONS.get(token.text)
+        if relation is None:
+            return self._end(token.text)
+        if not self.parts and self.sides and relation == "=":
+            return True  # an empty side: a line that begins with the sign that the last one ended with
+        if len(self.sides) >= MAX_CHAIN:
+            return False
+        self._close_side()
+        self.relation = relation
+        return True
+
+    def _take_arrow(self, token: Token) -> bool:
+        return self._says(token.text)
+
+    def _says(self, word: str) -> bool:
+        """Take a word or an arrow as a relation between what is computed and a bare number, or else end the chain."""
+        ahead = self.tokens[self.at + 1 : self.at + 4]
+        while ahead and ahead[0].kind == "word" and ahead[0].text in ("about", "exactly", "approximately"):
+            ahead = ahead[1:]
+        if self.sides or not self.operand or not operates("".join(self.parts)) or not ahead or ahead[0].kind != "number":
+            return self._end(word)
+        if len(ahead) > 1 and ahead[1].kind in ("sign", "relation", "open", "script", "symbol", "operand", "opener", "arrow"):
+            return self._end(word)
+        self._close_side()
+        self.relation = "approx" if self.tokens[self.at + 1].kind == "word" else "says"
+        return True
+
+    def _take_line(self, token: Token) -> bool:
+        following = self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else None
+        goes_on = following is not None and following.kind == "relation"
+        if self.parts and not (goes_on or (self.depth and not self.operand) or (not self.operand and self.sides)):
+            return self._end("")
+        return bool(self.parts or self.sides) or self._end("")
+
+    def _take_word(self, token: Token) -> bool:
+        low = token.text.lower()
+        if low in SIGN_WORDS and self.operand and self._operand_at(self.at + 1):
+            return self._put(SIGN_WORDS[low], operand=False)
+        if low == "rem" and self.operand and self.sides:
+            return self._put(" rem ", operand=False)
+        if low in PERCENT and self.operand:
+            return self._put("\\%", operand=True)
+        if low == "of" and self.operand and self._portion() and self._of():
+            return self._put("\\times ", operand=False)
+        if low in SAYS:
+            return self._says(token.text)
+        letters = self._letters(token)
+        if letters:
+            return self._put(letters, operand=True)
+        if self.operand:
+            if low in SCALES or low in ("dozen", "dozens"):
+                return self._scale(low)
+            return self._words()
+        if self.parts and self.parts[-1] not in ("(", "{", "["):
+            self.broken = True
+        if self.sides and not self.parts:  # "= about 18", "= Tom's share": words before a side
+            self.before = token.text
+            return True
+        return self._end(token.text)
+
+    def _letters(self, token: Token) -> str:
+        """Return what a short word is as letters of a formula: `8xy`, `x^2 + xy`, `3 EF`; nothing where it is a word."""
+        low = token.text.lower()
+        if len(low) > 4 or not low.isalpha() or low == "rem" or known_unit(token.text) is not None:
+            return ""
+        if _is_name(token.text):
+            return f" {token.text}" if self.operand else token.text
+        if self.operand:
+            return "" if token.spaced else " " + " ".join(token.text)
+        after_sign = bool(self.parts) and self.parts[-1] not in ("(", "{", "[")
+        alone = self.at + 1 >= len(self.tokens) or self.tokens[self.at + 1].kind != "word"
+        formula = after_sign and alone and token.text.islower() and low not in NOT_UNITS and low not in SIGN_WORDS
+        return " ".join(token.text) if formula else ""
+
+    def _operand_at(self, at: int) -> bool:
+        return at < len(self.tokens) and self.tokens[at].kind in ("number", "open", "operand", "opener", "root", "symbol")
+
+    def _portion(self) -> bool:
+        """Whether the side ends with a share, of which there may be something: 20%, 1/2."""
+        text = "".join(self.parts[-9:])
+        return (
+            text.endswith("\\%")
+            or re.search(r"[0-9]\s?/\s?[0-9]+$|\\[dt]?frac\s*(?:\{[^{}]*\}\s*\{[^{}]*\}|[0-9]\s?[0-9])$", text) is not None
+        )
+
+    def _of(self) -> bool:
+        """Go on to the number of which a share is taken, where there is one: `20% of the 50`."""
+        at = self.at + 1
+        while at < len(self.tokens) and self.tokens[at].text in ("the", "that", "his", "her", "their", "its", "those", "these"):
+            at += 1
+        if not self._operand_at(at):
+            return False
+        self.at = at - 1
+        return True
+
+    def _scale(self, word: str) -> bool:
+        self.parts[-1] = f"({self.parts[-1]}*12)" if word.startswith("dozen") else f"{self.parts[-1]} {word}"
+        return True
+
+    def _words(self) -> bool:
+        """Take words behind a number as its unit, where a sign, a relation or a bracket follows them."""
+        words: list[str] = []
+        at = self.at
+        while at < len(self.tokens) and len(words) <= UNIT_WORDS and self.tokens[at].kind in ("word", "symbol"):
+            low = self.tokens[at].text.lower()
+            if low in SAYS or low in SIGN_WORDS or (not words and low in NOT_UNITS) or low in AFTER or low == "rem":
+                break
+            words.append(self.tokens[at].text)
+            at += 1
+        if self.depth and [token.text for token in self.tokens[at : at + 2]] == [".", "}"]:
+            at += 1  # an abbreviated unit in a fraction
+        follows = self.tokens[at] if at < len(self.tokens) else None
+        goes_on = follows is not None and (
+            follows.kind in ("relation", "arrow")
+            or (
+                follows.kind == "sign"
+                and at + 1 < len(self.tokens)
+                and self.tokens[at + 1].kind in ("number", "open", "operand", "opener")
+            )
+            or (follows.kind == "close" and self.depth > 0)
+            or (follows.kind == "word" and follows.text.lower() in (SIGN_WORDS.keys() | SAYS))
+            or (follows.kind == "line" and at + 1 < len(self.tokens) and self.tokens[at + 1].kind == "relation")
+        )
+        if not words or len(words) > UNIT_WORDS:
+            return self._end(self.tokens[self.at].text)
+        if not goes_on:
+            if self.sides:
+                self._unit(words[:1])
+            return self._end(words[0])
+        self.at = at - 1
+        return self._unit(words)
+
+    def _unit(self, words: list[str]) -> bool:
+        name = re.sub(r"[^A-Za-z /]", "", " ".join(words))
+        if name:
+            self.parts.append(f"\\text{{ {name}}}")
+        self.operand = True
+        return True
+
+    def _take_dots(self, token: Token) -> bool:
+        self.dots = True
+        return True
+
+    def _take_other(self, token: Token) -> bool:
+        if token.text == "." and self.depth and self.operand:
+            return True  # of an abbreviated unit
+        if token.text == BULLET:
+            if self.parts or self.sides:
+                return self._end("")
+            self.bullet, self.bound = True, False
+            return True
+        if token.text == ROW and self._cell():
+            return True
+        return self._end(token.text)
+
+    def _cell(self) -> bool:
+        """Whether the border of a cell stands between what is computed and a bare number."""
+        ahead = self.tokens[self.at + 1 : self.at + 3]
+        if self.sides or not operates("".join(self.parts)) or len(ahead) < 2:
+            return False
+        if ahead[0].kind != "number" or ahead[1].text != ROW:
+            return False
+        self._close_side()
+        self.relation = "says"
+        return True
+
+    def _end(self, after: str) -> bool:
+        """End the chain at this token. Without a relation, begin another after it."""
+        if self.sides:
+            self.ends_bound = self._binds(self.at) or (
+                after == "," and "".join(self.parts).count("(") > "".join(self.parts).count(")")
+            )
+            return False
+        self._clear()
+        self.bullet = False
+        self.before, self.bound, self.doubtful = after, self._bound(self.at + 1), self._doubtful(self.at + 1)
+        return True
+
+    def _labelled(self) -> bool:
+        return bool(self.before) and self.before[0].isalpha() and self.before.lower() not in CONNECTIVES
+
+    def _close_side(self) -> None:
+        first = not self.sides
+        text = "".join(self.parts).strip()
+        readings = [text]
+        if self.letters:
+            units = dict.fromkeys(self.letters)
+            named = "".join(f"\\text{{{part}}}" if n in units else part for n, part in enumerate(self.parts)).strip()
+            # Beside other units it is one, alone it may be one.
+            readings = (
+                [named]
+                if "\\text" in text or any("\\text" in side.texts[0] for side in self.sides if side.texts)
+                else [text, named]
+            )
+        if first:
+            readings += ["".join(self.parts[start:]).strip() for start in self.starts[-2:]]
+            if self.bullet and text[:1].isdigit():
+                readings.append(f"-{text}")
+        texts = tuple(trimmed for reading in readings if (trimmed := _trim(reading)))
+        remainder = re.fullmatch(r"([0-9]{1,30}) rem ([0-9]{1,30})", text)
+        if remainder:
+            texts = (remainder[1],)
+        bound = self.broken or (self.bound and first) or self.ends_bound
+        whole = bool(texts) and len(text) <= MAX_SIDE and not bound
+        label = first and (self.doubtful or (not operates(text) and ("\\text" in text or self._labelled())))
+        rest = (int(remainder[1]), int(remainder[2])) if remainder else None
+        self.sides.append(Side(self.relation, texts, whole, label or self.dots, rest))
+        self._clear()
+        self.bound = self.dots = False
+
+
+def _is_name(word: str) -> bool:
+    """Whether a word is the name of a length or a point: capitals such as `EF`."""
+    return word.isalpha() and word.isupper() and 2 <= len(word) <= 4 and word.isascii() and known_unit(word) is None
 
 
 def _trim(text: str) -> str | None:

@@ -20,6 +20,7 @@ from verigym.envs.process.conventions import CONVENTIONS, Convention, TooLong
 from verigym.envs.process.models import Device, Dtype
 from verigym.envs.process.steps import Ends, Span, Splitting, split
 from verigym.envs.schema import Completion, Prompt, Reference, Score, Status, StepScore
+from verigym.envs.trained_options import refuse_other_options
 from verigym.envs.weights import fingerprint, named_after
 
 
@@ -39,6 +40,9 @@ class ProcessOptions(Options):
     """Whether a last step that states the final answer is judged too; it ends where the steps do otherwise."""
     aggregate: Aggregation = "min"
     """How the steps' rewards become the solution's: the least, their product, the last, their mean. There is no sum."""
+    unjudged: Literal["cap", "ignore"] = "cap"
+    """Kind `arithmetic`: what claims do that could not be judged. `cap`: with n of them nothing is worth more than 1 / (1 + n);
+    `ignore`: they are only counted."""
     threshold: float = Field(0.5, ge=0, le=1)
     """A step with less is an error; `first_error` in the components is the number of the first, from 0."""
     model: str | None = None
@@ -47,6 +51,8 @@ class ProcessOptions(Options):
     """Of a hub id: the commit. Without one, a verdict may change with the hub."""
     tag: str | None = None
     """What stands after each step, where the model was trained with another text than its convention's."""
+    system: str | None = None
+    """System message of tasks that have none, for kind `qwen`; empty for none, the convention's own when left out."""
     positive: int = 1
     """The class that means a right step."""
     max_chars: int = Field(200_000, ge=1)
@@ -68,8 +74,12 @@ class ProcessOptions(Options):
             raise ValueError("kind='arithmetic' uses no model; leave model out, or name the model's convention as kind")
         if not self.split or not all(self.split):
             raise ValueError("split holds an empty text; give texts that end a step, or one of the names")
+        if self.unjudged != "cap" and self.kind != "arithmetic":
+            raise ValueError(f"unjudged is about kind='arithmetic'; a model of kind={self.kind!r} judges every step")
         if self.tag is not None and not self.tag:
             raise ValueError("tag is empty; give the text that stands after each step")
+        if self.system is not None and self.kind != "qwen":
+            raise ValueError(f"system is about kind='qwen'; kind={self.kind!r} shows no system message, so leave it out")
         if self.positive < 0:
             raise ValueError(f"positive={self.positive}; classes are counted from 0")
         return self
@@ -79,9 +89,10 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
     """Grades steps."""
 
     name = "process"
-    version = "2"
+    version = "3"
     reference_type = ProcessReference
     options_type = ProcessOptions
+    scores_steps = True
     # Steps are judged and not the answer: a trick about the answer is nothing to it.
     panel = Panel(hacks="free")
 
@@ -91,6 +102,7 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
             self.panel = Panel(gold="free", garbage="free", hacks="free")  # type: ignore[misc]
             self.grades_groups = True
         self._weights = fingerprint(self.options.model)
+        self._agreed = False
         self.grader = named_after(self.grader, self._weights)
 
     def examples(self) -> Sequence[Prompt]:
@@ -185,15 +197,16 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
             verdicts = verify([span.of(completion.text) for span in spans])
         except TooMuchArithmetic as much:
             return Score.limit(reason=f"the solution states {much}")
+        unjudged = sum(verdict.unjudged for verdict in verdicts)
         checked = [(span, verdict) for span, verdict in zip(spans, verdicts, strict=True) if verdict.claims]
         if not checked:
             if completion.finish_reason == "length":
                 return Score.truncated(reason="cut off by the token limit before any arithmetic was stated")
-            return Score.no_answer(reason="no step states arithmetic that can be recomputed")
+            seen = f"; {unjudged} claims could not be judged" if unjudged else ""
+            return Score.no_answer(reason=f"no step states arithmetic that can be recomputed{seen}")
         rewards = [float(not verdict.wrong) for _, verdict in checked]
-        return self._scored(
-            completion, [span for span, _ in checked], rewards, [verdict.wrong for _, verdict in checked], spans
-        )
+        reasons = [verdict.wrong for _, verdict in checked]
+        return self._scored(completion, [span for span, _ in checked], rewards, reasons, spans, unjudged)
 
     def _scored(
         self,
@@ -202,6 +215,7 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
         rewards: Sequence[float],
         reasons: Sequence[str],
         every: Sequence[Span] | None = None,
+        unjudged: int | None = None,
     ) -> Score:
         """Make the verdict of the steps' rewards.
 
@@ -211,10 +225,13 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
             rewards: theirs, in [0, 1].
             reasons: what is wrong with each, or nothing.
             every: all steps, where some could not be judged.
+            unjudged: claims that could not be judged, where steps make claims.
         """
+        # One claim that nobody can check is worth a toss of a coin, and right claims beside it do not make it surer.
+        most = 1 / (1 + unjudged) if unjudged and self.options.unjudged == "cap" else 1.0
         numbers = {span: number for number, span in enumerate(every or spans)}
         steps = tuple(
-            StepScore(start=span.start, end=span.end, reward=reward, reason=reason)
+            StepScore(start=span.start, end=span.end, reward=min(reward, most), reason=reason)
             for span, reward, reason in zip(spans, rewards, reasons, strict=True)
         )
         components: dict[str, float | None] = {"steps": float(len(numbers)), "judged": float(len(spans)), "min": min(rewards)}
@@ -223,7 +240,11 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
         if bad is not None:
             components["first_error"] = float(numbers[spans[bad]])
             reason = f"step {numbers[spans[bad]] + 1} of {len(numbers)}: {reasons[bad] or f'{rewards[bad]:.3g}'}"
-        reward = aggregate(rewards, self.options.aggregate)
+        if unjudged is not None:
+            components["unjudged"] = float(unjudged)
+        if unjudged:
+            reason += f"; {unjudged} claims could not be judged"
+        reward = min(aggregate(rewards, self.options.aggregate), most)
         if completion.finish_reason == "length":
             score = Score.truncated(reason=f"cut off by the token limit; {reason}")
         else:
@@ -235,10 +256,14 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
         options = self.options
         if options.kind == "arithmetic" or options.model is None:
             raise ValueError("kind='arithmetic' has no model")
+        if not self._agreed:
+            refuse_other_options(options.model, options)
+            self._agreed = True
         own = CONVENTIONS[options.kind]
+        system = own.system if options.system is None else options.system or None
         return models.load(
             models.Source(
-                convention=Convention(options.kind, options.tag or own.tag, own.system),
+                convention=Convention(options.kind, options.tag or own.tag, system),
                 model=options.model,
                 revision=options.revision,
                 device=options.device,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.process.conventions import BAD, GOOD, Convention, Encoded, TooLong, encode, tag_id
 from verigym.envs.schema import Message
-from verigym.envs.weights import fingerprint
+from verigym.envs.weights import fingerprint, missing_folder
 
 if TYPE_CHECKING:
     import torch
@@ -61,6 +61,8 @@ class StepModel:
         name = "cuda" if source.device != "cpu" and torch.cuda.is_available() else "cpu"
         self.device = torch.device(name)
         self.convention = source.convention
+        if missing := missing_folder(source.model):
+            raise EnvironmentFailure("unavailable", f"option model: {missing}")
         _same_weights(source)
         how: dict[str, Any] = {"revision": source.revision, "trust_remote_code": False}
         try:

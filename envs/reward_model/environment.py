@@ -15,6 +15,7 @@ from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.judge.reading import Cut, Reads, read
 from verigym.envs.reward_model.model import Device, Dtype, RewardModel, loaded
 from verigym.envs.schema import Completion, Prompt, Reference, Score
+from verigym.envs.trained_options import refuse_other_options
 from verigym.envs.weights import fingerprint, named_after
 
 
@@ -81,6 +82,7 @@ class RewardModelEnvironment(BaseEnvironment[RewardModelReference, RewardModelOp
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._weights = fingerprint(self.options.model)
+        self._agreed = False
         self.grader = named_after(self.grader, self._weights)
         if self.options.normalise == "linear":
             self.reward_range = (-self.options.clip, self.options.clip)  # type: ignore[misc]
@@ -124,6 +126,9 @@ class RewardModelEnvironment(BaseEnvironment[RewardModelReference, RewardModelOp
         return [score.model_copy(update={"grader": self.grader, "seconds": seconds}) for score in scores]
 
     def _model(self) -> RewardModel:
+        if not self._agreed:
+            refuse_other_options(self.options.model, self.options)
+            self._agreed = True
         return loaded(self.options.model, self.options.revision, self.options.device, self.options.dtype, self._weights)
 
     def _values(self, rows: Sequence[_Row]) -> list[float]:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.schema import Message, sha256_hex
-from verigym.envs.weights import fingerprint
+from verigym.envs.weights import fingerprint, missing_folder
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -123,6 +123,8 @@ def loaded(name: str, revision: str | None, device: Device, dtype: Dtype, weight
 def _load(name: str, revision: str | None, device: Device, dtype: Dtype, weights: str) -> RewardModel:
     if not name:
         raise EnvironmentFailure("unavailable", "reward_model: set the option model to a folder or a name on the hub")
+    if problem := missing_folder(name):
+        raise EnvironmentFailure("unavailable", f"reward_model: option model: {problem}")
     try:
         import torch
         from transformers import AutoModelForSequenceClassification, AutoTokenizer

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from verigym.envs.base import Environment, Panel
 from verigym.envs.composition import Composition
 from verigym.envs.errors import UsageError
+from verigym.envs.part_scores import components_of, steps_of
 from verigym.envs.registry import load
 from verigym.envs.schema import Completion, Prompt, Score, Status
 from verigym.envs.shaping.length import cosine
@@ -94,16 +95,13 @@ class CosineLength(Composition):
         status = inner.status
         if status is Status.CORRECT and reward <= self.reward_range[0]:
             status = Status.LIMIT
-        components = {
-            part: inner.reward,
-            **{f"{part}/{n}": value for n, value in inner.components.items()},
-            "length": float(counted),
-        }
+        scores = {part: inner}
         return inner.model_copy(
             update={
                 "reward": reward,
                 "status": status,
-                "components": components,
+                "components": {**components_of(scores), "length": float(counted)},
+                "steps": steps_of(scores),
                 "reason": f"{inner.reason}; {counted} {unit}, limit {limit:g}",
             }
         )

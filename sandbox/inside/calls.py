@@ -11,16 +11,17 @@ import sys
 
 from verigym.sandbox.inside import core, frames, names, program
 from verigym.sandbox.inside.decoding import decode
+from verigym.sandbox.inside.encoding import PROGRAM as MODULE
 from verigym.sandbox.inside.encoding import CannotCross, encode
-from verigym.sandbox.inside.objects import Objects, describe
+from verigym.sandbox.inside.objects import Objects, describe, raised
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 OUT_BYTES = 1 << 16
-MODULE = "solution"
 _MUTABLE = ("d", "s", "ba", "dq", "np")
+_CHANGING = ("call", "method", "set", "setitem", "delitem", "delattr", "operate", "exit", "aexit", "next")
 _MODULE = type(sys)
 _MOST_DESCRIBED = 8
 
@@ -35,8 +36,14 @@ _FUNCTION = type(_nothing)
 _exit, _fstat, _pread = os._exit, os.fstat, os.pread
 
 
-def serve(path: str, fd: int) -> NoReturn:
-    """Load the program at `path`, say how that went, and answer until the channel ends."""
+def serve(path: str, fd: int, prelude: bool = False) -> NoReturn:
+    """Load the program at `path`, say how that went, and answer until the channel ends.
+
+    Args:
+        path: of the program.
+        fd: the channel.
+        prelude: whether it finds the names that judges provide.
+    """
     program.enter(path, ())
     # A module, not `__main__`, as others load functions too: a block for the command line would wait for input.
     main = program.fresh_main(path, MODULE)
@@ -48,7 +55,7 @@ def serve(path: str, fd: int) -> NoReturn:
         error.__traceback__ = None
         failed: BaseException | None = error
     else:
-        provided = names.provide(code, main.__dict__)
+        provided = names.provide(code, main.__dict__) if prelude else provided
         own = names.stored(code) & provided.keys() if provided else own
         failed = program.execute(code, main.__dict__)
     if failed is not None:
@@ -57,7 +64,7 @@ def serve(path: str, fd: int) -> NoReturn:
         frames.send(fd, {"op": "failed", "error": {"type": report["type"], "message": report["message"]}})
         program.flush()
         _exit(exit_code or 1)
-    server = Server(main.__dict__, {name: value for name, value in provided.items() if name not in own})
+    server = Server(main.__dict__, {name: value for name, value in provided.items() if name not in own}, fd)
     program.flush()
     server.printed()
     frames.send(fd, {"op": "loaded", "names": server.names(), "functions": server.functions()})
@@ -76,10 +83,14 @@ def serve(path: str, fd: int) -> NoReturn:
 class Server:
     """Looks up, calls and describes for one program."""
 
-    def __init__(self, namespace: dict[str, Any], provided: dict[str, Any]) -> None:
+    def __init__(self, namespace: dict[str, Any], provided: dict[str, Any], fd: int = -1) -> None:
+        self.fd = fd
+        self.asked = 0
+        """How many requests are being answered: a function of the test's can be called while there is one."""
         self.namespace = namespace
         self.provided = provided
-        self.objects = Objects()
+        self.objects = Objects(MODULE, self.call_back)
+        self.loop: Any = None
         self.out_seen = 0
 
     def names(self) -> list[str]:
@@ -128,16 +139,20 @@ class Server:
         answer: dict[str, Any] = {"id": request["id"]}
         given: list[tuple[int | str, Any, Any]] = []
         hold = self.objects.encode if request.get("handles") else None
+        self.asked += 1
         try:
             value = self.perform(request, given)
             if type(value) is _COROUTINE:
-                import asyncio
-
-                value = asyncio.run(value)
+                value = self.run(value)
+                answer["async"] = True
             if "get" in request and callable(value):
                 answer.update(cannot="function", meta=self.objects.describe(value, hold is not None))
             elif request.get("op") == "attr" and _is_method(value):
                 answer["cannot"] = "method"
+            elif request.get("op") == "state":
+                answer["value"] = self.objects.state(self.objects.held[request["h"]])
+            elif request.get("make"):
+                answer["value"] = self.objects.instance(value)
             else:
                 answer["value"] = encode(value, hold)
         except CannotCross as left:
@@ -145,6 +160,9 @@ class Server:
         except BaseException as error:
             answer["error"] = describe(error)
             error.__traceback__ = None
+        self.asked -= 1
+        if hold is not None:
+            answer["states"] = self.states(request)
         try:
             answer["changed"] = [
                 [place, now] for place, before, after in given if (now := encode(after, hold)) != before and _same(now, before)
@@ -157,6 +175,31 @@ class Server:
         except frames.FrameError as error:
             frames.send(fd, {"id": request["id"], "cannot": str(error), "changed": [], "out": ""})
 
+    def call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Have a function of the test's called; meanwhile the test may ask in turn."""
+        if not self.asked:
+            raise RuntimeError("the test waits for nothing that could call its function")
+        given = {name: encode(value, self.objects.encode) for name, value in kwargs.items()}
+        frames.send(
+            self.fd, {"callback": number, "args": [encode(value, self.objects.encode) for value in args], "kwargs": given}
+        )
+        while True:
+            core.here.wait()
+            answer = frames.receive(self.fd)
+            core.here.work()
+            if "raised" in answer:
+                raise raised(answer)
+            if "returned" in answer:
+                return decode(answer["returned"], self.objects.get)
+            self.reply(self.fd, answer)
+
+    def states(self, request: dict[str, Any]) -> list[list[Any]]:
+        """The states of the object that was asked for something, and of those that were given to it."""
+        given = [data["h"] for data in request.get("args", ()) if type(data) is dict and type(data.get("h")) is int]
+        if "h" in request and request.get("op") in _CHANGING:
+            given.append(request["h"])
+        return [[number, self.objects.state(self.objects.held[number])] for number in given]
+
     def perform(self, request: dict[str, Any], given: list[tuple[int | str, Any, Any]]) -> Any:
         """Do what is asked for; collects the arguments that may be changed by it."""
         if "get" in request:
@@ -164,6 +207,8 @@ class Server:
         args = [decode(data, self.objects.get) for data in request.get("args", ())]
         kwargs = {name: decode(data, self.objects.get) for name, data in request.get("kwargs", {}).items()}
         op = request.get("op")
+        if op == "state":
+            return None
         if op is not None and op not in ("call", "method"):
             return self.objects.perform(op, request["h"], args, kwargs)
         places: list[tuple[int | str, Any]] = [*enumerate(request.get("args", ())), *request.get("kwargs", {}).items()]
@@ -173,6 +218,15 @@ class Server:
         if op is not None:
             return self.objects.perform(op, request["h"], args, kwargs)
         return self.find(request["call"])(*args, **kwargs)
+
+    def run(self, coroutine: Any) -> Any:
+        """What a coroutine gives: all of a program's run in one loop, as where one test awaits them."""
+        if self.loop is None:
+            import asyncio
+
+            self.loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self.loop)
+        return self.loop.run_until_complete(coroutine)
 
     def printed(self) -> str:
         """What was printed since the last time, if standard output is a file."""

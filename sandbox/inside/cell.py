@@ -67,7 +67,7 @@ def main(config: Mapping[str, Any], socket_fd: int) -> None:
 
 def _forker(config: Mapping[str, Any], *, warm: bool) -> Forker:
     walls = enter(config)
-    runs.settle(walls, config["path"], warm=warm)
+    runs.settle(walls, config["path"] if walls.packages is None else [walls.packages], warm=warm)
     # Under bubblewrap it is pid 1, which ignores signals it has no handler for: Python's own for SIGINT would let a run end it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return Forker(walls, functools.partial(runs.become, walls))

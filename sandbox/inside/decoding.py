@@ -31,12 +31,13 @@ class Array:
         return f"array(dtype={self.kind!r}, shape={tuple(self.shape)})"
 
 
-def decode(data: Any, handle: Callable[[Any], Any] | None = None, *, arrays: bool = True, guard: bool = False) -> Any:
+def decode(data: Any, handle: Callable[..., Any] | None = None, *, arrays: bool = True, guard: bool = False) -> Any:
     """The value of an encoding: exact built-in types only, and numpy's arrays.
 
     Args:
         data: parsed JSON.
-        handle: gives the value of a handle; without it a handle is an error.
+        handle: gives the value of a handle: called with what is said of the object, its plain value where its class is built
+            upon a built-in one, this decoder, and the depth. Without it a handle is an error.
         arrays: whether arrays become numpy's; a trusted process has them as `Array`, whatever they say of themselves.
         guard: whether a candidate's answer is read where a test uses it; see `guarded`.
 
@@ -56,7 +57,7 @@ class Decoder:
 
     __slots__ = ("arrays", "collisions", "guard", "handle", "nodes")
 
-    def __init__(self, handle: Callable[[Any], Any] | None, arrays: bool, guard: bool) -> None:
+    def __init__(self, handle: Callable[..., Any] | None, arrays: bool, guard: bool) -> None:
         self.handle = handle
         self.arrays = arrays
         self.guard = guard
@@ -77,7 +78,8 @@ class Decoder:
                 return data
             raise CodecError("a float that is not finite must be tagged")
         if kind is list:
-            return self.all(data, depth)
+            made = self.all(data, depth)
+            return guarded.without_elements(made) if self.guard else made
         if kind is dict and len(data) == 1:
             ((tag, body),) = data.items()
             get = _GET.get(tag)
@@ -150,8 +152,12 @@ def _dict(by: Decoder, body: Any, depth: int) -> dict[Any, Any]:
     return made
 
 
-def _range(by: Decoder, body: Any, depth: int) -> range:
-    return range(*_some(by, body, depth, 3, int))
+def _range(by: Decoder, body: Any, depth: int) -> Any:
+    return _guarded(by, range(*_some(by, body, depth, 3, int)))
+
+
+def _guarded(by: Decoder, value: Any) -> Any:
+    return guarded.without_elements(value) if by.guard and not value else value
 
 
 def _some(by: Decoder, body: Any, depth: int, count: int, *kinds: type) -> list[Any]:
@@ -215,7 +221,7 @@ def _array(by: Decoder, body: Any, depth: int) -> Any:
     for index, value in enumerate(values):
         made[index] = value
     made = (made if kind == "O" else made.astype(kind)).reshape(shape)
-    return guarded.empty_array(made) if by.guard and not made.size else made
+    return guarded.NoArray(made) if by.guard and not made.size else made
 
 
 def _nested(values: list[Any], shape: list[int]) -> Any:
@@ -260,18 +266,42 @@ def _builtin(by: Decoder, body: Any, depth: int) -> Any:
 def _handle(by: Decoder, body: Any, depth: int) -> Any:
     if by.handle is None:
         raise CodecError("a handle where only plain data may be")
-    return by.handle(body)
+    return by.handle(body, None, by, depth)
+
+
+def _tuple(by: Decoder, body: Any, depth: int) -> Any:
+    made = tuple(by.all(body, depth))
+    return guarded.without_elements(made) if by.guard else made
+
+
+def _deque(by: Decoder, body: Any, depth: int) -> Any:
+    made = collections.deque(by.all(body, depth))
+    return guarded.without_elements(made) if by.guard else made
+
+
+def _steps(by: Decoder, body: Any, depth: int) -> Any:
+    if by.handle is None:
+        raise CodecError("a handle where only plain data may be")
+    begun, number = _typed(body, list)
+    return by.handle([_typed(number, int), by.all(begun, depth)], iter, by, depth)
+
+
+def _valued(by: Decoder, body: Any, depth: int) -> Any:
+    if by.handle is None:
+        raise CodecError("a handle where only plain data may be")
+    value, about = _typed(body, list)
+    return by.handle(about, by.get(value, depth + 1), by, depth)
 
 
 _GET: dict[str, Callable[[Decoder, Any, int], Any]] = {
     "i": _int,
     "f": _float,
-    "t": lambda by, body, depth: tuple(by.all(body, depth)),
+    "t": _tuple,
     "s": lambda by, body, depth: set(by.hashable(by.all(body, depth))),
     "fs": lambda by, body, depth: frozenset(by.hashable(by.all(body, depth))),
     "d": _dict,
     "b": _bytes,
-    "ba": lambda by, body, depth: bytearray(_bytes(by, body, depth)),
+    "ba": lambda by, body, depth: _guarded(by, bytearray(_bytes(by, body, depth))),
     "c": lambda by, body, depth: complex(*_some(by, body, depth, 2, float)),
     "frac": _fraction,
     "dec": _decimal,
@@ -281,11 +311,13 @@ _GET: dict[str, Callable[[Decoder, Any, int], Any]] = {
     "td": _timedelta,
     "r": _range,
     "sl": lambda by, body, depth: slice(*_three(by.all(body, depth))),
-    "dq": lambda by, body, depth: collections.deque(by.all(body, depth)),
+    "dq": _deque,
     "it": lambda by, body, depth: iter(by.all(body, depth)),
     "el": _ellipsis,
     "np": _array,
     "bi": _builtin,
     "view": _view,
     "h": _handle,
+    "v": _valued,
+    "its": _steps,
 }

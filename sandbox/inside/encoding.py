@@ -20,6 +20,8 @@ MAX_DEPTH = 100
 MAX_NODES = 2_000_000
 MAX_BYTES = 30 << 20
 SAFE_INT = 2**53
+PROGRAM = "solution"
+"""The module that a program is loaded as."""
 VIEWS = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
 BUILTINS = {
     name: getattr(sys.modules["builtins"], name)
@@ -28,6 +30,11 @@ BUILTINS = {
         "abs all any bin chr divmod hash hex len max min oct ord pow repr round sorted sum enumerate filter map reversed zip"
     ).split()
 }
+BUILTINS |= {
+    name: value
+    for name, value in vars(sys.modules["builtins"]).items()
+    if isinstance(value, type) and issubclass(value, BaseException) and value.__name__ == name
+}
 """Functions and types that cross by name: they mean the same on both sides, and do nothing but compute."""
 _NAMES = {id(value): name for name, value in BUILTINS.items()}
 
@@ -35,23 +42,25 @@ _NAMES = {id(value): name for name, value in BUILTINS.items()}
 class CannotCross(TypeError):
     """A value that is not plain data, or too much of it."""
 
-    def __init__(self, what: str, *, size: bool = False) -> None:
+    def __init__(self, what: str, *, size: bool = False, value: object = None) -> None:
         super().__init__(what)
         self.what = what
         self.size = size
         """Whether only its size or depth is in the way."""
+        self.value = value
 
 
 class CodecError(ValueError):
     """Not the encoding of a value."""
 
 
-def encode(value: Any, handle: Callable[[Any], Any] | None = None) -> Any:
+def encode(value: Any, handle: Callable[..., Any] | None = None) -> Any:
     """The JSON of a value.
 
     Args:
         value: anything.
-        handle: gives the encoding of what is not plain data, or None.
+        handle: gives the encoding of what is not exactly plain data, or None: called with the value, this encoder, what writes
+            the plain type that the value's class is built upon, or None, and the depth.
 
     Raises:
         CannotCross: the value is not plain data, or too large, or too deep. What its iterators raise comes through.
@@ -64,9 +73,9 @@ class Encoder:
 
     __slots__ = ("handle", "nodes", "room")
 
-    def __init__(self, handle: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, handle: Callable[..., Any] | None = None, nodes: int = MAX_NODES) -> None:
         self.handle = handle
-        self.nodes = MAX_NODES
+        self.nodes = nodes
         self.room = MAX_BYTES
 
     def put(self, value: Any, depth: int) -> Any:
@@ -76,17 +85,20 @@ class Encoder:
             return value
         if kind is int and -SAFE_INT <= value <= SAFE_INT:
             return value
-        put = _PUT.get(kind) or _find(kind)
-        if put is not None:
-            if depth > MAX_DEPTH:
-                raise CannotCross("a value nested too deep", size=True)
-            return put(self, value, depth + 1)
-        name = _NAMES.get(id(value))
-        if name is not None:
-            return {"bi": name}
-        if self.handle is not None and (made := self.handle(value)) is not None:
+        put = _PUT.get(kind)
+        if put is iterator and self.handle is not None and (made := self.handle(value, self, put, depth)) is not None:
             return made
-        raise CannotCross(str(getattr(kind, "__name__", "object"))[:100])
+        if put is None:
+            put = _find(kind)
+            if put is None and (name := _NAMES.get(id(value))) is not None:
+                return {"bi": name}
+            if self.handle is not None and kind not in _PUT and (made := self.handle(value, self, put, depth)) is not None:
+                return made
+            if put is None:
+                raise CannotCross(str(getattr(kind, "__name__", "object"))[:100], value=value)
+        if depth > MAX_DEPTH:
+            raise CannotCross("a value nested too deep", size=True)
+        return put(self, value, depth + 1)
 
     def spend(self, nodes: int, room: int = 0) -> None:
         """Count what is written."""
@@ -181,7 +193,9 @@ _PUT: dict[type, Callable[[Encoder, Any, int], Any]] = {
     type(...): lambda to, value, depth: {"el": 1},
     **{kind: _view(name) for name, kind in VIEWS.items()},
 }
-_ITERATOR = _tagged("it", iter)
+PLAIN = frozenset(_PUT) | {bool}
+"""The types of plain values, but for iterators and those of modules that are imported later."""
+iterator = _tagged("it", iter)
 for _made in (
     iter([]),
     iter(()),
@@ -194,10 +208,10 @@ for _made in (
     zip(),
     reversed([]),
 ):
-    _PUT[type(_made)] = _ITERATOR
-_PUT[type(_ for _ in ())] = _ITERATOR
-_PUT[enumerate] = _ITERATOR
-_PUT.update({kind: _ITERATOR for kind in vars(itertools).values() if isinstance(kind, type) and hasattr(kind, "__next__")})
+    _PUT[type(_made)] = iterator
+_PUT[type(_ for _ in ())] = iterator
+_PUT[enumerate] = iterator
+_PUT.update({kind: iterator for kind in vars(itertools).values() if isinstance(kind, type) and hasattr(kind, "__next__")})
 
 
 def _find(kind: type) -> Callable[[Encoder, Any, int], Any] | None:
@@ -211,7 +225,29 @@ def _find(kind: type) -> Callable[[Encoder, Any, int], Any] | None:
     for base in type.__dict__["__mro__"].__get__(kind):
         if base in _PUT:
             return _PUT[base]
+    numbers = sys.modules.get("numbers")
+    if numbers is None or getattr(kind, "__module__", PROGRAM) == PROGRAM:
+        return None
+    # A number of a library's, such as sympy's: its value.
+    for name, put in (("Integral", _integral), ("Rational", _rational), ("Real", _real)):
+        try:
+            if issubclass(kind, getattr(numbers, name)):
+                return put
+        except Exception:  # noqa: S112, a module of the candidate's with that name
+            continue
     return None
+
+
+def _integral(to: Encoder, value: Any, depth: int) -> Any:
+    return to.put(int(value), depth)
+
+
+def _rational(to: Encoder, value: Any, depth: int) -> Any:
+    return {"frac": [to.put(int(value.numerator), depth), to.put(int(value.denominator), depth)]}
+
+
+def _real(to: Encoder, value: Any, depth: int) -> Any:
+    return to.put(float(value), depth)
 
 
 def _later_datetime(module: Any) -> None:
@@ -239,8 +275,8 @@ def _array(to: Encoder, value: Any, depth: int) -> Any:
 
 def _scalar(to: Encoder, value: Any, depth: int) -> Any:
     plain = value.item()
-    if type(plain) is type(value):
-        raise CannotCross(type(plain).__name__)
+    if type(plain) is type(value) or plain is None:  # a time that is none
+        raise CannotCross(type(value).__name__)
     return to.put(plain, depth)
 
 

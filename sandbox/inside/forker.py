@@ -170,9 +170,10 @@ class Forker:
         """Where it does not all end with this process: kill it, and remove its files."""
         if not self.walls.owns_all:
             reap(self.walls)
-            empty(self.walls.run_dir)
+            scratch = os.path.dirname(self.walls.run_dir)
+            empty(scratch)
             with contextlib.suppress(OSError):
-                os.rmdir(self.walls.run_dir)
+                os.rmdir(scratch)
 
 
 def fork(become: standby.Become, confine: Callable[[], None] | None = None) -> tuple[_socket.socket, int]:

@@ -24,8 +24,8 @@ MAX_MARKS = 4_000_000
 """Brackets and commas in a frame: bounds what a small text can unfold to in memory."""
 _DEEP = 900
 _CHUNK = 1 << 18
-# Possessive, and an unclosed string ends with the text: an attempt that can fail would be made again from every quote in it.
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+# Once escapes are out. An unclosed string ends with the text: an attempt that can fail would be made again from every quote.
+_STRING = re.compile(rb'"[^"]*+"?')
 
 
 class FrameError(ValueError):
@@ -60,6 +60,9 @@ def pack(obj: dict[str, Any], limit: int = LIMIT) -> bytes:
     return len(text).to_bytes(4, "big") + text.encode("ascii")
 
 
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+
+
 def parse(payload: bytes, marks: int = MAX_MARKS) -> dict[str, Any]:
     """The object in a frame's payload, which may hold at most so many brackets and commas.
 
@@ -79,15 +82,17 @@ def parse(payload: bytes, marks: int = MAX_MARKS) -> dict[str, Any]:
 
 def _bounded(payload: bytes, most: int) -> None:
     marks = payload.count(b",") + payload.count(b"[") + payload.count(b"{")
-    # Beyond a raised recursion limit the parser would overflow the C stack instead of raising RecursionError.
-    deep = marks > _DEEP and sys.getrecursionlimit() > 3000
+    # Beyond a raised recursion limit the parser would overflow the C stack instead of raising RecursionError; from Python 3.12
+    # on it has a limit of its own, another one in each version.
+    deep = marks > _DEEP and (sys.getrecursionlimit() > 3000 or sys.version_info >= (3, 12))
     if marks <= most and not deep:
         return
-    bare = _STRING.sub(b"", payload)
+    # A backslash outside of a string ends the parse, so what this takes away behind one does not matter.
+    bare = _STRING.sub(b"", payload.replace(b"\\\\", b"").replace(b'\\"', b""))
     if bare.count(b",") + bare.count(b"[") + bare.count(b"{") > most:
         raise FrameError("too many values in a frame")
     if deep:
-        steps = [1 if byte in b"[{" else -1 for byte in bare if byte in b"[]{}"]
+        steps = [1 if byte in b"[{" else -1 for byte in bare.translate(None, _NO_BRACKETS)]
         if max(accumulate(steps), default=0) > _DEEP:
             raise FrameError("nested too deep")
 

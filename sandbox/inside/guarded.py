@@ -1,21 +1,23 @@
 """Plain values of a candidate's that could do more for it than be compared, as a test gets them.
 
 A built-in function or type would judge what a test passes to it: `bool` for a function that says whether its argument is right.
-What has no elements is close to everything by numpy's rules for different shapes: nothing in it differs.
+What has no elements is close to everything by numpy's rules for different shapes: nothing in it differs. So numpy never reads
+such a value, whatever the operation and wherever in a list it lies.
 """
 
 from __future__ import annotations
 
+import collections
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any
 
-_COMPARE = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+_NAMED = frozenset(("a", "b", "a1", "a2", "x", "y", "actual", "desired"))
+"""What numpy's comparisons call the two that they compare."""
 _watched = False
-_kinds: list[type] = []
 
 
 class Builtin:
@@ -46,37 +48,145 @@ class Builtin:
         return self.of()
 
 
-def empty_array(array: Any) -> Any:
-    """The same array of no elements, that refuses to be compared with what has some."""
-    if not _kinds:
-        _kinds.append(_guard())
-    return array.view(_kinds[0])
+class _Unread:
+    """What numpy must not read: it asks for these two before it looks at anything else, wherever such a value lies."""
+
+    __slots__ = ()
+    __array_ufunc__ = None
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise AssertionError("what has no elements is compared with values")
 
 
-def _guard() -> type:
-    import numpy
+class NoArray(_Unread):
+    """An array of the candidate's without elements: it equals its like, and numpy reads nothing of it."""
 
-    def plain(values: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(value.view(numpy.ndarray) if isinstance(value, EmptyArray) else value for value in values)
+    __slots__ = ("_array",)
 
-    class EmptyArray(numpy.ndarray):
-        @property
-        def flat(self) -> Any:  # as pytest.approx compares each element with a number
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self._array)
+
+    def __eq__(self, other: object) -> Any:
+        mine = self._array
+        if type(other) not in (NoArray, type(mine)) or other.shape != mine.shape:  # type: ignore[attr-defined]
             raise AssertionError("what has no elements is compared with values")
+        return mine == mine
 
-        def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-            if method == "__call__" and ufunc.__name__ in _COMPARE:
-                _look(numpy.size, inputs)
-            if "out" in kwargs:
-                kwargs["out"] = plain(kwargs["out"])
-            made = getattr(ufunc, method)(*plain(inputs), **kwargs)
-            return made.view(EmptyArray) if type(made) is numpy.ndarray and not made.size else made
+    def __ne__(self, other: object) -> Any:
+        return self == other  # of no elements: none differs, and none is equal
 
-    return EmptyArray
+    __hash__ = None  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __iter__(self) -> Any:
+        return map(NoArray, self._array)
+
+    def __bool__(self) -> bool:
+        raise ValueError("the truth value of an empty array is ambiguous")
+
+    def __repr__(self) -> str:
+        return repr(self._array)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("shape", "size", "ndim", "dtype", "sum", "prod"):
+            return getattr(self._array, name)
+        if name == "tolist":
+            return lambda: without_elements(self._array.tolist())
+        raise AttributeError(f"{name} of an array without elements, that a function returned")
+
+
+class _List(list["Any"], _Unread):
+    __slots__ = ()
+
+
+class _Tuple(tuple["Any", ...], _Unread):
+    __slots__ = ()
+
+
+class _Nothing(_Unread):
+    """An empty value of a type that nothing can be derived from, or that numpy reads by its memory."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self.of)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.of, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.of[key]
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.of == (other.of if isinstance(other, _Unread) and hasattr(other, "of") else other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return 0
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __repr__(self) -> str:
+        return repr(self.of)
+
+
+class _Range(_Nothing):
+    __slots__ = ()
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(self.of)
+
+
+_EMPTY: dict[type, Any] = {
+    list: _List,
+    tuple: _Tuple,
+    range: _Range,
+    bytearray: _Nothing,
+    collections.deque: _Nothing,
+}
+
+
+def without_elements(value: Any) -> Any:
+    """Where a test uses numpy, a sequence without elements, at any depth, as one that numpy does not read; else the value."""
+    if _watched and type(value) in _EMPTY and all(isinstance(item, _Unread) for item in value):
+        return _EMPTY[type(value)](value)
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if type(value) is NoArray:
+        return value._array
+    if type(value) in (_Nothing, _Range):
+        return value.of
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _size(numpy: Any, value: Any) -> int:
+    try:
+        return int(numpy.size(value))
+    except ValueError:  # lists of different lengths in one
+        return 1
 
 
 def watch_numpy() -> None:
-    """Have numpy's comparisons refuse to compare what has no elements with what has some. Where it is not there, do nothing."""
+    """Have numpy's comparisons read what has no elements where both sides have none, and refuse it where one has some.
+
+    Where numpy is not there, do nothing.
+    """
     global _watched
     if _watched:
         return
@@ -89,6 +199,11 @@ def watch_numpy() -> None:
     numpy.isclose = close
     everything: Any = getattr(numpy.allclose, "__wrapped__", numpy.allclose)
     everything.__globals__["isclose"] = close  # of the module that also numpy.testing has it from
+    numpy.allclose = _watching(numpy.allclose, 0)
+    numpy.array_equal = _watching(numpy.array_equal, 0)
+    for name, asserted in list(vars(numpy.testing).items()):
+        if name[:7] == "assert_" and name.endswith(("equal", "close", "less", "nulp", "ulp")):
+            setattr(numpy.testing, name, _watching(asserted, 0))
     compare = sys.modules["numpy.testing._private.utils"]
     compare.assert_array_compare = _watching(compare.assert_array_compare, 1)  # type: ignore[attr-defined]
 
@@ -100,13 +215,12 @@ def _watching(made: Callable[..., Any], first: int) -> Callable[..., Any]:
 
     @functools.wraps(made)
     def watched(*args: Any, **kwargs: Any) -> Any:
-        _look(numpy.size, [*args[first : first + 2], *(kwargs[name] for name in ("a", "b") if name in kwargs)])
+        values = [*args[first : first + 2], *(kwargs[name] for name in _NAMED if name in kwargs)]
+        sizes = [_size(numpy, _plain(value)) for value in values]
+        if 0 in sizes:
+            if any(sizes):
+                raise AssertionError("what has no elements is compared with values")
+            args, kwargs = tuple(map(_plain, args)), {name: _plain(value) for name, value in kwargs.items()}
         return made(*args, **kwargs)
 
     return watched
-
-
-def _look(size: Callable[[Any], int], values: Sequence[Any]) -> None:
-    sizes = list(map(size, values))
-    if 0 in sizes and any(sizes):
-        raise AssertionError("what has no elements is compared with values")

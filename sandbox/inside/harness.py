@@ -57,8 +57,9 @@ def run(job: dict[str, Any], peer_fd: int, ready: Callable[[], None]) -> dict[st
     if job["kind"] == "checker":
         return _checked(job, code)
     peer = Peer(peer_fd)
-    source: Local | Proxies = Local(job) if shared else Proxies(peer)
+    source: Local | Proxies = Local(job) if shared else Proxies(peer, job)
     world = World(job, source)
+    peer.is_always_reached = world.is_always_reached
     try:
         ended = _run(job, code, world, peer, shared)
     except TestFault as fault:

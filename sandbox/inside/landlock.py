@@ -50,7 +50,9 @@ def abi() -> int:
         return 0
 
 
-def create(read_exec: Iterable[str], write: Iterable[str] = (), devices: Iterable[str] = DEVICES) -> int:
+def create(
+    read_exec: Iterable[str], write: Iterable[str] = (), devices: Iterable[str] = DEVICES, listed: Iterable[str] = ()
+) -> int:
     """Make a ruleset and return its descriptor (close-on-exec).
 
     A rule holds for everything beneath the directory. What is mounted later on a directory *inside* a named one is covered too;
@@ -60,6 +62,7 @@ def create(read_exec: Iterable[str], write: Iterable[str] = (), devices: Iterabl
         read_exec: files and directories to read and execute.
         write: directories in which everything may be done but making device files.
         devices: device files to read and write.
+        listed: directories to list only, and all directories in them.
 
     Raises:
         OSError: the kernel has no Landlock (ENOSYS, EOPNOTSUPP) or refused a rule.
@@ -76,6 +79,7 @@ def create(read_exec: Iterable[str], write: Iterable[str] = (), devices: Iterabl
             (read_exec, _READ),
             (write, handled & ~(_MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV)),
             (devices, _DEVICE),
+            (listed, _READ_DIR),
         ):
             for path in paths:
                 _allow(fd, path, rights & handled)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import _operator
 import builtins
+import copy
+import time
 
-from verigym.sandbox.inside.encoding import CannotCross, encode
+from verigym.sandbox.inside import protocols
+from verigym.sandbox.inside.encoding import PLAIN, CannotCross, Encoder, encode, iterator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +20,14 @@ _BUILTIN = {
     name: value for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 }
 _MOST_HANDLES = 200_000
+_HARMLESS = {"__hash__", "__format__"}
+_ITERATOR_ITEMS = 1000
+_ITERATOR_S = 0.1
+_STATE_NODES = 200
+_STATE_DEPTH = 4
 _COROUTINE_FLAG = 0x80
+_REST_FLAG = 0x04
+_FUNCTIONS: tuple[type, ...] = (type(lambda: 0), type(len), type([].append))
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -49,14 +60,55 @@ def _doc(value: Any) -> str | None:
     return doc[:4096] if type(doc) is str else None
 
 
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
 class Objects:
     """The objects that the other side holds by number."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str, call_back: Callable[..., Any] | None = None) -> None:
+        self.call_back = call_back
+        """Has a function of the test's called, by number."""
+        self._callbacks: dict[int, Any] = {}
         self.held: list[Any] = []
         self.numbers: dict[int, int] = {}
+        self._module = module
+        self._special: dict[type, list[str]] = {}
+        self._left = 0
+        """How many values of states may still be sent with this answer."""
+        self._inside: set[int] = set()
 
-    def encode(self, value: Any) -> Any:
+    def encode(self, value: Any, to: Encoder, plain: Callable[[Encoder, Any, int], Any] | None, depth: int) -> Any:
+        """What stands for an object: its number, and its plain value as well where its class is built upon a built-in one."""
+        if plain is None:
+            return {"h": self.about(value)}
+        if plain is iterator:
+            return self.steps(value, to, depth)
+        own = [base for base in type(value).__mro__ if getattr(base, "__module__", None) == self._module]
+        if not own:
+            return None
+        if any(protocols.SPECIAL & base.__dict__.keys() - _HARMLESS for base in own):  # it is not what it is built upon
+            return {"h": self.about(value)}
+        return {"v": [plain(to, value, depth + 1), self.about(value)]}
+
+    def steps(self, value: Any, to: Encoder, depth: int) -> Any:
+        """What an iterator gives: all of it, or if that is long its beginning, and its number to be asked for the rest."""
+        until = time.monotonic() + _ITERATOR_S
+        begun: list[Any] = []
+        for item in value:
+            to.spend(1)
+            begun.append(to.put(item, depth))
+            if len(begun) >= _ITERATOR_ITEMS or time.monotonic() > until:
+                return {"its": [begun, self.number(value)]}
+        return {"it": begun}
+
+    def instance(self, value: Any) -> Any:
+        """What stands for an object that the other side has made: its number, whatever its class is built upon."""
+        exact = type(value) in PLAIN or value is None
+        return encode(value, self.encode) if exact else {"h": self.about(value)}
+
+    def number(self, value: Any) -> int:
         """The number of an object, the same each time."""
         number = self.numbers.get(id(value))
         if number is None:
@@ -64,49 +116,189 @@ class Objects:
                 raise CannotCross("too many objects", size=True)
             number = self.numbers[id(value)] = len(self.held)
             self.held.append(value)
-        kind = value if isinstance(value, type) else type(value)
-        return {"h": [number, [str(base.__name__)[:200] for base in kind.__mro__[:-1]], callable(value)]}
+        return number
+
+    def about(self, value: Any) -> list[Any]:
+        """Number, names of the classes, special methods, and the state as it is now."""
+        kind = type(value)
+        special = self._special.get(kind)
+        if special is None:
+            special = self._special[kind] = protocols.of(kind)
+        return [self.number(value), [str(base.__name__)[:200] for base in kind.__mro__[:-1]], special, self.state(value)]
+
+    def state(self, value: Any) -> Any:
+        """The attributes of an object as plain data; None where it has none, or too many, or what cannot cross."""
+        if isinstance(value, type) or id(value) in self._inside or len(self._inside) >= _STATE_DEPTH:
+            return None
+        attributes = _attributes(value)
+        if attributes is None:
+            return None
+        if not self._inside:
+            self._left = _STATE_NODES
+        self._inside.add(id(value))
+        to = Encoder(self.encode, self._left)
+        try:
+            return to.put(attributes, 0)["d"]
+        except BaseException:
+            return None
+        finally:
+            self._inside.discard(id(value))
+            self._left = to.nodes
 
     def describe(self, value: Any, hold: bool) -> dict[str, Any]:
         """What a function or class is, for the one who asked for it by name."""
         about: dict[str, Any] = {"kind": "function", "doc": _doc(value), "async": False}
         if hold:
-            about["h"] = self.encode(value)["h"]
+            about["h"] = self.about(value)
         if isinstance(value, type):
             about["kind"] = "exception" if issubclass(value, BaseException) else "class"
             about["mro"], about["own"] = _bases(value)
+            about["names"] = [str(base.__name__)[:200] for base in value.__mro__[:-1]]
+            about["parameters"] = _parameters(value)
             members = getattr(value, "__members__", None)
             if hold and members is not None:
-                about["members"] = {name: self.encode(member) for name, member in dict(members).items()}
+                about["members"] = {name: encode(member, self.encode) for name, member in dict(members).items()}
             return about
+        if type(value) not in _FUNCTIONS or getattr(value, "__dict__", None):
+            about["kind"] = "object"
         flags = getattr(getattr(value, "__code__", None), "co_flags", 0)
         about["async"] = type(flags) is int and bool(flags & _COROUTINE_FLAG)
         return about
 
-    def get(self, number: Any) -> Any:
-        """The object of a number."""
-        return self.held[number]
+    def get(self, about: Any, *_: Any) -> Any:
+        """The object of a number; of a function of the test's, one that asks for it to be called."""
+        if type(about) is not dict:
+            return self.held[about]
+        known = self._callbacks.get(about["callback"])
+        if known is None:
+            known = self._callbacks[about["callback"]] = _callback(self.call_back, about)
+        return known
 
     def perform(self, op: str, number: int, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Do with an object what is asked for."""
         return _OPERATIONS[op](self.held[number], *args, **kwargs)
 
 
+def _callback(call_back: Any, about: dict[str, Any]) -> Any:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return call_back(about["callback"], args, kwargs)
+
+    async def function_async(*args: Any, **kwargs: Any) -> Any:
+        return call_back(about["callback"], args, kwargs)
+
+    made = function_async if about["async"] else function
+    made.__name__ = made.__qualname__ = about["name"]
+    made.__doc__ = about["doc"]
+    made.__module__ = "__main__"
+    return made
+
+
+def raised(answer: dict[str, Any]) -> Any:
+    """The exception that a function of the test's raised: of the same names, with the number that it is known by there."""
+    names = answer["mro"]
+    built_in = next((name for name in names if name in _BUILTIN), "Exception")
+    kind = _BUILTIN[built_in]
+    for name in reversed(names[: names.index(built_in)] if built_in in names else names):
+        kind = type(name, (kind,), {})
+    made: Any = kind.__new__(kind, answer["message"])
+    made.args = (answer["message"],)
+    made.raised_by_test = answer["raised"]
+    return made
+
+
+def _attributes(value: Any) -> dict[str, Any] | None:
+    found: dict[str, Any] = {}
+    try:
+        fields = getattr(type(value), "_fields", None)
+        if isinstance(value, tuple) and fields:
+            return dict(zip(fields, value, strict=False))
+        if (own := getattr(value, "__dict__", None)) is not None:
+            found.update(own)
+        for base in type(value).__mro__[:-1]:
+            slots = base.__dict__.get("__slots__", ())
+            for name in (slots,) if type(slots) is str else slots:
+                if name[:2] != "__" and hasattr(value, name):
+                    found[name] = getattr(value, name)
+    except BaseException:
+        return None
+    return found if found or hasattr(value, "__dict__") else None
+
+
+def _parameters(kind: type) -> list[str] | None:
+    """The names of what making an instance takes, in order; None where nothing says."""
+    try:
+        fields = getattr(kind, "_fields", None)
+        if issubclass(kind, tuple) and fields is not None:
+            return [str(name) for name in fields]
+        for name in ("__init__", "__new__"):
+            code = getattr(getattr(kind, name), "__code__", None)
+            if code is not None:
+                names = list(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & _REST_FLAG)])
+                if code.co_flags & _REST_FLAG:  # between the others, in the order of a call
+                    names.insert(code.co_argcount - 1, f"*{names.pop()}")
+                return names
+    except BaseException:
+        return None
+    return []
+
+
 def _content(value: Any) -> Any:
     return {key: value[key] for key in value.keys()} if hasattr(value, "keys") else list(value)  # noqa: SIM118
+
+
+def _operate(value: Any, name: str, other: Any, is_right: bool) -> Any:
+    do = divmod if name == "divmod" else getattr(_operator, f"{name}_" if name in ("and", "or") else name)
+    return do(other, value) if is_right else do(value, other)
+
+
+def _left(mro: list[str] | None, message: str) -> tuple[Any, ...]:
+    """What a context is told of how it is left: with an exception of the names that the test's has."""
+    if mro is None:
+        return None, None, None
+    error = raised({"mro": mro, "message": message, "raised": -1})
+    return type(error), error, None
+
+
+def _plain_value(value: Any) -> Any:
+    """The value as an instance of the plain type that its class is built upon."""
+    for kind in type(value).__mro__:
+        if kind in PLAIN:
+            make: Any = {str: str.__str__, int: int.__int__, float: float.__float__}.get(kind, kind)
+            return make(value)
+    raise TypeError(f"{type(value).__name__} is built upon no plain type")
 
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "attr": getattr,
     "set": setattr,
-    "call": lambda value, *args, **kwargs: value(*args, **kwargs),
-    "method": lambda value, name, *args, **kwargs: getattr(value, name)(*args, **kwargs),
+    "call": lambda value, /, *args, **kwargs: value(*args, **kwargs),
+    "method": lambda value, name, /, *args, **kwargs: getattr(value, name)(*args, **kwargs),
     "len": len,
     "str": str,
     "repr": repr,
+    "format": format,
     "iter": iter,
+    "reversed": reversed,
     "next": next,
     "content": _content,
+    "contains": lambda value, item: item in value,
     "item": lambda value, key: value[key],
     "setitem": lambda value, key, item: value.__setitem__(key, item),
+    "delitem": lambda value, key: value.__delitem__(key),
+    "exit": lambda value, mro, message: bool(value.__exit__(*_left(mro, message))),
+    "aexit": lambda value, mro, message: value.__aexit__(*_left(mro, message)),
+    "delattr": delattr,
+    "operate": _operate,
+    "order": lambda value, name, other: getattr(_operator, name)(value, other),
+    "plain": _plain_value,
+    "copy": lambda value: copy.copy(value),
+    "deepcopy": lambda value: copy.deepcopy(value),
+    "round": round,
+    "trunc": lambda value: value.__trunc__(),
+    "ceil": lambda value: value.__ceil__(),
+    "floor": lambda value: value.__floor__(),
+    "anext": lambda value: value.__anext__(),
+    "await": _awaited,
+    **{name: getattr(builtins, name) for name in ("abs", "int", "float", "complex", "bool", "hash")},
+    **{name: getattr(_operator, name) for name in ("neg", "pos", "invert", "index")},
 }

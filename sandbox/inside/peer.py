@@ -12,7 +12,7 @@ import sys
 
 from verigym.sandbox.inside import core, frames
 from verigym.sandbox.inside.decoding import decode
-from verigym.sandbox.inside.encoding import CannotCross, CodecError, encode
+from verigym.sandbox.inside.encoding import PROGRAM, CannotCross, CodecError, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,15 +42,23 @@ class Peer:
         self.lost = ""
         self.unfit = ""
         """What the test asks for that cannot cross."""
-        self.wrap: Callable[[Any], Any] | None = None
+        self.wrap: Callable[..., Any] | None = None
         """Makes an object of a number."""
-        self.unwrap: Callable[[Any], Any] | None = None
+        self.unwrap: Callable[..., Any] | None = None
+        self.is_always_reached: Callable[[], bool] = lambda: True
+        """Whether the line of the test that asks now is reached whatever the candidate has answered."""
+        self.note: Callable[[Any], None] | None = None
+        """Told of the states of objects that were asked for something, or given to it."""
         self._names: frozenset[str] | None = None
         self.functions: dict[str, Any] = {}
         """What the candidate has said of its functions when it was loaded."""
         self.asked = 0
         """How many requests were sent."""
-        self._lock = _thread.allocate_lock()
+        self.callbacks: list[Any] = []
+        """Functions of the test's that the candidate was given, by number."""
+        self.raised: list[BaseException] = []
+        """What they raised, by number."""
+        self._lock = _thread.RLock()
 
     def names(self) -> frozenset[str]:
         """The candidate's own definitions; waits until it is loaded.
@@ -71,10 +79,19 @@ class Peer:
                 self.functions = described if type(described) is dict else {}
         return self._names
 
-    def ask(self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None) -> dict[str, Any]:
+    def ask(
+        self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None, *, is_tests_doing: bool = True
+    ) -> dict[str, Any]:
         """Send one request and wait for its answer; changes to arguments are applied to them, printed text is printed.
 
+        Args:
+            body: what is asked for.
+            args: for it.
+            kwargs: for it.
+            is_tests_doing: whether the test would ask for it whatever the candidate is.
+
         Raises:
+            TypeError: an argument that cannot cross, and not by the test's fault.
             Stopped: there is no answer.
         """
         self.touched = True
@@ -86,20 +103,46 @@ class Peer:
         except CannotCross as left:
             if left.size:
                 raise TypeError(f"an argument is too large: {left.what}") from None
+            if not is_tests_doing or is_of_the_candidate(left.value):
+                raise TypeError(f"a {left.what} cannot cross to the program") from None
             self.refuse(f"the test passes a {left.what}, which cannot cross to another process")
         with self._lock:
             self.asked += 1
-            body["id"], body["handles"] = self.asked, True
+            number = self.asked
+            body["id"], body["handles"] = number, True
             reply = self._frame(body)
-            if reply.get("id") != self.asked or type(reply.get("id")) is not int:
+            while "callback" in reply:
+                reply = self._frame(self._called_back(reply))
+            if reply.get("id") != number or type(reply.get("id")) is not int:
                 self.lose("protocol: an answer to another question")
         self._apply(reply.get("changed", []), list(args), kwargs)
+        if self.note is not None and "states" in reply:
+            self.note(reply["states"])
         out = reply.get("out", "")
         if type(out) is not str:
             self.lose("protocol: printed text that is no text")
         if out and sys.stdout is not None:
             sys.stdout.write(out)
         return reply
+
+    def _called_back(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Call a function of the test's for the candidate. Returns what to answer."""
+        number, args, kwargs = asked["callback"], asked.get("args"), asked.get("kwargs")
+        if (
+            type(number) is not int
+            or not 0 <= number < len(self.callbacks)
+            or type(args) is not list
+            or type(kwargs) is not dict
+        ):
+            self.lose("protocol: a call of no known function")
+        given = [self.read(data) for data in args or ()], {name: self.read(data) for name, data in (kwargs or {}).items()}
+        try:
+            found = self.callbacks[number](*given[0], **given[1])
+            return {"returned": encode(found, self.unwrap)}
+        except Exception as error:
+            self.raised.append(error)
+            mro = [kind.__name__ for kind in type(error).__mro__[:-2]]
+            return {"raised": len(self.raised) - 1, "mro": mro, "message": _message(error)}
 
     def value(self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         """The value that answers a request.
@@ -128,7 +171,13 @@ class Peer:
         raise Stopped(self.lost)
 
     def refuse(self, why: str) -> Any:
-        """Remember that the test asks for what cannot be done across processes, and stop it."""
+        """Remember that the test asks for what cannot be done across processes, and stop it.
+
+        Raises:
+            TypeError: a program's answers may have led the test to it, so that it is the program's failure.
+        """
+        if self.asked and not self.is_always_reached():
+            raise TypeError(f"{why}; such a test needs trust=shared")
         self.unfit = self.unfit or f"{why}; such a test needs trust=shared"
         raise Stopped(self.unfit)
 
@@ -179,9 +228,23 @@ class Peer:
         return dict(error)
 
 
+def _message(error: Exception) -> str:
+    try:
+        return str(error)[:10_000]
+    except Exception:
+        return ""
+
+
+def is_of_the_candidate(value: Any) -> bool:
+    """Whether what cannot cross was made on this side for the candidate: a coroutine, an exception or its class."""
+    code = getattr(value, "cr_code", None)
+    module = getattr(value, "__module__", None) if code is None else code.co_filename
+    return module == PROGRAM or "verigym" in str(module)
+
+
 def merge(old: Any, new: Any) -> Any:
     """Make `old` equal to `new` in place, its inner containers too; returns `new` where that cannot be done."""
-    if type(old) is list and type(new) is list:
+    if type(old) is list and isinstance(new, list):
         old[:] = [merge(a, b) for a, b in zip(old, new, strict=False)] + new[len(old) :]
     elif isinstance(old, dict) and type(new) is dict:
         kept = {key: merge(old[key], value) if key in old else value for key, value in new.items()}

@@ -107,6 +107,9 @@ def forget_ourselves() -> None:
     sys.meta_path[:] = [finder for finder in sys.meta_path if "MemoryFinder" not in (type(finder).__name__, _name(finder))]
     for name in [name for name in sys.modules if name.partition(".")[0] == "verigym"]:
         kept.append(sys.modules.pop(name))
+    linecache = sys.modules.get("linecache")
+    if linecache is not None:  # from Python 3.13 on the text of `-c` is there
+        linecache.cache.clear()
 
 
 def _name(finder: object) -> str:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import builtins
+import functools
+import itertools
 import types
 
-from verigym.sandbox.inside.guarded import Builtin
-from verigym.sandbox.inside.peer import Peer, RemoteError
-from verigym.sandbox.inside.remotes import Handle, RemoteClass
+from verigym.sandbox.inside import protocols, snapshots
+from verigym.sandbox.inside.about import About, about_of
+from verigym.sandbox.inside.guarded import Builtin, NoArray
+from verigym.sandbox.inside.handles import Handle, Steps, make
+from verigym.sandbox.inside.peer import Peer, is_of_the_candidate
+from verigym.sandbox.inside.remotes import RemoteClass
+from verigym.sandbox.inside.usage import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from verigym.sandbox.inside.about import Given
+    from verigym.sandbox.inside.decoding import Decoder
+    from verigym.sandbox.inside.encoding import Encoder
 
 _ERRORS = {name: value for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)}
 
@@ -42,6 +52,34 @@ def _usual_error(name: str) -> type[Exception] | None:
     return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 
+_COROUTINE_FLAG = 0x80
+_CALLED_BACK = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
+
+
+def _texts(value: Any) -> bool:
+    return type(value) is list and all(type(text) is str for text in value)
+
+
+def _alike(one: Given | None, other: Given) -> bool:
+    """Whether two instances were made by the same class of the same arguments."""
+    if one is None or one[0] is not other[0] or one[1] is None or other[1] is None:
+        return False
+    if len(one[1]) != len(other[1]) or one[2].keys() != other[2].keys():
+        return False
+    pairs = [*zip(one[1], other[1], strict=True), *((one[2][name], other[2][name]) for name in one[2])]
+    return all(
+        first is second or (type(first) is type(second) and type(first) in _SIMPLE and first == second)
+        for first, second in pairs
+    )
+
+
+_SIMPLE = (int, float, str, bytes)
+
+
+async def _ready(value: Any) -> Any:
+    return value
+
+
 class CandidateError(Exception):
     """The candidate raised what must not be raised here: SystemExit, KeyboardInterrupt and their like."""
 
@@ -49,13 +87,23 @@ class CandidateError(Exception):
 class Proxies:
     """Makes and remembers them, for one candidate."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, job: dict[str, Any]) -> None:
         self.peer = peer
-        peer.wrap, peer.unwrap = self.wrap, self.unwrap
+        self._job = job
+        peer.wrap, peer.unwrap, peer.note = self.wrap, self.unwrap, self.note
         self.handles: dict[int, Handle] = {}
+        """What functions returned, by number; `mades` has what the test made, `members` those of enumerations."""
+        self.mades: dict[int, Handle] = {}
+        self.members: dict[int, Any] = {}
+        self.ambiguous: set[int] = set()
         self.known: dict[str, Any] = {}
         self.errors: dict[str, type[Exception]] = {}
         self.numbers: dict[int, int] = {}
+
+    @functools.cached_property
+    def usage(self) -> Usage:
+        """How setup and test use names."""
+        return Usage(self._job[part] for part in ("setup", "code") if self._job.get(part))
 
     def names(self) -> frozenset[str]:
         """What the candidate defines."""
@@ -65,39 +113,114 @@ class Proxies:
         """The module that `import solution` gives."""
         return RemoteModule(name, self, public)
 
-    def wrap(self, body: Any) -> Handle:
-        """The object of a number that the candidate sent."""
-        number, names, is_callable = body
-        if type(number) is not int or type(names) is not list or any(type(name) is not str for name in names) or not names:
+    def wrap(self, body: Any, plain: Any, by: Decoder, depth: int) -> Any:
+        """The object that the candidate sent a description of."""
+        if plain is iter:
+            number, begun = body
+            return itertools.chain(begun, Steps(About(self, number, ["iterator"], frozenset(), None)))
+        number, names, special, state = body
+        if (
+            type(number) is not int
+            or not (_texts(names) and names)
+            or not (_texts(special) and protocols.SPECIAL.issuperset(special))
+        ):
             raise ValueError("not the form of a handle")
-        if number not in self.handles:
-            self.handles[number] = Handle(self, number, names, is_callable is True)
-        return self.handles[number]
+        if number in self.members and number not in self.ambiguous:
+            return self.members[number]
+        # What the test gave comes back; and where it asks whether two objects are one, what it made.
+        if number in self.mades and (self.mades[number]._about_it().passed or self.usage.compares_identity):
+            self.mades[number]._about_it().state = state
+            return self.mades[number]
+        about = About(self, number, names, frozenset(special), state)
+        if number in self.ambiguous:
+            return make(about, plain)
+        if plain is not None and number not in self.mades:
+            # A member of an enumeration is one object; of other values each one is as it was when it came.
+            return self.handles.setdefault(number, make(about, plain)) if "Enum" in names else make(about, plain)
+        known = self.handles.setdefault(number, make(about, None))
+        known._about_it().state = state
+        return known
 
-    def unwrap(self, value: Any) -> Any:
+    def made(self, about: About, given: Given) -> Handle:
+        """The object that the test has made, apart from the same one that a function returns; one again only if made alike."""
+        known = self.mades.get(about.number)
+        if known is None or not (self.usage.compares_identity or _alike(known._about_it().given, given)):
+            known = make(About(self, about.number, about.names, about.special, about.state), None)
+            known._about_it().given = given
+            self.mades[about.number] = known
+        return known
+
+    def is_of_the_test(self, value: Any) -> bool:
+        """Whether it is a value of the test's, and no object or function of the candidate's."""
+        return about_of(value) is None and id(value) not in self.numbers
+
+    def unwrap(self, value: Any, to: Encoder, plain: Any, depth: int) -> Any:
         """The number of an object, where it has one."""
-        if type(value) is Handle:
-            return {"h": value._number}
-        if type(value) is RemoteClass:
-            return {"h": value._handle._number}
+        about = value if type(value) is About else about_of(value)
+        if about is not None:
+            about.passed = True
+            return {"h": about.number}
         if type(value) is Builtin:
             return {"bi": value.__name__}
+        if type(value) is NoArray:
+            return to.put(value._array, depth)
         if id(value) in self.numbers:
             return {"h": self.numbers[id(value)]}
+        if type(value) in _CALLED_BACK and not is_of_the_candidate(value):
+            return {"h": self.callback(value)}
         return None
 
-    def value(self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Ask, and raise here what the candidate raised."""
-        try:
-            return self.peer.value(body, args, kwargs)
-        except RemoteError as error:
-            raised = self.exception(error.error)
-        raise raised
+    def callback(self, function: Any) -> dict[str, Any]:
+        """What stands for a function of the test's, which the candidate may call."""
+        known = self.peer.callbacks
+        number = next((index for index, other in enumerate(known) if other == function), len(known))
+        if number == len(known):
+            known.append(function)
+        flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+        name, doc = getattr(function, "__name__", "function"), getattr(function, "__doc__", None)
+        return {"callback": number, "name": name, "doc": doc, "async": bool(flags & _COROUTINE_FLAG)}
+
+    def value(
+        self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None, *, is_tests_doing: bool = True
+    ) -> Any:
+        """Ask, and raise here what the candidate raised. What a coroutine gave is a coroutine's here too."""
+        return self.answer(self.peer.ask(body, args, kwargs, is_tests_doing=is_tests_doing))
+
+    def state(self, about: About) -> Any:
+        """The attributes of an object as they are now, encoded."""
+        return self.peer.ask({"op": "state", "h": about.number}).get("value")
+
+    def equal(self, one: About, other: About) -> bool:
+        """Whether two objects are equal; see `about`."""
+        if one.number in self.members or other.number in self.members:
+            return one is other
+        if one.number == other.number and one is not other:
+            return not (one.is_fresh or other.is_fresh)  # of what is only made, nothing but its own making says what it is
+        if "__eq__" not in one.special and "__eq__" not in other.special:
+            return one is other
+        if one is not other and not (one.is_fresh and other.is_fresh):
+            for made, found in ((one, other), (other, one)):
+                if made.is_fresh and not snapshots.is_as_given(made, found):
+                    return False
+            if not (one.is_fresh or other.is_fresh or snapshots.same(one.state, other.state)):
+                return False
+        return bool(one.ask("order", "eq", other))
+
+    def note(self, states: Any) -> None:
+        """Keep the states that the candidate says objects have now: before the test says what it expects of them."""
+        if type(states) is not list:
+            return
+        for pair in states:
+            if type(pair) is list and len(pair) == 2 and type(pair[0]) is int:
+                for known in (self.handles.get(pair[0]), self.mades.get(pair[0])):
+                    if known is not None:
+                        known._about_it().state = pair[1]
 
     def answer(self, reply: dict[str, Any]) -> Any:
         """The value in an answer that has come."""
         if "value" in reply:
-            return self.peer.read(reply["value"])
+            value = self.peer.read(reply["value"])
+            return _ready(value) if reply.get("async") is True else value
         if "error" in reply:
             raise self.exception(self.peer._error(reply["error"]))
         self.peer.lose(f"it returned what cannot cross: {str(reply.get('cannot'))[:100]}")
@@ -134,10 +257,21 @@ class Proxies:
         if kind == "class":
             members = meta.get("members")
             meta["members"] = {key: self.peer.read(data) for key, data in members.items()} if type(members) is dict else {}
+            numbers = [about.number for member in meta["members"].values() if (about := about_of(member)) is not None]
+            for member in meta["members"].values():
+                if (about := about_of(member)) is not None:
+                    self.members[about.number] = member
+                    if numbers.count(about.number) > 1:  # nobody could tell which of its names a function meant
+                        self.ambiguous.add(about.number)
+            if not _texts(meta.get("names")) or not (meta.get("parameters") is None or _texts(meta["parameters"])):
+                self.peer.lose("protocol: a class of no known form")
             return RemoteClass(self, name, meta)
+        if kind == "object":  # a callable one, or a function that has attributes
+            meta["h"]._about_it().is_open = meta["h"]._about_it().is_named = True
+            return meta["h"]
         made = self.function(name, meta.get("async") is True)
         made.__doc__ = meta["doc"]
-        self.numbers[id(made)] = meta["h"]._number
+        self.numbers[id(made)] = meta["h"]._about_it().number
         return made
 
     def function(self, name: str, is_async: bool = False) -> Callable[..., Any]:
@@ -147,7 +281,7 @@ class Proxies:
             return self.value({"call": name}, args, kwargs)
 
         async def remote_async(*args: Any, **kwargs: Any) -> Any:
-            return remote(*args, **kwargs)
+            return await remote(*args, **kwargs)
 
         made = remote_async if is_async else remote
         made.__name__ = made.__qualname__ = name
@@ -162,17 +296,22 @@ class Proxies:
         if issubclass(made, StopIteration | StopAsyncIteration):
             # Raised from a call inside map() it would end the test's loop instead of failing it.
             made = RuntimeError
+        built_in = made
         for name in reversed(own):
             if (usual := _usual_error(name)) is not None:
                 made = usual
                 continue
             if name not in self.errors:
-                self.errors[name] = type(name[:200].replace("\0", ""), (made,), {"__str__": _said, "__module__": "solution"})
+                bases = (made,) if issubclass(made, built_in) else (made, built_in)
+                self.errors[name] = type(name[:200].replace("\0", ""), bases, {"__str__": _said, "__module__": "solution"})
             made = self.errors[name]
         return made
 
     def exception(self, error: dict[str, Any]) -> Exception:
         """The local exception for what the candidate raised."""
+        raised = error["attributes"].get("raised_by_test")
+        if type(raised) is int and 0 <= raised < len(self.peer.raised) and isinstance(self.peer.raised[raised], Exception):
+            return self.peer.raised[raised]  # type: ignore[return-value]
         kind = self.error_class(error["own"], error["mro"])
         if kind is CandidateError:
             return CandidateError(f"{error['type']}: {error['message']}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from verigym.sandbox.inside import syscalls as sys_
 from verigym.sandbox.inside.places import placed
@@ -27,8 +27,13 @@ _LINKS = {
 }
 
 
-def build(visible: Sequence[str], lacks: dict[str, str]) -> None:
+def build(visible: Sequence[str], covered: Mapping[str, Sequence[str]], lacks: dict[str, str]) -> None:
     """Make it, and move this process and all others of its mount namespace into it.
+
+    Args:
+        visible: what of the host is shown, with all below it.
+        covered: where that is, folders of which only these paths are shown; see `cover`.
+        lacks: layer -> why it could not be had.
 
     Raises:
         OSError: a part cannot be mounted.
@@ -43,6 +48,7 @@ def build(visible: Sequence[str], lacks: dict[str, str]) -> None:
     for path, fd in held.items():
         _bind(path, fd, root)
     furnish(root, [placed(path) for path in visible])
+    cover(covered, root)
     try:
         sys_.mount("proc", f"{root}/proc", "proc", PROC_FLAGS, PROC_OPTIONS)
     except OSError as error:
@@ -72,6 +78,52 @@ def furnish(root: str, visible: Sequence[str]) -> None:
             file.write(text)
     for path in visible:
         _hide_way(root, path, visible)
+
+
+def cover(folders: Mapping[str, Sequence[str]], root: str = "") -> None:
+    """Lay an empty folder over each of these that is there, in which only the paths that go with it are to be seen.
+
+    Raises:
+        OSError: one cannot be mounted.
+    """
+    there = {folder: paths for folder, paths in sorted(folders.items()) if os.path.isdir(root + folder)}
+    # Opened before any is covered, for one may lie below another.
+    held = {folder: os.open(root + folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for folder in there}
+    mounted = []
+    for folder, paths in there.items():
+        target = root + folder
+        if not os.path.isdir(target):
+            if not paths:  # it is hidden already
+                continue
+            os.makedirs(target)
+        sys_.mount("tmpfs", target, "tmpfs", sys_.MS_NOSUID | sys_.MS_NODEV, "size=1m,mode=755")
+        mounted.append(target)
+        for path in paths:
+            _show(f"/proc/self/fd/{held[folder]}/{path}", f"{target}/{path}", nested="/" in path)
+    for target in mounted:
+        flags = sys_.MS_REMOUNT | sys_.MS_BIND | sys_.MS_RDONLY | sys_.MS_NOSUID | sys_.MS_NODEV
+        sys_.mount("none", target, None, flags, None)
+    for fd in held.values():
+        os.close(fd)
+
+
+def _show(source: str, at: str, *, nested: bool) -> None:
+    """Mount a file or folder on a new one at that place, read-only as what it is a part of."""
+    try:
+        mode = os.lstat(source).st_mode
+        if linked := stat.S_ISLNK(mode):
+            mode = os.stat(source).st_mode
+    except OSError:
+        return  # listed as installed, and not there
+    if nested:
+        os.makedirs(os.path.dirname(at), exist_ok=True)
+    if stat.S_ISDIR(mode):
+        os.mkdir(at)
+    else:
+        os.mknod(at, stat.S_IFREG | 0o444)
+    sys_.mount(source, at, None, sys_.MS_BIND, None)
+    if linked:
+        sys_.mount_read_only(at)
 
 
 def _hide_way(root: str, path: str, visible: Sequence[str]) -> None:

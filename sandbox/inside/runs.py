@@ -67,7 +67,15 @@ def start(starter: Starter, place: room.Room, header: Mapping[str, Any], fds: Se
         mode = _NOTHING
     starter.move(header["core"])
     told = marshal.dumps(
-        (mode, header["source"], header["argv"], header["env"], resource_limits(walls, limits), header["core"])
+        (
+            mode,
+            header["source"],
+            header["prelude"],
+            header["argv"],
+            header["env"],
+            resource_limits(walls, limits),
+            header["core"],
+        )
     )
     places = [streams[name] for name in ("stdin", "stdout", "stderr")]
     started = True
@@ -87,7 +95,7 @@ def become(walls: Walls, told: bytes, fds: Sequence[int], note_fd: int) -> None:
     Raises:
         OSError: the process is not what it should be.
     """
-    mode, source, argv, env, limits, number = marshal.loads(told)  # noqa: S302, made by the cell, above
+    mode, source, prelude, argv, env, limits, number = marshal.loads(told)  # noqa: S302, made by the cell, above
     core.here.begin(number)
     if mode == _NOTHING:
         return
@@ -108,8 +116,8 @@ def become(walls: Walls, told: bytes, fds: Sequence[int], note_fd: int) -> None:
         _module(_HARNESS).serve_tests(3, 4)
     pyrun = _module(_PYRUN)
     if mode == "calls":
-        pyrun.serve_calls(path, 3)
-    pyrun.run_program(path, argv)
+        pyrun.serve_calls(path, 3, prelude)
+    pyrun.run_program(path, argv, prelude)
 
 
 def _execute(argv: list[str], note_fd: int, free: int) -> None:

@@ -19,6 +19,7 @@ class Local:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.name = job.get("module") or "solution"
+        self.prelude: bool = job.get("prelude", False)
         self.path = os.path.abspath(f"{self.name}.py")
         with open(self.path, "w", encoding="utf-8", errors="surrogatepass") as file:
             file.write(job["candidate"])
@@ -35,7 +36,8 @@ class Local:
             self.loaded = True
             sys.modules[self.name] = self.made
             code = program.load(self.path)
-            names.provide(code, self.made.__dict__)
+            if self.prelude:
+                names.provide(code, self.made.__dict__)
             failed = program.execute(code, self.made.__dict__)
             if failed is not None:
                 raise failed

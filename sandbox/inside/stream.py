@@ -16,11 +16,11 @@ import os
 import resource
 import shutil
 import signal
-import site
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from verigym.sandbox.inside import folders, landlock, runs, seccomp
+from verigym.sandbox.inside import covered, folders, landlock, packages, runs, seccomp
 from verigym.sandbox.inside import syscalls as sys_
 from verigym.sandbox.inside.forker import Forker
 from verigym.sandbox.inside.outlets import Outlets
@@ -44,9 +44,9 @@ def main(config: Mapping[str, Any], source: int, sink: int) -> None:
         for place in (0, 1, 2):
             os.dup2(null, place)
         os.close(null)
-        cell = Cell(relay, os.path.realpath(config["run_dir"]))
-        runs.settle(cell.walls, [path for path in site.getsitepackages() if os.path.isdir(path)])
-        cell.state = own_state()
+        cell = Cell(relay, os.path.realpath(config["run_dir"]), config["packages"])
+        runs.settle(cell.walls, [config["packages"]["place"]])
+        cell.state = cell.own_state()
     except BaseException as error:
         relay.send_json(READY, {"ready": False, "error": f"{type(error).__name__}: {error}"})
         os._exit(1)
@@ -63,11 +63,17 @@ def main(config: Mapping[str, Any], source: int, sink: int) -> None:
 class Cell:
     """Runs one program at a time.
 
+    Args:
+        relay: the stream.
+        run_dir: holds one run's files.
+        chosen: the packages that programs may import: `names`, whether `all_there`, and the empty `place` for links to them.
+
     Raises:
         OSError: the container does not hold what the back end relies on.
+        packages.NotInstalled: nor the packages that are named.
     """
 
-    def __init__(self, relay: Relay, run_dir: str) -> None:
+    def __init__(self, relay: Relay, run_dir: str, chosen: Mapping[str, Any]) -> None:
         self._relay = relay
         self.lacks: dict[str, str] = {}
         self.state: object = None
@@ -83,13 +89,20 @@ class Cell:
             self.walls.filter = seccomp.build(deny_sockets=True)
         except OSError as error:
             self.lacks["seccomp"] = str(error)
-        visible = [f"/{name}" for name in os.listdir("/") if name not in ("proc", "sys")]
-        visible += [*(f"/proc/{name}" for name in _PROC), "/sys/devices/system/cpu"]
-        self._writable = [run_dir, *_writable_mounts(run_dir)]
+        self._packages: str = chosen["place"]
+        self._writable = [run_dir, *_writable_mounts(but=(run_dir, self._packages))]
+        hidden = _link_packages(chosen)
         if landlock.abi():
-            self.walls.landlock_fd = landlock.create(visible, self._writable, _DEVICES)
+            visible = [f"/{name}" for name in os.listdir("/") if name not in ("proc", "sys")]
+            read, listed = covered.readable(visible, hidden)
+            read += [*(f"/proc/{name}" for name in _PROC), "/sys/devices/system/cpu"]
+            self.walls.landlock_fd = landlock.create(read, self._writable, _DEVICES, listed)
         else:
             self.lacks["landlock"] = "the kernel under the container has no Landlock, or the runtime forbids it"
+            if ours := [folder for folder in hidden if os.path.exists(f"{folder}/{packages.OURS}")]:
+                raise OSError(
+                    errno.EPERM, f"{packages.OURS}, whose environments hold solutions, is in {ours[0]}: use an image without it"
+                )
         self._forker = Forker(self.walls, functools.partial(runs.become, self.walls), self._become_child)
         self._room = Room(self.walls)
         self._oom_file = next((path for path in _OOM_COUNTS if os.access(path, os.R_OK)), None)
@@ -164,20 +177,35 @@ class Cell:
 
     def _clean(self) -> bool:
         """Remove the run's files. Returns whether the next run finds everything as this one did."""
-        return all([folders.empty(place) for place in self._writable]) and own_state() == self.state
+        return all([folders.empty(place) for place in self._writable]) and self.own_state() == self.state
+
+    def own_state(self) -> object:
+        """What a program of the same user can change although it cannot touch this process's memory."""
+        limits = [resource.getrlimit(kind) for kind in _RLIMITS]
+        links = None if self.walls.landlock_fd is not None else _links(self._packages)  # else it may not write there
+        return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getaffinity(0), links
 
 
-def own_state() -> object:
-    """What a program of the same user can change about this process although it cannot touch its memory."""
-    limits = [resource.getrlimit(kind) for kind in _RLIMITS]
-    return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getaffinity(0)
+def _link_packages(chosen: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Lay out links to the packages that programs may import. Returns what is covered, as `covered.readable` takes it."""
+    here = packages.installed_in()
+    shown = packages.shown(chosen["names"], here, all_there=chosen["all_there"])
+    covered.link(chosen["place"], shown)
+    others = packages.installed_below(["/usr", "/usr/local", "/opt", sys.base_prefix])
+    return dict.fromkeys(others, []) | shown
 
 
-def _writable_mounts(run_dir: str) -> list[str]:
+def _links(place: str) -> list[tuple[str, str]]:
+    """What each file below a folder is a link to."""
+    paths = [os.path.join(folder, name) for folder, inner, files in os.walk(place) for name in (*inner, *files)]
+    return [(path, os.readlink(path) if os.path.islink(path) else "") for path in paths]
+
+
+def _writable_mounts(but: Collection[str]) -> list[str]:
     """The other places where a program could leave something for the next one: runtimes mount some that nobody asked for."""
     with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
         mounts = [line.split()[1] for line in file if line.split()[2] == "tmpfs"]
-    return [path for path in dict.fromkeys(mounts) if path != run_dir and os.path.isdir(path) and os.access(path, os.W_OK)]
+    return [path for path in dict.fromkeys(mounts) if path not in but and os.path.isdir(path) and os.access(path, os.W_OK)]
 
 
 def _read_note(fd: int) -> str:

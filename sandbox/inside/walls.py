@@ -12,7 +12,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verigym.sandbox.inside import landlock, root, seccomp
+from verigym.sandbox.inside import covered, landlock, root, seccomp
 from verigym.sandbox.inside import syscalls as sys_
 from verigym.sandbox.inside.places import follow_python
 
@@ -54,6 +54,8 @@ class Walls:
         self.lacks = lacks if lacks is not None else {}
         self.killer_uid = -1
         """Level 2 as root: real uid of what kills a run's processes; no run has it."""
+        self.packages: str | None = None
+        """Where nothing can be mounted: the folder of links to the packages that programs may import."""
         self.landlock_fd: int | None = None
         self.filter: seccomp.Filter | None = None
 
@@ -70,6 +72,7 @@ def enter(config: Mapping[str, Any]) -> Walls:
         sys_.prctl(sys_.PR_SET_PDEATHSIG, signal.SIGKILL)
         os.umask(0o022)
         root.furnish("", config["visible"])
+        root.cover(config["covered"])
         with contextlib.suppress(OSError):
             sys_.mount("proc", "/proc", "proc", sys_.MS_REMOUNT | root.PROC_FLAGS, root.PROC_OPTIONS)
         root.seal()
@@ -78,11 +81,18 @@ def enter(config: Mapping[str, Any]) -> Walls:
         return _confine(walls, ["/"], [root.ROOM, "/dev"])
     uid = _own_uid(os.getpid()) if os.geteuid() == 0 else None
     sys_.prctl(sys_.PR_SET_CHILD_SUBREAPER, 1)
-    walls = Walls(want, uid, os.path.realpath(config["run_dir"]), mounts=False, owns_all=bool(config.get("owns_all")))
+    scratch = os.path.realpath(config["scratch"])
+    walls = Walls(want, uid, f"{scratch}/run", mounts=False, owns_all=bool(config.get("owns_all")))
+    walls.packages = f"{scratch}/packages"
+    os.mkdir(walls.run_dir)
+    os.mkdir(walls.packages)
+    covered.link(walls.packages, config["covered"])
     if uid is not None:
         walls.killer_uid = (_uids() or range(1))[0]
-    visible = [p for p in [*config["visible"], walls.run_dir] if os.path.exists(p)]
-    return _confine(walls, visible, [walls.run_dir, *(f"/dev/{name}" for name in root.DEVICES)])
+        os.chmod(scratch, 0o755)  # to be passed through, and ours
+    read, listed = covered.readable(config["visible"], config["covered"])
+    writable = [walls.run_dir, *(f"/dev/{name}" for name in root.DEVICES)]
+    return _confine(walls, [*read, walls.packages, walls.run_dir], writable, listed)
 
 
 def enclose(config: Mapping[str, Any], uid: int | None, lacks: dict[str, str]) -> Walls:
@@ -91,17 +101,17 @@ def enclose(config: Mapping[str, Any], uid: int | None, lacks: dict[str, str]) -
     Raises:
         OSError: one of them cannot be built.
     """
-    root.build(config["visible"], lacks)
+    root.build(config["visible"], config["covered"], lacks)
     follow_python()
     # The process that forks the runs has their uid; the other one only where a user namespace has no second.
     walls = Walls(3, uid, root.RUN, mounts=True, owns_all=True, ours=1 if uid is not None else 2, lacks=lacks)
     return _confine(walls, ["/"], [root.ROOM, "/dev"])
 
 
-def _confine(walls: Walls, visible: Sequence[str], writable: Sequence[str]) -> Walls:
+def _confine(walls: Walls, visible: Sequence[str], writable: Sequence[str], listed: Sequence[str] = ()) -> Walls:
     harden()
     if landlock.abi():
-        walls.landlock_fd = landlock.create(list(visible), list(writable))
+        walls.landlock_fd = landlock.create(visible, writable, listed=listed)
     else:
         walls.lacks["landlock"] = "this kernel has no Landlock, or it is turned off"
     try:

@@ -140,6 +140,7 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
         runs.settle(walls, config["path"])
         sockets = _open("/proc/self/net/unix", os.O_RDONLY)
         # Landlock will not let it open this one to write. Its own value may be above zero, and not to be lowered.
+        sys_.prctl(sys_.PR_SET_DUMPABLE, 1)  # else the file is root's, and an ordinary user may not write to it
         oom = _open("/proc/self/oom_score_adj", os.O_RDWR)
         last_to_go = os.pread(oom, 32, 0) if oom >= 0 else b""
         give_up(walls)

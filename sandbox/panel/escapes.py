@@ -1,6 +1,7 @@
 """Programs that look for a way out and print LEAK with what they found.
 
-Their arguments are a port on which the host listens and the path of a file of the host that holds the word canary.
+Their arguments are a port on which the host listens, the path of a file of the host that holds the word canary, and the folder
+where verigym is on the host.
 """
 
 from __future__ import annotations
@@ -28,6 +29,21 @@ import os, sys
 for p in ("/etc/shadow", "/root/.bashrc", "/proc/1/root/etc/shadow", "/proc/self/root/root/.bashrc", sys.argv[2]):
     try: open(p, "rb").read(1); print("LEAK", p)
     except OSError: pass
+""",
+    ),
+    _escape(
+        "verigym and the solutions of its tasks",
+        """
+import importlib.metadata, os, sys
+try:
+    import verigym.envs
+    print("LEAK", verigym.envs)
+except ImportError: pass
+if "verigym" in {found.name for found in importlib.metadata.distributions()}: print("LEAK metadata")
+for p in {*sys.argv[3:], *sys.path}:
+    for inner in ("verigym/envs/code/functions.py", "envs/code/functions.py", "sandbox/view.py"):
+        try: open(os.path.join(p, inner)).read(1); print("LEAK", p, inner)
+        except OSError: pass
 """,
     ),
     _escape(
@@ -203,10 +219,12 @@ for pid in {1, os.getppid()} - {0, os.getpid()}:
         "marks on folders that outlive a run",
         """
 import os
-for p in ("..", "../..", "/tmp", "/tmp/..", "/dev/shm", "/box", "/box/run", os.path.expanduser("~")):
+folders = ("..", "../..", "/tmp", "/tmp/..", "/dev/shm", "/box", "/box/run", os.path.expanduser("~"))
+for p in folders:  # all of them before the first mark: some are one folder under two names
     try: found = [n for n in os.listxattr(p) if "verigym" in n or "acl" in n]
     except OSError: found = []
     if found: print("LEAK attributes", p, found)
+for p in folders:
     try: os.setxattr(p, "user.verigym", b"1")
     except OSError: pass
     # For everybody rwx, by default too: version 2, then tag, permissions and id of each entry.

@@ -50,7 +50,7 @@ t = threading.Thread(target=main); t.start(); t.join()
     ),
     _honest("a noisy function", "print('loading')\ndef f(n):\n    print('{\"passed\": false}')\n    return 2 * n\n", "call"),
     _honest("an honest subclass of int", "class N(int): pass\ndef f(n): return N(2 * n)\n", "assert"),
-    _honest("a LeetCode class", "class Solution:\n    def f(self, n: Optional[int]) -> int: return 2 * n\n", "call"),
+    _honest("a LeetCode class", "class Solution:\n    def f(self, n: int) -> int: return 2 * n\n", "call"),
     _honest(
         "a caught MemoryError",
         "def f(n):\n    try: bytearray(1 << 62)\n    except (MemoryError, OverflowError): pass\n    return 2 * n\n",

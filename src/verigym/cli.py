@@ -11,7 +11,17 @@ from typing import Annotated
 
 import typer
 
-from verigym import benching, dataset_commands, evaluating, leaning, pipelines, sandboxing, suite_commands, training
+from verigym import (
+    benching,
+    dataset_commands,
+    evaluating,
+    leaning,
+    pipelines,
+    reward_training,
+    sandboxing,
+    suite_commands,
+    training,
+)
 
 app = typer.Typer(
     name="verigym",
@@ -205,6 +215,10 @@ app.command()(dataset_commands.validate)
 app.command()(training.train)
 app.command()(training.quickstart)
 app.command("eval")(evaluating.evaluate)
+app.command()(reward_training.pairs)
+app.command("reward-model")(reward_training.reward_model)
+app.command("step-labels")(reward_training.step_labels)
+app.command()(reward_training.prm)
 app.add_typer(benching.app, name="bench")
 app.add_typer(dataset_commands.app, name="datasets")
 app.add_typer(suite_commands.app, name="suite")

@@ -25,6 +25,10 @@ def evaluate(
     prompts: Annotated[int, typer.Option(min=1, help="Most prompts a source.")] = 200,
     temperature: Annotated[float | None, typer.Option(help="0 for one sample, 1 for several, by default.")] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a completion.")] = 512,
+    thinking_budget: Annotated[
+        list[int] | None,
+        typer.Option(help="Close the thought after so many tokens; --max-new-tokens is then the answer's. May be repeated."),
+    ] = None,
     picker: Annotated[
         Many, typer.Option(help="Who picks the best of k: ENV or NAME=ENV{options as JSON}. May be repeated.")
     ] = None,
@@ -36,7 +40,7 @@ def evaluate(
     """Evaluate models: avg@k, pass@k, maj@k, best-of-n, with intervals. A stopped evaluation goes on with the same command."""
     from verigym.cliargs import validated
     from verigym.envs import UsageError
-    from verigym.trainer.config import apply_override
+    from verigym.trainer.stages.reading import apply_override
 
     sources = [
         *(
@@ -62,6 +66,7 @@ def evaluate(
         "prompts": prompts,
         "temperature": temperature,
         "max_new_tokens": max_new_tokens,
+        "thinking_budgets": thinking_budget or [],
         "pickers": dict(map(_named_picker, picker or [])),
         "train_data": train_data or [],
     }

@@ -26,8 +26,8 @@ def run(
     from verigym.trainer.stages.pipeline import run_pipeline
     from verigym.trainer.stages.plan import read_pipeline
 
-    pipeline = read_pipeline(file)
     print("loading torch and transformers", file=sys.stderr, flush=True)
+    pipeline = read_pipeline(file)
     from verigym.trainer.evaluation.report import beside
     from verigym.trainer.loop import Interrupted
 

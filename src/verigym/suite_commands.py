@@ -92,7 +92,8 @@ def _counter(tokenizer: str | None) -> Callable[[Any], int] | None:
         return None
     from transformers import AutoTokenizer
 
+    from verigym.trainer.model_path import model_path
     from verigym.trainer.tokens import Codec
 
-    codec = Codec(AutoTokenizer.from_pretrained(tokenizer))
+    codec = Codec(AutoTokenizer.from_pretrained(model_path(tokenizer)))
     return lambda prompt: len(codec.encode(prompt))

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
+from typing import Any
 
 from verigym.datasets_cfg import load, load_sample
 from verigym.datasets_cfg.load import RowError
@@ -98,12 +99,12 @@ def _some(source: SourceConfig, seed: int, golds: int, hub: bool) -> tuple[Seque
         except EnvironmentFailure as failure:
             return [], environment, None, "generated", str(failure)
     where = "local" if source.data_dir is not None else "hub" if hub else "sample row"
-    asked = {"template": source.template, "shots": source.shots}
+    asked: dict[str, Any] = {"template": source.template, "options": source.options, "environment": source.environment}
     with told_of(f"source {source.label!r}"):
         if where == "sample row":
-            rows = load_sample(source.dataset, options=source.options, template=source.template)
+            rows = load_sample(source.dataset, **asked)
         else:
-            rows = load(source.dataset, source.split, data_dir=source.data_dir, options=source.options, **asked)  # type: ignore[arg-type]
+            rows = load(source.dataset, source.split, data_dir=source.data_dir, shots=source.shots, **asked)
     prompts: list[Prompt] = []
     problem = ""
     try:

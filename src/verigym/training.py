@@ -22,23 +22,27 @@ def train(
 ) -> int:
     """Train a model with GRPO on a weighted mixture. A run that was stopped goes on when the same command is given again."""
     from verigym.envs import UsageError
-    from verigym.trainer.config import from_overrides, read_config
+    from verigym.trainer.config import config_of, run_document
     from verigym.trainer.launched import launched_rank
+    from verigym.trainer.stages.reading import located
 
     if config is None and suite is None:
         raise UsageError("give --config FILE, or --suite NAME with model=... and output=...")
     given = list(overrides or []) + ([f"suite={suite}"] if suite else [])
-    settings = read_config(config, given) if config is not None else from_overrides(given)
+    document = run_document(config, given)
+    settings = config_of(document)
     if dry_run:
         if launched_rank() == 0:
-            _show_price(settings)
+            with located(document):
+                _show_price(settings)
         return 0
     from verigym.trainer.loop import Interrupted
     from verigym.trainer.loop import train as run
     from verigym.trainer.report import write_report
 
     try:
-        final = run(settings)
+        with located(document):
+            final = run(settings)
     except Interrupted as stop:
         if launched_rank() == 0:
             print(f"{stop}; go on with the same command", file=sys.stderr)

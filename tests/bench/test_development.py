@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-import pytest
+from needs import needs
 
 from verigym.cli import main
 
 CASES = Path(__file__).parents[3] / "shared/data/math_equivalence/cases.jsonl"
 
 
-@pytest.mark.skipif(not CASES.is_file(), reason=f"needs {CASES.parent.name} in ../shared/data")
+@needs("shared data")
 def test_few_false_negatives_and_no_false_positive(tmp_path, capsys):
     report = tmp_path / "report.json"
     main(["bench", "math", str(CASES), "--out", str(report)])

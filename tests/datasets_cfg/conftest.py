@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import pytest
 
@@ -46,11 +45,3 @@ def make(tmp_path):
         return path
 
     return write
-
-
-@pytest.fixture
-def shared_data():
-    folder = Path(__file__).parents[3] / "shared/data"
-    if not folder.is_dir():
-        pytest.skip("needs ../shared/data")
-    return folder

@@ -4,6 +4,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from needs import lack
 
 from verigym.cli import main
 from verigym.datasets_cfg import load
@@ -18,7 +19,7 @@ def sandbox():
     try:
         load_environment("code").check()
     except EnvironmentFailure as failure:
-        pytest.skip(f"needs a sandbox: {failure}")
+        lack("sandbox", failure)
 
 
 def test_hollow_keeps_what_is_not_a_function():

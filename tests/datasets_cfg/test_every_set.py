@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from needs import lack
 
 from verigym.datasets_cfg import available, load, load_config, load_sample, validate
 from verigym.datasets_cfg.load import description
@@ -43,7 +44,7 @@ def test_the_sample_row_becomes_a_prompt_whose_gold_holds(name):
         made = list(prompts)
     except EnvironmentFailure as failure:
         if config.environment != "lean":
-            pytest.skip(f"{failure}")
+            lack("reasoning-gym" if config.environment == "reasoning_gym" else "sandbox", failure)
         made = list(prompts)
     assert [prompt.key for prompt in made] == [prompt.key for prompt in again]
     for prompt in made:
@@ -60,7 +61,7 @@ def test_programs_of_new_layouts_pass_and_others_fail(name):
     try:
         prompts.environment.check()
     except EnvironmentFailure as failure:
-        pytest.skip(f"needs a sandbox: {failure}")
+        lack("sandbox", failure)
     gold = prompts.environment.gold(prompts[0])
     assert prompts.environment.score(prompts[0], gold).reward == 1.0
     assert prompts.environment.score(prompts[0], gold.replace("2 *", "3 *")).reward == 0.0

@@ -171,7 +171,7 @@ BAD_FILES = {
     "scalars": ("rows.jsonl", b"1\n2\n", "line 1: expected an object, a row; found int"),
     "cut": ("rows.jsonl", b'{"question": "a", "answer": "####', "line 1: Unterminated string starting at character 29"),
     "twice": ("rows.jsonl", b'{"question": "a", "question": "b"}\n', "line 1: key 'question' occurs twice in one object"),
-    "deep": ("rows.jsonl", b'{"question": ' + b"[" * 5000 + b"]" * 5000 + b"}\n", "depth"),
+    "deep": ("rows.jsonl", b'{"question": ' + b"[" * 5000 + b"]" * 5000 + b"}\n", "nested deeper than 100 levels"),
     "packed": ("rows.jsonl.gz", b'{"question": "a"}\n', "Not a gzipped file"),
     "cut-packed": ("rows.jsonl.gz", gzip.compress(os.urandom(4000))[:-20], "ended before the end-of-stream marker"),
     "no-parquet": ("rows.parquet", b"not at all", "rows.parquet cannot be read as Parquet: Parquet magic bytes not found"),

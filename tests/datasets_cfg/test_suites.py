@@ -59,9 +59,9 @@ def test_a_file_names_a_suite(tmp_path):
 
 
 def test_composition_adds_rewards_inside_the_gate(shared_data):
-    source = build_config({**RUN, "suite": "r1", "data_dir": str(shared_data)}, "test").sources[0]
-    assert source.data_dir == shared_data
-    built = build_source(source.model_copy(update={"add": {"length": source.add["language"]}}), 0, 2)
+    fields = {"dataset": "gsm8k", "data_dir": str(shared_data), "template": "think", "format": {"preset": "r1"}}
+    source = build_config({**RUN, "sources": [{**fields, "add": {"length": {"weight": 0.1}}}]}, "test").sources[0]
+    built = build_source(source, 0, 2)
     assert built.environment.name == "format>math+length"
     assert built.environment.reward_range[1] == pytest.approx(1.1)
     for prompt in (built.train(0), built.held_out[0]):

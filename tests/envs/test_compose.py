@@ -11,7 +11,7 @@ from sample_envs import (
     ShortEnvironment,
 )
 
-from verigym.envs import Environment, Status, UsageError, registry
+from verigym.envs import Environment, Score, Status, UsageError, registry
 from verigym.envs.compose import AllOf, AnyOf, Gate, WeightedSum
 from verigym.envs.conformance import check_env
 from verigym.envs.goldtext import cut
@@ -169,6 +169,36 @@ def test_rewards_are_brought_to_one_scale():
     env = AnyOf([SHORT])
     assert env.score(env.prompt("q"), "x" * 25).reward == 0.75
     assert AllOf([SHORT]).score(AllOf([SHORT]).prompt("q"), "x" * 500).reward == 0.0
+
+
+class Marks(ContainsEnvironment):
+    """As many marks as there are stars, from 1 to 5."""
+
+    name, reward_range = "marks", (1.0, 5.0)
+
+    def judge(self, prompt, reference, completion):
+        return Score.partial(1.0 + completion.text.count("*"))
+
+
+class Constant(Marks):
+    """The same for all."""
+
+    name, reward_range = "constant", (2.0, 2.0)
+
+    def judge(self, prompt, reference, completion):
+        return Score.partial(2.0)
+
+
+@pytest.mark.parametrize(("text", "level"), [("", 0.0), ("*", 0.25), ("***", 0.75), ("****", 1.0)])
+def test_a_range_that_is_not_0_to_1_is_brought_to_it(text, level):
+    for env in (AllOf([Marks()]), AnyOf([Marks()])):
+        assert env.score(env.prompt("q", marks={"answer": "x"}), text).reward == level
+
+
+def test_a_part_with_one_reward_alone_is_at_its_maximum():
+    for env in (AllOf([Constant(), Marks()]), AllOf([Marks(), Constant()])):
+        assert env.score(env.prompt("q", marks={"answer": "x"}, constant={"answer": "x"}), "**").reward == 0.5
+    assert AnyOf([Constant()]).score(AnyOf([Constant()]).prompt("q", constant={"answer": "x"}), "x").reward == 1.0
 
 
 def nested():

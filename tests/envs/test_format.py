@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import require
 
 from verigym.envs import Completion, Status, UsageError
 from verigym.envs.format import FormatEnvironment
@@ -111,8 +112,7 @@ def test_rules_that_ask_nothing_do_not_count() -> None:
     ],
 )
 def test_what_is_asked_of_the_answer_is_checked(options: dict[str, Any], message: str) -> None:
-    pytest.importorskip("re2")
-    pytest.importorskip("jsonschema")
+    require("re2", "jsonschema")
     with pytest.raises(UsageError, match=message):
         FormatEnvironment(**options)
 

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import require
 
 from verigym.envs import Completion, Status, UsageError
-from verigym.envs.language import LanguageEnvironment, language_of
+from verigym.envs.language import LanguageEnvironment, language_of, shares
 from verigym.envs.language_samples import SAMPLES
 from verigym.envs.language_scripts import only_script
 from verigym.envs.language_text import letters, prose
 
-pytest.importorskip("py3langid")
+require("py3langid")
 CASES = [json.loads(line) for line in (Path(__file__).parents[1] / "cases" / "language.jsonl").read_text().splitlines()]
 FRENCH = SAMPLES["fr"]
 INSERTED = (
@@ -68,14 +69,6 @@ def test_cut_off_with_too_little_text() -> None:
 )
 def test_hostile_text_takes_linear_time(text: str) -> None:
     assert isinstance(prose(text), str)
-
-
-@pytest.fixture(scope="module")
-def shared_data() -> Path:
-    folder = Path(__file__).parents[3] / "shared/data"
-    if not folder.is_dir():
-        pytest.skip("needs ../shared/data")
-    return folder
 
 
 def _sentences(shared_data: Path) -> dict[str, list[str]]:
@@ -203,3 +196,40 @@ def test_a_foreign_tail_of_a_long_text_is_seen() -> None:
 def test_the_language_of_a_text() -> None:
     assert language_of(FRENCH) == "fr"
     assert language_of("2 + 2") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "letters_share", "words_share"),
+    [
+        # 55 letters in 18 words, and 99 in 9.
+        (
+            "The old man and his dog went up to the top of the big hill at noon today. "
+            "Malheureusement les gouvernements européens contemporains reconnaissent insuffisamment cette responsabilité.",
+            "en",
+            55 / 154,
+            18 / 27,
+        ),
+        # Sixteen Han characters are eight words by the convention, beside eight Latin ones.
+        ("我们今天一起去公园散步然后回家吃 and then all of us went home again", "zh", 16 / 43, 8 / 16),
+        ("Un texte tout entier en français, du premier mot jusqu'au dernier, sans rien d'autre.", "fr", 1.0, 1.0),
+    ],
+)
+def test_a_share_of_letters_and_of_words(text: str, language: str, letters_share: float, words_share: float) -> None:
+    for unit, expected in (("letters", letters_share), ("words", words_share)):
+        env = LanguageEnvironment(unit=unit)
+        score = env.score(env.prompt("q", language=language), text)
+        assert score.reward == pytest.approx(expected, abs=1e-9), (unit, score.reason)
+
+
+@pytest.mark.parametrize("sign", ["-", ",", "\u2014", ""])
+def test_words_cannot_be_glued_into_one(sign: str) -> None:
+    """Without any sign between them, 94 letters beside 20 French words count as five words, not as one."""
+    english = (
+        "the sky is blue because the molecules of air scatter short wavelengths more than long ones so we see the blue light"
+    )
+    french = (
+        "Le ciel est bleu parce que les molécules de l'air diffusent davantage la lumière bleue que celle des autres couleurs. "
+    )
+    found = shares(french + sign.join(english.split()) + ".", "fr", 20, unit="words")
+    spaced = shares(french + english + ".", "fr", 20, unit="words")
+    assert found["fr"] == pytest.approx(spaced["fr"] if sign else 20 / 25, abs=1e-9)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from needs import needs, require
 
 from verigym.envs import EnvironmentFailure
 from verigym.envs.language_id import LANGUAGES, UNKNOWN, identify
@@ -16,13 +17,12 @@ THIRTY = "ar bg bn cs da de el en es fa fi fr gu he hi hu it ja ko mr nl pa pl p
 
 @pytest.fixture(autouse=True)
 def package():
-    pytest.importorskip("py3langid", reason="needs py3langid, of the extra [language]")
+    require("py3langid")
 
 
+@needs("shared data")
 def test_long_sentences_in_35_languages():
     path = Path(__file__).parents[3] / "shared/data/lang_id/sentences.jsonl.gz"
-    if not path.is_file():
-        pytest.skip("needs ../shared/data")
     rows = [json.loads(line) for line in gzip.open(path, "rt", encoding="utf-8")]
     rows = [row for row in rows if row["lang"] in THIRTY and len(row["text"]) >= 60]
     right = [identify(row["text"])[0] == row["lang"] for row in rows]

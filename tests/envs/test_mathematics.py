@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import require
 
 import verigym
 from verigym.envs import Completion, EnvironmentFailure, Status, UsageError
@@ -22,8 +23,7 @@ OWN = {"section", "completion", "gold", "expected", "why", "question", "finish_r
 
 def data(path: str) -> list[dict[str, Any]]:
     file = DATA / path
-    if not file.exists():
-        pytest.skip(f"the data set {path} is not here")
+    require("shared data")
     lines = gzip.open(file, "rt").read() if file.suffix == ".gz" else file.read_text()
     return [json.loads(line) for line in lines.splitlines()]
 

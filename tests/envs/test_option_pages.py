@@ -7,7 +7,7 @@ import pytest
 from verigym.envs.registry import origin
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = {name: "shaping" for name in ("length", "overlong", "repetition", "effort")} | {
+PAGES = {name: "shaping" for name in ("length", "overlong", "repetition", "effort", "paragraphs")} | {
     name: name for name in ("format", "language", "match", "reasoning_gym")
 }
 

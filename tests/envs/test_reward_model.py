@@ -201,7 +201,7 @@ def test_a_causal_model_has_no_head(tmp_path: Path, tiny_model: Any, tiny_tokeni
 
 
 def test_a_model_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFailure, match="cannot be loaded .*check the option model"):
+    with pytest.raises(EnvironmentFailure, match="option model: there is no directory .*give a local model directory"):
         env_of(str(tmp_path / "nothing")).check()
     with pytest.raises(EnvironmentFailure, match="set the option model"):
         RewardModelEnvironment().check()

@@ -128,6 +128,6 @@ def test_canonical_json_has_one_spelling():
 def test_one_wrong_element_is_one_problem() -> None:
     with pytest.raises(UsageError) as caught:
         load("code").prompt("x", tests=[{"type": "stdio", "stdin": "1"}])
-    assert str(caught.value).endswith("field 'tests.0.stdio.stdout' is missing")
+    assert str(caught.value).endswith("field 'tests.0.stdout' is missing")
     with pytest.raises(UsageError, match="Input should be a list; got 'x'"):
         load("code").prompt("x", tests="x")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from needs import lack
 
 from verigym.envs import EnvironmentFailure, symbolic
 from verigym.envs.symbolic import Comparison, SymbolicLimit, compare
@@ -194,7 +195,7 @@ def test_the_worker_gets_no_environment() -> None:
     compare("1", "1")
     (worker, *_) = symbolic._pools["texts"].all
     if os.geteuid() != 0:
-        pytest.skip("only root may read the environment of a process that is not dumpable")
+        lack("root", "only root may read the environment of a process that is not dumpable")
     with open(f"/proc/{worker.process.pid}/environ", "rb") as file:
         names = {entry.partition(b"=")[0] for entry in file.read().strip(b"\x00").split(b"\x00")}
     assert names == {b"PYTHONHASHSEED", b"PYTHONPATH"}

@@ -106,7 +106,7 @@ BAD_ROWS = {
     "a NUL byte": (b'{"prompt": "\x00"}\n', "", "not JSON"),
     "duplicate key": (b'{"prompt": "a", "prompt": "b"}\n', "", "key 'prompt' occurs twice"),
     "nan": (b'{"prompt": NaN}\n', "", "NaN is not JSON"),
-    "nested too deeply": (b'{"prompt": ' + b"[" * 50_000 + b"\n", "", "nested too deeply"),
+    "nested too deeply": (b'{"prompt": ' + b"[" * 50_000 + b"\n", "", "nested deeper than 100 levels"),
     "huge line": (b'{"prompt": "' + b"x" * (17 * 2**20) + b'"}\n', "", "longer than 16,777,216 bytes"),
     "no prompt": (text({**GOOD, "prompt": None}), "prompt", "is null"),
     "no completion": (text({"prompt": "q", "answer": "2"}), "completion", "is missing"),

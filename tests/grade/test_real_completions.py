@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from verigym.cli import main
 from verigym.grade.outfile import sidecar
@@ -13,7 +14,7 @@ MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verificat
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not SOURCE.is_file(), reason=f"needs {SOURCE.parent.name} in ../shared/data")
+@needs("shared data")
 def test_verdicts_agree_with_the_labels(tmp_path, capsys):
     out = tmp_path / "scores.jsonl"
     columns = ["--prompt-column", "question", "--reference", "answer=ground_truth", "--gold-extract", "label"]

@@ -45,7 +45,7 @@ def test_bom_and_windows_line_ends(tmp_path):
         (b'{"a": -Infinity}', "-Infinity is not JSON"),
         (b'{"a": "\xff"}', "not UTF-8 (byte 8"),
         (b'{"a": "\x00"}', "not JSON: Invalid control character"),
-        (b"[" * 100_000, "nested too deeply"),
+        (b"[" * 100_000, "nested deeper than 100 levels"),
         (b'{"a": ' + b"9" * 5000 + b"}", "not usable JSON: Exceeds the limit"),
         (b'{"a": "' + b"x" * 300_000 + b'"}', "longer than 200,000 bytes"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from needs import lack
 
 from verigym.sandbox import Sandbox, SandboxFailure, open_sandbox
 
@@ -13,5 +14,5 @@ def box() -> Sandbox:
     try:
         box.check()
     except SandboxFailure as error:
-        pytest.skip(f"the local back end does not work here: {error}")
+        lack("sandbox", error)
     return box

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import lack
 
 from verigym.sandbox import (
     Answer,
@@ -45,7 +46,7 @@ def box(request: pytest.FixtureRequest) -> Sandbox:
     try:
         box.check()
     except SandboxFailure as error:
-        pytest.skip(f"the back end {request.param} does not work here: {error}")
+        lack("bubblewrap" if request.param == "bubblewrap" else "sandbox", error)
     return box
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import lack
 
 from verigym.sandbox import SandboxFailure, open_sandbox
 
@@ -23,7 +24,7 @@ ALONE = """
 import json, sys, types
 package = types.ModuleType("verigym"); package.__path__ = [sys.argv[1]]; sys.modules["verigym"] = package
 from verigym.sandbox import Limits, Program, SandboxFailure, TestSuite, open_sandbox
-box = open_sandbox(sys.argv[2])
+box = open_sandbox(sys.argv[2], packages=sys.argv[4:] or True)
 try:
     box.check()
 except SandboxFailure as error:
@@ -95,17 +96,17 @@ def place(request: pytest.FixtureRequest) -> Iterator[tuple[Path, str]]:
     try:
         box.check()
     except SandboxFailure as error:
-        pytest.skip(f"the {backend} back end does not work here: {error}")
+        lack("bubblewrap" if backend == "bubblewrap" else "sandbox", error)
     if box.level < 3 or not os.access(parent, os.W_OK):
-        pytest.skip(f"level {box.level}, or {parent} cannot be written")
+        lack("root", f"level {box.level}, or {parent} cannot be written")
     with tempfile.TemporaryDirectory(prefix="verigym-clone-", dir=parent) as made:
         os.chmod(made, 0o755)
         yield Path(made), backend
 
 
-def ask(python: Path, backend: str, program: str) -> dict[str, Any]:
+def ask(python: Path, backend: str, program: str, *packages: str) -> dict[str, Any]:
     done = subprocess.run(
-        [python, "-c", ALONE, SOURCE, backend, program], capture_output=True, text=True, timeout=120, check=False
+        [python, "-c", ALONE, SOURCE, backend, program, *packages], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -118,9 +119,13 @@ def test_a_virtual_environment(place: tuple[Path, str]) -> None:
     (folder / "secret.txt").write_text("what lies beside it is not shown")
     (packages,) = (folder / "venv" / "lib").glob("python3*/site-packages")
     package = packages / "in_the_venv"
+    about = packages / "in_the_venv-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: in-the-venv\nVersion: 1\n")
+    (about / "RECORD").write_text("in_the_venv/__init__.py,,\nin_the_venv-1.dist-info/METADATA,,\n")
     package.mkdir()
     (package / "__init__.py").write_text("ANSWER = 42\n")
-    found = ask(folder / "venv" / "bin" / "python", backend, OF_A_VENV)
+    found = ask(folder / "venv" / "bin" / "python", backend, OF_A_VENV, "in-the-venv")
     wanted = {**EMPTY, "answer": 42, "wrote": [], "beside": False, "listed": ["site-packages"]}
     assert found == {"level": 3, "first": wanted, "second": wanted, "tested": True}
     assert [path.name for path in package.iterdir() if path.suffix] == ["__init__.py"]
@@ -131,7 +136,7 @@ def test_a_python(place: tuple[Path, str]) -> None:
     version = f"python3.{sys.version_info.minor}"
     binary, library = Path(f"/usr/bin/{version}"), Path(f"/usr/lib/{version}")
     if not (binary.exists() and library.exists()):
-        pytest.skip(f"no {binary} that could be copied")
+        lack("elsewhere", f"no {binary} that could be copied")
     (folder / "bin").mkdir()
     (folder / "lib").mkdir()
     shutil.copy(binary, folder / "bin" / version)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from needs import lack, needs
 
 from verigym.sandbox import Limits, Program, RunResult, SandboxFailure, open_sandbox
 from verigym.sandbox.bubblewrap import BubblewrapSandbox
@@ -29,7 +30,7 @@ def box() -> Iterator[BubblewrapSandbox]:
     try:
         box.check()
     except SandboxFailure as error:
-        pytest.skip(f"bubblewrap does not work here: {error}")
+        lack("bubblewrap", error)
     yield box
     box.close()
 
@@ -86,10 +87,11 @@ def test_a_bubblewrap_that_fails_is_quoted(tmp_path: Path) -> None:
     assert not caught.value.retryable
 
 
+@needs("bubblewrap")
 def test_where_namespaces_are_forbidden() -> None:
     """As under a container's default system call filter: a real one, of our own, which refuses new namespaces."""
     if not seccomp.available():
-        pytest.skip("no system call filters here")
+        lack("kernel", "no system call filters")
     code = """
 import sys
 from verigym.sandbox import SandboxFailure, open_sandbox
@@ -101,8 +103,6 @@ try:
 except SandboxFailure as error:
     print(error.retryable, error)
 """
-    if subprocess.run(["bwrap", "--version"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("bubblewrap is not installed")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.startswith("False bubblewrap does not work here: "), done
     assert "Operation not permitted" in done.stdout or "No permissions" in done.stdout, done
@@ -184,13 +184,13 @@ def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user has one uid only")
+@needs("root")
 def test_the_memory_of_all_processes_together_is_limited_where_groups_can_be_made(box: BubblewrapSandbox) -> None:
     from verigym.sandbox import cgroup
 
     works, why = cgroup.probe()
     if not works:
-        pytest.skip(f"no memory control group: {why}")
+        lack("kernel", f"no memory control group: {why}")
     source = """
 import os, time
 for _ in range(6):
@@ -253,7 +253,7 @@ def test_programs_may_be_given_more_to_read(tmp_path: Path) -> None:
         try:
             box.check()
         except SandboxFailure as error:
-            pytest.skip(f"{box.name} does not work here: {error}")
+            lack("bubblewrap" if box.name == "bubblewrap" else "sandbox", error)
         seen = placed(str(folder))
         source = f"cat {seen}/text; echo more > {seen}/new || ls {placed(str(tmp_path))} || echo kept"
         result = box.run(Program(source=source, language="bash"), limits=QUICK)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from needs import lack, lacking, require
 
 from verigym.sandbox import cgroup
 from verigym.sandbox.cgroup import Cgroup
@@ -25,14 +26,14 @@ sys.modules["verigym.sandbox"].__path__ = [{str(Path(__file__).parents[2] / "san
 """
 
 MEMORY, WHY = cgroup.probe()
-group_needed = pytest.mark.skipif(not MEMORY, reason=f"no memory control groups here ({WHY})")
+group_needed = lacking("kernel", not MEMORY, f"no memory control groups ({WHY})")
 
 
 @pytest.fixture
 def group() -> Iterator[Cgroup]:
     made = Cgroup.create("test")
     if made is None:
-        pytest.skip(f"no control groups here ({WHY})")
+        lack("kernel", f"no control groups ({WHY})")
     yield made
     assert made.remove()
 
@@ -92,7 +93,7 @@ def test_memory_is_summed_over_processes(group: Cgroup) -> None:
 
 def test_processes_are_limited(group: Cgroup) -> None:
     if "pids" not in group.controllers:
-        pytest.skip("no pids control groups here")
+        lack("kernel", "no pids control groups")
     group.set_limits(256 << 20, 10)
     code = (
         "import os, time\nfor n in range(50):\n"
@@ -120,7 +121,7 @@ def test_limits_go_up_and_down_and_are_written_only_when_they_change(group: Cgro
 @group_needed
 def test_a_limit_below_what_is_in_use_is_an_error_and_can_be_set_again(group: Cgroup) -> None:
     if group._version["memory"] == 2:
-        pytest.skip("version 2 kills instead")
+        lack("elsewhere", "version 2 kills instead")
     group.set_limits(128 << 20, 50)
     process = start(group, "b = bytearray(60 << 20)\nprint('ready', flush=True)\nimport time; time.sleep(60)")
     process.stdin.write("\n")  # type: ignore[union-attr]
@@ -169,7 +170,7 @@ time.sleep(300)
 """
 
 
-@pytest.mark.skipif(not WHY or not MEMORY, reason=f"no control groups here ({WHY})")
+@lacking("kernel", not WHY or not MEMORY, f"no control groups ({WHY})")
 def test_what_a_killed_supervisor_leaves_is_swept() -> None:
     cgroup.sweep_stale()  # what other tests' supervisors, killed too, have left
     supervisor = subprocess.Popen([sys.executable, "-c", ALONE + SUPERVISOR], stdout=subprocess.PIPE, text=True)
@@ -196,8 +197,7 @@ def test_what_a_killed_supervisor_leaves_is_swept() -> None:
 
 
 def test_an_ordinary_user_gets_a_reason_or_a_group() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can become another user")
+    require("root")
     code = (
         "import os\nfrom verigym.sandbox import cgroup\nos.setgroups([]); os.setgid(4242); os.setuid(4242)\n"
         "ok, why = cgroup.probe()\ngroup = cgroup.Cgroup.create()\nassert ok == (group is not None), why\n"

@@ -1,10 +1,9 @@
 import json
-import os
 import subprocess
 import sys
 from typing import Any
 
-import pytest
+from needs import lack, needs
 
 
 def confined(arguments: str, then: str) -> tuple[list[str], Any]:
@@ -55,11 +54,11 @@ def test_the_network_is_gone_where_the_kernel_allows() -> None:
     line = "result = [name for _, name in socket.if_nameindex()]"
     layers, interfaces = confined("network=False", line)
     if "no_network" not in layers:
-        pytest.skip("this kernel or container makes no network namespaces")
+        lack("kernel", "this kernel or container makes no network namespaces")
     assert interfaces in (["lo"], [])
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@needs("root")
 def test_an_ordinary_user_gets_every_limit() -> None:
     code = (
         "import json, os\n"

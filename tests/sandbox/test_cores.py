@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needs import lack, needs
 
 from verigym.sandbox import Limits, Program, RunStatus, TestSuite
 from verigym.sandbox.inside import core
@@ -19,7 +20,7 @@ from verigym.sandbox.pool import Pool
 LIMITS = Limits(wall_s=5, cpu_s=5, memory_mb=256)
 USABLE = sorted(os.sched_getaffinity(0))
 WHERE = Program(source="import os\nprint(sorted(os.sched_getaffinity(0)))")
-several = pytest.mark.skipif(len(USABLE) < 2, reason="there is one core only")
+several = needs("cores")
 
 
 class Idle:
@@ -176,7 +177,7 @@ def test_the_core_is_chosen_anew_every_so_often(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     here = core.Core(choose=True)
     if here._ask is None:
-        pytest.skip("this C library does not say on which core it is")
+        lack("kernel", "this C library does not say on which core it is")
     chosen = 0
     for _ in range(3 * 33):
         here.loosen()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import lack, lacking, needs
 
 from verigym.sandbox import cgroup, doctor
 from verigym.sandbox.doctor import NAMESPACES, Layer, examine, ladder
@@ -27,8 +28,8 @@ sys.modules.update({{name: types.ModuleType(name) for name in ("verigym", "verig
 sys.modules["verigym.sandbox"].__path__ = [{str(Path(__file__).parents[2] / "sandbox")!r}]
 """
 
-root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can take it away")
-filters = pytest.mark.skipif(not seccomp.available(), reason="this kernel takes no system call filters")
+root = needs("root")
+filters = lacking("kernel", not seccomp.available(), "it takes no system call filters")
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,7 @@ UNPRIVILEGED = "syscalls.drop_capabilities(); syscalls.prctl(syscalls.PR_SET_NO_
 
 
 @filters
-@pytest.mark.skipif(landlock.abi() < 6, reason="needs Landlock with signal scopes to fall back on")
+@lacking("kernel", landlock.abi() < 6, "no Landlock with signal scopes to fall back on")
 def test_a_container_that_forbids_namespaces_is_level_2() -> None:
     layers, level, reason = probed(f"{UNPRIVILEGED}seccomp.install(seccomp.build())")
     for name in ("user namespace", *NAMESPACES, "tmpfs", "own /proc"):
@@ -143,14 +144,14 @@ syscalls.drop_capabilities()
     layers, _, _ = probed(code)
     assert Path("/proc/sys/user/max_user_namespaces").read_text() == before
     if layers["user namespace"][0]:
-        pytest.skip("this kernel does not let a namespace limit itself")
+        lack("kernel", "this kernel does not let a namespace limit itself")
     assert layers["user namespace"][2] == "sysctl -w user.max_user_namespaces=15000"
 
 
 @root
 def test_an_ordinary_user_gets_namespaces_through_a_user_namespace(layers: dict[str, Layer]) -> None:
     if not layers["user namespace"].available:
-        pytest.skip(f"no user namespaces here: {layers['user namespace'].detail}")
+        lack("kernel", f"no user namespaces: {layers['user namespace'].detail}")
     # Not by `examine`: that user may not be able to start this interpreter.
     code = "os.setgroups([]); os.setgid(4242); os.setuid(4242)\nsyscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)\nprobes.main({}, 1)"
     done = subprocess.run([sys.executable, "-c", ALONE + PROBED + code], capture_output=True, text=True, timeout=60, cwd="/")

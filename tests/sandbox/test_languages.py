@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from needs import require
 
 from verigym.sandbox import Language, Limits, Program, RunStatus, Sandbox, SandboxFailure, languages
 from verigym.sandbox.languages import LANGUAGES, language, register_language
@@ -79,8 +79,8 @@ def own_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def program(name: str, source: str, **more: object) -> Program:
     known = language(name)
-    if known.tool != "{python}" and shutil.which(known.tool) is None:
-        pytest.skip(f"{known.tool} is not installed")
+    if known.tool != "{python}":
+        require(known.tool)
     return Program(source=source, language=name, **more)  # type: ignore[arg-type]
 
 

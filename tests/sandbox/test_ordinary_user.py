@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from needs import lack, needs
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "verigym"
 USER = 4242
@@ -48,7 +49,7 @@ print(json.dumps(out))
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="not root: the other tests have run as an ordinary user")
+@needs("root")
 @pytest.mark.parametrize("backend", ["local", "bubblewrap"])
 def test_as_an_ordinary_user(backend: str) -> None:
     found = None
@@ -62,11 +63,11 @@ def test_as_an_ordinary_user(backend: str) -> None:
         except PermissionError:
             continue
     if found is None:
-        pytest.skip(f"no interpreter that uid {USER} may run")
+        lack("elsewhere", f"no interpreter that uid {USER} may run")
     assert found.returncode == 0, found.stderr.decode()
     out = json.loads(found.stdout)
     if "cannot" in out:
-        pytest.skip(f"{backend} does not work here for uid {USER}: {out['cannot']}")
+        lack("bubblewrap" if backend == "bubblewrap" else "sandbox", f"for uid {USER}: {out['cannot']}")
     assert out["hello"] == ["ok", "8\n"]
     assert out["endless"][0] == "time"
     assert out["greedy"][0] == "memory"

@@ -23,7 +23,7 @@ SOURCE = "sources: [{environment: arithmetic}]\n"
 BASE = "model: some/model\noutput: OUTPUT\n"
 
 MALFORMED = {
-    "not yaml": ("model: [", "run.yaml: not valid YAML"),
+    "not yaml": ("model: [", "run.yaml:1: not valid YAML"),
     "an alias in itself": ("model: &m [*m]", "run.yaml, line 1: an alias stands inside what it stands for"),
     "a list": ("- model", "expected `field: value` lines"),
     "empty": ("", "got NoneType"),
@@ -34,13 +34,33 @@ MALFORMED = {
     "empty sources": (BASE + "sources: []", "field 'sources'"),
     "a source that is text": (BASE + "sources: [arithmetic]", "field 'sources.0'"),
     "unknown field of a source": (BASE + "sources: [{environment: arithmetic, wait: 2}]", "did you mean 'weight'?"),
-    "both kinds": (BASE + "sources: [{environment: math, dataset: gsm8k}]", "either `environment` or `dataset`"),
-    "neither kind": (BASE + "sources: [{weight: 1}]", "either `environment` or `dataset`"),
+    "neither kind": (BASE + "sources: [{weight: 1}]", "an `environment` that writes its tasks, or a `dataset`"),
     "negative weight": (BASE + "sources: [{environment: arithmetic, weight: -1}]", "field 'sources.0.weight'"),
     "nan weight": (BASE + "sources: [{environment: arithmetic, weight: .nan}]", "field 'sources.0.weight'"),
     "the same name twice": (BASE + "sources: [{environment: units}, {environment: units}]", "give one a `name`"),
     "training on the held-out split": (BASE + "sources: [{environment: units, split: test}]", "held out"),
     "text for a number": (BASE + SOURCE + "steps: many", "field 'steps'"),
+    "the line of a field": (BASE + SOURCE + "steps: many", "run.yaml:4: field 'steps'"),
+    "the line inside a source": (
+        BASE + "sources:\n  - environment: arithmetic\n    weight: x",
+        "run.yaml:5: field 'sources.0.weight'",
+    ),
+    "the line of what clashes": (BASE + SOURCE + "kl_coef: 0.0\nreference_every: 2", "run.yaml:5: reference_every is about"),
+    "the line of a source": (
+        BASE + "sources:\n  - {environment: arithmetik}",
+        "run.yaml:4: source 'arithmetik': no environment",
+    ),
+    "the line of the model": (BASE.replace("some/model", "./no/model") + SOURCE, "run.yaml:1: model: there is no directory"),
+    "a field twice": (BASE + SOURCE + "steps: 3\nsteps: 4", "run.yaml:5: field 'steps' stands twice; keep one"),
+    "a key without a space": (BASE + "sources: [{environment:arithmetic}]", "YAML needs a space after the colon"),
+    "text for fields": (
+        BASE + "sources: [{environment: story, graded_by: math}]",
+        "Input should be a mapping of fields; got 'math'",
+    ),
+    "a field of what is added": (
+        BASE + "sources: [{environment: story, add: {length: {wait: 1}}}]",
+        "unknown field 'sources.0.add.length.wait'; did you mean 'weight'?",
+    ),
     "no steps": (BASE + SOURCE + "steps: 0", "field 'steps'"),
     "a group of one": (BASE + SOURCE + "group_size: 1", "group_size is 1, but grpo compares"),
     "unknown advantage": (BASE + SOURCE + "advantage: gppo", "field 'advantage'"),
@@ -54,7 +74,10 @@ MALFORMED = {
     "no data there": (BASE + "sources: [{dataset: gsm8k, data_dir: /nowhere}]", "/nowhere"),
     "an environment without tasks": (BASE + "sources: [{environment: math}]", "generates no tasks of its own"),
     "no such model": (BASE.replace("some/model", "./no/model") + SOURCE, "there is no directory './no/model'"),
-    "no such model on the hub": (BASE + SOURCE, "nor reachable on the hub"),
+    "no such model on the hub": (
+        BASE + SOURCE,
+        "run.yaml:1: model: 'some/model' is neither a directory here nor readable from the hub",
+    ),
     "output is a file": (f"model: m\noutput: {__file__}\n" + SOURCE, "cannot be used as a folder"),
 }
 
@@ -91,6 +114,20 @@ def test_a_malformed_override_is_refused(override: str, expected: str, tmp_path:
         read_config(path, [override])
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_bad_value_of_the_command_line_is_not_blamed_on_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(GOOD + "steps: 4\n")
+    with pytest.raises(UsageError, match=r"^override 'steps=many': field 'steps': .*got 'many'$"):
+        read_config(path, ["steps=many"])
+    with pytest.raises(UsageError, match=r"^override 'sources.0.weight=-1': field 'sources.0.weight'"):
+        read_config(path, ["sources.0.weight=-1"])
+    with pytest.raises(UsageError, match=r"^override 'sources=\[\{weight: x\}\]': field 'sources.0.weight'"):
+        read_config(path, ["sources.0.weight=2", "sources=[{weight: x}]"])
+    with pytest.raises(UsageError, match=r"run\.yaml:6: field 'sources.0.options'"):
+        path.write_text(GOOD.replace("{digits: 1}", "3") + "steps: 4\n")
+        read_config(path, ["steps=5"])
 
 
 def test_missing_and_binary_files(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def settings(folder: Path, model: Path, **changes: Any) -> Path:
         "warmup_steps": 0,
         "updates_per_step": 2,
         "kl_coef": 0.02,
+        "reference_every": 2,
         "clip_high": 0.01,
         "max_grad_norm": 0.1,
         "dynamic_sampling": True,
@@ -86,6 +87,7 @@ MASKED: dict[str, Any] = {
     "group_size": 2,
     "max_new_tokens": 3,
     "kl_coef": 0.0,
+    "reference_every": 0,
     "truncated": "mask",
     "dynamic_sampling": False,
     "curriculum": False,
@@ -150,10 +152,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         compute_exactly(patch.setattr)
         run_all(root / "one/config.json", root / "one-masked/config.json")
-        half_done = rewound(root / "one", root / "one-two", 2, model_folder)
+        half_done = rewound(root / "one", root / "one-two", 3, model_folder)
         done = launch(root / "two/config.json", root / "two-masked/config.json", half_done, root / "plain/config.json")
         assert done.returncode == 0, done.stderr[-3000:]
-        run_all(rewound(root / "two", root / "two-one", 2, model_folder))
+        run_all(rewound(root / "two", root / "two-one", 3, model_folder))
     return root
 
 
@@ -210,6 +212,18 @@ def test_a_checkpoint_has_each_processs_part(runs: Path) -> None:
     for name, tensor in whole.items():
         assert torch.equal(torch.cat([part[f"weight/{name}"] for part in parts]), tensor)
         assert all(len(part[f"exp_avg/{name}"]) < len(tensor) for part in parts)
+
+
+@pytest.mark.slow
+def test_the_reference_is_replaced_in_all_processes(runs: Path) -> None:
+    for name in ("one", "two"):
+        assert [row["reference_step"] for row in metrics(runs / name)] == [0, 0, 2, 2, 4]
+    for step, origin in ((4, "two/out/checkpoints/step-00000002/shards"), (3, "two/out/checkpoints/step-00000002/shards")):
+        for rank in range(2):
+            file = f"rank-0000{rank}-of-00002.safetensors"
+            kept = load_file(runs / f"two/out/checkpoints/step-{step:08d}/reference" / file)
+            policy = load_file(runs / origin / file)
+            assert kept and all(torch.equal(tensor, policy[name]) for name, tensor in kept.items())
 
 
 @pytest.mark.slow

@@ -103,6 +103,23 @@ def test_k1_gradient_vanishes_in_expectation(batch, assert_same):
     assert_same(gradient_V, torch.zeros(6))
 
 
+@pytest.mark.parametrize(("by_length", "vanishes"), [(False, True), (True, False)])
+def test_k1_over_completions_is_the_gradient_of_their_mean_weight(by_length, vanishes, batch, assert_same):
+    """Token 0 ends a completion, the second token always does; all 1 + 2 * 3 completions are summed over."""
+    logits_TV, ref_TV = batch("two steps", 2, 3).requires_grad_(), batch("their reference", 2, 3).log_softmax(1)
+    logp_TV = logits_TV.log_softmax(1)
+    loss, mean_weight = torch.zeros(()), torch.zeros(())
+    for tokens in [(0,), *((first, second) for first in (1, 2) for second in (0, 1, 2))]:
+        logp_T = torch.stack([logp_TV[step, token] for step, token in enumerate(tokens)])
+        ref_T = torch.stack([ref_TV[step, token] for step, token in enumerate(tokens)])
+        weight = 1 / len(tokens) if by_length else 0.5
+        loss = loss + logp_T.sum().exp().detach() * weight * k1(logp_T[None], ref_T[None]).sum()
+        mean_weight = mean_weight + logp_T.sum().exp() * weight
+    (found_TV,) = torch.autograd.grad(loss, logits_TV, retain_graph=True)
+    assert_same(found_TV, torch.autograd.grad(mean_weight, logits_TV)[0])
+    assert (found_TV.abs().max() < 1e-12) == vanishes
+
+
 @pytest.mark.parametrize("name", sorted(KL_ESTIMATORS))
 def test_equal_models_give_exactly_zero(name, batch):
     logp_BT = batch("logp", 2, 5).float()

@@ -12,6 +12,7 @@ import pytest
 import torch
 from adapted import TEXTS, frozen_bytes
 from letters import LettersEnvironment
+from needs import require
 from safetensors.torch import load_file
 
 from verigym.envs.errors import UsageError
@@ -77,7 +78,7 @@ def logps(model: Any, dtype: str = "fp32") -> torch.Tensor:
 
 def needs_bitsandbytes(base: str) -> None:
     if base == "4bit":
-        pytest.importorskip("bitsandbytes", reason="the extra [quant] is not installed")
+        require("bitsandbytes")
 
 
 @pytest.mark.parametrize(("base", "dtype"), BASES, ids=str)
@@ -123,7 +124,9 @@ def test_the_final_model_says_what_the_policy_says(base: str, dtype: str, model_
     start, _ = load_model(model_folder, CPU)
     assert (logps(final) - logps(start)).abs().max() > 0.01
 
-    peft = pytest.importorskip("peft")
+    require("peft")
+    import peft
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of an attribute of transformers that peft asks for
         beside = peft.PeftModel.from_pretrained(start, tmp_path / "out/final/adapter")
@@ -138,7 +141,7 @@ def test_the_final_model_says_what_the_policy_says(base: str, dtype: str, model_
 )
 def test_stopped_it_goes_on_to_the_same_bytes(fields: dict[str, Any], model_folder: Path, tmp_path: Path) -> None:
     if fields:
-        pytest.importorskip("bitsandbytes", reason="the extra [quant] is not installed")
+        require("bitsandbytes")
     (tmp_path / "whole").mkdir(), (tmp_path / "parts").mkdir()
     whole = run(tmp_path / "whole", model_folder, **fields)
     for steps in (1, 3, 4):

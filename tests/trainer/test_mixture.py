@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 
 from verigym.envs import Prompt, UsageError
 from verigym.envs.procedural import split_of
@@ -149,7 +150,7 @@ def test_a_gate_puts_the_format_before_the_reward() -> None:
     assert gated.environment.score(prompt, f"\\boxed{{{answer}}}").reward == 0
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="../shared/data is absent")
+@needs("shared data")
 def test_a_data_set_is_shuffled_anew_each_epoch_and_seen_whole() -> None:
     part = source(dataset="gsm8k", data_dir=DATA)
     size = 7473
@@ -162,6 +163,7 @@ def test_a_data_set_is_shuffled_anew_each_epoch_and_seen_whole() -> None:
     assert not part.endless
 
 
+@needs("shared data")
 def test_a_split_that_is_for_evaluation_only_is_not_trained_on() -> None:
     with pytest.raises(UsageError, match="'test' of data set 'gsm8k' is for evaluation only"):
         source(dataset="gsm8k", split="test", eval_split=None, data_dir=DATA)
@@ -182,3 +184,13 @@ def test_a_mistake_in_a_source_names_it_once() -> None:
         with pytest.raises(UsageError) as caught:
             build_source(source, 0, 1)
         assert str(caught.value).startswith(message) and str(caught.value).count("source '") == 1
+
+
+def test_added_rewards_may_weigh_as_much_where_a_source_says_so() -> None:
+    fields = {"environment": "units", "add": {"format": {"weight": 1.0, "options": {"preset": "r1"}}}}
+    with pytest.raises(UsageError, match="a wrong answer could outrank a right one"):
+        build_source(SourceConfig.model_validate(fields), 0, 1)
+    built = build_source(SourceConfig.model_validate({**fields, "added_may_dominate": True}), 0, 1)
+    assert built.environment.reward_range == (0.0, 2.0)
+    with pytest.raises(ValueError, match="added_may_dominate is about added rewards"):
+        SourceConfig.model_validate({"environment": "units", "added_may_dominate": True})

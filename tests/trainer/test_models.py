@@ -18,5 +18,5 @@ def test_an_absent_device_or_model_is_said(tmp_path: Path, monkeypatch: pytest.M
         pick_device("cuda")
     with pytest.raises(UsageError, match="there is no directory"):
         load_model(str(tmp_path / "absent"), torch.device("cpu"))
-    with pytest.raises(UsageError, match="neither a usable model directory"):
+    with pytest.raises(UsageError, match="has no config.json"):
         load_model(tmp_path, torch.device("cpu"))

@@ -13,7 +13,7 @@ from verigym.trainer.corrections import CORRECTIONS
 from verigym.trainer.kl import KL_ESTIMATORS
 from verigym.trainer.kl_reward import kl_penalties
 from verigym.trainer.losses import LOSSES
-from verigym.trainer.objective import build_objective, choose_correction, choose_loss
+from verigym.trainer.objective import K1_IN_THE_LOSS, build_objective, choose_correction, choose_loss
 from verigym.trainer.update_config import ON_POLICY_LOSSES, UpdateFields
 
 LOGP = torch.tensor([[-1.0, -2.0], [-0.5, -0.1]])
@@ -71,7 +71,6 @@ def test_the_losses_without_a_ratio_are_those_that_refuse_an_older_policy(name: 
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"kl_coef": 0.1, "kl_estimator": "k1"}, "k1 has no gradient on average in the loss"),
         ({"kl_estimator": "k2", "kl_unbiased": True}, "kl_unbiased would bias k2"),
         ({"clip_low": 0.1, "loss_options": {"clip_low": 0.2}}, "clip_low is set by its own field"),
         ({"delta": 4.0, "loss_options": {"delta": None}}, "delta is set by its own field"),
@@ -82,10 +81,23 @@ def test_what_would_be_ignored_is_refused(fields: dict[str, Any], expected: str)
         UpdateFields(**fields)
 
 
-def test_k1_stands_where_it_has_an_effect() -> None:
-    UpdateFields(kl_estimator="k1")
-    UpdateFields(kl_coef=0.1, kl_estimator="k1", kl_unbiased=True)
-    UpdateFields(kl_coef=0.1, kl_estimator="k1", kl_place="reward")
+@pytest.mark.parametrize(
+    ("fields", "warned"),
+    [
+        ({"kl_coef": 0.1, "kl_estimator": "k1"}, True),
+        ({"kl_coef": 0.0, "kl_estimator": "k1"}, False),
+        ({"kl_coef": 0.1, "kl_estimator": "k1", "kl_unbiased": True}, False),
+        ({"kl_coef": 0.1, "kl_estimator": "k1", "kl_place": "reward"}, False),
+        ({"kl_coef": 0.1, "kl_estimator": "k3"}, False),
+    ],
+)
+def test_k1_in_the_loss_is_warned_of(fields: dict[str, Any], warned: bool, caplog: pytest.LogCaptureFixture) -> None:
+    objective = build_objective(UpdateFields(**fields), None, max_new_tokens=4, temperature=1.0)
+    assert (K1_IN_THE_LOSS in caplog.text) is warned
+    if warned:
+        logp = LOGP.clone().requires_grad_()
+        assert objective.kl is not None
+        assert torch.autograd.grad(objective.kl(logp, OLD).sum(), logp)[0].tolist() == [[1, 1], [1, 1]]
 
 
 @pytest.mark.parametrize("kind", sorted(CORRECTIONS))

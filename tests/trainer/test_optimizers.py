@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from needs import require
 
 from verigym.envs.errors import UsageError
 from verigym.trainer import optional
@@ -36,7 +37,7 @@ def run(optimizer: torch.optim.Optimizer, found: dict[str, torch.nn.Parameter], 
 
 
 def eight_bits() -> TrainConfig:
-    pytest.importorskip("bitsandbytes", reason="the extra [quant] is not installed")
+    require("bitsandbytes")
     return config(optimizer="adamw_8bit")
 
 

@@ -59,6 +59,7 @@ def test_a_preset_has_a_source_and_a_sentence(name):
         ("rloo", {"advantage": "rloo", "kl_place": "reward", "kl_estimator": "k1"}),
         ("ppo", {"advantage": "gae", "clip_high": 0.2, "value_clip": 0.2, "kl_place": "reward"}),
         ("lite", {"advantage": "batch_std", "aggregation": "token_mean"}),
+        ("dppo", {"advantage": "centred", "aggregation": "fixed_length", "delta": 0.2, "kl_coef": 0.0}),
     ],
 )
 def test_what_papers_say(name, expected):
@@ -77,7 +78,7 @@ def test_fields_that_are_given_win():
         ({"preset": "gspo", "loss": "gmpo", "clip_high": 0.3}, {"clip_low": None, "clip_high": 0.3}),
         ({"preset": "gspo", "loss": "gspo"}, {"clip_low": 3e-4, "clip_high": 4e-4}),
         ({"preset": "sapo", "loss": "gspo"}, {"loss_options": {}, "aggregation": "sequence_mean"}),
-        ({"preset": "dppo", "loss": "clipped"}, {"delta": None, "aggregation": "token_mean"}),
+        ({"preset": "dppo", "loss": "clipped"}, {"delta": None, "aggregation": "fixed_length"}),
         ({"preset": "deepseek_v3.2", "correction": None}, {"correction_options": {}, "clip_low": 0.2}),
         ({"preset": "deepseek_v3.2", "correction": "token_masked"}, {"correction_options": {}, "kl_unbiased": True}),
         ({"preset": "deepseek_v3.2", "correction": "opsm"}, {"correction_options": {"delta": 0.1}}),

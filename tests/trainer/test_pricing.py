@@ -50,6 +50,9 @@ def test_adapters_need_gradients_and_moments_of_their_own_alone() -> None:
     assert (needs.weights, needs.gradients, needs.optimizer) == (400_000 + 4 * 8292, 4 * 8292, 8 * 8292)
     assert needs.reference == 0, "the policy without its adapters"
     assert needs.checkpoints == 3 * 12 * 8292 + 400_000 + 4 * 8292, "the final model is a whole one"
+    replaced = memory(ADAPTED, config(lora_rank=2, kl_coef=0.1, keep_checkpoints=2, reference_every=5), 7.5, 16)
+    assert replaced.reference == 4 * 8292, "a second set of adapters"
+    assert replaced.checkpoints == 3 * 16 * 8292 + 400_000 + 4 * 8292
     whole = memory(replace(ADAPTED, trained=(100_000,)), config(kl_coef=0.1), 7.5, 16)
     assert (whole.weights, whole.gradients, whole.optimizer, whole.reference) == (400_000, 400_000, 800_000, 400_000)
 
@@ -97,7 +100,11 @@ def test_what_changes_memory() -> None:
     assert base.peak == base.standing + base.activations + base.logits, "here the update needs more"
     half = memory(MODEL, config(dtype="bf16"), 2000.0, 16)
     assert (half.weights, half.kv_cache, half.optimizer) == (6000, base.kv_cache, 8000)
-    assert memory(MODEL, config(kl_coef=0.1), 2000.0, 16).reference == 4000
+    kept = memory(MODEL, config(kl_coef=0.1), 2000.0, 16)
+    assert kept.reference == 4000
+    replaced = memory(MODEL, config(kl_coef=0.1, reference_every=5), 2000.0, 16)
+    assert replaced.reference == 4000, "replaced in place"
+    assert replaced.checkpoints - kept.checkpoints == (config().keep_checkpoints + 1) * 4000, "each checkpoint holds it"
     assert memory(MODEL, config(generation_rows=4), 2000.0, 16).kv_cache * 2 == base.kv_cache
     whole = memory(MODEL, config(micro_batch_tokens=10), 2000.0, 16).activations
     assert whole == 1.5 * 2000 * (50 + 8), "one row is always whole, with a quarter of 30 for its copy of the prompt"

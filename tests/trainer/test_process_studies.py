@@ -11,8 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
+from verigym import cli
 from verigym.envs.schema import Message, Status
+from verigym.trainer.mixture import build_source
+from verigym.trainer.rows import credits_of
+from verigym.trainer.stages.plan import read_pipeline
 from verigym.trainer.stages.sampled import Sample, Sampled
 from verigym.trainer.tokens import Codec
 
@@ -84,20 +89,53 @@ def test_steps_get_their_rewards_and_the_answer_the_last(part: Any) -> None:
 def test_how_often_the_right_one_of_two_is_preferred(part: Any) -> None:
     prm = part("prm")
     found = prm.preference([0.9, 0.5, 0.5, 0.1], [True, True, False, False])
-    assert (found.correct, found.n) == (2 + 2 + 1 + 2, 8)
+    assert found == (2 + 2 + 1 + 2, 8)
 
 
-def test_labels_are_read_back_for_the_same_solutions_alone(part: Any, tmp_path: Path) -> None:
+def test_picks_by_hand(part: Any) -> None:
     prm = part("prm")
-    prompt = part("process_parts.running_sums").RunningSums().prompt("3+4+5=?", answer="12")
-    text = "<think>3+4=7,7+5=12</think>\\boxed{12}"
-    spans = tuple(prm.split_steps(text, prm.STEPS))
-    outcomes = [prm.StepOutcomes(prompt, text, spans, (8, 3, 1), (8, 8, 1))]
-    path = tmp_path / "labels.jsonl"
-    assert prm.read_kept(path, [(prompt, text)]) is None
-    prm.keep(path, outcomes)
-    assert prm.read_kept(path, [(prompt, text)]) == outcomes
-    assert prm.read_kept(path, [(prompt, text + " ")]) is None
+    environment = part("process_parts.running_sums").RunningSums()
+    prompt = environment.prompt("1+2=?", answer="3")
+
+    def sampled(*numbers: int) -> Sampled:
+        texts = [f"<think>1+2={n}</think>\\boxed{{{n}}}" for n in numbers]
+        samples = tuple(Sample(text, 4, "stop", environment.score(prompt, text)) for text in texts)
+        return Sampled(0, "sums", prompt.messages, prompt.key, {}, samples)
+
+    # In the first task the pick is right and the majority wrong, in the second the other way round.
+    counts = prm.picks([sampled(3, 4, 4), sampled(3, 3, 5)], [[0.9, 0.1, 0.2], [0.2, None, 0.3]])
+    means = {name: mean for name, (mean, _, _) in prm.table([counts]).items()}
+    assert means["random pick (avg@3)"] == 0.5 and means["pass@3"] == 1
+    assert means["best of 3 by the least step"] == 0.5 and means["maj@3"] == 0.5
+    assert means["majority of 3, votes weighted"] == 0.5 and means["best, less the majority"] == 0
+    assert means["random one of the different texts"] == 0.5
+    assert means["of a right and a wrong one, prefers right"] == 0.5  # 2 of 2 pairs, then 0 of 2
+    other = prm.picks([sampled(3, 4, 4)], [[0.9, 0.1, 0.2]])
+    both = prm.table([counts, other])  # a seed counts as much as another, however many its tasks
+    assert both["best of 3 by the least step"][0] == 0.75
+    assert prm.by_t([counts]) == {}
+    assert prm.by_t([counts, other])["maj@3"] == pytest.approx([0.25 - 3.177, 0.25 + 3.177], abs=1e-3)
+
+
+def test_a_recipe_gets_its_seed_and_nothing_else(part: Any, tmp_path: Path) -> None:
+    prm = part("prm")
+    recipe = yaml.safe_load(prm.RECIPE.read_text())
+    paths = [prm.seeded(prm.RECIPE, seed, tmp_path) for seed in (0, 5)]
+    assert [yaml.safe_load(path.read_text()) for path in paths] == [
+        recipe | {"seed": seed, "output": str(tmp_path / f"seed{seed}")} for seed in (0, 5)
+    ]
+    first, second = ({stage.name: stage.fields["seed"] for stage in read_pipeline(path).stages} for path in paths)
+    assert all(first[name] != second[name] for name in first)  # all that is random differs, models and cold starts too
+
+
+def test_newton_finds_what_makes_the_gradient_nothing(part: Any) -> None:
+    study = part("reward_model")
+    differences = torch.randn(200, 4, generator=torch.Generator().manual_seed(0)).double().numpy() + [0.5, 0, -0.2, 0]
+    weight = study.newton(differences)
+    tensor = torch.tensor(weight, requires_grad=True)
+    loss = -torch.nn.functional.logsigmoid(torch.tensor(differences) @ tensor).mean() + study.RIDGE * (tensor**2).sum() / 2
+    loss.backward()
+    assert float(tensor.grad.abs().max()) < 1e-8 and weight[0] > 0.3 > abs(weight[1])
 
 
 def test_no_distance_from_oneself(part: Any, tiny_model: Any, tiny_tokenizer: Any) -> None:
@@ -115,29 +153,89 @@ def test_no_distance_from_oneself(part: Any, tiny_model: Any, tiny_tokenizer: An
     assert study.divergence(other, tiny_model, codec, found, "reverse")[0] > 1e-3
 
 
+@pytest.fixture
+def study(part: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(BENCHMARKS)
+    return (BENCHMARKS / "process_parts/supervision.yaml").read_text()
+
+
+def test_the_arms_of_the_study_from_yaml_differ_in_their_reward_alone(study: str) -> None:
+    pipeline = read_pipeline(Path("process_parts/supervision.yaml"))
+    stages = {stage.name: pipeline.config(stage, Path("x"), dict.fromkeys(stage.needs, Path("y"))) for stage in pipeline.stages}
+    for seed in range(3):
+        arms = [stages[f"{arm}-{seed}"].model_dump(exclude={"sources", "seed"}) for arm in ("outcome", "process", "both")]
+        assert [arm.pop("step_rewards") for arm in arms] == [False, True, True]
+        assert arms[0] == arms[1] == arms[2]
+    for arm in ("outcome", "process", "both"):
+        config: Any = stages[f"{arm}-0"]
+        sources = [build_source(source, 0, 1) for source in config.sources]
+        assert sources[0].train(3).text == build_source(stages["outcome-0"].sources[0], 0, 1).train(3).text  # type: ignore[attr-defined]
+        credit = credits_of(config, {source.label: source.environment for source in sources})["sums"]
+        assert [(term.part, term.weight) for term in credit.terms if term.steps] == {
+            "outcome": [], "process": [("", 1.0)], "both": [("process", 0.5)],
+        }[arm]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_short_run_from_yaml(study: str, part: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    short = (
+        study.replace("steps: 320", "steps: 2")
+        .replace("steps: 80", "steps: 1")
+        .replace("samples: 4", "samples: 2\n    prompts: 3")
+    )
+    (tmp_path / "short.yaml").write_text(short.replace("../runs/process_supervision", str(tmp_path / "out")))
+    assert cli.main(["pipeline", "run", str(tmp_path / "short.yaml"), "--until", "held-out-0"]) == 0
+    found = part("process_supervision").made_by_pipeline(tmp_path / "out")
+    assert sorted(found) == ["both", "cold", "outcome", "process"]
+    assert all(len(rows) == 3 and len(texts) == 2 for rows in found.values() for _, texts, _ in rows)
+    assert all("process" in score.components for _, _, scores in found["both"] for score in scores)
+
+
+@pytest.mark.slow
+def test_a_short_run(part: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    command = "process_supervision --seeds 0 --steps 1 --held-out 2 --policy-steps 2 --output"
+    monkeypatch.setattr(sys, "argv", [*command.split(), str(tmp_path)])
+    part("process_supervision").main()
+    assert {"cold start", "outcome", "gated", "steps"} <= json.loads(capsys.readouterr().out.splitlines()[-1]).keys()
+
+
+SMALL = {
+    "scratch": {"hidden_size": 32, "heads": 2, "layers": 1, "intermediate_size": 64},
+    "sft": {"steps": 70, "demonstration_count": 200, "learning_rate": 2e-2},
+    "sample": {"prompts": 12, "samples": 8},
+    "step-labels": {"prompts": 6, "rollouts": 2},
+    "prm": {"steps": 2, "batch_size": 4, "warmup_steps": 1},
+    "reward-model": {"steps": 2, "batch_size": 4, "warmup_steps": 1, "held_out_share": 0.4},
+    "grpo": {"steps": 1, "prompts_per_step": 2, "group_size": 4},
+    "evaluate": {"prompts": 3, "samples": 4},
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("study", "arguments", "keys"),
-    [
-        (
-            "prm",
-            "--tasks 4 --held-out 3 --rollouts 2 --train-steps 2 --base-steps 1 --labels hard soft",
-            ("picks", "steps_hard", "steps_soft"),
-        ),
-        ("process_supervision", "--seeds 0 --steps 1 --held-out 2", ("cold start", "outcome", "gated", "steps")),
-    ],
-    ids=["prm", "process_supervision"],
+    ("study", "keys"), [("prm", {"by_seed", "picks", "picks_by_t"}), ("reward_model", {"pairs", "policies"})]
 )
-def test_a_short_run(
-    part: Any,
-    study: str,
-    arguments: str,
-    keys: tuple[str, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_a_shrunken_recipe_gives_the_table(
+    part: Any, study: str, keys: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = [study, "--output", str(tmp_path), "--policy-steps", "2", *arguments.split()]
-    monkeypatch.setattr(sys, "argv", command)
+    recipe = yaml.safe_load((BENCHMARKS.parent / f"recipes/{study}.yaml").read_text())
+    for stage in recipe["stages"]:
+        stage.update(SMALL.get(stage["kind"], {}))
+    easy = {"largest": 3, "terms": [2, 2]}
+    text = json.dumps(recipe).replace('{"largest": 9}', json.dumps(easy))
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    monkeypatch.setattr(sys, "argv", [study, "--output", str(tmp_path / "out"), "--recipe", str(path)])
+    if study == "prm":
+        sys.argv += ["--seeds", "0,1"]
     part(study).main()
-    assert {*keys} <= json.loads(capsys.readouterr().out.splitlines()[-1]).keys()
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert keys <= figures.keys()
+    if study == "prm":
+        assert list(figures["by_seed"]) == ["0", "1"]
+        assert all({"steps", "labels", "picks"} == set(of) for of in figures["by_seed"].values())
+        gains = [of["picks"]["best, less a random pick"][0] for of in figures["by_seed"].values()]
+        assert figures["picks"]["best, less a random pick"][0] == pytest.approx(sum(gains) / 2, abs=1.1e-3)
+    if study == "reward_model":
+        assert {"trained: all", "trained: head", "logistic regression by hand", "rule: longer"} <= figures["pairs"].keys()
+        assert set(figures["policies"]) == {"policy", "rl-learnt", "rl-learnt-kl", "rl-verifier"}

@@ -44,6 +44,7 @@ def command(folder: Path, model: Path, *more: str) -> list[str]:
         "max_new_tokens": 12,
         "learning_rate": 1e-3,
         "kl_coef": 0.01,
+        "reference_every": 3,
         "updates_per_step": 2,
         "checkpoint_every": 2,
         "eval_every": 3,

@@ -61,6 +61,7 @@ def settings(folder: Path, model: Path) -> dict[str, Any]:
         "warmup_steps": 2,
         "lora_rank": 4,
         "kl_coef": 0.02,
+        "reference_every": 4,
         "entropy_coef": 0.001,
         "updates_per_step": 2,
         "epochs_per_step": 2,
@@ -131,7 +132,7 @@ def test_everything_is_used(whole: dict[str, Any]) -> None:
     assert all(row["grad_norm"] > 0 for row in rows)
     assert any(row["sampled_groups"] > 6 for row in rows), "groups without a signal were drawn again"
     assert sum(row.get(f"{label}/trained_groups", 0) > 0 for row in rows for label in "abc") > STEPS
-    assert set(whole["weights and optimizer"]["files"]) == {"adapter.safetensors", "optimizer.pt"}
+    assert set(whole["weights and optimizer"]["files"]) == {"adapter.safetensors", "optimizer.pt", "reference.safetensors"}
     assert any(whole["work"].values())
 
 

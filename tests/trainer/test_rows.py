@@ -27,8 +27,15 @@ def codec(tiny_tokenizer: Any) -> Codec:
 
 
 def credit(*sources: dict[str, Any], **more: Any) -> Any:
-    parts = [{"environment": "letters", "name": "a"}, *sources] if not sources else list(sources)
-    return credits_of(build_config({"model": "m", "output": "o", "sources": parts, **more}, "test"))
+    parts = list(sources) or [{"environment": "letters", "name": "a"}]
+    config = build_config({"model": "m", "output": "o", "sources": parts, **more}, "test")
+    return credits_of(config, {one.label: SteppedLetters() for one in config.sources})
+
+
+class SteppedLetters(LettersEnvironment):
+    """Declares that its verdicts hold steps."""
+
+    scores_steps = True
 
 
 GDPO: dict[str, Any] = {"advantage": "gdpo", "reward_weights": {"math": 1.0}}
@@ -133,6 +140,14 @@ def test_a_component_that_no_verdict_has_is_said(codec: Codec, caplog: pytest.Lo
     with caplog.at_level(logging.WARNING, "verigym.trainer"):
         rows([group("a", [scored(math=1.0), scored(math=0.0)])], codec, rules)
     assert "no verdict has the component 'mth'; there are ['math']" in caplog.text
+
+
+def test_where_no_verdict_has_components_no_name_is_called_wrong(codec: Codec, caplog: pytest.LogCaptureFixture) -> None:
+    rules = credit(advantage="gdpo", reward_weights={"math": 1.0})
+    with caplog.at_level(logging.WARNING, "verigym.trainer"):
+        rows([group("a", [UNSCORED, UNSCORED])], codec, rules)
+        rows([group("a", [scored(math=1.0), UNSCORED])], codec, rules)
+    assert not caplog.records
 
 
 def test_a_group_of_an_earlier_policy_brings_its_own_old_logprobs(codec: Codec) -> None:
@@ -251,7 +266,7 @@ def test_an_advantage_without_groups_compares_prompts() -> None:
         ({"sources": [source("a", advantage_options={"ddof": 0})]}, "name it in `advantage`"),
         ({"step_rewards": True, "kl_coef": 0.1, "kl_place": "reward"}, "use kl_place loss"),
         ({"step_rewards": True, "overlong_cache": 8}, "step_rewards does not look at; set one"),
-        ({**GDPO, "step_rewards": True}, "source 'a': step_rewards would take the place of gdpo"),
+        ({**GDPO, "step_rewards": True}, "source 'a': gdpo compares components of whole completions .* cannot go by both"),
         ({**GDPO, "overlong_cache": 8}, "source 'a': gdpo looks only at .* name `overlong` there"),
         ({"overlong_cache": 8, "sources": [source("a", **GDPO)]}, "source 'a': gdpo looks only at .* name `overlong` there"),
         ({"advantage": "maxrl", "overlong_cache": 8}, "source 'a': maxrl refuses rewards below 0, which overlong_cache"),
@@ -273,7 +288,7 @@ def test_an_advantage_without_groups_compares_prompts() -> None:
 )
 def test_what_cannot_be_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        credits_of(build_config({"model": "m", "output": "o", "sources": [source("a")], **fields}, "test"))
+        credit(**{"sources": [source("a")], **fields})
 
 
 @pytest.mark.parametrize(
@@ -288,3 +303,34 @@ def test_what_cannot_be_is_refused(fields: dict[str, Any], message: str) -> None
 )
 def test_what_is_close_to_a_refusal_can_be(fields: dict[str, Any]) -> None:
     assert list(credit(**fields)) == ["a"]
+
+
+def test_a_sources_reward_scale_is_what_a_penalty_is_weighed_against(codec: Codec, assert_literal: Any) -> None:
+    rules = credit(source("a", reward_scale=10.0), source("b"), advantage="centred")
+    groups = [group("a", [RIGHT, WRONG]), group("b", [RIGHT, WRONG])]
+    assert_literal(advantages(rows(groups, codec, rules)), [[5, -5], [0.5, -0.5]])
+    penalties_PG = torch.tensor([[0.5, 0.0], [0.5, 0.0]])
+    assert_literal(advantages(rows(groups, codec, rules, penalties_PG=penalties_PG)), [[4.75, -4.75], [0.25, -0.25]])
+
+
+@pytest.mark.parametrize(
+    ("fields", "counts"),
+    [
+        ({"advantage": "grpo"}, False),
+        ({"advantage": "reinforce++", "kl_coef": 0.1, "kl_place": "loss"}, False),
+        ({"advantage": "maxrl"}, False),
+        ({"advantage": "grpo", "kl_coef": 0.1, "kl_place": "reward"}, True),
+        ({"advantage": "gae"}, True),
+        ({"advantage": "rloo"}, True),
+        ({"advantage": "opo"}, True),
+        (GDPO, False),
+        ({"advantage": "centred", "step_rewards": True}, False),
+    ],
+    ids=str,
+)
+def test_a_reward_scale_that_changes_nothing_is_refused(fields: dict[str, Any], counts: bool) -> None:
+    if counts:
+        assert credit(source("a", reward_scale=10.0), **fields)["a"].reward_scale == 10
+        return
+    with pytest.raises(UsageError, match="source 'a': field 'reward_scale': advantage .* 10 would change nothing"):
+        credit(source("a", reward_scale=10.0), **fields)

@@ -76,6 +76,15 @@ def test_later_rounds_draw_what_the_share_of_signals_makes_likely_and_keep_the_s
     assert names(filled.leftovers) == ["a6", "a7"]
 
 
+def test_how_many_are_drawn_follows_from_all_that_were_drawn_and_had_a_signal_so_far() -> None:
+    first, second = {0, 2, 4, 6, 8}, {9, 10}
+    sampler = Sampler(lambda label, number: number in first | second or number > 15)
+    filled = fill("a" * 9, sampler)
+    # 5 of 9 had a signal: 4 more need ceil(4 * 10/6) = 7. Then 7 of 16 had one: 2 more need ceil(2 * 17/8) = 5.
+    assert sampler.rounds == ["a" * 9, "a" * 7, "a" * 5]
+    assert (len(filled.groups), len(filled.leftovers), filled.missing) == (9, 3, 0)
+
+
 def test_leftovers_come_first_are_marked_and_never_wait_twice() -> None:
     old = [made("a", True, f"old{number}") for number in range(3)] + [made("c", True, "no slot")]
     sampler = Sampler(lambda label, number: True)

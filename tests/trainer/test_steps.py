@@ -9,13 +9,17 @@ from groups import UNSCORED, group
 
 from verigym.envs import Score
 from verigym.envs.schema import StepScore
-from verigym.trainer.steps import step_advantages, steps_of, tokens_until
+from verigym.envs.terms import Term
+from verigym.trainer.steps import steps_of, token_advantages, tokens_until
 from verigym.trainer.tokens import Codec
 
 
 @pytest.fixture(scope="module")
 def codec(tiny_tokenizer: Any) -> Codec:
     return Codec(tiny_tokenizer)
+
+
+WHOLE = Term("", 1.0, 0.0, 1.0, True)
 
 
 def judged(*steps: tuple[int, float]) -> Score:
@@ -43,15 +47,15 @@ def test_sampled_tokens_need_not_be_those_of_the_text(codec: Codec) -> None:
 
 def test_steps_within_one_token_are_one_with_the_least_reward(codec: Codec) -> None:
     ids = tuple(token for letter in "12345" for token in codec.encode_text(letter))
-    assert steps_of(judged((2, 0.5), (4, 1.0)), codec, ids) == ([0.5, 1.0], [2, 4])
-    assert steps_of(judged((0, 0.5), (1, 0.25), (1, 0.75), (9, 1.0)), codec, ids) == ([0.25, 1.0], [1, 5])
-    assert steps_of(Score.partial(0.4), codec, ids) == ([0.4], [5])
+    assert steps_of(judged((2, 0.5), (4, 1.0)), WHOLE, codec, ids) == ([0.5, 1.0], [2, 4])
+    assert steps_of(judged((0, 0.5), (1, 0.25), (1, 0.75), (9, 1.0)), WHOLE, codec, ids) == ([0.25, 1.0], [1, 5])
+    assert steps_of(Score.partial(0.4), WHOLE, codec, ids) == ([0.4], [5])
 
 
 def test_unscored_completions_get_nothing_and_groups_without_steps_none(codec: Codec) -> None:
-    found = step_advantages(group("a", [judged((1, 0.0)), judged((1, 1.0)), UNSCORED], text="one"), codec)
+    found = token_advantages(group("a", [judged((1, 0.0)), judged((1, 1.0)), UNSCORED], text="one"), [WHOLE], [9.0] * 3, codec)
     assert found is not None
     assert [len(row) for row in found] == [3, 3, 3]
     assert found[2] == (0.0, 0.0, 0.0)
     assert found[0][0] < 0 < found[1][0]
-    assert step_advantages(group("a", [Score.correct(), UNSCORED]), codec) is None
+    assert token_advantages(group("a", [Score.correct(), UNSCORED]), [WHOLE], [9.0] * 2, codec) is None

@@ -41,7 +41,7 @@ def make(**more: Any) -> Work:
         return lambda index: LETTERS.prompt(f"{label} {index % 40}")
 
     sources = [Source(part.label, LETTERS, part.weight, tasks(part.label), ()) for part in config.sources]
-    return Work(config, sources, credits_of(config))
+    return Work(config, sources, credits_of(config, {source.label: source.environment for source in sources}))
 
 
 class Policy:

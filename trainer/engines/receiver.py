@@ -18,6 +18,7 @@ import re
 import secrets
 import shutil
 import tempfile
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ class Receiver:
     """Takes weights and guards completions, in front of vLLM's own application."""
 
     def __init__(self, app: App) -> None:
-        """Stand before this application; the folder for weights is made when the first arrive."""
+        """Stand before this application; the folder for weights is there from when some arrive until they are loaded."""
         self.app = app
         self.boot = secrets.token_hex(8)
         self.version: str | None = None
@@ -102,10 +103,11 @@ class Receiver:
 
     async def _store(self, version: str, part: str, receive: Receive, most: int) -> None:
         _check_part(part)
-        if self.folder is None:
-            self.folder = Path(tempfile.mkdtemp(prefix="verigym-weights-"))
         if version not in self.sizes:  # what another push has left is of no use any more
             await self._forget(but=self.loading)
+        if self.folder is None:
+            self.folder = Path(tempfile.mkdtemp(prefix="verigym-weights-"))
+            self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         folder, sizes = self.folder / version, self.sizes.setdefault(version, {})
         folder.mkdir(exist_ok=True)
         partial = folder / f".{part}.{secrets.token_hex(4)}"
@@ -132,11 +134,14 @@ class Receiver:
             partial.unlink(missing_ok=True)
 
     async def _forget(self, but: str | None = None) -> None:
-        """Delete all versions' files, or all but one's."""
+        """Delete all versions' files, or all but one's, and the folder where it is empty then."""
         self.sizes = {version: sizes for version, sizes in self.sizes.items() if version == but}
         for old in self.folder.iterdir() if self.folder is not None else ():
             if old.name != but:
                 await asyncio.to_thread(shutil.rmtree, old, ignore_errors=True)
+        if self.folder is not None and not any(self.folder.iterdir()):  # no other push has begun meanwhile
+            self._remove()
+            self.folder = None
 
     async def _load(self, engine: Any, version: str, body: Mapping[str, Any]) -> None:
         parts = body.get("parts")

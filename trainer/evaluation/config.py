@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
 from verigym.trainer.evaluation.contamination import NGRAM
+from verigym.trainer.evaluation.thinking import ThinkingRules
 from verigym.trainer.frozen import Frozen
 from verigym.trainer.stages.sampling_config import SamplerFields
+from verigym.trainer.unused import Rule, refuse_unused
 
+THINKING = ("thinking_close", "thinking_forced", "thinking_waits", "thinking_minimum", "thinking_wait")
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,59}")
+
+
+EVAL_RULES: tuple[Rule, ...] = (
+    (("ngram",), lambda c: c.train_data, "is about what is looked for in training data; name some in `train_data`"),
+)
 
 
 class PickerConfig(Frozen):
@@ -43,14 +51,56 @@ class EvalConfig(SamplerFields):
     """Words that a prompt and a training text must share in a row."""
     level: float = Field(default=0.95, gt=0, lt=1)
     """Of the bootstrap intervals, which draw whole prompts."""
+    thinking_budgets: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    """Most tokens of thought: all samples are taken for each. max_new_tokens is then of the answer; no budget when left out."""
+    thinking_close: str = Field(default="</think>", min_length=1)
+    """The text that ends a thought; a completion is thought up to there."""
+    thinking_forced: str = "\n</think>\n\n"
+    """What is put in where a budget is used up; it holds thinking_close, and may go on with such as `Final answer:`."""
+    thinking_waits: int = Field(default=0, ge=0)
+    """How often a thought that ends early is taken up again, with thinking_wait in the place of its end."""
+    thinking_minimum: int | None = Field(default=None, ge=1)
+    """With thinking_waits: a thought of fewer tokens ends early; each budget itself when left out."""
+    thinking_wait: str = Field(default="Wait", min_length=1)
+    """With thinking_waits: what is put in."""
 
     @property
     def heat(self) -> float:
         """The temperature."""
         return self.temperature if self.temperature is not None else float(self.samples > 1)
 
+    def thinking_rules(self, budget: int) -> ThinkingRules:
+        """Return the rules of one of the budgets."""
+        return ThinkingRules(
+            budget,
+            close=self.thinking_close,
+            forced=self.thinking_forced,
+            waits=self.thinking_waits,
+            minimum=self.thinking_minimum,
+            wait=self.thinking_wait,
+        )
+
+    @model_validator(mode="after")
+    def _thinking_is_consistent(self) -> Self:
+        changed = {name for name in THINKING if getattr(self, name) != type(self).model_fields[name].default}
+        if changed and not self.thinking_budgets:
+            raise ValueError(f"{min(changed)} is about a thinking budget; set thinking_budgets, or leave it out")
+        waits = changed & {"thinking_minimum", "thinking_wait"}
+        if waits and not self.thinking_waits:
+            raise ValueError(f"{min(waits)} is about thoughts that are taken up again; set thinking_waits above 0")
+        if len(set(self.thinking_budgets)) < len(self.thinking_budgets):
+            raise ValueError("thinking_budgets names a budget twice")
+        if self.thinking_minimum is not None and self.thinking_minimum > min(self.thinking_budgets):
+            raise ValueError("thinking_minimum is above the smallest of thinking_budgets, so its thoughts could not reach it")
+        if self.thinking_close not in self.thinking_forced:
+            raise ValueError(f"thinking_forced does not hold thinking_close ({self.thinking_close!r}), so no thought would end")
+        if self.thinking_close in self.thinking_wait:
+            raise ValueError(f"thinking_wait holds thinking_close ({self.thinking_close!r}), so no thought would go on")
+        return self
+
     @model_validator(mode="after")
     def _eval_is_consistent(self) -> Self:
+        refuse_unused(self, EVAL_RULES)
         if self.samples > 1 and self.temperature == 0:
             raise ValueError("samples above 1 need a temperature above 0: greedy samples are all the same")
         for kind in (self.models, self.pickers):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from verigym.trainer.evaluation.figures import (
@@ -23,6 +24,8 @@ from verigym.trainer.stages.sampled import Sampled
 ALL = "all"
 Picked = Mapping[str, Sequence[Sequence[float | None]]]
 """By picker: of each prompt, its score of each sample; None where it has none."""
+BUDGET = {"thinking tokens": "thinking_tokens", "sampled tokens": "tokens", "share forced": "forced", "waits": "waits"}
+"""Columns of the table by budget and their names in report.json."""
 Figure = dict[str, float | int | None]
 
 
@@ -107,6 +110,39 @@ def _figure(values: Sequence[float | None], level: float) -> Figure:
     return {"value": mean, "low": low, "high": high, "prompts": len(known)}
 
 
+def budget_label(model: str, budget: int) -> str:
+    """Return the name under which a model with a thinking budget stands beside others; no model's own has an @."""
+    return f"{model}@{budget}"
+
+
+def budgets(found: Mapping[int, Sequence[Sampled]], level: float = 0.95) -> dict[str, list[dict[str, Any]]]:
+    """Return by source, and for all of them, accuracy by thinking budget and the tokens that it took.
+
+    Args:
+        found: a model's samples by budget.
+        level: of the intervals.
+    """
+    labels = list(dict.fromkeys(one.source for of in found.values() for one in of))
+    return {
+        label: [_budget(number, [one for one in of if label in (ALL, one.source)], level) for number, of in found.items()]
+        for label in [*labels, *([ALL] if len(labels) > 1 else [])]
+    }
+
+
+def _budget(budget: int, found: Sequence[Sampled], level: float) -> dict[str, Any]:
+    rights = [[sample.correct for sample in one.samples if sample.score.scored] for one in found]
+    samples = [sample for one in found for sample in one.samples]
+    thoughts = [sample.thought for sample in samples if sample.thought is not None]
+    return {
+        "budget": budget,
+        "accuracy": _figure([fmean(right) if right else None for right in rights], level),
+        "thinking_tokens": fmean(thought.tokens for thought in thoughts),
+        "tokens": fmean(sample.tokens for sample in samples),
+        "forced": fmean(thought.forced for thought in thoughts),
+        "waits": fmean(thought.waits for thought in thoughts),
+    }
+
+
 def compare(first: Sequence[Sampled], other: Sequence[Sampled], level: float = 0.95) -> dict[str, Any]:
     """Return how another model differs from the first on the same prompts: avg@k with a paired interval, and length."""
     mine = {(one.source, one.prompt_key): one for one in first}
@@ -139,6 +175,17 @@ def markdown(report: Mapping[str, Any]) -> str:
         plain = ["prompts", "unscored", "truncated", "tokens"]
         for name in [*plain, *sorted(key for key in next(iter(parts.values())) if key.startswith("reflection/"))]:
             lines.append(f"| {name} | " + " | ".join(f"{part[name]:.4g}" for part in parts.values()) + " |")
+        if any(left_out.get(label) for left_out in report["left_out"].values()):
+            counts = (report["left_out"][name].get(label, 0) for name in parts)
+            lines.append("| prompts left out, too long | " + " | ".join(map(str, counts)) + " |")
+        lines.append("")
+    for name, by_source in report.get("budgets", {}).items():
+        lines += [f"## {name}: accuracy by thinking budget", "", "| | budget | accuracy | " + " | ".join(BUDGET) + " |"]
+        lines.append("|---" * (3 + len(BUDGET)) + "|")
+        for label, rows in by_source.items():
+            for row in rows:
+                values = " | ".join(f"{row[field]:.4g}" for field in BUDGET.values())
+                lines.append(f"| {label} | {row['budget']} | {shown(row['accuracy'])} | {values} |")
         lines.append("")
     for name, other in report["compared"].items():
         growth = other["length_growth"]

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ from verigym.envs.registry import load as load_environment
 from verigym.envs.schema import Completion, Prompt, canonical_json, sha256_hex
 from verigym.trainer.checkpoint import FREE_FIELDS, locked, prepare
 from verigym.trainer.engines.build import build_engine
-from verigym.trainer.evaluation.config import EvalConfig, PickerConfig
+from verigym.trainer.evaluation.config import THINKING, EvalConfig, PickerConfig
 from verigym.trainer.evaluation.contamination import contaminated
-from verigym.trainer.evaluation.report import compare, draw, figures, markdown
+from verigym.trainer.evaluation.report import budget_label, budgets, compare, draw, figures, markdown
 from verigym.trainer.evaluation.tasks import held_out, training_texts
+from verigym.trainer.evaluation.thinking import ThinkingEngine, ThinkingRules, most_tokens
 from verigym.trainer.graders import open_graders
+from verigym.trainer.left_out import fitting
 from verigym.trainer.mixture import Source
 from verigym.trainer.models import load_model, pick_device
 from verigym.trainer.stages.hashing import model_digest
@@ -36,6 +39,7 @@ logger = logging.getLogger("verigym.trainer")
 
 # What changes how samples are looked at and not what they are.
 LOOKS = {"models", "pickers", "train_data", "ngram", "level"}
+THINKING_FIELDS = {"thinking_budgets", *THINKING}
 
 
 def run_evaluation(config: EvalConfig) -> Path:
@@ -57,59 +61,73 @@ def run_evaluation(config: EvalConfig) -> Path:
         for source in sources:
             _picker_prompt(environment, source.held_out[0])
     with locked(config.output):
-        found = {label: _sampled(config, label, model, sources) for label, model in config.models.items()}
+        found: dict[str, list[Sampled]] = {}
+        left_out: dict[str, dict[str, int]] = {}
+        for label, model in config.models.items():
+            sampled, too_long = _sampled(config, label, model, sources)
+            found |= sampled
+            left_out |= dict.fromkeys(sampled, too_long)
         picked = {
             label: {name: _picked(config, label, name, picker, prompts) for name, picker in pickers.items()}
             for label, prompts in found.items()
         }
         report = _report(config, sources, found, picked)
+        report["left_out"] = left_out
         _write(config.output / "report.md", markdown(report))
         draw(report, config.output / "curves.png")
         _write(config.output / "report.json", json.dumps(report, indent=1))
     return config.output / "report.json"
 
 
-def _sampled(config: EvalConfig, label: str, model: str, sources: Sequence[Source]) -> list[Sampled]:
+def _sampled(
+    config: EvalConfig, label: str, model: str, sources: Sequence[Source]
+) -> tuple[dict[str, list[Sampled]], dict[str, int]]:
+    """Return a model's samples by its name in the tables, and by source how many prompts were too long for it.
+
+    With thinking budgets, the samples of each are those of a model of its own.
+    """
     run = config.as_run(model)
     loaded, tokenizer = load_model(model, pick_device(config.device))
     codec = Codec(tokenizer, loaded.generation_config)
-    tasks = [
-        (source, prompt)
-        for source in sources
-        for prompt in source.held_out
-        if len(codec.encode(prompt)) <= config.max_prompt_tokens
-    ]
+    tasks, left_out = fitting(sources, codec, config.max_prompt_tokens, config.max_left_out)
     if not tasks:
         raise UsageError(f"model {label!r}: all prompts are longer than max_prompt_tokens ({config.max_prompt_tokens})")
-    identity = sha256_hex(
-        canonical_json(
-            [
-                model_digest(model),
-                {source.label: source.environment.grader for source in sources},
-                config.model_dump(mode="json", exclude=FREE_FIELDS | LOOKS),
-                config.heat,
-            ]
-        )
-    )
-    log = SampleLog(config.output / f"samples-{label}.jsonl", identity, config.prompts_at_a_time, len(tasks))
-    with log, open_graders(sources, run) as graders, closing(build_engine(run, loaded, codec)) as engine:
-        engine.sync()
-        found = sample_all(
-            engine,
-            codec,
-            graders,
-            tasks,
-            log,
-            samples=config.samples,
-            key=("evaluation", config.seed),
-            max_new_tokens=config.max_new_tokens,
-            temperature=config.heat,
-            prompts_at_a_time=config.prompts_at_a_time,
-            title=f"eval {label}",
-        )
-    del loaded, engine
+    made_with = [
+        model_digest(model),
+        {source.label: source.environment.grader for source in sources},
+        config.model_dump(mode="json", exclude=FREE_FIELDS | LOOKS | THINKING_FIELDS),
+        config.heat,
+    ]
+    rules: dict[str, ThinkingRules | None] = {label: None}
+    if config.thinking_budgets:
+        rules = {budget_label(label, budget): config.thinking_rules(budget) for budget in config.thinking_budgets}
+        # vLLM reserves room for the longest completion.
+        most = max(most_tokens(config.thinking_rules(n), codec, config.max_new_tokens) for n in config.thinking_budgets)
+        run = run.model_copy(update={"max_new_tokens": most})
+    positions = getattr(loaded.config, "max_position_embeddings", None)
+    found: dict[str, list[Sampled]] = {}
+    with open_graders(sources, run) as graders, closing(build_engine(run, loaded, codec)) as plain:
+        plain.sync()
+        for name, one in rules.items():
+            engine = plain if one is None else ThinkingEngine(plain, codec, one, positions)
+            identity = sha256_hex(canonical_json([*made_with, *([asdict(one)] if one else [])]))
+            with SampleLog(config.output / f"samples-{name}.jsonl", identity, config.prompts_at_a_time, len(tasks)) as log:
+                found[name] = sample_all(
+                    engine,
+                    codec,
+                    graders,
+                    tasks,
+                    log,
+                    samples=config.samples,
+                    key=("evaluation", config.seed),
+                    max_new_tokens=config.max_new_tokens,
+                    temperature=config.heat,
+                    prompts_at_a_time=config.prompts_at_a_time,
+                    title=f"eval {name}",
+                )
+    del loaded, engine, plain
     gc.collect()
-    return found
+    return found, left_out
 
 
 def _picker(name: str, config: PickerConfig) -> Environment:
@@ -180,6 +198,11 @@ def _report(
         "compared": {label: compare(found[first], of, config.level) for label, of in found.items() if label != first},
         "contamination": {},
     }
+    if config.thinking_budgets:
+        report["budgets"] = {
+            label: budgets({budget: found[budget_label(label, budget)] for budget in config.thinking_budgets}, config.level)
+            for label in config.models
+        }
     if config.train_data:
         report["contamination"] = _contamination(config, sources, found)
     return report

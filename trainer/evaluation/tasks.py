@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from verigym.datasets_cfg.load import load as load_dataset
-from verigym.envs.composition import Composition
 from verigym.envs.errors import EnvironmentFailure, UsageError
 from verigym.trainer.config import SourceConfig
-from verigym.trainer.mixture import Source, build_source, composed
+from verigym.trainer.mixture import Source, as_graded, build_source, composed
 from verigym.trainer.rng import keyed_random
 from verigym.trainer.stages.examples import read_examples
 
@@ -28,14 +27,11 @@ def held_out(config: SourceConfig, prompts: int) -> Source:
         raise UsageError(f"source {config.label!r}: eval_split is null, so there is nothing to evaluate on")
     if config.dataset is None:
         return build_source(config, 0, prompts)
-    asking: dict[str, Any] = {"template": config.template, "shots": config.shots}
+    asking: dict[str, Any] = {"template": config.template, "shots": config.shots, "environment": config.environment}
     rows = load_dataset(config.dataset, split, data_dir=config.data_dir, options=config.options, **asking)
     chosen = keyed_random("held out", config.label).sample(range(len(rows)), min(prompts, len(rows)))
     layers = composed(config, rows.environment)
-    environment, asked = layers[-1], [rows[row] for row in sorted(chosen)]
-    for layer in layers[1:]:
-        assert isinstance(layer, Composition)
-        asked = [layer.around(prompt) for prompt in asked]
+    environment, asked = layers[-1], [as_graded(config, layers, rows[row]) for row in sorted(chosen)]
     try:
         environment.check()
     except EnvironmentFailure as failure:

@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 from verigym.trainer.care_config import LoggerName
 from verigym.trainer.config import SourceConfig
 from verigym.trainer.frozen import Frozen
-from verigym.trainer.memory_config import MemoryFields
+from verigym.trainer.memory_config import MemoryFields, OptimizerFields
+from verigym.trainer.unused import RUN_RULES, Rule, refuse_unused
 
 
 class StageFields(Frozen):
@@ -28,8 +29,11 @@ class StageFields(Frozen):
     """CPU threads; torch's own choice when left out. Exact resume needs the same number."""
 
 
-class FitFields(StageFields, MemoryFields):
-    """What the stages that train in steps have. Adapters and 8-bit moments are those of a GRPO run."""
+FIT_RULES: tuple[Rule, ...] = tuple(rule for rule in RUN_RULES if rule[0] == ("log_project",))
+
+
+class StepFields(StageFields, OptimizerFields):
+    """What all stages that train in steps have."""
 
     model: str
     """Local model directory or hub id of a transformers causal language model."""
@@ -49,12 +53,10 @@ class FitFields(StageFields, MemoryFields):
 
     max_tokens: int = Field(default=2048, ge=2)
     """Most tokens of a prompt and its completion; longer examples are left out and counted."""
+    max_left_out: float = Field(default=0.01, ge=0, le=1)
+    """Most examples that may be longer than max_tokens, as a share; more is an error."""
     micro_batch_tokens: int = Field(default=8192, ge=1)
     """Most tokens of a forward and backward pass, with padding."""
-    pack_tokens: int | None = Field(default=None, ge=1)
-    """Most tokens of a row of packed examples; twice the longest of a batch when left out."""
-    logprob_chunk: int | None = Field(default=None, ge=1)
-    """Tokens whose logits are in memory at a time; chosen by the vocabulary when left out."""
     gradient_checkpointing: bool = False
     """Computes each layer again in the backward pass rather than keep its activations."""
 
@@ -70,12 +72,33 @@ class FitFields(StageFields, MemoryFields):
     """Project name for wandb and trackio."""
 
     @model_validator(mode="after")
-    def _fit_is_consistent(self) -> Self:
+    def _betas_are_shares(self) -> Self:
         if not all(0 <= beta < 1 for beta in self.adam_betas):
             raise ValueError(f"adam_betas are {self.adam_betas}; each must be in [0, 1)")
+        refuse_unused(self, FIT_RULES)
+        return self
+
+
+class FitFields(StepFields, MemoryFields):
+    """What the stages that train a policy in steps have. Adapters and 8-bit moments are those of a GRPO run."""
+
+    pack_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens of a row of packed examples; twice the longest of a batch when left out."""
+    logprob_chunk: int | None = Field(default=None, ge=1)
+    """Tokens whose logits are in memory at a time; chosen by the vocabulary when left out."""
+
+    @model_validator(mode="after")
+    def _fit_is_consistent(self) -> Self:
         if self.lora_base != "fp32" and self.dtype != "bf16":
             raise ValueError(f"lora_base {self.lora_base} computes in bfloat16; set dtype to bf16, or lora_base to fp32")
         return self
+
+
+EXAMPLE_RULES: tuple[Rule, ...] = (
+    (("demonstration_count",), lambda c: c.demonstrations, "is about demonstrations; name environments in `demonstrations`"),
+    (("held_out_share",), lambda c: c.data, "is a share of the prompts in data; name files in `data`"),
+    (("epochs",), lambda c: c.steps is None, "gives the number of updates where steps does not; leave steps out"),
+)
 
 
 class ExampleFields(FitFields):
@@ -102,6 +125,7 @@ class ExampleFields(FitFields):
     def _has_examples(self) -> Self:
         if not self.data and not self.demonstrations:
             raise ValueError("nothing to learn from; give `data`, `demonstrations` or both")
+        refuse_unused(self, EXAMPLE_RULES)
         for source in self.demonstrations:
             if source.environment is None:
                 raise ValueError("demonstrations are written by an environment; a data set's rows go into `data`")

@@ -16,6 +16,7 @@ from verigym.trainer.checkpoint import locked
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.evaluate import evaluate
 from verigym.trainer.graders import open_graders
+from verigym.trainer.left_out import check_tasks
 from verigym.trainer.logprobs import Head
 from verigym.trainer.losses import LOSSES
 from verigym.trainer.mixture import Mixture, build_source
@@ -26,7 +27,7 @@ from verigym.trainer.stages.distill_losses import Direction, chunked_kl, kl_of_l
 from verigym.trainer.stages.examples import Pair
 from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.stages.packing import hidden_packed, packable, packed_rows
-from verigym.trainer.stages.run import StepRun, settle
+from verigym.trainer.stages.run import PolicyRun, settle
 from verigym.trainer.stages.sft import Batches, examples_digest, gather_examples, mean_nll, tokenized, total_steps
 from verigym.trainer.update import Objective, Row, accumulate, policy_logprobs
 
@@ -43,7 +44,9 @@ def distill_logits(config: LogitConfig) -> Path:
     settle(config)
     with locked(config.output):
         examples, held_out = gather_examples(config)
-        run = StepRun(config, {"examples": examples_digest(examples), "teacher": model_digest(config.teacher)}, "distillation")
+        run = PolicyRun(
+            config, {"examples": examples_digest(examples), "teacher": model_digest(config.teacher)}, "distillation"
+        )
         teacher = load_teacher(config.teacher, run)
         train, test = tokenized(config, run.codec, examples, held_out)
         batches = Batches(train, config.batch_size, config.seed)
@@ -62,7 +65,7 @@ def distill_logits(config: LogitConfig) -> Path:
         return run.run(total_steps(config, len(train)), gradient, look if test else None)
 
 
-def load_teacher(name: str, run: StepRun) -> Any:
+def load_teacher(name: str, run: PolicyRun) -> Any:
     """Return the frozen teacher.
 
     Raises:
@@ -137,7 +140,7 @@ def distill_on_policy(config: OnPolicyConfig) -> Path:
     sources = [build_source(source, config.seed, config.eval_prompts) for source in config.sources]
     inputs = {source.label: source.environment.grader for source in sources}
     with locked(config.output), open_graders(sources, settings) as graders:
-        run = StepRun(config, {**inputs, "teacher": model_digest(config.teacher)}, "on-policy distillation")
+        run = PolicyRun(config, {**inputs, "teacher": model_digest(config.teacher)}, "on-policy distillation")
         teacher = load_teacher(config.teacher, run)
         forward: dict[str, Any] = {
             "token_budget": config.micro_batch_tokens,
@@ -148,12 +151,15 @@ def distill_on_policy(config: OnPolicyConfig) -> Path:
         }
         objective = Objective(LOSSES["reinforce"], "token_mean", config.max_new_tokens, config.temperature)
         mixture = Mixture(sources, config.seed)
+        check_tasks(sources, run.codec, config.max_prompt_tokens, config.max_left_out)
         _catch_up(mixture, run.done, config.prompts_per_step, lambda p: _fits(run, config, p))
         with closing(build_engine(settings, run.model, run.codec)) as engine:
 
             def gradient(step: int) -> dict[str, float]:
                 plan = mixture.plan(step, config.prompts_per_step)
                 asked = [mixture.draw(source, lambda p: _fits(run, config, p)) for source in plan]
+                passed_over = {"prompts_left_out": mixture.left_out.total()} if mixture.left_out else {}
+                mixture.left_out.clear()
                 prompts = [run.codec.encode(prompt) for prompt in asked]
                 keys = [
                     [("on-policy", config.seed, step, n, p.key, g) for g in range(config.samples)] for n, p in enumerate(asked)
@@ -169,14 +175,15 @@ def distill_on_policy(config: OnPolicyConfig) -> Path:
                     own = [Pair(ids, done.token_ids) for ids, done in pairs]
                     options: dict[str, Any] = {"direction": "reverse", "temperature": config.temperature}
                     loss = kl_gradient(run.model, teacher, own, run.how, config.pack_tokens, **options)
-                    return {"loss": loss, "completion_tokens": lengths}
+                    return {"loss": loss, "completion_tokens": lengths, **passed_over}
                 rows = [Row(ids, done.token_ids, 0.0, True, done.logprobs) for ids, done in pairs]
                 told = policy_logprobs(teacher, rows, temperature=config.temperature, **forward)
                 rows = graded(rows, told)
                 metrics = accumulate(run.model, rows, objective, **forward)
                 tokens = sum(len(row.token_ids) for row in rows)
                 kl = -sum(sum(row.token_advantages or ()) for row in rows) / tokens
-                return {"loss": kl, "completion_tokens": lengths, "sampler_gap": metrics.get("sampler_gap", 0.0)}
+                gap = metrics.get("sampler_gap", 0.0)
+                return {"loss": kl, "completion_tokens": lengths, "sampler_gap": gap, **passed_over}
 
             def look() -> dict[str, float]:
                 engine.sync()
@@ -204,7 +211,7 @@ def _hidden(model: Any, rows: Any, prompts: Any, completions: Any, how: Forward)
     return hidden_packed(model, apart, prompts, completions, how)
 
 
-def _fits(run: StepRun, config: OnPolicyConfig, prompt: Any) -> bool:
+def _fits(run: PolicyRun, config: OnPolicyConfig, prompt: Any) -> bool:
     return len(run.codec.encode(prompt)) <= config.max_prompt_tokens
 
 
@@ -213,3 +220,4 @@ def _catch_up(mixture: Mixture, steps: int, prompts: int, fits: Any) -> None:
     for step in range(steps):
         for source in mixture.plan(step, prompts):
             mixture.draw(source, fits)
+    mixture.left_out.clear()

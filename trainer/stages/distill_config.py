@@ -39,7 +39,9 @@ class OnPolicyConfig(FitFields):
     temperature: float = Field(default=1.0, gt=0, le=10)
     """Of the sampler; both models are compared at it."""
     max_prompt_tokens: int = Field(default=1024, ge=1)
-    """Longer prompts are passed over."""
+    """Longer prompts are passed over and counted."""
+    max_left_out: float = Field(default=0.01, ge=0, le=1)
+    """Most prompts of a source that may be longer than max_prompt_tokens, as a share; more is an error."""
     max_new_tokens: int = Field(default=512, ge=1)
     """Most tokens of a completion."""
     generation_rows: int = Field(default=512, ge=1)
@@ -51,7 +53,7 @@ class OnPolicyConfig(FitFields):
 
     def as_run(self) -> TrainConfig:
         """Return the training run that would sample like this, for what builds engines, tasks and graders."""
-        names = ("model", "output", "sources", "seed", "device", "dtype", "threads", "workers", "eval_prompts")
+        names = ("model", "output", "sources", "seed", "device", "dtype", "threads", "workers", "eval_prompts", "max_left_out")
         sizes = ("prompts_per_step", "max_prompt_tokens", "max_new_tokens", "generation_rows", "temperature")
         fields: dict[str, Any] = {name: getattr(self, name) for name in (*names, *sizes)}
         return TrainConfig(**fields)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from verigym.datasets_cfg.asking import Asking
 from verigym.datasets_cfg.rows import Task
 from verigym.datasets_cfg.templates import load_template
+from verigym.envs import strict_json
 from verigym.envs.errors import UsageError, explain
 from verigym.envs.registry import load
 from verigym.envs.schema import Message, Prompt, canonical_json, sha256_hex
@@ -62,23 +62,34 @@ def read_examples(path: Path) -> list[Example]:
     Raises:
         UsageError: the file cannot be read, is empty, or a line is none of that; the message names file, line and field.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise UsageError(f"data: {path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"data: {path} is not UTF-8 at byte {error.start}") from None
-    found = [_example(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
+    found = [_example(row, place) for place, row in json_lines(path)]
     if not found:
         raise UsageError(f"data: {path} has no examples")
     return found
 
 
-def _example(line: str, place: str) -> Example:
+def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield (`file:line`, value) for each line of a JSON Lines file that is not blank.
+
+    Raises:
+        UsageError: the file cannot be read, or a line is not JSON: `strict_json` refuses a field that stands twice, and NaN.
+    """
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{place}: not JSON: {error}") from None
+        lines = path.read_text(encoding="utf-8").split("\n")  # JSON may hold other line breaks as they are
+    except OSError as error:
+        raise UsageError(f"data: {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"data: {path} is not UTF-8 at byte {error.start}") from None
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                value = strict_json.loads(line)
+            except ValueError as error:
+                raise UsageError(f"{path}:{number}: not JSON: {error}") from None
+            yield f"{path}:{number}", value
+
+
+def _example(row: Any, place: str) -> Example:
     if not isinstance(row, dict):
         raise UsageError(f"{place}: expected an object with prompt and completion, got {type(row).__name__}")
     if "prompt" in row or "completion" in row:
@@ -87,14 +98,19 @@ def _example(line: str, place: str) -> Example:
         prompt = row.get("prompt")
         if isinstance(prompt, str):
             return Example((Message(role="user", content=prompt),), row["completion"])
-        return Example(_messages(prompt, "prompt", place), row["completion"])
-    messages = _messages(row.get("messages"), "messages", place)
+        return Example(messages_of(prompt, "prompt", place), row["completion"])
+    messages = messages_of(row.get("messages"), "messages", place)
     if messages[-1].role != "assistant" or len(messages) < 2:
         raise UsageError(f"{place}: field 'messages' must end with an answer of the role assistant, after at least one other")
     return Example(messages[:-1], messages[-1].content)
 
 
-def _messages(value: Any, field: str, place: str) -> tuple[Message, ...]:
+def messages_of(value: Any, field: str, place: str) -> tuple[Message, ...]:
+    """Return a field that holds messages, at least one.
+
+    Raises:
+        UsageError: it does not; the message begins with the place.
+    """
     try:
         found = _MESSAGES.validate_python(value)
     except ValidationError as error:
@@ -135,9 +151,9 @@ def demonstrated(sources: Sequence[SourceConfig], split: str, count: int, seed: 
     return found
 
 
-def to_pairs(examples: Iterable[Example], codec: Codec, longest: int) -> list[Pair]:
-    """Return the examples in tokens, without those that are longer than `longest` tokens or have no prompt tokens."""
+def to_pairs(examples: Iterable[Example], codec: Codec) -> list[Pair]:
+    """Return the examples in tokens, without those that have no prompt tokens."""
     end = codec.tokenizer.eos_token_id
     end = min(codec.eos_ids) if end is None else int(end)
     pairs = [Pair(codec.encode(one.prompt), (*codec.encode_text(one.completion), end)) for one in examples]
-    return [pair for pair in pairs if pair.prompt_ids and pair.length <= longest]
+    return [pair for pair in pairs if pair.prompt_ids]

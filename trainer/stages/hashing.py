@@ -7,6 +7,7 @@ from pathlib import Path
 
 from verigym.envs.errors import UsageError
 from verigym.envs.schema import canonical_json, sha256_hex
+from verigym.trainer.model_path import model_path
 
 
 def file_digest(path: Path) -> str:
@@ -29,8 +30,12 @@ def folder_digest(folder: Path) -> str:
 
 
 def model_digest(model: str) -> str:
-    """Return what identifies a model: of a directory the hash of its contents, of a hub id the id itself."""
-    folder = Path(model)
+    """Return what identifies a model: of a directory the hash of its contents, of a hub id the id itself.
+
+    Raises:
+        UsageError: see `model_path`.
+    """
+    folder = Path(model_path(model))
     return folder_digest(folder) if folder.is_dir() else f"hub:{model}"
 
 

@@ -1,11 +1,17 @@
-"""Which of a prompt's completions are kept: pure functions of verdicts, lengths and texts."""
+"""Which of a prompt's completions are kept, and why the others are not: pure functions of verdicts, lengths and texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from verigym.envs.base import Environment
+from verigym.envs.errors import UsageError
 from verigym.envs.schema import Score, Status, sha256_hex
+from verigym.envs.terms import parts_of
 
 
 @dataclass(frozen=True)
@@ -52,34 +58,126 @@ RULES: dict[str, Rule] = {
 """Each returns the numbers of what may be kept, the first choice first."""
 
 
+_COMPARISON = re.compile(r"\s*+(<=|>=|==|<|>)\s*+([-+]?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*+")
+_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a part's reward, or one of its components, must be."""
+
+    name: str
+    """Of a part (`language`), or of one of its components (`paragraphs/longest`)."""
+    comparison: str
+    number: float
+
+    def __str__(self) -> str:
+        """Return for example `language >= 0.95`."""
+        return f"{self.name} {self.comparison} {self.number:g}"
+
+    def component(self, environment: Environment) -> str:
+        """Return its name among the components of the environment's scores; empty for the reward itself.
+
+        Raises:
+            UsageError: the environment has no such part, or several of that name.
+        """
+        part, _, inner = self.name.partition("/")
+        paths = parts_of(environment)
+        found = [path for path in paths if path.rpartition("/")[2] == part]
+        if not paths and part == environment.name:
+            return inner
+        if len(found) != 1:
+            known = sorted({path.rpartition("/")[2] for path in paths} or {environment.name})
+            what = f"{len(found)} parts are" if found else "no part is"
+            raise UsageError(f"keep_if: {what} called {part!r}; the parts are {', '.join(known)}")
+        return f"{found[0]}/{inner}" if inner else found[0]
+
+    def holds(self, value: float) -> bool:
+        """Whether the number is as it must be."""
+        return _OPERATORS[self.comparison](value, self.number)
+
+
+def condition(name: str, text: str) -> Condition:
+    """Read a condition such as `language`, `>= 0.95`.
+
+    Raises:
+        ValueError: it is no comparison with a finite number.
+    """
+    found = _COMPARISON.fullmatch(text)
+    if found is None or math.isinf(float(found[2])):
+        raise ValueError(f"keep_if: {name}: {text!r} is no comparison with a number; write for example '>= 0.95' or '<= 300'")
+    return Condition(name, found[1], float(found[2]))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a prompt's completions."""
+
+    numbers: list[int]
+    """In the order of the rule."""
+    removed: dict[int, str]
+    """Why each of the others is not."""
+
+
 def keep(
-    candidates: Sequence[Candidate], rule: str, *, at_most: int | None = None, least_reward: float | None = None
-) -> list[int]:
-    """Return the numbers of a prompt's completions that are kept, in the order of the rule.
+    candidates: Sequence[Candidate],
+    rule: str,
+    *,
+    at_most: int | None = None,
+    least_reward: float | None = None,
+    conditions: Sequence[tuple[Condition, str]] = (),
+) -> Kept:
+    """Choose among a prompt's completions.
 
     A completion without a verdict, one that was cut off, and one whose text (spaces aside) has been kept already are never
-    kept.
+    kept. Nor is one whose verdict lacks what a condition is about, such as a part behind a shut gate.
 
     Args:
         candidates: a prompt's completions.
         rule: a name in RULES.
         at_most: how many a prompt; None for no bound.
         least_reward: what the reward must be at least; None for no bound.
+        conditions: all of them must hold; each with its name among the components of these scores.
     """
+    order = RULES[rule](candidates)
     kept: list[int] = []
+    removed = {number: rule for number in range(len(candidates)) if number not in order}
+    removed |= {number: "no verdict" for number, one in enumerate(candidates) if one.score.reward is None}
     seen: set[str] = set()
-    for number in RULES[rule](candidates):
+    for number in order:
         one = candidates[number]
-        if one.cut_off or one.score.reward is None or (least_reward is not None and one.score.reward < least_reward):
-            continue
         text = spelling(one.text)
-        if text in seen:
+        reason = _unfit(one, least_reward, conditions) or ("same text" if text in seen else "")
+        if not reason and at_most is not None and len(kept) == at_most:
+            reason = "at_most"
+        if reason:
+            removed[number] = reason
             continue
         seen.add(text)
         kept.append(number)
-        if at_most is not None and len(kept) == at_most:
-            break
-    return kept
+    return Kept(kept, removed)
+
+
+def _unfit(one: Candidate, least_reward: float | None, conditions: Sequence[tuple[Condition, str]]) -> str:
+    """Return what speaks against a completion by itself; nothing where nothing does."""
+    reward = one.score.reward
+    if reward is None:
+        return "no verdict"
+    if one.cut_off:
+        return "cut off"
+    if least_reward is not None and reward < least_reward:
+        return f"reward >= {least_reward:g}"
+    for wanted, component in conditions:
+        value = one.score.components.get(component) if component else reward
+        if value is None or not wanted.holds(value):
+            return str(wanted)
+    return ""
 
 
 def spelling(text: str) -> str:

@@ -14,13 +14,13 @@ from pydantic import BaseModel
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of stage. Its code is imported when it runs, so that a file is checked without torch."""
+    """A kind of stage. Its code is imported when it runs."""
 
     config: str
     """`module:Class` of its fields."""
     function: str
     """`module:function` that takes them and returns the path of what it makes."""
-    makes: Literal["model", "data", "report"]
+    makes: Literal["model", "data", "report", "reward model"]
     about: str
 
     def config_type(self) -> type[BaseModel]:
@@ -71,6 +71,30 @@ KINDS: dict[str, Kind] = {
         "model",
         "a teacher's opinion of each token that the student writes",
     ),
+    "pairs": Kind(
+        "verigym.trainer.reward_models.config:PairsConfig",
+        "verigym.trainer.reward_models.pairing:make_pairs",
+        "data",
+        "preference pairs of graded completions",
+    ),
+    "reward-model": Kind(
+        "verigym.trainer.reward_models.config:RewardModelConfig",
+        "verigym.trainer.reward_models.training:train_reward_model",
+        "reward model",
+        "a Bradley-Terry model on preference pairs",
+    ),
+    "step-labels": Kind(
+        "verigym.trainer.reward_models.config:StepLabelsConfig",
+        "verigym.trainer.reward_models.labelling:label_steps",
+        "data",
+        "Math-Shepherd's labels: what becomes of a solution from each step on",
+    ),
+    "prm": Kind(
+        "verigym.trainer.reward_models.config:PrmConfig",
+        "verigym.trainer.reward_models.process_training:train_prm",
+        "reward model",
+        "a process reward model on labelled steps",
+    ),
     "evaluate": Kind(
         "verigym.trainer.evaluation.config:EvalConfig",
         "verigym.trainer.evaluation.run:run_evaluation",
@@ -103,7 +127,7 @@ def figures(kind: str, output: Path) -> dict[str, float]:
             for label, part in sources.items()
             if part["figures"][name]["value"] is not None
         }
-    if kind == "sample" and summary.exists():
+    if summary.exists():
         counts: dict[str, float] = json.loads(summary.read_text(encoding="utf-8"))["counts"]["all"]
         return counts
     return {}

@@ -11,7 +11,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from verigym.envs.errors import UsageError, did_you_mean
 from verigym.envs.schema import canonical_json, sha256_hex
 from verigym.trainer.checkpoint import locked, prepare
 from verigym.trainer.config import TrainConfig
+from verigym.trainer.launched import launched
 from verigym.trainer.stages.hashing import digest, model_digest
 from verigym.trainer.stages.kinds import figures
 from verigym.trainer.stages.plan import REFERENCE, Pipeline, Stage, replaced
@@ -27,7 +28,16 @@ from verigym.trainer.stages.plan import REFERENCE, Pipeline, Stage, replaced
 DONE = "stage.json"
 # What may change without changing what a stage makes.
 FREE = frozenset(
-    {"workers", "grade_timeout_s", "grade_memory_mb", "checkpoint_every", "keep_checkpoints", "loggers", "log_project"}
+    {
+        "workers",
+        "grade_timeout_s",
+        "grade_memory_mb",
+        "checkpoint_every",
+        "keep_checkpoints",
+        "loggers",
+        "log_project",
+        "max_left_out",
+    }
 )
 PACKAGES = ("verigym", "torch", "transformers", "tokenizers", "numpy", "pydantic")
 Tell = Callable[[str], None]
@@ -62,12 +72,19 @@ def run_pipeline(pipeline: Pipeline, *, until: str | None = None, tell: Tell = l
         tell: is given a line when a stage begins, ends or is skipped.
 
     Raises:
-        UsageError: a stage's inputs do not fit, or another process runs the same pipeline.
+        UsageError: a stage's inputs do not fit, something that a stage to come needs is not on this machine, torchrun has
+            started several processes, or another process runs the same pipeline.
         Interrupted: Ctrl-C; the same call goes on from there.
     """
+    if (launched("WORLD_SIZE") or 1) > 1:
+        raise UsageError(
+            "a pipeline runs in one process; start it without torchrun. To train a stage with several, give its fields to "
+            "`torchrun -m verigym train` and name the model that this makes in the stages after it"
+        )
     names = [stage.name for stage in pipeline.stages]
     if until is not None and until not in names:
         raise UsageError(f"{pipeline.document.path}: no stage is called {until!r}{did_you_mean(until, names)}")
+    _refuse_what_is_missing(pipeline, names if until is None else names[: names.index(until) + 1])
     prepare(pipeline.output)
     with locked(pipeline.output):
         records: dict[str, Mapping[str, Any]] = {}
@@ -86,6 +103,17 @@ def run_pipeline(pipeline: Pipeline, *, until: str | None = None, tell: Tell = l
             if stage.name == until:
                 break
     return status(pipeline)
+
+
+def _refuse_what_is_missing(pipeline: Pipeline, names: Sequence[str]) -> None:
+    """Check this machine for the stages that are not done.
+
+    Raises:
+        UsageError: naming the stage, and what is missing.
+    """
+    for state in status(pipeline):
+        if state.record is None and state.stage.name in names:
+            pipeline.refuse_on_this_machine(state.stage)
 
 
 def status(pipeline: Pipeline) -> list[State]:
@@ -137,9 +165,9 @@ def inputs(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str, 
     """Return everything that decides what a stage makes, as JSON: what is compared to know whether it is done."""
     config = pipeline.config(stage, Path("."), {name: Path(REFERENCE + name) for name in stage.needs})
     fields = config.model_dump(mode="json", exclude=set(FREE) | {"output"})
-    named = {
-        name: _named(name, value) for name, value in stage.fields.items() if name in ("model", "models", "teacher", "data")
-    }
+    contents = ("model", "models", "teacher", "data", "held_out_data")
+    with pipeline.named(stage):
+        named = {name: _named(name, value) for name, value in stage.fields.items() if name in contents}
     return {
         "kind": stage.kind_name,
         "fields": {name: value for name, value in fields.items() if name not in named},
@@ -152,7 +180,11 @@ def inputs(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str, 
 def _named(field: str, value: Any) -> Any:
     """Return contents for names: of files and local models; what other stages make counts elsewhere."""
     if isinstance(value, str) and not value.startswith(REFERENCE):
-        return digest(Path(value)) if field == "data" else model_digest(value)
+        if field not in ("data", "held_out_data"):
+            return model_digest(value)
+        if not Path(value).exists():
+            raise UsageError(f"field {field!r}: there is no file {value!r}; give the path of a JSON Lines file")
+        return digest(Path(value))
     if isinstance(value, Mapping):
         return {key: _named(field, inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -170,12 +202,15 @@ def graders(config: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for source in (*getattr(config, "sources", ()), *getattr(config, "demonstrations", ())):
         if source.dataset is not None:
-            environment = load_config(source.dataset).environment
+            environment = source.environment or load_config(source.dataset).environment
             found[source.label] = f"{environment}@{origin(environment).version}"
             # Only its data sets are looked at: models count by what they hold elsewhere.
             found |= contents(TrainConfig(model="none/none", output=Path("."), sources=(source,)))
         else:
-            found[source.label] = composed(source, load(source.environment, **source.options))[-1].grader
+            own = load(source.environment, **source.options)
+            found[source.label] = composed(source, own)[-1].grader
+            if source.graded_by is not None:  # which tasks it writes counts as well
+                found[f"{source.label} (tasks)"] = own.grader
     return found
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,15 @@ from pydantic import BaseModel, Field
 from verigym.envs.errors import UsageError, did_you_mean
 from verigym.trainer.frozen import Frozen
 from verigym.trainer.rng import keyed_int
+from verigym.trainer.stages.checks import NOWHERE, refuse_stage_on_this_machine, refuse_unstartable_stage
 from verigym.trainer.stages.kinds import KINDS, Kind
-from verigym.trainer.stages.reading import Document, Loc, checked, read_document
+from verigym.trainer.stages.reading import Document, Loc, checked, place_of, read_document
 
 REFERENCE = "stage:"
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 OWN_FIELDS = ("name", "kind")
+TAKES = {"data": "data", "held_out_data": "data", "sources": "reward model", "pickers": "reward model"}
+"""What a reference in a field must stand for; a model in all others."""
 
 
 class PipelineFields(Frozen):
@@ -63,6 +67,27 @@ class Pipeline:
     seed: int
     stages: tuple[Stage, ...]
 
+    def expected(self, stage: Stage) -> BaseModel:
+        """Return a stage's fields with names of what is not made yet, for checks before anything runs.
+
+        Raises:
+            UsageError: as `config`.
+        """
+        return self.config(stage, self.output / stage.name, {name: NOWHERE / name for name in stage.needs})
+
+    def refuse_on_this_machine(self, stage: Stage) -> None:
+        """Check that a stage's device, packages and environments are here.
+
+        Raises:
+            UsageError: naming file, line, stage, and what is missing.
+        """
+        with _named(self.document, stage):
+            refuse_stage_on_this_machine(self.expected(stage))
+
+    def named(self, stage: Stage) -> AbstractContextManager[None]:
+        """Put file, line and stage before the message of a mistake."""
+        return _named(self.document, stage)
+
     def config(self, stage: Stage, output: Path, products: Mapping[str, Path]) -> BaseModel:
         """Return a stage's fields as its kind takes them.
 
@@ -81,6 +106,8 @@ class Pipeline:
 def read_pipeline(path: Path) -> Pipeline:
     """Read a pipeline's file and check every stage of it, so that a mistake in the last is found before the first runs.
 
+    A stage is checked as far as its fields decide: names, values, and what a run refuses before it loads a model.
+
     Raises:
         UsageError: one line that names file, line and field.
     """
@@ -95,9 +122,24 @@ def read_pipeline(path: Path) -> Pipeline:
         if name not in used:
             raise UsageError(f"{document.place(('defaults', name))}: no stage has a field {name!r}; leave it out")
     for stage in stages:
-        nowhere = {name: Path("made-by") / name for name in stage.needs}
-        pipeline.config(stage, top.output / stage.name, nowhere)
+        config = pipeline.expected(stage)
+        with _named(document, stage):
+            refuse_unstartable_stage(config)
     return pipeline
+
+
+@contextmanager
+def _named(document: Document, stage: Stage) -> Iterator[None]:
+    """Put file, line and stage before the message of a mistake.
+
+    Raises:
+        UsageError: the mistake.
+    """
+    try:
+        yield
+    except UsageError as error:
+        place = document.place(place_of(stage.fields, str(error), stage.loc) or stage.loc)
+        raise UsageError(f"{place}: stage {stage.name!r}: {error}") from None
 
 
 def _stage(document: Document, top: PipelineFields, fields: Mapping[str, Any], loc: Loc, before: list[Stage]) -> Stage:
@@ -137,9 +179,13 @@ def _references(document: Document, name: str, fields: Mapping[str, Any], loc: L
             if target is None:
                 hint = did_you_mean(other, [stage.name for stage in before])
                 raise UsageError(f"{place}: stage {name!r} refers to {other!r}, and no stage before it is called so{hint}")
-            wanted = "data" if field == "data" else "model"
+            wanted = TAKES.get(field, "model")
             if target.kind.makes != wanted:
-                raise UsageError(f"{place}: field {field!r} takes a {wanted}, but stage {other!r} makes a {target.kind.makes}")
+                makers = " or ".join(name for name, kind in KINDS.items() if kind.makes == wanted)
+                raise UsageError(
+                    f"{place}: field {field!r} takes the {wanted} of a stage of kind {makers}; stage {other!r} is of kind "
+                    f"{target.kind_name!r} and makes a {target.kind.makes}"
+                )
         found.extend(mine)
     return tuple(dict.fromkeys(found))
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from verigym.datasets_cfg.yamlfile import refuse_bombs
+from verigym.datasets_cfg.yamlfile import refuse_bombs, repeated_key
 from verigym.envs.errors import UsageError, explain
 
 M = TypeVar("M", bound=BaseModel)
@@ -25,20 +28,40 @@ class Document:
     fields: dict[str, Any]
     lines: Mapping[Loc, int]
     """Of each field, by its keys and list positions from the top: the line, counted from 1."""
+    overridden: Mapping[Loc, str] = field(default_factory=dict)
+    """Of each field that the command line has set: the override, such as `steps=100`."""
 
     def place(self, loc: Sequence[int | str]) -> str:
-        """Return `file:line` of a field, or of the nearest field around it."""
-        found = tuple(loc)
-        while found and found not in self.lines:
-            found = found[:-1]
-        return f"{self.path}:{self.lines[found]}" if found else str(self.path)
+        """Return where a field was set, or the nearest one around it: `file:line`, or the override of the command line."""
+        around = tuple(loc)
+        while around and around not in self.lines and around not in self.overridden:
+            around = around[:-1]
+        if around in self.overridden:
+            return f"override {self.overridden[around]!r}"
+        return f"{self.path}:{self.lines[around]}" if around else str(self.path)
+
+    def overriding(self, overrides: Sequence[str]) -> Document:
+        """Return the document with `key=value` overrides in its fields; places of what they set name the override.
+
+        Raises:
+            UsageError: an override is none, or leads nowhere.
+        """
+        fields = copy.deepcopy(self.fields)
+        lines, overridden = dict(self.lines), dict(self.overridden)
+        for override in overrides:
+            loc = apply_override(fields, override)
+            for known in (lines, overridden):
+                for inner in [place for place in known if place[: len(loc)] == loc]:
+                    del known[inner]
+            overridden[loc] = override
+        return replace(self, fields=fields, lines=lines, overridden=overridden)
 
 
 def read_document(path: Path) -> Document:
     """Read a YAML file whose top level is a mapping.
 
     Raises:
-        UsageError: it cannot be read, is not YAML, or is no mapping; the message names file and line.
+        UsageError: it cannot be read, is not YAML, has a key twice, or is no mapping; the message names file and line.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -47,9 +70,10 @@ def read_document(path: Path) -> Document:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8") from None
     try:
-        fields = yaml.safe_load(text)
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
         refuse_bombs(tree, str(path))
+        twice = repeated_key(tree)
+        fields = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         raise UsageError(f"{path}{line}: not valid YAML: {error.problem or error.context}") from None
@@ -59,6 +83,8 @@ def read_document(path: Path) -> Document:
         raise UsageError(f"{path}: not valid YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
         raise UsageError(f"{path}: expected `field: value` lines at the top level, got {type(fields).__name__}")
+    if twice is not None:
+        raise UsageError(f"{path}:{twice.start_mark.line + 1}: field {twice.value!r} stands twice; keep one")
     lines: dict[Loc, int] = {}
     _note(tree, (), lines)
     return Document(path, fields, lines)
@@ -92,4 +118,78 @@ def checked(model: type[M], fields: Mapping[str, Any], document: Document, loc: 
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
         first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
-        raise UsageError(f"{document.place((*loc, *first['loc']))}: {explain(error, model.model_fields)}") from None
+        # What several fields get wrong together stands at no field; such messages begin with one of them.
+        place = first["loc"] or (str(first["msg"]).removeprefix("Value error, ").partition(" ")[0].rstrip(":"),)
+        raise UsageError(f"{document.place((*loc, *place))}: {explain(error, model.model_fields)}") from None
+
+
+def apply_override(fields: dict[str, Any], override: str) -> Loc:
+    """Set one `key=value` in `fields` itself, and return the place that it sets, as keys and list positions.
+
+    Raises:
+        UsageError: no `=`, a value that is not YAML, or a path that leads nowhere.
+    """
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise UsageError(f"override {override!r}: expected key=value, for example steps=100")
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise UsageError(f"override {override!r}: the value is not valid YAML") from None
+    # YAML 1.1 reads 1e-5 as text, because it lacks the dot that its grammar wants.
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            pass
+    *parents, last = key.split(".")
+    place: Any = fields
+    loc: list[int | str] = []
+    for part in parents:
+        try:
+            loc.append(int(part) if isinstance(place, list) else part)
+            place = place[loc[-1]]
+        except (KeyError, IndexError, ValueError, TypeError):
+            raise UsageError(f"override {override!r}: there is no {part!r} in the configuration file") from None
+    try:
+        loc.append(int(last) if isinstance(place, list) else last)
+        place[loc[-1]] = value
+    except (IndexError, ValueError, TypeError):
+        raise UsageError(f"override {override!r}: {last!r} cannot be set there") from None
+    return tuple(loc)
+
+
+def place_of(fields: Mapping[str, Any], message: str, around: Loc = ()) -> Loc | None:
+    """Return where the field or the source stands that a message begins with; None where it names none.
+
+    Args:
+        fields: of a run or a stage, as the file has them.
+        message: such as `field 'sources.0.weight': ...`, `model: ...` or `source 'math': ...`.
+        around: where the fields stand in the document.
+    """
+    if named := re.match(r"field '([a-z_0-9.]+)'", message):
+        return (*around, *(int(part) if part.isdigit() else part for part in named[1].split(".")))
+    if (named := re.match(r"([a-z_]+):", message)) and named[1] in fields:
+        return (*around, named[1])
+    sources = fields.get("sources")
+    for number, source in enumerate(sources if isinstance(sources, list | tuple) else ()):
+        if not isinstance(source, Mapping):
+            continue
+        label = source.get("name") or source.get("dataset") or source.get("environment")
+        if message.startswith(f"source {label!r}"):
+            return (*around, "sources", number)
+    return None
+
+
+@contextmanager
+def located(document: Document) -> Iterator[None]:
+    """Put the place of the field before a message that begins with the field, or with the source.
+
+    Raises:
+        UsageError: the mistake.
+    """
+    try:
+        yield
+    except UsageError as error:
+        place = place_of(document.fields, str(error))
+        raise (error if place is None else UsageError(f"{document.place(place)}: {error}")) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -23,14 +24,14 @@ from verigym.trainer.optimizers import build_optimizer
 from verigym.trainer.policy import Forward, checkpointing
 from verigym.trainer.progress import Progress, StopRequest
 from verigym.trainer.shards import restore
-from verigym.trainer.stages.config import FitFields
+from verigym.trainer.stages.config import FitFields, StepFields
 from verigym.trainer.tokens import Codec
 from verigym.trainer.update import learning_rate
 
 logger = logging.getLogger("verigym.trainer")
 
 
-def settle(config: FitFields) -> None:
+def settle(config: StepFields) -> None:
     """Make the output folder and set the number of threads.
 
     Raises:
@@ -43,10 +44,10 @@ def settle(config: FitFields) -> None:
     checkpoint.prepare(config.output)
 
 
-class StepRun:
+class StepRun(ABC):
     """A stage's model between its steps; nothing but their number is carried over, so a resumed run is the same run."""
 
-    def __init__(self, config: FitFields, inputs: Mapping[str, str], title: str) -> None:
+    def __init__(self, config: StepFields, inputs: Mapping[str, str], title: str) -> None:
         """Begin, or go on from the newest checkpoint in the output folder.
 
         Args:
@@ -57,15 +58,16 @@ class StepRun:
         Raises:
             UsageError: the model or a checkpoint does not fit.
         """
-        self.config, self.title = config, title
+        self.config: Any = config
+        self.title = title
         self.checkpoints = config.output / "checkpoints"
         # These functions read fields by name, and the stage has the same ones.
         self._settings = cast(TrainConfig, config)
         self.identity = checkpoint.fingerprint(self._settings, inputs)
         found = checkpoint.latest(self.checkpoints, self.identity, 10**9)
         self.device = pick_device(config.device)
-        self.model, tokenizer = load_policy(self._settings, self.device, found[0] if found else None)
-        self.codec = Codec(tokenizer, self.model.generation_config)
+        self.model, tokenizer = self.load(found[0] if found else None)
+        self.codec = Codec(tokenizer, getattr(self.model, "generation_config", None))
         self.optimizer = build_optimizer(self.model.parameters(), self._settings)
         self.done = 0
         self.resumed = found is not None
@@ -74,13 +76,17 @@ class StepRun:
             self.done = found[1].step
             logger.info("going on after step %d", self.done)
 
-    @property
-    def how(self) -> Forward:
-        """How log-probabilities are computed."""
-        config = self.config
-        return Forward(
-            self.codec.pad_id, 1.0, config.dtype, config.micro_batch_tokens, shared_prefix=False, chunk=config.logprob_chunk
-        )
+    @abstractmethod
+    def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
+        """Return the model and its tokenizer, as a checkpoint that `save` wrote has them, or to begin with where None."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write the model and its tokenizer into a checkpoint."""
+
+    @abstractmethod
+    def export(self, folder: Path) -> None:
+        """Write what the stage makes."""
 
     def run(
         self,
@@ -99,7 +105,7 @@ class StepRun:
             UsageError: more steps have been done already.
             Interrupted: Ctrl-C; the same call goes on from there.
         """
-        config = self.config
+        config: StepFields = self.config
         if self.done > steps:
             raise UsageError(f"steps: the run in {config.output} has already done {self.done}, more than {steps}")
         checkpoint.write_config(config.output, self._settings)
@@ -125,8 +131,7 @@ class StepRun:
             finally:
                 log.close()
         final = config.output / "final"
-        export_policy(self.model, final)
-        self.codec.tokenizer.save_pretrained(final)
+        self.export(final)
         return final
 
     def _step(self, step: int, steps: int, gradient: Callable[[int], dict[str, float]]) -> dict[str, float]:
@@ -157,8 +162,35 @@ class StepRun:
 
     def _save(self) -> None:
         def write(folder: Path) -> None:
-            save_policy(self.model, self.codec.tokenizer, folder)
+            self.save(folder)
             torch.save(self.optimizer.state_dict(), folder / "optimizer.pt")
 
         keep = self.config.keep_checkpoints
         checkpoint.save(self.checkpoints, self.done, write, {}, self.identity, keep, {})
+
+
+class PolicyRun(StepRun):
+    """A causal language model between the steps of a stage."""
+
+    config: FitFields
+
+    def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
+        """Return the model and its tokenizer; see `lora.load_policy`."""
+        return load_policy(self._settings, self.device, checkpoint)
+
+    def save(self, folder: Path) -> None:
+        """Write the model, or its adapters alone."""
+        save_policy(self.model, self.codec.tokenizer, folder)
+
+    def export(self, folder: Path) -> None:
+        """Write a model that transformers loads."""
+        export_policy(self.model, folder)
+        self.codec.tokenizer.save_pretrained(folder)
+
+    @property
+    def how(self) -> Forward:
+        """How log-probabilities are computed."""
+        config = self.config
+        return Forward(
+            self.codec.pad_id, 1.0, config.dtype, config.micro_batch_tokens, shared_prefix=False, chunk=config.logprob_chunk
+        )

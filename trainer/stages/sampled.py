@@ -7,15 +7,16 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 from verigym.envs.errors import UsageError
 from verigym.envs.grading import Grader
 from verigym.envs.schema import Message, Prompt, Score, Status
 from verigym.trainer.engines.base import Engine
+from verigym.trainer.generate import Thought
 from verigym.trainer.loop import Interrupted
 from verigym.trainer.mixture import Source
 from verigym.trainer.progress import Progress, StopRequest
@@ -23,6 +24,8 @@ from verigym.trainer.rollout import Group, collect
 from verigym.trainer.tokens import Codec
 
 logger = logging.getLogger("verigym.trainer")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class Sample:
     tokens: int
     finish_reason: str
     score: Score
+    thought: Thought | None = None
+    """With a thinking budget."""
 
     @property
     def correct(self) -> bool:
@@ -56,27 +61,37 @@ class Sampled:
 def of_group(number: int, group: Group) -> Sampled:
     """Return what is kept of a group."""
     rows = zip(group.texts, group.generated, group.scores, strict=True)
-    samples = tuple(Sample(text, done.length, done.finish_reason, score) for text, done, score in rows)
+    samples = tuple(Sample(text, done.length, done.finish_reason, score, done.thought) for text, done, score in rows)
     return Sampled(number, group.source, group.prompt.messages, group.prompt.key, dict(group.prompt.metadata), samples)
 
 
-class SampleLog(AbstractContextManager["SampleLog"]):
-    """A file with a line a prompt. Its first line says what the samples were made with."""
+class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
+    """A file with a line a prompt. Its first line says what the lines were made with."""
 
-    def __init__(self, path: Path, identity: str, block: int, total: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        identity: str,
+        block: int,
+        total: int,
+        dump: Callable[[T], dict[str, Any]],
+        load: Callable[[dict[str, Any]], T],
+    ) -> None:
         """Open the file, or go on with it. What a kill cut short is dropped, back to the end of the last block.
 
         Args:
             path: of the file.
-            identity: hash of everything that decides what is sampled.
+            identity: hash of everything that decides what the lines hold.
             block: prompts that are written together; what is drawn depends on where blocks begin.
             total: prompts of a finished file.
+            dump: makes a line of a prompt.
+            load: makes it of the line again.
 
         Raises:
             UsageError: it was made with other settings.
         """
-        self.path = path
-        self.found: list[Sampled] = []
+        self.path, self._dump = path, dump
+        self.found: list[T] = []
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         lines = [line for line in lines if line.endswith(b"\n")]
         if lines and json.loads(lines[0]).get("identity") != identity:
@@ -86,16 +101,16 @@ class SampleLog(AbstractContextManager["SampleLog"]):
             )
         whole = len(lines) - 1 if len(lines) - 1 == total else (len(lines) - 1) // block * block
         kept = lines[: 1 + max(0, whole)]
-        self.found = [_load(json.loads(line)) for line in kept[1:]]
+        self.found = [load(json.loads(line)) for line in kept[1:]]
         self._file = path.open("ab")
         self._file.truncate(sum(map(len, kept)))
         if not kept:
             self._write([{"identity": identity}])
 
-    def add(self, prompts: Sequence[Sampled]) -> None:
-        """Write some prompts with their samples; they are on disk when this returns."""
+    def add(self, prompts: Sequence[T]) -> None:
+        """Write some prompts; they are on disk when this returns."""
         self.found.extend(prompts)
-        self._write([_dump(one) for one in prompts])
+        self._write([self._dump(one) for one in prompts])
 
     def _write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         self._file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
@@ -109,6 +124,13 @@ class SampleLog(AbstractContextManager["SampleLog"]):
         self._file.close()
 
 
+class SampleLog(BlockLog[Sampled]):
+    """Prompts with their samples."""
+
+    def __init__(self, path: Path, identity: str, block: int, total: int) -> None:
+        super().__init__(path, identity, block, total, _dump, _load)
+
+
 def _dump(one: Sampled) -> dict[str, Any]:
     return {
         "number": one.number,
@@ -116,15 +138,20 @@ def _dump(one: Sampled) -> dict[str, Any]:
         "messages": [message.model_dump() for message in one.messages],
         "prompt_key": one.prompt_key,
         "metadata": dict(one.metadata),
-        "samples": [
-            [sample.text, sample.tokens, sample.finish_reason, sample.score.model_dump(mode="json", exclude_defaults=True)]
-            for sample in one.samples
-        ],
+        "samples": [_dump_sample(sample) for sample in one.samples],
     }
 
 
+def _dump_sample(sample: Sample) -> list[Any]:
+    score = sample.score.model_dump(mode="json", exclude_defaults=True)
+    return [sample.text, sample.tokens, sample.finish_reason, score, *([asdict(sample.thought)] if sample.thought else [])]
+
+
 def _load(row: Mapping[str, Any]) -> Sampled:
-    samples = (Sample(text, tokens, reason, Score.model_validate(score)) for text, tokens, reason, score in row["samples"])
+    samples = (
+        Sample(text, tokens, reason, Score.model_validate(score), *(Thought(**one) for one in thought))
+        for text, tokens, reason, score, *thought in row["samples"]
+    )
     messages = tuple(Message(**message) for message in row["messages"])
     return Sampled(row["number"], row["source"], messages, row["prompt_key"], row["metadata"], tuple(samples))
 

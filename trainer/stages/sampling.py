@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,18 @@ from typing import Any
 import torch
 import transformers
 
-from verigym.envs.errors import UsageError
+from verigym.envs.errors import UsageError, told_of
 from verigym.envs.schema import Prompt, canonical_json, sha256_hex
 from verigym.trainer.checkpoint import FREE_FIELDS, locked, prepare
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.graders import open_graders
+from verigym.trainer.left_out import refuse_many
 from verigym.trainer.mixture import Mixture, Source, build_source
 from verigym.trainer.models import load_model, pick_device
 from verigym.trainer.stages.hashing import model_digest
-from verigym.trainer.stages.keep import Candidate, keep, spelling
+from verigym.trainer.stages.keep import Candidate, Condition, keep, spelling
 from verigym.trainer.stages.sampled import Sampled, SampleLog, sample_all
-from verigym.trainer.stages.sampling_config import SampleConfig
+from verigym.trainer.stages.sampling_config import SampleConfig, SamplerFields
 from verigym.trainer.tokens import Codec
 
 logger = logging.getLogger("verigym.trainer")
@@ -36,7 +38,7 @@ def sample(config: SampleConfig) -> Path:
     verdict. All samples, kept or not, are in `samples.jsonl`, and the counts in `summary.json`.
 
     Raises:
-        UsageError: the model or a source does not fit, or nothing was kept.
+        UsageError: the model or a source does not fit, too many prompts are too long, or nothing was kept.
         Interrupted: Ctrl-C; the same call goes on from there.
     """
     transformers.utils.logging.disable_progress_bar()
@@ -53,8 +55,8 @@ def sample(config: SampleConfig) -> Path:
     with locked(config.output), open_graders(sources, run) as graders:
         model, tokenizer = load_model(config.model, pick_device(config.device))
         codec = Codec(tokenizer, model.generation_config)
-        tasks = draw(sources, config.prompts, config.seed, lambda p: len(codec.encode(p)) <= config.max_prompt_tokens)
-        free = FREE_FIELDS | {"model", "keep", "at_most", "least_reward"}
+        tasks, left_out = draw(sources, config, config.prompts, codec)
+        free = FREE_FIELDS | {"model", "keep", "keep_if", "at_most", "least_reward"}
         identity = sha256_hex(canonical_json([made_with, config.model_dump(mode="json", exclude=free)]))
         log = SampleLog(config.output / "samples.jsonl", identity, config.prompts_at_a_time, len(tasks))
         with log, closing(build_engine(run, model, codec)) as engine:
@@ -71,36 +73,72 @@ def sample(config: SampleConfig) -> Path:
                 temperature=config.temperature,
                 prompts_at_a_time=config.prompts_at_a_time,
             )
-    rows = kept_rows(found, config, made_with)
-    _write(config.output / "summary.json", json.dumps(summary(found, rows, made_with), indent=1))
+    rows, removed = kept_rows(found, config, made_with, sources)
+    write_text(config.output / "summary.json", json.dumps(summary(found, rows, removed, left_out, made_with), indent=1))
+    told = ", ".join(f"{count} by {reason}" for reason, count in sum(removed.values(), Counter[str]()).most_common())
     if not rows:
         raise UsageError(
-            f"none of {config.samples} x {len(found)} completions was kept by the rule {config.keep}; "
+            f"none of {config.samples} x {len(found)} completions was kept by the rule {config.keep} (removed: {told}); "
             f"{config.output / 'samples.jsonl'} has them with their verdicts"
         )
     data = config.output / "data.jsonl"
-    _write(data, "".join(json.dumps(row) + "\n" for row in rows))
-    logger.info("kept %d of %d completions of %d prompts", len(rows), config.samples * len(found), len(found))
+    write_text(data, "".join(json.dumps(row) + "\n" for row in rows))
+    logger.info(
+        "kept %d of %d completions of %d prompts; removed: %s", len(rows), config.samples * len(found), len(found), told
+    )
     return data
 
 
-def draw(sources: Sequence[Source], count: int, seed: int, fits: Callable[[Prompt], bool]) -> list[tuple[Source, Prompt]]:
-    """Return tasks by the sources' shares; a function of the arguments alone."""
-    mixture = Mixture(sources, seed)
-    return [(source, mixture.draw(source, fits)) for source in mixture.plan(0, count)]
+def draw(
+    sources: Sequence[Source], config: SamplerFields, count: int, codec: Codec
+) -> tuple[list[tuple[Source, Prompt]], Counter[str]]:
+    """Return tasks by the sources' shares, and by source how many prompts were passed over; a function of the arguments alone.
+
+    Raises:
+        UsageError: more prompts of a source are too long than max_left_out allows.
+    """
+    mixture = Mixture(sources, config.seed)
+    longest = Counter[str]()
+    tasks: list[tuple[Source, Prompt]] = []
+    for source in mixture.plan(0, count):
+
+        def fits(prompt: Prompt, label: str = source.label) -> bool:
+            tokens = len(codec.encode(prompt))
+            longest[label] = max(longest[label], tokens)
+            return tokens <= config.max_prompt_tokens
+
+        tasks.append((source, mixture.draw(source, fits)))
+    drawn = Counter(source.label for source, _ in tasks)
+    for label, count in mixture.left_out.items():
+        bounds: dict[str, Any] = {"limit": config.max_prompt_tokens, "share": config.max_left_out}
+        what = f"source {label!r}: prompts"
+        refuse_many(what, count, count + drawn[label], longest[label], field="max_prompt_tokens", **bounds)
+    return tasks, mixture.left_out
 
 
-def kept_rows(found: Sequence[Sampled], config: SampleConfig, made_with: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the data set: what the rule keeps of each prompt, no text twice for one prompt."""
+def kept_rows(
+    found: Sequence[Sampled], config: SampleConfig, made_with: Mapping[str, Any], sources: Sequence[Source]
+) -> tuple[list[dict[str, Any]], dict[str, Counter[str]]]:
+    """Return the data set, what the rules keep of each prompt, no text twice for one prompt; and counts of what they do not.
+
+    Raises:
+        UsageError: a condition is about a component that no verdict of a source has.
+    """
+    conditions = {source.label: _conditions(config, source, found) for source in sources}
+    limits: dict[str, Any] = {"at_most": config.at_most, "least_reward": config.least_reward}
+    removed: dict[str, Counter[str]] = {source.label: Counter() for source in sources}
     seen: set[tuple[str, str]] = set()
     rows = []
     for one in found:
         candidates = [Candidate(s.text, s.tokens, s.score, s.finish_reason == "length") for s in one.samples]
-        for place in keep(candidates, config.keep, at_most=config.at_most, least_reward=config.least_reward):
+        kept = keep(candidates, config.keep, conditions=conditions[one.source], **limits)
+        removed[one.source].update(kept.removed.values())
+        for place in kept.numbers:
             chosen = one.samples[place]
             # The same task may have been drawn twice.
             mark = (one.prompt_key, spelling(chosen.text))
             if mark in seen:
+                removed[one.source]["same text"] += 1
                 continue
             seen.add(mark)
             rows.append(
@@ -121,11 +159,30 @@ def kept_rows(found: Sequence[Sampled], config: SampleConfig, made_with: Mapping
                     "seed": made_with["seed"],
                 }
             )
-    return rows
+    return rows, removed
 
 
-def summary(found: Sequence[Sampled], rows: Sequence[Mapping[str, Any]], made_with: Mapping[str, Any]) -> dict[str, Any]:
-    """Return counts, over all and by source."""
+def _conditions(config: SampleConfig, source: Source, found: Sequence[Sampled]) -> list[tuple[Condition, str]]:
+    with told_of(f"source {source.label!r}"):
+        pairs = [(wanted, wanted.component(source.environment)) for wanted in config.conditions]
+    known = {name for one in found if one.source == source.label for s in one.samples for name in s.score.components}
+    for wanted, component in pairs:
+        if component and known and component not in known:
+            raise UsageError(
+                f"source {source.label!r}: keep_if: no verdict has {wanted.name!r} ({component}); "
+                f"there are {', '.join(sorted(known))}"
+            )
+    return pairs
+
+
+def summary(
+    found: Sequence[Sampled],
+    rows: Sequence[Mapping[str, Any]],
+    removed: Mapping[str, Counter[str]],
+    left_out: Counter[str],
+    made_with: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return counts, over all and by source; `removed by ...` for each rule that removed something."""
     counts: dict[str, dict[str, float]] = {}
     for label in ["all", *dict.fromkeys(one.source for one in found)]:
         mine = [one for one in found if label in ("all", one.source)]
@@ -133,16 +190,20 @@ def summary(found: Sequence[Sampled], rows: Sequence[Mapping[str, Any]], made_wi
         kept = [row for row in rows if label in ("all", row["source"])]
         counts[label] = {
             "prompts": len(mine),
+            "prompts_left_out": left_out.total() if label == "all" else left_out[label],
             "completions": sum(len(one.samples) for one in mine),
             "unscored": sum(len(one.samples) for one in mine) - len(scored),
             "correct": sum(s.correct for s in scored),
             "kept": len(kept),
             "prompts_kept": len({row["prompt_key"] for row in kept}),
         }
+        reasons = sum((counter for name, counter in removed.items() if label in ("all", name)), Counter[str]())
+        counts[label].update({f"removed by {reason}": count for reason, count in reasons.most_common()})
     return {**made_with, "counts": counts}
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole: beside it first, then renamed."""
     temporary = path.with_name(f".{path.name}")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)

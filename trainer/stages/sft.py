@@ -7,21 +7,24 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from verigym.envs.errors import UsageError
 from verigym.envs.schema import canonical_json, sha256_hex
 from verigym.trainer.checkpoint import locked
+from verigym.trainer.left_out import refuse_many
 from verigym.trainer.logprobs import Expected
 from verigym.trainer.policy import Forward
 from verigym.trainer.rng import keyed_int, keyed_random
 from verigym.trainer.stages.config import ExampleFields, SftConfig
 from verigym.trainer.stages.examples import Example, Pair, demonstrated, read_examples, to_pairs
 from verigym.trainer.stages.packing import packed_passes
-from verigym.trainer.stages.run import StepRun, settle
+from verigym.trainer.stages.run import PolicyRun, settle
 from verigym.trainer.tokens import Codec
 
 logger = logging.getLogger("verigym.trainer")
+
+T = TypeVar("T")
 
 
 def sft(config: SftConfig) -> Path:
@@ -34,7 +37,7 @@ def sft(config: SftConfig) -> Path:
     settle(config)
     with locked(config.output):
         examples, held_out = gather_examples(config)
-        run = StepRun(config, {"examples": examples_digest(examples)}, "SFT")
+        run = PolicyRun(config, {"examples": examples_digest(examples)}, "SFT")
         train, test = tokenized(config, run.codec, examples, held_out)
         batches = Batches(train, config.batch_size, config.seed)
 
@@ -76,15 +79,27 @@ def tokenized(
     """Return both kinds of examples in tokens, without those that are too long.
 
     Raises:
-        UsageError: none is left to learn.
+        UsageError: more are too long than max_left_out allows, or none is left to learn.
     """
-    train, test = (to_pairs(some, codec, config.max_tokens) for some in (examples, held_out))
-    if len(train) < len(examples):
-        left_out = len(examples) - len(train)
-        logger.warning("%d of %d examples are longer than max_tokens (%d)", left_out, len(examples), config.max_tokens)
+    train, test = (_short_enough(config, codec, some, what) for some, what in ((examples, "examples"), (held_out, "held-out")))
     if not train:
         raise UsageError(f"max_tokens is {config.max_tokens}, and all {len(examples)} examples are longer; raise it")
     return train, test
+
+
+def _short_enough(config: ExampleFields, codec: Codec, examples: Sequence[Example], what: str) -> list[Pair]:
+    pairs = to_pairs(examples, codec)
+    if len(pairs) < len(examples):
+        logger.warning("%s: %d of %d have no prompt tokens and are left out", what, len(examples) - len(pairs), len(examples))
+    kept = [pair for pair in pairs if pair.length <= config.max_tokens]
+    left_out = len(pairs) - len(kept)
+    if left_out:
+        longest = max(pair.length for pair in pairs)
+        bounds: dict[str, Any] = {"field": "max_tokens", "limit": config.max_tokens, "share": config.max_left_out}
+        if kept:
+            refuse_many(what, left_out, len(pairs), longest, **bounds)
+        logger.warning("%s: %d of %d are longer than max_tokens (%d)", what, left_out, len(pairs), config.max_tokens)
+    return kept
 
 
 def total_steps(config: ExampleFields, examples: int) -> int:
@@ -92,10 +107,10 @@ def total_steps(config: ExampleFields, examples: int) -> int:
     return config.steps or max(1, math.ceil(config.epochs * examples / config.batch_size))
 
 
-class Batches:
+class Batches(Generic[T]):
     """The examples of each step: an order of its own an epoch, by the seed alone."""
 
-    def __init__(self, pairs: Sequence[Pair], size: int, seed: int) -> None:
+    def __init__(self, pairs: Sequence[T], size: int, seed: int) -> None:
         self.pairs, self.size = pairs, size
 
         @lru_cache(maxsize=2)
@@ -106,7 +121,7 @@ class Batches:
 
         self._order = order
 
-    def of(self, step: int) -> list[Pair]:
+    def of(self, step: int) -> list[T]:
         """Return the batch of a step, counted from 0."""
         places = (divmod(step * self.size + place, len(self.pairs)) for place in range(self.size))
         return [self.pairs[self._order(epoch)[number]] for epoch, number in places]

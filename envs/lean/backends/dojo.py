@@ -94,6 +94,10 @@ class DojoScreen:
         except subprocess.TimeoutExpired:
             logger.info("lean: lean-dojo gave no answer within %g s", self.options.timeout_s)
             return None
+        if ended.returncode:
+            last = ended.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:300]
+            logger.info("lean: lean-dojo gave no answer: exit code %d: %s", ended.returncode, last)
+            return None
         word = ended.stdout.decode("utf-8", "replace").strip().rpartition("\n")[2]
         if word == _ABSENT:
             raise EnvironmentFailure("unavailable", "lean: backend dojo needs pip install 'verigym[lean]'")

@@ -15,6 +15,8 @@ from verigym.envs.lean.backends.replies import rejection
 from verigym.envs.lean.task import LeanReference, solution_file
 from verigym.envs.lean.toolchain import Toolchain
 
+NO_HEADER = "-- nothing is imported"
+
 logger = logging.getLogger("verigym.lean")
 
 
@@ -72,7 +74,8 @@ class InteractScreen:
             try:
                 environment = self._loaded(reference.header)
                 return None if environment is None else rejection(self._run(body, environment, self.options.timeout_s))
-            except (TimeoutError, ConnectionError) as error:
+            # It closed, was late or left (OSError), or said what is no answer (ValueError): a screen may fall silent.
+            except (OSError, ValueError) as error:
                 logger.info("lean: lean-interact gave no answer: %s", type(error).__name__)
                 self._stop()
                 return None
@@ -83,7 +86,8 @@ class InteractScreen:
             self._server = self._start()
         self._uses += 1
         if self._header is None or self._header[0] != header:
-            reply = self._run(header, None, self.options.header_s)
+            # It takes no empty command.
+            reply = self._run(header if header.strip() else NO_HEADER, None, self.options.header_s)
             if rejection(reply) is not None or type(reply.get("env")) is not int:
                 return None
             self._header = (header, reply["env"])
@@ -96,7 +100,11 @@ class InteractScreen:
             settings["project"] = package.LocalProject(directory=options.project)
         if options.local_repl_path:
             settings["local_repl_path"] = options.local_repl_path
-        return package.LeanServer(package.LeanREPLConfig(**settings))
+        try:
+            return package.LeanServer(package.LeanREPLConfig(**settings))
+        except Exception as error:  # it clones, builds and starts programs, each with errors of its own
+            line = " ".join(str(error).split())[:300]
+            raise EnvironmentFailure("unavailable", f"lean: lean-interact does not start: {line}") from None
 
     def _run(self, command: str, environment: int | None, timeout_s: float) -> dict[str, Any]:
         reply = self._server.run(self._package.Command(cmd=command, env=environment), timeout=timeout_s)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from verigym.envs.maths.judging.cancelled import keeps_factor
 from verigym.envs.maths.judging.case import Case, Symbolic
 from verigym.envs.maths.judging.choices import is_contradicted
 from verigym.envs.maths.judging.congruences import is_foreign
 from verigym.envs.maths.judging.copied import is_copied
 from verigym.envs.maths.judging.echo import hands_back
 from verigym.envs.maths.judging.listings import same_lists
+from verigym.envs.maths.judging.notations import written_as
 from verigym.envs.maths.judging.parameters import settled
 from verigym.envs.maths.judging.policy import Policy
 from verigym.envs.maths.judging.readings import read
@@ -23,7 +23,8 @@ from verigym.envs.maths.judging.sets import same_sets
 from verigym.envs.maths.judging.texts import names_choices, without_letters
 from verigym.envs.maths.judging.unworked import is_unworked
 from verigym.envs.maths.judging.vectors import in_components
-from verigym.envs.maths.tree import Clock, Constant, Group, InBase, Listing, Node, Number, Relation, Symbol, Text
+from verigym.envs.maths.judging.worked import leaves_arithmetic
+from verigym.envs.maths.tree import Add, Clock, Constant, Group, InBase, Listing, Node, Number, Relation, Symbol, Text
 from verigym.envs.maths.verdict import Verdict
 
 # Nothing in these can be a list, a statement or both signs.
@@ -70,13 +71,15 @@ def judge_answer(
     if count > max(policy.max_values, _count(gold)):
         return Judgement(False, f"refused: {count} values, over {policy.max_values}", "limit")
     case = Case(policy, question, seed)
-    one, two = gold, answer
-    if not (isinstance(gold, _PLAIN) and isinstance(answer, _PLAIN)):
-        one, two = settled(gold, answer, question)
-    verdict = same(case, one, two)
+    pair: tuple[Node, Node]
+    if isinstance(gold, _PLAIN) and isinstance(answer, _PLAIN):
+        pair, verdict = (gold, answer), same(case, gold, answer)
+    else:
+        gold, answer = written_as(gold, answer, question)
+        pair, verdict = _same_settled(case, gold, answer)
     if verdict == "unknown" and symbolic is not None and case.work.left > 0:
         case = case.asking(symbolic)
-        verdict = same(case, one, two)
+        verdict = same(case, *pair)
     notes = "".join(f"; {note}" for note in case.notes)
     if verdict == "different":
         return Judgement(False, f"not equal: {case.refusal or 'another value'}{notes}", case.tier)
@@ -88,22 +91,41 @@ def judge_answer(
     return Judgement(True, _WORDS[case.tier] + notes, case.tier)
 
 
-def _guarded(case: Case, gold: Node, answer: Node) -> str:
-    """Return why an answer earns nothing although it is equal to the gold."""
+def _same_settled(case: Case, gold: Node, answer: Node) -> tuple[tuple[Node, Node], Verdict]:
+    """Compare two trees under each naming of free constants; return the pair that is the same, else the first."""
+    found: list[tuple[tuple[Node, Node], Verdict]] = []
+    for pair in settled(gold, answer, case.question):
+        found.append((pair, same(case, *pair)))
+        if found[-1][1] == "same":
+            return found[-1]
+    return found[0]
+
+
+def _guarded(case: Case, gold: Node, answer: Node, *, apart: bool = False) -> str:
+    """Return why an answer earns nothing although it is equal to the gold.
+
+    Args:
+        case: the comparison.
+        gold: what is right.
+        answer: what was given.
+        apart: whether these are components of `2(i + 3j)`, whose products are not the answer's.
+    """
     if names_choices(gold, answer):  # what the question lists is there to be copied
         return ""
     gold, answer = without_letters(gold, answer)
     components = in_components(case, gold, answer)
-    if components[1] is not answer and (found := _guarded(case, *components)):
+    if components[1] is not answer and (found := _guarded(case, *components, apart=not isinstance(answer, Add))):
         return found
-    if case.policy.unworked == "refuse" and is_unworked(gold, answer, case.question):
-        return "refused: it is not worked out; unworked=refuse"
+    if case.policy.unworked != "accept" and is_unworked(gold, answer, case.question):
+        return f"refused: it is not worked out; unworked={case.policy.unworked}"
+    if case.policy.unworked == "refuse":
+        rounded = any(note.startswith(("decimals", "tolerance")) for note in case.notes)
+        if not apart and leaves_arithmetic(gold, answer, case.question, case.work, rounded=rounded):
+            return "refused: a number is asked, and this is arithmetic to be worked out; unworked=refuse"
     if is_foreign(case.question, gold, answer):
         return "refused: it speaks of another modulus than the question"
     if case.policy.echo == "refuse" and (
-        is_copied(case.question, gold, answer)
-        or hands_back(case.question, gold, answer, case.work)
-        or keeps_factor(case.question, gold, answer, case.work)
+        is_copied(case.question, gold, answer) or hands_back(case.question, gold, answer, case.work)
     ):
         return "refused: it repeats the question; echo=refuse"
     return ""

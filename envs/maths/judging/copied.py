@@ -1,5 +1,5 @@
 r"""Answers that are copied as they stand, though nothing in them looks like work: `0.\overline5` where a fraction is asked,
-`17 \cdot 1` where that is to be computed, `h(10) = 1` where the question says so and asks for something else.
+`x + 0y` for x, `h(10) = 1` where the question says so and asks for something else.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from verigym.envs.maths.equality.exactly import rational
 from verigym.envs.maths.judging.names import is_name
 from verigym.envs.maths.judging.question import MAX_CHARS, formulas
 from verigym.envs.maths.judging.shapes import is_literal, shape
-from verigym.envs.maths.tree import Constant, Div, Neg, Node, Number, Percent, Quantity, Relation, walk
+from verigym.envs.maths.tree import Constant, Div, Neg, Node, Number, Percent, Quantity, Relation, Symbol, walk
 
 _CONVERSION = re.compile(
     r"\b(?:express|write|written|rewrite|convert|change|represent)\b.{0,200}?\b(?:as|to|in|into)\b.{0,60}?\b(?:fraction|decimal|"
@@ -26,7 +26,9 @@ def is_copied(question: str, gold: Node, answer: Node) -> bool:
         return False
     if isinstance(answer, Relation):
         return _is_given(question, gold, answer)
-    return _is_unconverted(question, gold, answer) if is_literal(answer) else _is_folded(question, gold, answer)
+    if isinstance(gold, Symbol):
+        return shape(answer) == gold  # x + 0y for x: it may be the question's, and nobody's answer
+    return is_literal(answer) and _is_unconverted(question, gold, answer)
 
 
 def _is_given(question: str, gold: Node, answer: Relation) -> bool:
@@ -36,12 +38,6 @@ def _is_given(question: str, gold: Node, answer: Relation) -> bool:
     found = formulas(question)
     named = [side for side in answer.sides if is_name(side)]
     return shape(answer) in found.equations and not any(shape(side) in found.alone for side in named)
-
-
-def _is_folded(question: str, gold: Node, answer: Node) -> bool:
-    """Whether it is a computation of the question's of which the shape is a number: 5^0, 17 + 25 - 25, -(-7)."""
-    folded = shape(answer)
-    return is_literal(gold) and is_literal(folded) and folded in formulas(question).folded
 
 
 def _is_unconverted(question: str, gold: Node, answer: Node) -> bool:

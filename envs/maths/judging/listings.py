@@ -213,12 +213,15 @@ def _by_name(case: Case, gold: Reading, answer: Reading, same: Same) -> Verdict:
 
 
 def _any_order(case: Case, gold: Reading, answer: Reading, same: Same) -> Verdict:
-    """Pair every value of one side with one of the other. Values said twice count once, unless the gold says one twice."""
-    one, two = list(gold.items), _once(answer.items)
-    if gold.brackets == "{" or len(_once(gold.items)) == len(one):
-        one = _once(gold.items)
-    else:
-        two = list(answer.items)
+    """Pair every value of one side with one of the other.
+
+    Values said twice count once, unless the gold says one twice, or is a set: 1, 2, 3, 3 without braces is none.
+    """
+    one = _once(gold.items)
+    repeated = len(one) < len(gold.items) if gold.brackets != "{" else answer.brackets != "{"
+    if repeated and gold.brackets != "{":
+        one = list(gold.items)
+    two = list(answer.items) if repeated else _once(answer.items)
     if len(one) != len(two):
         return case.refuse(f"{len(two)} values where {len(one)} are asked")
     left, right = _without_common(one, two)

@@ -6,7 +6,8 @@ nor is `x^2 = 5` where the question gives that x^2 = 25.
 
 from __future__ import annotations
 
-from verigym.envs.maths.judging.question import asks
+from verigym.envs.maths.judging.measures import counts_things
+from verigym.envs.maths.judging.question import asks, speaks_of
 from verigym.envs.maths.judging.texts import names_something
 from verigym.envs.maths.tree import (
     FUNCTIONS,
@@ -38,6 +39,9 @@ def is_name(node: Node, question: str = "") -> bool:
     """Whether a side of an equation only names what is asked."""
     if node == Constant("e"):  # an eccentricity, where it stands alone
         return True
+    match node:
+        case Call("abs", (Symbol(letter),)) if len(letter) == 1 and letter.isupper() and not asks(question, node):
+            return not speaks_of(question, letter) or counts_things(question)  # |S|, the size of a set: no modulus of a number
     return _is_name(node, question) or (bool(question) and bool(symbols(node)) and asks(question, node))
 
 

@@ -2,23 +2,25 @@ r"""Names that a solver is free to choose: the constant of integration, the inte
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from itertools import permutations
+
 from verigym.envs.maths.equality.rebuild import rebuild
-from verigym.envs.maths.judging.question import mentions
+from verigym.envs.maths.judging.conditions import COUNTS, without_conditions
+from verigym.envs.maths.judging.question import mentions, speaks_of
 from verigym.envs.maths.judging.unworked import claims
 from verigym.envs.maths.tree import (
     Add,
     Call,
     Constant,
+    Group,
     Listing,
     Mul,
-    NamedSet,
     Neg,
     Node,
     Number,
-    Phrase,
-    Relation,
     Symbol,
-    Text,
     children,
     symbols,
     walk,
@@ -26,25 +28,65 @@ from verigym.envs.maths.tree import (
 
 _CONSTANTS = frozenset(("C", "c", "K", "k", "C_1", "c_1", "C_0", "c_0"))
 _FACTORS = _CONSTANTS | {"A"}
-_INTEGERS = frozenset("k n m l j N K t r".split())
 _COMMUTE = frozenset(("and", "or", "xor", "iff"))
-_BEFORE = frozenset(("where", "for", "with", "and", "for any integer", "for some integer", "for all integers", "for integer",
-                     "for each integer", "for every integer", "for integers", "for all integer", "where integer"))  # fmt: skip
-_AFTER = frozenset(("is an integer", "is any integer", "is integer", "an integer", "any integer", "integer"))
+_FREE = re.compile(r"[A-DKa-dk](?:_(?:[0-9]|\{[0-9]\}))?")
+MAX_CONSTANTS = 3
 
 
-def settled(gold: Node, answer: Node, question: str) -> tuple[Node, Node]:
-    r"""Return both trees with the answer's free names as the gold's, and without `k \in \mathbb{Z}`."""
-    gold, integers = _without_domain(_sorted(gold))
-    answer, others = _without_domain(_sorted(answer))
+def settled(gold: Node, answer: Node, question: str) -> Iterator[tuple[Node, Node]]:
+    r"""Yield both trees without conditions that go without saying, with the answer's free names as the gold's.
+
+    The first pair is what is compared; the others give several constants the gold's names in another order.
+    """
+    gold, answer, integers = without_conditions(_sorted(gold), _sorted(answer), question)
+    yield _renamed(gold, answer, question, integers)
+    for names in _renamings(gold, answer, question):
+        yield gold, rebuild(answer, lambda part, names=names: names.get(part, part))  # type: ignore[misc]
+
+
+def _renamings(gold: Node, answer: Node, question: str) -> Iterator[dict[Node, Node]]:
+    """Yield the ways to give two or three arbitrary constants the gold's names: `Ae^x + Be^{-x}` for `C_1e^x + C_2e^{-x}`."""
+    wanted = _constants(gold, question)
+    given = _constants(answer, question) if 2 <= len(wanted) <= MAX_CONSTANTS else ()
+    if not given or len(wanted) != len(given):
+        return
+    for order in permutations(wanted):
+        if order != given:
+            yield {Symbol(old): Symbol(new) for old, new in zip(given, order, strict=True)}
+
+
+def _constants(node: Node, question: str) -> tuple[str, ...]:
+    """Return the names in a claimed sum that can only be arbitrary constants.
+
+    Each is a factor of one term or a term, once; the question speaks of none; and beside them there is a variable, for
+    `2A + 3B` is a formula of two quantities.
+    """
+    if isinstance(node, Group | Listing):
+        return ()
+    values = [sides[-1] for sides in claims(node, question)]
+    if len(values) != 1 or not isinstance(values[0], Add):
+        return ()
+    found: list[str] = []
+    for term in values[0].terms:
+        term = term.of if isinstance(term, Neg) else term
+        factors = term.factors if isinstance(term, Mul) else (term,)
+        found += [one.name for one in factors if isinstance(one, Symbol) and _FREE.fullmatch(one.name)]
+    once = all(sum(part == Symbol(name) for part in walk(node)) == 1 for name in found)
+    if not once or any(speaks_of(question, name) for name in found) or not symbols(values[0]) - set(found):
+        return ()
+    return tuple(sorted(found))
+
+
+def _renamed(gold: Node, answer: Node, question: str, integers: frozenset[str]) -> tuple[Node, Node]:
+    """Return both with the answer's one free name as the gold's."""
     if symbols(gold) == symbols(answer):
         return gold, answer
     wanted, given = _names(gold, question), _names(answer, question)
     old, new = given - wanted, wanted - given
     if len(old) == len(new) == 1:
         (before,), (after,) = old, new
-        if not mentions(question, Symbol(before)) and _is_free(gold, after, question, integers | others):
-            if _is_parameter(gold, after, integers | others) and before in _INTEGERS:
+        if not mentions(question, Symbol(before)) and _is_free(gold, after, question, integers):
+            if _is_parameter(gold, after, integers) and before in COUNTS:
                 return gold, rebuild(answer, lambda part: Symbol(after) if part == Symbol(before) else part)
             if before in _CONSTANTS and _is_added(gold, after, question) and _is_added(answer, before, question):
                 return gold, rebuild(answer, lambda part: _replaced(part, before, after))
@@ -72,52 +114,6 @@ def _in_order(part: Node) -> Node:
     return Call(part.name, tuple(sorted(args, key=repr)))
 
 
-def _without_domain(node: Node) -> tuple[Node, frozenset[str]]:
-    r"""Split off that a name is an integer: `, k \in \mathbb{Z}`, `where k is an integer`."""
-    if isinstance(node, Listing) and len(node.items) > 1:
-        name = _integer(node.items[-1])
-        rest = node.items[:-1]
-        if name and all(name in symbols(item) for item in rest) and not _bounds(rest, name):
-            return (rest[0] if len(rest) == 1 else Listing(rest, node.joiner)), frozenset((name,))
-    if isinstance(node, Phrase) and len(node.parts) > 1:
-        value, *words = node.parts
-        name = _spoken_integer(words)
-        if name and name in symbols(value) and not _bounds((value,), name):
-            return value, frozenset((name,))
-    return node, frozenset()
-
-
-def _bounds(nodes: tuple[Node, ...], name: str) -> bool:
-    """Whether a name is what a set is of: `1 < x < 3` for integers x is another set."""
-    return any(
-        isinstance(part, Relation) and Symbol(name) in part.sides and set(part.comparators) != {"="}
-        for node in nodes
-        for part in walk(node)
-    )
-
-
-def _integer(node: Node) -> str:
-    match node:
-        case Relation((Symbol(name), NamedSet("Z") | Symbol("Z")), ("in",)):
-            return name
-        case Phrase((Symbol(name), Text(words))) if words.casefold() in _AFTER:
-            return name
-        case Phrase((Text(), *_)):
-            return _spoken_integer(list(node.parts))
-    return ""
-
-
-def _spoken_integer(words: list[Node]) -> str:
-    if isinstance(words[0], Text) and words[0].words.strip(" ,").casefold() in _BEFORE:
-        spoken = words[0].words.strip(" ,").casefold()
-        words = words[1:]
-        if len(words) == 1 and isinstance(words[0], Symbol) and "integer" in spoken:
-            return words[0].name
-    if len(words) == 1:
-        return _integer(words[0])
-    return _integer(Phrase(tuple(words))) if len(words) == 2 and isinstance(words[0], Symbol) else ""
-
-
 def _is_free(gold: Node, name: str, question: str, integers: frozenset[str]) -> bool:
     """Whether the gold chose the name itself: C always, another letter where the question does not speak of it."""
     return name[0] == "C" or name in integers or not mentions(question, Symbol(name))
@@ -125,7 +121,7 @@ def _is_free(gold: Node, name: str, question: str, integers: frozenset[str]) -> 
 
 def _is_parameter(gold: Node, name: str, integers: frozenset[str]) -> bool:
     r"""Whether a name counts periods: it is said to be an integer, or stands in a product with pi."""
-    if name not in _INTEGERS:
+    if name not in COUNTS:
         return False
     return bool(integers) or any(
         isinstance(part, Mul)

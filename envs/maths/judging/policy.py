@@ -28,12 +28,14 @@ class Policy(Options):
     """Which forms of a set of reals go together: intervals and inequalities (both); an interval as the answer to an inequality,
     not the other way (gold); neither (strict)."""
     unsimplified: Literal["accept", "refuse"] = "accept"
-    """Whether 2+3 is right for 5, 2/4 for 1/2, 5.0 for 5, (x-1)(x+1) for x^2-1."""
+    """Whether 2/4 is right for 1/2, 5.0 for 5, (x-1)(x+1) for x^2-1; and 2+3 for 5 where `unworked` lets it stand."""
     echo: Literal["refuse", "accept"] = "refuse"
-    """Whether an answer may hand back what the question asks to work out: 17*23 where 17*23 is asked."""
-    unworked: Literal["refuse", "accept"] = "refuse"
-    r"""Whether an operation may be left to do: an integral, limit, sum, product, derivative, gcd, mod, floor, determinant or
-    maximum for a gold that has none (`\int_0^1 x^2 dx` for 1/3), an inequality that is not solved (`3x < 6` for x < 2)."""
+    """Whether an answer may hand back what the question asks to work out: (x-1)(x+1) where that is to be expanded."""
+    unworked: Literal["refuse", "arithmetic", "accept"] = "refuse"
+    r"""Whether work may be left to do. With refuse, a number is answered by a number: no sum, product or quotient of numerals
+    that goes out (`17 \cdot 23` for 391), once a question is given. With arithmetic those may stay, for evaluation; still
+    refused are an integral, limit, sum, product, derivative, gcd, mod, floor, determinant or maximum for a gold that has none
+    (`\int_0^1 x^2 dx` for 1/3), and an inequality that is not solved (`3x < 6` for x < 2). With accept all may stay."""
     units: Literal["match", "ignore", "require"] = "match"
     """A unit may be missing but not differ (match); does not matter (ignore); has to be there if the gold has one (require)."""
     commas: Literal["thousands", "decimal"] = "thousands"

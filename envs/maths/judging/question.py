@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from verigym.envs.maths.judging.shapes import is_literal, shape
+from verigym.envs.maths.judging.shapes import is_literal, is_plain, shape
 from verigym.envs.maths.reading.parse import ParseError, parse
-from verigym.envs.maths.tree import Add, Listing, Mul, Node, Number, Relation, children, walk
+from verigym.envs.maths.tree import (
+    Add,
+    Call,
+    Constant,
+    Div,
+    Listing,
+    Matrix,
+    Mul,
+    Neg,
+    Node,
+    Number,
+    Percent,
+    Pow,
+    Relation,
+    Root,
+    walk,
+)  # fmt: skip
 
 MAX_CHARS = 20_000
 MAX_RUNS = 60
 MAX_RUN_CHARS = 400
+MAX_FOUND = 20
 
 _SPAN = re.compile(r"\$\$?([^$]++)\$\$?|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL)
 # A stretch of symbols: two letters in a row are a word of the sentence.
-_RUN = re.compile(r"(?:\\[A-Za-z]++|(?<![A-Za-z])(?:[A-Za-z]|d[A-Za-z])(?![A-Za-z])|[^A-Za-z$?;=<>\n])++")
-_NUMBER = re.compile(r"[0-9]++(?:,[0-9]{3}(?![0-9]))*+(?:\.[0-9]++)?+")
+_RUN = re.compile(r"(?:\\[A-Za-z]++|(?<![A-Za-z])(?:[A-Za-z]|d[A-Za-z])(?![A-Za-z])|[^A-Za-z$?;=<>\n\\]++|\\)+")
+_NUMBER = re.compile(r"[0-9]++(?:,[0-9]{3}(?![0-9]))*(?:\.[0-9]++)?")
+_MATRIX = re.compile(rf"\\begin\{{([A-Za-z]?matrix|array)\}}.{{1,{MAX_RUN_CHARS}}}?\\end\{{\1\}}", re.DOTALL)
+_NUMERAL = r"([0-9]++(?:,[0-9]{3}(?![0-9]))*(?:\.[0-9]++)?)"
+_ROOT = re.compile(rf"(?:square root of |sqrt ?\(?){_NUMERAL}")
+_POWER = re.compile(rf"{_NUMERAL} (?:raised )?to the (?:power(?: of)? )?{_NUMERAL}")
 _WORD = re.compile(r"[a-z]++")
 _WORDS = {
     word: Fraction(value)
@@ -29,6 +50,7 @@ _WORDS = {
     )
 }
 MAX_DIGITS = 40
+_ARITHMETIC = (Number, Constant, Add, Mul, Div, Neg, Pow, Root, Percent, Call)
 _SIGNS = ("=", "<", ">")
 _QUERY = re.compile(r"\s*=\s*\?")
 
@@ -40,18 +62,14 @@ class Formulas(NamedTuple):
     """The shapes of its formulas, of each side of an equation and each element of a list."""
     shapes: frozenset[Node]
     """The shapes of all formulas and their parts."""
-    joined: tuple[tuple[Node, Counter[Node]], ...]
-    """Of the shapes that are sums and products, the terms and factors."""
     alone: frozenset[Node]
     """The shapes of the formulas that are no side of an equation: what is asked for is among them, what is given is not."""
-    folded: frozenset[Node]
-    """Numbers and names that are the shapes of computations: 0 for 12 * 34 * 0."""
     literals: frozenset[Node]
     """The numbers that stand alone, as they are written."""
     equations: frozenset[Node]
     """The shapes of its equations, both ways round."""
-    numbers: frozenset[Fraction]
-    """All numbers in the text, in digits or words, without powers of ten: 17, 1.7 and 170 are one."""
+    trees: tuple[Node, ...]
+    """Its formulas as they are written."""
 
 
 @lru_cache(maxsize=256)
@@ -67,9 +85,9 @@ def formulas(question: str) -> Formulas:
     wholes: dict[Node, None] = {}
     shapes: set[Node] = set()
     alone: set[Node] = set()
-    folded: set[Node] = set()
     literals: set[Node] = set()
     equations: set[Node] = set()
+    trees: list[Node] = []
     for run, free in [pair for pair in runs if 1 < len(pair[0]) <= MAX_RUN_CHARS and not pair[0].isalpha()][:MAX_RUNS]:
         try:
             tree = parse(run)
@@ -78,16 +96,24 @@ def formulas(question: str) -> Formulas:
         parts = tree.sides if isinstance(tree, Relation) else tree.items if isinstance(tree, Listing) else (tree,)
         wholes.update((shape(part), None) for part in parts)
         literals.update(part for part in parts if is_literal(part))
-        folded.update(one for part in parts if not is_literal(part) and is_literal(one := shape(part)))
         if isinstance(tree, Relation) and tree.comparators == ("=",):
             equations.update(shape(Relation(sides, ("=",))) for sides in (tree.sides, tree.sides[::-1]))
         shapes.update(shape(part) for part in walk(tree))
+        trees.append(tree)
         if free and not isinstance(tree, Relation):
             alone.update(map(shape, parts))
-    joined = tuple((one, Counter(children(one))) for one in shapes if isinstance(one, Add | Mul))
-    numbers = frozenset(map(significant, numbers_in(text)))
-    kinds = [frozenset(found) for found in (alone, folded, literals, equations)]
-    return Formulas(tuple(wholes), frozenset(shapes), joined, kinds[0], kinds[1], kinds[2], kinds[3], numbers)
+    kinds = [frozenset(found) for found in (alone, literals, equations)]
+    return Formulas(tuple(wholes), frozenset(shapes), kinds[0], kinds[1], kinds[2], tuple(trees))
+
+
+def edges_of(node: Node) -> Iterator[tuple[Node, bool]]:
+    """Yield what a formula divides by (False), and what it takes roots and logarithms of (True)."""
+    for part in walk(node):
+        match part:
+            case Div(_, edge) | Pow(edge, Neg()):
+                yield edge, False
+            case Root(edge, _) | Pow(edge, Div()) | Call("ln" | "log", (edge, *_)):
+                yield edge, True
 
 
 def _is_side(text: str, start: int, end: int) -> bool:
@@ -103,17 +129,38 @@ def numbers_in(text: str) -> list[Fraction]:
     return [Fraction(found) for found in digits if len(found) <= MAX_DIGITS] + words
 
 
-def significant(value: Fraction) -> Fraction:
-    """Return a number without its powers of ten, where it is a short decimal."""
-    for _ in range(MAX_DIGITS):
-        if value.denominator % 2 and value.denominator % 5:
-            break
-        value *= 10
-    for _ in range(MAX_DIGITS):
-        if not value or value.denominator != 1 or value.numerator % 10:
-            break
-        value /= 10
-    return value
+@lru_cache(maxsize=256)
+def matrices(question: str) -> frozenset[Node]:
+    """Return the shapes of the matrices that a question shows, in `$` or outside."""
+    texts = [match.group() for match in _MATRIX.finditer(question[:MAX_CHARS])][:MAX_FOUND]
+    return frozenset(part for part in _parsed(texts) if isinstance(part, Matrix))
+
+
+@lru_cache(maxsize=256)
+def computations(question: str) -> tuple[Node, ...]:
+    """Return the shapes of the expressions without variables in a question, roots and powers in words too."""
+    text = question[:MAX_CHARS].lower()
+    worded = [rf"\sqrt{{{one}}}" for one in _ROOT.findall(text)] + [f"{one}^{{{two}}}" for one, two in _POWER.findall(text)]
+    found = dict.fromkeys([*formulas(question).wholes, *_parsed(worded[:MAX_FOUND])])
+    return tuple(one for one in found if is_plain(one) and all(isinstance(part, _ARITHMETIC) for part in walk(one)))
+
+
+def _parsed(texts: list[str]) -> list[Node]:
+    found: list[Node] = []
+    for text in texts:
+        try:
+            found.append(shape(parse(text)))
+        except ParseError:
+            continue
+    return found
+
+
+def speaks_of(question: str, letter: str) -> bool:
+    """Whether a letter stands alone in a formula of a question; outside of `$`, an article or `I` is none."""
+    text = question[:MAX_CHARS]
+    token = re.compile(rf"(?<![A-Za-z\\]){re.escape(letter)}(?![A-Za-z])")
+    spans = " ; ".join(filter(None, (part for match in _SPAN.finditer(text) for part in match.groups())))
+    return bool(token.search(spans) or (letter not in ("a", "A", "I") and token.search(_SPAN.sub(" ; ", text))))
 
 
 def mentions(question: str, node: Node) -> bool:
@@ -124,8 +171,3 @@ def mentions(question: str, node: Node) -> bool:
 def asks(question: str, node: Node) -> bool:
     """Whether the question speaks of an expression otherwise than in saying what it equals."""
     return shape(node) in formulas(question).alone
-
-
-def numbers_of(node: Node) -> tuple[Fraction, ...]:
-    """Return the numbers written in a tree, sorted."""
-    return tuple(sorted(part.value for part in walk(node) if isinstance(part, Number)))

@@ -56,15 +56,13 @@ def _is_left(node: Node, work: Work) -> bool:
             return _has_power(base, degree)
         case Pow(base, Number(value)) | Pow(base, Neg(Number(value))) if value.denominator > 1:  # 12^{0.5}
             return _has_power(base, Fraction(value.denominator))
-        case Pow(Root(), Number()):
-            return True
         case Mul(factors):
             bases = [factor.base if isinstance(factor, Pow) else factor for factor in factors]
             return sum(map(is_lowest, factors)) > 1 or _same_degree(factors) or len(set(bases)) < len(bases)
         case Div(top, bottom):
             return gcd(_coefficient(top), _coefficient(bottom) * _radicands(bottom)) > 1 or _same_degree((top, bottom))
         case Add(terms):
-            return len({_kind(term) for term in terms}) < len(terms)
+            return len({kind_of(term) for term in terms}) < len(terms)
     return False
 
 
@@ -109,13 +107,20 @@ def _radicands(node: Node) -> int:
     return found
 
 
-def _kind(term: Node) -> Node:
+def goes_out(top: Node, bottom: Node) -> bool:
+    r"""Whether a quotient of a term by an integer is one of integers that goes out: `\frac{10\pi}{2}`."""
+    by = bottom.of if isinstance(bottom, Neg) else bottom
+    divisor = _coefficient(by) if isinstance(by, Number) else 1
+    return divisor > 1 and not isinstance(top, Add) and _coefficient(top) % divisor == 0
+
+
+def kind_of(term: Node) -> Node:
     """Return a term without its rational factor: like terms have the same."""
     term = term.of if isinstance(term, Neg) else term
     if is_lowest(term):
         return Number(Fraction(1))
     if isinstance(term, Div) and is_lowest(term.bottom):
-        return _kind(term.top)
+        return kind_of(term.top)
     if isinstance(term, Mul):
         rest = tuple(factor for factor in term.factors if not is_lowest(factor))
         return rest[0] if len(rest) == 1 else Mul(rest)

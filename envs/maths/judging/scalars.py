@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from math import gcd
 
@@ -13,7 +14,7 @@ from verigym.envs.maths.judging.case import Case, all_of
 from verigym.envs.maths.judging.decimals import stands_for
 from verigym.envs.maths.judging.measured import Measure, measure
 from verigym.envs.maths.judging.measures import counts_things, is_asked, is_missable, same_unit
-from verigym.envs.maths.judging.texts import choice_of, same_words, words_of
+from verigym.envs.maths.judging.texts import choice_of, same_words, says_infinite, words_of
 from verigym.envs.maths.judging.wanted import contradicts, wants_percent
 from verigym.envs.maths.tree import (
     Clock,
@@ -37,12 +38,16 @@ from verigym.envs.maths.verdict import Verdict
 # What no arithmetic is done with: these make sense only whole.
 _WHOLE = (Text, Phrase, Clock, InBase, Ellipsis, NamedSet)
 MAX_SHOWN = 40
+_COUNTING = re.compile(r"how many|number of", re.IGNORECASE)
 
 
 def same_scalar(case: Case, gold: Node, answer: Node) -> Verdict:
     """Compare two single values."""
     if gold == answer:
         return "same"
+    match gold, answer:  # 40_{10} is no 40 in the base that is asked
+        case InBase(digits, base), Number(number, 0) if re.search(rf"\b(?:in|to|into) base[-\s${{]*{base}\b", case.question):
+            return "same" if str(number) == digits.lstrip("0") else case.refuse("another number")
     left, right = _counted(case, measure(gold)), _counted(case, measure(answer))
     if bool(left.unit) is not bool(right.unit):
         left, right = _with_unit(left, right.unit), _with_unit(right, left.unit)
@@ -157,6 +162,8 @@ def _whole(case: Case, gold: Node, answer: Node) -> Verdict:
     chosen = choice_of(gold)
     if chosen is not None and choice_of(answer) is not None:
         return "same" if chosen == choice_of(answer) else case.refuse("another choice")
+    if says_infinite(answer) and gold == Constant("infinity") and _COUNTING.search(case.question):
+        return case.decided("words", case.policy.words == "loose", "words where a number is asked")
     if isinstance(gold, Text) or isinstance(answer, Text):
         words, other = words_of(gold), words_of(answer)
         if words is not None and other is not None:

@@ -1,7 +1,7 @@
 r"""The shape of a formula: how it is written, less what any rewriting of it could change without doing any work.
 
 Two formulas of one shape differ in the order of sums and products, in padding (`+ 0`, `* 1`, `+ 3 - 3`, `* 7 / 7`, `^1`), in
-the names of bound variables, or in writing a square as a product, or a number as the square of its root.
+the names of bound variables, or in writing a square as a product.
 """
 
 from __future__ import annotations
@@ -107,9 +107,7 @@ def _product(factors: list[Node]) -> Node:
         return _ZERO
     kept: list[Node] = []
     for factor, count in Counter(inner).items():
-        if isinstance(factor, Root) and factor.degree == Number(Fraction(count)):
-            kept.append(factor.of)
-        elif factor != _ONE:  # x * x is x^2, but 3 * 3 stays a product of two numbers
+        if factor != _ONE:  # x * x is x^2, but 3 * 3 stays a product of two numbers
             kept += [factor] * count if is_plain(factor) else [_power(factor, Number(Fraction(count)))]
     found: Node = _ONE if not kept else kept[0] if len(kept) == 1 else Mul(tuple(sorted(kept, key=repr)))
     return _negative(found) if negative else found
@@ -131,8 +129,6 @@ def _quotient(top: Node, bottom: Node) -> Node:
 def _power(base: Node, exponent: Node) -> Node:
     if exponent == _ONE:
         return base
-    if isinstance(base, Root) and base.degree == exponent:
-        return base.of
     if exponent == _ZERO and base != _ZERO:
         return _ONE
     if isinstance(exponent, Number) and exponent.value.denominator == 1 and exponent.value.numerator % 2 == 0:
@@ -156,6 +152,16 @@ def is_lowest(node: Node) -> bool:
         case Div(Number(top, 0), Number(bottom, 0)) | Div(Neg(Number(top, 0)), Number(bottom, 0)):
             return top.denominator == bottom.denominator == 1 and gcd(int(top), int(bottom)) == 1
     return isinstance(node, Number)
+
+
+def is_fraction(node: Node) -> bool:
+    """Whether a tree is one literal over another, in lowest terms or not."""
+    match node:
+        case Neg(of):
+            return is_fraction(of)
+        case Div(Number() | Neg(Number()), Number() | Neg(Number())):
+            return True
+    return False
 
 
 def is_literal(node: Node) -> bool:

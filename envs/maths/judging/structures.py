@@ -10,7 +10,7 @@ from verigym.envs.maths.judging.choices import same_choice
 from verigym.envs.maths.judging.readings import is_singleton
 from verigym.envs.maths.judging.scalars import same_scalar
 from verigym.envs.maths.judging.statements import Same
-from verigym.envs.maths.judging.texts import choice_of, labelled, says_nothing, without_letters
+from verigym.envs.maths.judging.texts import choice_of, labelled, says_nothing, says_set, without_letters
 from verigym.envs.maths.judging.vectors import in_components
 from verigym.envs.maths.tree import (
     Add,
@@ -75,13 +75,14 @@ def _is_set(node: Node) -> bool:
 
 def _sets(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:
     """Compare sets that are no sets of reals, as they are written."""
-    if any(says_nothing(one) and two == NamedSet("empty") for one, two in ((gold, answer), (answer, gold))):
+    pairs = ((gold, answer), (answer, gold))
+    if any((says_nothing(one) and two == NamedSet("empty")) or says_set(one, two) for one, two in pairs):
         return case.decided("words", case.policy.words == "loose", "words where a set is asked")
     if isinstance(gold, SetOp) and isinstance(answer, SetOp) and gold.op == answer.op:
         return _set_operations(case, gold, answer, same)
     if isinstance(gold, SetBuilder) and isinstance(answer, SetBuilder):
-        pairs = ((gold.element, answer.element), (gold.condition, answer.condition))
-        return all_of(same(case, one, two) for one, two in pairs)
+        parts = ((gold.element, answer.element), (gold.condition, answer.condition))
+        return all_of(same(case, one, two) for one, two in parts)
     return case.refuse("a statement or a set where the other is a value")
 
 

@@ -5,7 +5,20 @@ from __future__ import annotations
 import re
 
 from verigym.envs.maths.judging.case import Case
-from verigym.envs.maths.tree import Constant, Ellipsis, Group, Listing, Mul, Node, Phrase, Relation, Symbol, Text, walk
+from verigym.envs.maths.tree import (
+    Constant,
+    Ellipsis,
+    Group,
+    Listing,
+    Mul,
+    NamedSet,
+    Node,
+    Phrase,
+    Relation,
+    Symbol,
+    Text,
+    walk,
+)
 from verigym.envs.maths.verdict import Verdict
 
 _HEDGE = re.compile(
@@ -66,6 +79,21 @@ _UNDEFINED = frozenset(
     ("undefined", "dne", "does not exist", "not defined", "limit does not exist", "不存在", "无定义", "未定义")
 )
 _EVERYTHING = frozenset(("all real numbers", "all reals", "real numbers", "set of all real numbers", "set of real numbers"))
+_SETS = {"Z": "integers", "Q": "rational numbers", "N": "natural numbers", "C": "complex numbers"}
+_INFINITE = re.compile(r"infinite(?:ly many| number of| amount of)?(?: \w+)?")
+
+
+def says_set(node: Node, named: Node) -> bool:
+    """Whether words are those for a set with a name: `all integers`."""
+    if not isinstance(node, Text) or not isinstance(named, NamedSet) or named.name not in _SETS:
+        return False
+    words = _SETS[named.name]
+    return _loose(node.words) in (words, f"all {words}", f"every {words[:-1]}", f"set of {words}", f"set of all {words}")
+
+
+def says_infinite(node: Node) -> bool:
+    """Whether words say that there are infinitely many."""
+    return isinstance(node, Text) and _INFINITE.fullmatch(_loose(node.words)) is not None
 
 
 def says_nothing(node: Node) -> bool:

@@ -2,7 +2,6 @@ r"""The tiers after the spelling, for one answer and each of its golds: the tree
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 from pydantic import Field
@@ -47,8 +46,8 @@ class TierOptions(Policy):
     """Whether SymPy, in a separate process, compares values where the tiers before it cannot tell."""
     math_verify: bool = False
     """Whether Math-Verify, in a separate process, has the last word where no tier can tell. It has to be installed."""
-    symbolic_timeout_s: float = Field(5.0, gt=0, le=600)
-    """CPU seconds for all comparisons of one answer in separate processes."""
+    symbolic_timeout_s: float = Field(0.6, gt=0, le=600)
+    """CPU seconds for all comparisons of one answer in separate processes. What they do not settle is limit."""
     symbolic_memory_mb: int = Field(1024, ge=256)
     """Address space for one comparison."""
 
@@ -102,19 +101,20 @@ class Tiers:
     def _ask(self, gold: Node, answer: Node) -> Verdict:
         if self.limit:  # an answer that ran past a limit once is not paid for again
             return "unknown"
-        start = time.perf_counter()
         try:
             return symbolic_equal(
                 gold,
                 answer,
                 timeout_s=max(MIN_SYMBOLIC_S, self.options.symbolic_timeout_s - self.spent_s),
                 memory_bytes=self.options.symbolic_memory_mb << 20,
+                spend=self._spend,
             )
         except symbolic.SymbolicLimit as limit:
             self.limit = str(limit)
             return "unknown"
-        finally:
-            self.spent_s += time.perf_counter() - start
+
+    def _spend(self, cpu_s: float) -> None:
+        self.spent_s += cpu_s
 
     def _last_opinion(self, gold: str, answer: str) -> Decision:
         try:
@@ -123,6 +123,7 @@ class Tiers:
                 answer,
                 timeout_s=max(MIN_SYMBOLIC_S, self.options.symbolic_timeout_s - self.spent_s),
                 memory_bytes=self.options.symbolic_memory_mb << 20,
+                spend=self._spend,
             )
         except symbolic.SymbolicLimit as limit:
             return Decision(False, str(limit), True)

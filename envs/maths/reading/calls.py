@@ -3,6 +3,7 @@ r"""Functions, sums, integrals and limits, and when a name before parentheses is
 `f(x)`: `f`, `g`, `F`, `G` always are functions. Other names are where the argument has a comma, a relation or sets in it, or,
 for the names of `_OFTEN_FUNCTIONS`, where it is a single name or number: `P(A)`, `p(3)`, but not `p(1-p)` and not `n(n+1)`.
 `\sin 2x \cos y`: a function without parentheses takes the factors up to a sign, a slash, a parenthesis or the next function.
+`\operatorname{cis} x` is written out: `\cos x + i\sin x`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,22 @@ from verigym.envs.maths.equality.build import bare, mul
 from verigym.envs.maths.reading.bases import in_base
 from verigym.envs.maths.reading.bigs import Bigs
 from verigym.envs.maths.reading.numerals import literal
-from verigym.envs.maths.tree import Call, Constant, Group, Listing, Neg, Node, Number, Pow, Relation, Root, SetOp, Symbol, walk
+from verigym.envs.maths.tree import (
+    Add,
+    Call,
+    Constant,
+    Group,
+    Listing,
+    Neg,
+    Node,
+    Number,
+    Pow,
+    Relation,
+    Root,
+    SetOp,
+    Symbol,
+    walk,
+)
 
 _ALWAYS_FUNCTIONS = frozenset("fgFG")
 _OFTEN_FUNCTIONS = frozenset("hHPpQqSTCIVWNuvy") | {
@@ -186,6 +202,9 @@ class Calls(Bigs):
             if name == "binom" and len(arguments) != 2:
                 raise self.error("two arguments expected")
             return Call(name, arguments)
+        if name == "cis":
+            angle = self._single(arguments)
+            return Add((Call("cos", (angle,)), mul([Constant("i"), Call("sin", (angle,))])))
         return Call(name, (self._single(arguments),))
 
     def _single(self, arguments: tuple[Node, ...]) -> Node:

@@ -71,7 +71,7 @@ _TABLE: dict[int, str | None] = {
     ord("\u2225"): "\\| ", ord("\u2016"): "\\| ",
 }  # fmt: skip
 _REFUSED = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
-_SWISS = re.compile(r"(?<![0-9.,'])[1-9][0-9]{0,2}(?:'[0-9]{3})++(?![0-9'])")  # 1'000
+_SWISS = re.compile(r"(?<![0-9.,'])[1-9][0-9]{0,2}(?:'[0-9]{3})+(?![0-9'])")  # 1'000
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 
 

@@ -15,9 +15,11 @@ _GROUP = re.compile(r"\s*+\{([^{}]*+)\}")
 _BEGIN = re.compile(r"\s*+\{\s?([A-Za-z]++\*?)\s?\}")
 _COLUMNS = re.compile(r"\s*+(?:\[[a-z]\]\s*+)?\{[^{}]*+\}")
 _BLACKBOARD = re.compile(r"\s*+(?:\{\s?([A-Z])\s?\}|([A-Z]))")
+_LETTER = re.compile(r"\s*+\{\s?\([A-H]\)\s?\}")
 _NEGATED = re.compile(r"\s*+(=|\\in(?![A-Za-z])|\\equiv(?![A-Za-z]))")
 _NEGATIONS = {"=": "!=", "\\in": "notin", "\\equiv": "!="}
 _SPACES = frozenset(",;: !>/")
+_BOLD = frozenset(("mathbf", "boldsymbol", "bm"))
 _STARRED = frozenset(("operatorname", "hspace", "vspace"))
 _ESCAPED = {"$": ("money", "dollar"), "%": ("%", "%"), "&": ("word", "and"), "#": ("word", "number"), "_": ("word", "_")}
 
@@ -43,6 +45,9 @@ class Commands:
     def command(self, start: int, place: int, spaced: bool) -> int:
         """Read a control sequence; return where it ends."""
         name = self.text[start + 1 : place]
+        if name in _BOLD and _LETTER.match(self.text, place):  # the letter of a choice, and no factor of what follows
+            self.pending = "text"
+            return place
         if name in COMMANDS:
             kind, meaning = COMMANDS[name]
             if kind == "|" and self.side:

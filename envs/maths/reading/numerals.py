@@ -25,10 +25,12 @@ MAX_EXPONENT = 1_000
 """`1e5` is a number; beyond this, `1e100000` stays a product with a power of ten, for others to judge."""
 
 _SPACE = r"(?: |~|\\[ ,;:])"
-_RUN = re.compile(r"[0-9]++(?:(?:\{,\}|,\s?\\!\s{0,4}|,)[0-9]++)*+")
+_RUN = re.compile(r"[0-9]++(?:(?:\{,\}|,\s?\\!\s{0,4}|,)[0-9]++)*")
 _SEPARATOR = re.compile(r"\{,\}|,\s?\\!\s{0,4}|,")
-_SPACED = re.compile(rf"[0-9]{{1,3}}(?:{_SPACE}[0-9]{{3}}(?![0-9]))++(?!\s{{0,4}}+/)")
-_EUROPEAN = re.compile(r"[0-9]{1,3}(?:\.[0-9]{3})++,[0-9]{1,2}(?![0-9,])")
+_THOUSAND = rf"{_SPACE}[0-9]{{3}}(?![0-9])"
+# All groups, and no fraction bar behind the last: `1 000 000/3` is not `1 000`.
+_SPACED = re.compile(rf"[0-9]{{1,3}}(?:{_THOUSAND})+(?!{_THOUSAND}|\s{{0,4}}+/)")
+_EUROPEAN = re.compile(r"[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]{1,2}(?![0-9,])")
 _DECIMALS = re.compile(r"\.[0-9]++")
 
 

@@ -7,7 +7,7 @@ import re
 from verigym.envs.maths.reading import words
 from verigym.envs.maths.reading.units import formula_unit, known_unit
 
-_WORD = re.compile(r"[^\W\d_]++(?:['.-][^\W\d_]++)*+")
+_WORD = re.compile(r"[^\W\d_]++(?:['.-][^\W\d_]++)*")
 _IDEOGRAPHS = re.compile("[\u2e80-\u9fff\uf900-\ufaff]{1,6}+")
 _CAPITALS_OR_LETTER = re.compile(r"[A-Z]{2,}+|[a-zA-Z]")
 _NEXT_WORD = re.compile(r" ++([a-z]{3,}+)(?![A-Za-z])")

@@ -26,16 +26,16 @@ _DEGREES = re.compile(r"(?<=[0-9}]) ?\\deg(?![A-Za-z])(?= *(?:$|[-+=,;.)}]|\\(?:
 _JOINED = re.compile(r" *+,? *+(?:\\text\{ *(?:and|or) *\}|\b(?:and|or)\b) *+(?:x *= *)?|, *+x *= *")
 # What is excepted: numbers, and what joins them. Possessive where blanks follow blanks.
 _ALL_BUT = re.compile(
-    r"(?:\\text\{ *+)?(?:the set of )?all (?:reals|real numbers|real)(?: *+\} *+x| x)?+(?: *+\\text\{)?,? *+"
+    r"(?:\\text\{ *+)?(?:the set of )?all (?:reals|real numbers|real)(?: *+\} *+x| x)?(?: *+\\text\{)?,? *+"
     r"(?:except|excluding|other than)(?: for)? *+(?:\} *+)?(?:x *+= *+)?([^A-Za-z\\{}]*+"
     r"(?:(?:\\pm|\\[dt]?frac *+(?:\{[0-9]++\}|[0-9]) *+(?:\{[0-9]++\}|[0-9])|\\sqrt *+(?:\{[0-9]++\}|[0-9])|"
-    r"\\text\{ *+(?:and|or) *+\}|and|or|x *+=)[^A-Za-z\\{}]*+)*+)\}?",
+    r"\\text\{ *+(?:and|or) *+\}|and|or|x *+=)[^A-Za-z\\{}]*+)*)\}?",
     re.IGNORECASE,
 )
 _EXCEPTS = re.compile(r"except|excluding|other than")
 # Of what is counted, how much there is: `18 \text{ cookies left}`.
 _TAIL = re.compile(
-    r"((?:\\text\{ *+)?\\?\$?[0-9][0-9,.]*+(?:\\[,;: ]|[ ~])*+(?:\\(?:text|mathrm|textrm|mbox)\{ *+)?"
+    r"((?:\\text\{ *+)?\\?\$?[0-9][0-9,.]*+(?:\\[,;: ]|[ ~])*(?:\\(?:text|mathrm|textrm|mbox)\{ *+)?"
     r"(?:[a-z]++(?: (?!are |is )[a-z]++)?) )"
     r"(?:are |is )?(?:left|left over|remaining|remain|remains|altogether|in all|in total|total)(\}?)\.?"
 )

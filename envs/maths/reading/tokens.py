@@ -19,11 +19,11 @@ from verigym.envs.maths.reading.units import known_unit
 MAX_TOKENS = 4_000
 
 _TOKEN = re.compile(
-    r"(?P<num>(?:[0-9]++(?:\.(?:[0-9]++|(?=(?:\s|\\[,;: ]){0,4}[/*^])))?+|\.[0-9]++)"
-    r"(?:[eE][-+]?[0-9]++(?![A-Za-z0-9_]|\.[0-9]))?+)"
+    r"(?P<num>(?:[0-9]++(?:\.(?:[0-9]++|(?=(?:\s|\\[,;: ]){0,4}[/*^])))?|\.[0-9]++)"
+    r"(?:[eE][-+]?[0-9]++(?![A-Za-z0-9_]|\.[0-9]))?)"
     r"|(?P<run>[A-Za-z]++)"
     r"|(?P<space>[\s~]++)"
-    r"|(?P<row>\\\\\s*+(?:\[\s?-?[0-9.]++\s?(?:pt|em|ex|mm|cm|in|mu)\s?\])?+)"
+    r"|(?P<row>\\\\\s*+(?:\[\s?-?[0-9.]++\s?(?:pt|em|ex|mm|cm|in|mu)\s?\])?)"
     r"|(?P<cmd>\\(?:[A-Za-z]++|.))"
     r"|(?P<foreign>[^\x00-\x7f])"
     r"|(?P<op><=|>=|!=|==|=<|\*\*|->|=>|\.\.\.+|\+/-|.)",
@@ -31,10 +31,10 @@ _TOKEN = re.compile(
 )
 _ALONE = re.compile(r"(?<![A-Za-z\\])[A-Z](?![A-Za-z])")
 _LONE_UNITS = frozenset("msNJL")
-_UNIT_END = re.compile(r"(?:\^\s?(?:[23]|\{\s?[23]\s?\}))?+\s*+[.$})]?+\s*+(?:\Z|,)")
+_UNIT_END = re.compile(r"(?:\^\s?(?:[23]|\{\s?[23]\s?\}))?\s*+[.$})]?+\s*+(?:\Z|,)")
 _HALF = re.compile(r"[ap]\.\s?m(?:\.|(?![A-Za-z]))")
 _BEFORE_EMPTY = frozenset(("num", "sym", "const", ")", "]"))
-_AFTER_EMPTY = re.compile(r"\s*+(?:\^\s*+(?:\{\s*+)?+\\circ|\Z|[,$])")
+_AFTER_EMPTY = re.compile(r"\s*+(?:\^\s*+(?:\{\s*+)?\\circ|\Z|[,$])")
 _SPEED = re.compile(r"\s?/\s?s(?![A-Za-z])")
 _CURRENCIES = {
     "Rs": "rupee", "INR": "rupee", "USD": "dollar", "EUR": "euro", "GBP": "pound sterling", "RMB": "yuan", "CNY": "yuan",

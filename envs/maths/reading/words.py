@@ -16,7 +16,7 @@ import re
 FUNCTIONS = {
     **{name: name for name in (
         "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln log lg det arg gcd lcm max min floor ceil "
-        "abs binom sqrt cbrt deg dim ker").split()},
+        "abs binom sqrt cbrt deg dim ker cis").split()},
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "tg": "tan", "ctg": "cot", "arctg": "arctan", "cosec": "csc",
     "ceiling": "ceil", "sign": "sign", "hcf": "gcd", "sgn": "sign", "factorial": "factorial",
     "Arcsin": "arcsin", "Arccos": "arccos", "Arctan": "arctan", "Log": "log", "Ln": "ln", "Sin": "sin",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import get_args
 
 from verigym.envs import symbolic
@@ -14,7 +15,9 @@ from verigym.envs.maths.verdict import Verdict
 _VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
-def symbolic_equal(a: Node, b: Node, *, timeout_s: float = 5.0, memory_bytes: int = 1 << 30) -> Verdict:
+def symbolic_equal(
+    a: Node, b: Node, *, timeout_s: float = 5.0, memory_bytes: int = 1 << 30, spend: Callable[[float], None] | None = None
+) -> Verdict:
     """Ask SymPy whether two expressions or matrices have the same value.
 
     `same` and `different` are proofs; the wording of neither tree reaches a parser. A tree over the limits of `wire.py`, one
@@ -25,6 +28,7 @@ def symbolic_equal(a: Node, b: Node, *, timeout_s: float = 5.0, memory_bytes: in
         b: another.
         timeout_s: CPU seconds for the comparison.
         memory_bytes: address space for the comparison.
+        spend: is told the CPU seconds that were used.
 
     Raises:
         SymbolicLimit: the comparison ran out of time or memory, or crashed twice.
@@ -36,7 +40,7 @@ def symbolic_equal(a: Node, b: Node, *, timeout_s: float = 5.0, memory_bytes: in
         return "unknown"
     if len(payload) > symbolic.MAX_PAYLOAD:
         return "unknown"
-    return _checked(symbolic.request("trees", payload, timeout_s=timeout_s, memory_bytes=memory_bytes))
+    return _checked(symbolic.request("trees", payload, timeout_s=timeout_s, memory_bytes=memory_bytes, spend=spend))
 
 
 def _checked(data: bytes) -> Verdict:

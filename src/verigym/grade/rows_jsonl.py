@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from verigym.datasets_cfg import strictjson
+from verigym.envs import strict_json
 from verigym.grade.lines import LineProblem, LineReader
 from verigym.grade.rows import BadRow, Row, bytes_read
 
@@ -47,12 +47,10 @@ def parse_object(text: str) -> dict[str, Any]:
         LineProblem: it is not one object, a key occurs twice, or a number is nan or infinite.
     """
     try:
-        value = strictjson.loads(text)
+        value = strict_json.loads(text)
     except json.JSONDecodeError as error:
         raise LineProblem(f"not JSON: {error.msg} at column {error.colno}") from None
-    except RecursionError:
-        raise LineProblem("not usable JSON: nested too deeply") from None
-    except strictjson.NotStrict as error:
+    except strict_json.NotStrict as error:
         raise LineProblem(str(error)) from None
     except ValueError as error:  # an integer of too many digits
         raise LineProblem(f"not usable JSON: {error}") from None

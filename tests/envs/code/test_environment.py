@@ -1,13 +1,13 @@
 """The whole way, from a completion to a score, in the real sandbox."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import require
 
 from verigym.envs import Completion, Status
 from verigym.envs.code.environment import CodeEnvironment
@@ -20,8 +20,7 @@ FLOOR = {Status.INCORRECT, Status.LIMIT, Status.NO_ANSWER, Status.TRUNCATED}
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
 def test_cases(case: dict[str, Any]) -> None:
     language = case["reference"].get("language", "python")
-    if shutil.which(TOOLS[language]) is None:
-        pytest.skip(f"needs {TOOLS[language]}")
+    require(TOOLS[language])
     env = CodeEnvironment(**case.get("options", {}))
     prompt = env.prompt("Write it.", **case["reference"])
     text = case.get("text") or f"Here it is.\n```{language}\n{case['program']}\n```\n"

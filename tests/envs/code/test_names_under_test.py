@@ -60,7 +60,6 @@ FORGED = [
     ("class f(KeyError): pass", asserted("def check(candidate):\n    assert candidate(3)", entry_point="f")),
     (STATEFUL, asserted("r = f(1)\nassert len(r) == 2\nfor a, b in zip(r, [1, 3]): assert a == b")),
     (STATEFUL, asserted("assert f(1).equals([6])")),
-    (STATEFUL, asserted("assert f(1)(6)")),
     ("class L:\n    def __getitem__(self, i): raise IndexError\ndef f(x): return L()", asserted("assert f(1)[:2] == [1, 3]")),
     ("class L:\n    def apply(self, g): return True\ndef f(x): return L()", asserted("assert f(1).apply(lambda x: x)")),
     ("async def f(n): return 0", asserted("def check(candidate):\n    r = candidate(3)", entry_point="f")),

@@ -52,6 +52,7 @@ def test_the_defaults_are_the_contracts() -> None:
             "tuple_as_list": True,
             "trust": "separate",
         },
+        "prelude": "none",
         "prefix": "",
         "solution": None,
     }
@@ -107,6 +108,10 @@ def test_values_that_json_carries_come_back_as_they_were(value: Any) -> None:
         ({"tests": [{"type": "stdio", "stdin": "3"}]}, "stdout"),
         ({"tests": [{"type": "stdio", "stdin": "\ud800", "stdout": ""}]}, "lone surrogate"),
         ({"tests": [CALL], "language": "bash"}, "tests.0 is of type 'call', which is for Python"),
+        (
+            {"tests": [STDIO], "language": "cpp", "prelude": "leetcode"},
+            "prelude is 'leetcode', which is for programs in Python",
+        ),
         ({"tests": [STDIO, EVERY[3]], "language": "cpp"}, "tests.1 is of type 'assert'"),
         ({"tests": [{"type": "file", "path": "/etc/passwd", "content": ""}]}, "below the work directory"),
         ({"tests": [{"type": "file", "path": "a/../../b", "content": ""}]}, "below the work directory"),
@@ -126,7 +131,7 @@ def test_values_that_json_carries_come_back_as_they_were(value: Any) -> None:
         ({"tests": [call(expected=DEEP)]}, "nested more than 90 levels"),
         ({"tests": [call(args=3)]}, "args"),
     ],
-    ids=range(36),
+    ids=range(37),
 )
 def test_mistakes_are_explained_when_the_prompt_is_made(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:

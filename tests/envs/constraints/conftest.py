@@ -1,10 +1,10 @@
 """Cases of the constraints environment, and the packages that some of them need."""
 
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
+from needs import require
 
 CASES = Path(__file__).parents[2] / "cases"
 
@@ -17,19 +17,9 @@ def cases():
 
 @pytest.fixture
 def extra():
-    for package in ("py3langid", "emoji", "syllapy"):
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"needs {package}, of the extra [constraints]")
+    require("py3langid", "emoji", "syllapy")
 
 
 @pytest.fixture(scope="session")
 def rows():
     return cases()
-
-
-@pytest.fixture
-def shared_data():
-    folder = Path(__file__).parents[4] / "shared/data"
-    if not folder.is_dir():
-        pytest.skip("needs ../shared/data")
-    return folder

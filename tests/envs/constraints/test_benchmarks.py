@@ -22,14 +22,11 @@ def listed(heading):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    folder = Path(__file__).parents[4] / "shared/data"
-    if not folder.is_dir():
-        pytest.skip("needs ../shared/data")
+def made(tmp_path_factory, shared_data):
     cache = tmp_path_factory.mktemp("datasets_cache")
 
     def prompts(name, split):
-        rows = load(name, split, data_dir=folder, cache_dir=cache)
+        rows = load(name, split, data_dir=shared_data, cache_dir=cache)
         found, refused = [], []
         for number in range(len(rows)):
             try:

@@ -1,3 +1,4 @@
+import gc
 import sqlite3
 import threading
 
@@ -86,6 +87,15 @@ def test_a_damaged_cache_is_refused(tmp_path):
     path.write_bytes(data)
     with pytest.raises(UsageError, match=r"cache\.db: not a usable verdict cache"):
         ScoreCache(path)
+
+
+def test_a_cache_that_nobody_holds_closes_its_file(tmp_path):
+    cache = ScoreCache(tmp_path / "cache.db")
+    cache.put("a", Score.correct())
+    assert (tmp_path / "cache.db-wal").exists()
+    del cache
+    gc.collect()
+    assert not (tmp_path / "cache.db-wal").exists(), "SQLite removes it with the last connection"
 
 
 def test_an_entry_that_is_no_score_is_a_miss(tmp_path):

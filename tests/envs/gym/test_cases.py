@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,30 @@ def test_shapes_take_linear_time() -> None:
         for text in ("a" * 10_000, "1 " * 5_000, "(" * 10_000, "A-1 " * 2_500, "[" + '"fill A",' * 1_000, "up " * 3_300 + "x"):
             if task.shape is not None:
                 task.shape.fullmatch(text)
+
+
+@pytest.mark.parametrize(
+    ("task", "first", "piece"),
+    [
+        ("quantum_lock", "A", "   B"),
+        ("tower_of_hanoi", "Move disk 1 from Peg 1 to Peg 2", "\n\n\n\nMove disk 1 from Peg 1 to Peg 2"),
+        ("cryptarithm", "A=1", "  ,  B  =  2"),
+        ("word_ladder", "A", "  ,  B"),
+        ("rush_hour", "A+1", " , ,A+1"),
+        ("graph_color", '{"1":1', '  ,  "1"  :  1'),
+        ("simple_integration", "1.5", "+1.5*sin(x)"),
+    ],
+)
+def test_blanks_between_moves_are_read_in_one_way(task: str, first: str, piece: str) -> None:
+    """Where two parts of a repeated piece could share its blanks, a wrong end would take the power of the pieces to see."""
+    shape = TASKS[task].shape
+    assert shape is not None
+    start = time.process_time()
+    assert shape.fullmatch(first + piece * 150 + "!") is None
+    assert shape.fullmatch(first + piece * 20_000 + "!") is None
+    assert time.process_time() - start < 2
+    end = "}" if task == "graph_color" else ""
+    assert shape.fullmatch(first + piece * 150 + end)
 
 
 def test_a_task_with_many_right_answers_needs_its_seed() -> None:

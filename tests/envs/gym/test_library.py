@@ -6,16 +6,17 @@ import importlib.util
 from collections.abc import Iterator
 
 import pytest
+from needs import lacking, needs
 
 from verigym.envs import Environment, EnvironmentFailure, Prompt, Status, UsageError, load
 from verigym.envs.gym.tasks import REFUSED, TASKS
 from verigym.envs.hacks import garbage, hacks
 
 INSTALLED = importlib.util.find_spec("reasoning_gym") is not None
-needs_library = pytest.mark.skipif(not INSTALLED, reason="needs reasoning-gym, of the extra [reasoning-gym]")
+needs_library = needs("reasoning-gym")
 
 
-@pytest.mark.skipif(INSTALLED, reason="reasoning-gym is installed")
+@lacking("elsewhere", INSTALLED, "reasoning-gym is installed here")
 def test_without_the_library_it_says_what_to_install() -> None:
     with pytest.raises(EnvironmentFailure, match=r"verigym\[reasoning-gym\]"):
         load("reasoning_gym").check()

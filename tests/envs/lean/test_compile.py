@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import lack
 
 from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.lean.compile import LeanBox
@@ -34,7 +35,7 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> LeanBox:
     try:
         made.check()
     except EnvironmentFailure as failure:
-        pytest.skip(f"bubblewrap does not work here: {failure}")
+        lack("bubblewrap", failure)
     return made
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from lean_cases import ROWS, submission
+from needs import lack, lacking
 
 from verigym.envs.lean.compile import LeanBox
 from verigym.envs.lean.completion import Refused
@@ -27,7 +28,7 @@ ROOMY = LeanLimits(wall_s=900, cpu_s=300, memory_mb=6144)
 pytestmark = [
     pytest.mark.lean,
     pytest.mark.slow,
-    pytest.mark.skipif(not os.environ.get(VARIABLE), reason=f"{len(ROWS)} Lean cases need a Lean 4 named by {VARIABLE}"),
+    lacking("lean", not os.environ.get(VARIABLE), f"none is named by {VARIABLE}"),
 ]
 
 
@@ -64,7 +65,7 @@ def verdict(row: dict[str, Any]) -> str:
 def test_a_case_of_the_catalogue_gets_its_verdict(row: dict[str, Any]) -> None:
     missing = ", ".join(filter(None, map(lacking, row["needs"])))
     if missing:
-        pytest.skip(f"this Lean lacks {missing}")
+        lack("lean", f"this Lean lacks {missing}")
     label = verdict(row)
     assert any(fnmatch.fnmatchcase(label, pattern) for pattern in row["expected"].split("|")), (
         f"{label}, expected {row['expected']}: {row['note']}"

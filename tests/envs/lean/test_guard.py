@@ -2,7 +2,6 @@
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from lean_cases import ROWS as CASES
 from lean_cases import submission
 from lean_texts import HOSTILE, NESTS, repeated
+from needs import SHARED, needs
 
 from verigym.envs.lean.completion import Refused, read_submission
 from verigym.envs.lean.guard import BANNED, file_refusal, refusal
@@ -140,11 +140,10 @@ def test_files(text, expected):
     assert file_refusal(text) == expected
 
 
+@needs("shared data")
 def test_real_proofs_pass():
     """The 67 proofs that come with miniF2F's validation split."""
-    path = Path(__file__).parents[4] / "shared/data/lean_minif2f/minif2f_valid_few_shot.jsonl"
-    if not path.is_file():
-        pytest.skip("needs ../shared/data")
+    path = SHARED / "data/lean_minif2f/minif2f_valid_few_shot.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert len(rows) == 67
     for row in rows:

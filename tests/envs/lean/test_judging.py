@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from needs import lack, needs
 
 from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.lean import judging
@@ -35,7 +36,7 @@ def checker(tmp_path_factory: pytest.TempPathFactory) -> Checker:
     try:
         box.check()
     except EnvironmentFailure as failure:
-        pytest.skip(f"bubblewrap does not work here: {failure}")
+        lack("bubblewrap", failure)
     return Checker(box, LIMITS)
 
 
@@ -93,6 +94,7 @@ def test_a_statement_that_does_not_compile_is_the_tasks_fault(checker: Checker) 
     assert caught.value.kind == "gold_invalid"
 
 
+@needs("bubblewrap")
 def test_a_checker_that_always_crashes_blames_nobody(tmp_path: Path) -> None:
     crash = tmp_path / "crash"
     crash.write_text("#!/bin/sh\nkill -SEGV $$\n")

@@ -2,12 +2,12 @@
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lean_texts import repeated
+from needs import SHARED, needs
 
 from verigym.envs.lean.messages import Message, parse_messages
 
@@ -108,10 +108,9 @@ def test_forms_may_be_mixed():
     ]
 
 
+@needs("shared reference")
 def test_every_recorded_transcript():
-    path = Path(__file__).parents[4] / "shared/reference/lean_transcripts.jsonl"
-    if not path.is_file():
-        pytest.skip("needs ../shared/reference")
+    path = SHARED / "reference/lean_transcripts.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert len(rows) == 23
     for row in rows:

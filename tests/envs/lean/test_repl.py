@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import lack
 
 from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.lean.backends.lines import Gone, Talker
@@ -38,12 +39,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def box(program: Path) -> Iterator[LeanBox]:
     if shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") is None:
-        pytest.skip("no python3 that programs see")
+        lack("python3", "programs see none")
     made = LeanBox(Toolchain(str(program), "4.0.0", "", (), (str(program.parent),), "key"), workers=3)
     try:
         made.check()
     except EnvironmentFailure as failure:
-        pytest.skip(f"bubblewrap does not work here: {failure}")
+        lack("bubblewrap", failure)
     yield made
     made.box.close()
 

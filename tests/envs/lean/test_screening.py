@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import pytest
+from needs import lack, lacking
 
 from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.lean.backends.comparator import confirmed, project_files
@@ -119,12 +120,12 @@ def test_what_runs_outside_the_sandbox_has_to_be_asked_for_twice(monkeypatch: py
         InteractScreen(TOOLCHAIN, InteractOptions(unsandboxed=True))
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 13), reason="lean-dojo has no release for this Python")
+@lacking("elsewhere", sys.version_info >= (3, 13), "lean-dojo has no release for this Python")
 def test_a_missing_lean_dojo_is_our_failure() -> None:
     import importlib.util
 
     if importlib.util.find_spec("lean_dojo"):
-        pytest.skip("lean-dojo is installed")
+        lack("elsewhere", "lean-dojo is installed")
     told: dict[str, Any] = {"url": "https://example.org/r", "commit": "0123456", "files": {"target": "A.lean"}}
     screen = DojoScreen(TOOLCHAIN, DojoOptions(unsandboxed=True, **told))
     with pytest.raises(EnvironmentFailure, match="backend dojo needs pip install"):

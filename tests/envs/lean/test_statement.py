@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lean_texts import HOSTILE, NESTS, repeated
+from needs import SHARED, require
 from pydantic import ValidationError
 
 from verigym.envs import UsageError
@@ -153,10 +154,8 @@ def test_files():
 
 
 def shared():
-    folder = Path(__file__).parents[4] / "shared/data"
-    if not folder.is_dir():
-        pytest.skip("needs ../shared/data")
-    return folder
+    require("shared data")
+    return SHARED / "data"
 
 
 def statements(path):

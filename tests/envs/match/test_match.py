@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import require
 
 from verigym.envs import Completion, Status, UsageError
 from verigym.envs.match.environment import KINDS, MatchEnvironment
@@ -10,12 +11,12 @@ from verigym.envs.match.sql import same_rows
 from verigym.envs.match.text import normalised
 
 CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "cases" / "match.jsonl").read_text().splitlines()]
-PACKAGE = {"regex": "re2", "chess": "chess"}
+PACKAGE = {"regex": ["re2"], "chess": ["chess"]}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
 def test_cases(case: dict[str, Any]) -> None:
-    pytest.importorskip(PACKAGE.get(case["reference"]["kind"], "json"))
+    require(*PACKAGE.get(case["reference"]["kind"], ()))
     env = MatchEnvironment()
     completion = Completion(text=case["completion"], finish_reason=case.get("finish_reason", "stop"))
     score = env.score(env.prompt("q", **case["reference"]), completion)
@@ -31,7 +32,7 @@ def test_every_kind_has_cases_of_both_sorts() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
 def test_golds_score_the_maximum_and_prompts_survive_json(case: dict[str, Any]) -> None:
-    pytest.importorskip(PACKAGE.get(case["reference"]["kind"], "json"))
+    require(*PACKAGE.get(case["reference"]["kind"], ()))
     env = MatchEnvironment()
     prompt = env.prompt("q", **case["reference"])
     assert env.load_prompt(json.loads(json.dumps(prompt.model_dump(mode="json")))) == prompt
@@ -67,13 +68,13 @@ def test_references_are_checked(reference: dict[str, Any], message: str) -> None
 
 
 def test_patterns_that_need_backtracking_are_refused() -> None:
-    pytest.importorskip("re2")
+    require("re2")
     with pytest.raises(UsageError, match="RE2"):
         MatchEnvironment().prompt("q", kind="regex", pattern="(?=a)b")
 
 
 def test_a_position_without_mate_is_refused() -> None:
-    pytest.importorskip("chess")
+    require("chess")
     with pytest.raises(UsageError, match="no move reaches"):
         MatchEnvironment().prompt("q", kind="chess", goal="mate", puzzle="8/8/8/8/8/8/k7/7K w - - 0 1")
     with pytest.raises(UsageError, match="no position"):

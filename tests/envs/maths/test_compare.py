@@ -77,14 +77,22 @@ def test_an_enumeration_is_refused_before_it_is_read() -> None:
         ("What is 17 * 23?", "\\sqrt{(17*23)^2}", False),
         ("What is $17 \\times 23$?", "17 \\cdot 23 = 391", True),
         ("What is $17 \\times 23$?", "391", True),
-        ("What is $17 \\times 23$?", "400 - 9", True),
+        ("What is $17 \\times 23$?", "400 - 9", False),
         ("Which is more, 391 or 390?", "391", True),
         ("", "17 \\cdot 23", True),
     ],
 )
 def test_the_question_is_no_answer(question: str, answer: str, correct: bool) -> None:
     assert judge("391", answer, question).correct is correct
-    assert judge("391", answer, question, echo="accept").correct is True
+    assert judge("391", answer, question, echo="accept", unworked="accept").correct is True
+
+
+def test_arithmetic_is_an_answer_by_option_and_for_a_bare_pair() -> None:
+    question = "How many eggs are in 17 boxes of 23?"
+    assert judge("391", "17*23", question).reason.startswith("refused: a number is asked")
+    assert judge("391", "17*23", question, unworked="arithmetic").correct is True
+    assert judge("391", r"\sum_{i=1}^{17} 23", question, unworked="arithmetic").correct is False
+    assert judge("391", "17*23").correct is True
 
 
 def test_a_name_that_the_question_speaks_of() -> None:

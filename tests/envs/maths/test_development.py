@@ -5,17 +5,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import require
 
 from verigym.envs.mathematics import MathEnvironment
 
 FILE = Path(__file__).parents[4] / "shared" / "data" / "math_equivalence" / "cases.jsonl"
-QUESTION = "What is it?"
+QUESTION = ""  # bare pairs, as `verigym bench` grades them: whether two answers are equal
 
 # Rows that are graded otherwise than wanted, and why. Line numbers count from 0.
 MISSES = {
     7: "`Soucis : 2,74 $ a..`: an invoice line in a box; commas=decimal and a label that is no answer's would be needed",
     99: "`x=1/3\\approx1.3`: the chain says that 1/3 is about 1.3, which it is not (chains=last accepts it)",
     166: "the box says 255, the sentence after it 10,455: the box counts (extract=final accepts it)",
+}
+# Equal to the gold, but not worked out: refused as soon as something is asked, by the option `unworked`.
+UNWORKED = {
+    34: "`\\frac3{3}` for 1",
+    267: "`x^2 - x^2` for 0",
+    357: "`\\frac{8}{2}` for 4.0",
+    372: "`3+2` for 5",
+    385: "`\\sqrt{\\sqrt{16}}` for 2",
+    427: "`3 \\cdot 4` for 12",
 }
 UNBOXED_MISSES = {
     32: "`\\frac{1}{2} \\$ = \\frac{10}{9}`: an escaped dollar within the formula",
@@ -66,8 +76,7 @@ UNDECIDED = {
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    if not FILE.exists():
-        pytest.skip("the development cases are not here: ../shared/data/math_equivalence/cases.jsonl")
+    require("shared data")
     return [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
 
 
@@ -79,9 +88,9 @@ def completion(row: dict[str, Any]) -> str:
     return rf"\boxed{{{pred.strip('$') if len(pred) > 1 and pred[0] == pred[-1] == '$' else pred}}}"
 
 
-def accepts(row: dict[str, Any], **options: Any) -> bool:
+def accepts(row: dict[str, Any], question: str = QUESTION, **options: Any) -> bool:
     env = MathEnvironment(**options)
-    return env.score(env.prompt(QUESTION, answer=row["gold"]), completion(row)).reward == 1.0
+    return env.score(env.prompt(question, answer=row["gold"]), completion(row)).reward == 1.0
 
 
 def wrongly_graded(rows: list[dict[str, Any]], unboxed: bool, **options: Any) -> set[int]:
@@ -97,6 +106,12 @@ def test_boxed_answers(rows: list[dict[str, Any]]) -> None:
     assert {number for number in missed if not rows[number]["expected"]} == set()
     assert missed == set(MISSES)
     assert len(missed) <= 0.015 * 290
+
+
+def test_where_something_is_asked_a_number_is_worked_out(rows: list[dict[str, Any]]) -> None:
+    missed = wrongly_graded(rows, unboxed=False, question="What is it?")
+    assert missed == set(MISSES) | set(UNWORKED)
+    assert wrongly_graded(rows, unboxed=False, question="What is it?", unworked="arithmetic") == set(MISSES)
 
 
 def test_unboxed_answers(rows: list[dict[str, Any]]) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from verigym.envs.maths.reading.parse import ParseError, TooLarge, parse
 from verigym.envs.maths.tree import Node, children
 
-SECONDS = 2.0
+SECONDS = 5.0
 
 
 def attempt(text: str, max_chars: int = 20_000) -> Node | None:

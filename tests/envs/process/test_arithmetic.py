@@ -4,8 +4,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from verigym.envs.process.arithmetic import TooMuchArithmetic, first_error, verify
+from verigym.envs.process.claims import chains
 
 DATA = Path(__file__).resolve().parents[4] / "shared/data/process_bigbench_mistake/multistep_arithmetic.jsonl"
 
@@ -39,11 +41,29 @@ def test_hostile_text_takes_bounded_time(text):
     assert time.process_time() - start < 8  # a quadratic reading takes minutes
 
 
+@needs("shared data")
 def test_first_errors_of_bigbench_mistake_are_found_far_above_the_majority():
-    if not DATA.is_file():
-        pytest.skip("needs ../shared/data")
     rows = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
     majority = Counter(row["mistake_index"] for row in rows).most_common(1)[0][1] / len(rows)
     found = sum(first_error(row["steps"]) == row["mistake_index"] for row in rows) / len(rows)
     assert majority == pytest.approx(76 / 300)
     assert found >= 0.93  # 281 of 300; of the 19 others, most are wrong steps that the annotators passed
+
+
+@pytest.mark.parametrize(
+    ("text", "sides"),
+    [
+        ("1,000,000 + 1 = 1,000,001", ("1000000+1", "1000001")),
+        ("1,000,000.5 + 1 = 2", ("1000000.5+1", "2")),
+        ("1{,}000 + 1 = 2", ("1000+1", "2")),
+    ],
+)
+def test_commas_of_thousands(text, sides):
+    (chain,) = chains(text)
+    assert tuple(side.texts[0] for side in chain.sides) == sides
+
+
+def test_what_follows_a_comma_that_parts_no_thousands_is_the_rest_of_a_number():
+    (chain,) = chains("1,000,0000 + 1 = 2")
+    assert not chain.sides[0].whole
+    assert verify(["1,000,0000 + 1 = 2"]) == [(0, "", 1)]

@@ -13,7 +13,7 @@ from tokenizers import AddedToken, normalizers
 from verigym.envs import Message, Status
 from verigym.envs.process.conventions import CONVENTIONS, encode
 from verigym.envs.process.environment import ProcessEnvironment
-from verigym.trainer.prm import ProcessRewardModel
+from verigym.trainer.reward_models.process_model import ProcessRewardModel
 from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
 
 torch.set_num_threads(1)
@@ -142,7 +142,7 @@ def test_the_id_names_the_weights_and_new_weights_are_loaded(tmp_path: Path) -> 
         env = ProcessEnvironment(kind="qwen", model=str(tmp_path), device="cpu")
         again = ProcessEnvironment(kind="qwen", model=str(tmp_path), device="cpu")
         assert (
-            env.grader == again.grader and env.grader.startswith("process@2+") and len(env.grader) == len("process@2+12345678")
+            env.grader == again.grader and env.grader.startswith("process@3+") and len(env.grader) == len("process@2+12345678")
         )
         found.append((env, env.score(env.prompt(TASK), "It is 46.\n\nIt is 47.")))
     (old, first), (new, second) = found

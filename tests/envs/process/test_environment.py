@@ -9,7 +9,7 @@ from verigym.envs.conformance import check_env
 from verigym.envs.process.environment import ProcessEnvironment
 
 CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "cases" / "process.jsonl").read_text().splitlines()]
-OWN = {"completion", "expected", "why", "rewards", "finish_reason"}
+OWN = {"completion", "expected", "why", "rewards", "reward", "finish_reason"}
 TASK = "Tom has 3 boxes of 4 pens and gets 5 more."
 
 
@@ -19,8 +19,8 @@ def test_cases(case: dict[str, Any]) -> None:
     completion = Completion(text=case["completion"], finish_reason=case.get("finish_reason", "stop"))
     score = env.score(env.prompt(TASK), completion)
     assert score.status == case["expected"], score.reason
-    assert score.reward == (1.0 if case["expected"] == "correct" else 0.0)
-    assert [step.reward for step in score.steps or ()] == case["rewards"]
+    assert score.reward == pytest.approx(case.get("reward", 1.0 if case["expected"] == "correct" else 0.0))
+    assert [step.reward for step in score.steps or ()] == pytest.approx(case["rewards"])
 
 
 def test_steps_and_reason_name_the_place() -> None:
@@ -34,7 +34,7 @@ def test_steps_and_reason_name_the_place() -> None:
     ]
     assert score.reason == "step 3 of 4: 5 * 2 is 10, not 11"
     assert score.steps[1].reason == "5 * 2 is 10, not 11"
-    assert dict(score.components) == {"steps": 4, "judged": 3, "min": 0, "first_error": 2}
+    assert dict(score.components) == {"steps": 4, "judged": 3, "min": 0, "first_error": 2, "unjudged": 0}
 
 
 @pytest.mark.parametrize(("how", "reward"), [("min", 0.0), ("product", 0.0), ("last", 1.0), ("mean", 0.5)])

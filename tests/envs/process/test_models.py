@@ -18,7 +18,7 @@ from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.process.conventions import encode
 from verigym.envs.process.environment import ProcessEnvironment
 from verigym.envs.process.heads import new_head
-from verigym.trainer.prm import ProcessRewardModel
+from verigym.trainer.reward_models.process_model import ProcessRewardModel
 from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
 
 torch.set_num_threads(1)
@@ -146,7 +146,7 @@ def test_what_is_too_long_is_never_cut(folders: dict[str, Path]) -> None:
 
 def test_our_failures_are_no_verdicts(folders: dict[str, Path], tmp_path: Path) -> None:
     for folder, kind, words in [
-        (tmp_path / "absent", "qwen", "cannot be loaded"),
+        (tmp_path / "absent", "qwen", "there is no directory"),
         (folders["tokens"], "qwen", "no token '<extra_0>'"),
         (folders["qwen"], "shepherd", "no token"),
         (folders["shepherd"], "tokens", "no token classifier"),

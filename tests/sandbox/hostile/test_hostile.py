@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needs import lack
 
 from tests.sandbox.hostile.runner import open_runner
 from tests.sandbox.hostile.tasks import TASKS, Case, load_cases
@@ -38,7 +39,7 @@ def as_this_user(request: pytest.FixtureRequest) -> dict[str, list[str]]:
         with open_runner("local") as runner:
             return {case.id: failures for case, failures in runner.run(selected(request, "test_as_this_user"))}
     except SandboxFailure as error:
-        pytest.skip(f"the local back end does not work here: {error}")
+        lack("sandbox", error)
 
 
 def interpreter_for(user: int, folder: Path) -> Path | None:
@@ -81,13 +82,14 @@ def run_as(user: int, command: list[str]) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def as_ordinary_user(request: pytest.FixtureRequest) -> Iterator[dict[str, list[str]]]:
     if os.geteuid() != 0:
-        pytest.skip("not root: the other tests have run as an ordinary user")
+        lack("root", "the other tests have run as an ordinary user")
     with tempfile.TemporaryDirectory(prefix="pytest-user-") as folder:
         os.chmod(folder, 0o755)
         python = interpreter_for(USER, Path(folder) / "venv")
         if python is None:
-            pytest.skip(
-                f"no Python {sys.version_info.major}.{sys.version_info.minor} that uid {USER} may run with our packages"
+            lack(
+                "elsewhere",
+                f"no Python {sys.version_info.major}.{sys.version_info.minor} that uid {USER} may run with our packages",
             )
         only = ",".join(case.id for case in selected(request, "test_as_an_ordinary_user"))
         done = run_as(USER, [str(python), str(ROOT / "tests/sandbox/hostile/runner.py"), "--json", "--only", only])

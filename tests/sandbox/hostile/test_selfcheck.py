@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from needs import lack
 
 from verigym.sandbox import Sandbox, SandboxFailure, open_sandbox
 from verigym.sandbox.panel import PROBES, Probe
@@ -17,7 +18,7 @@ def box() -> Sandbox:
     try:
         found.check()
     except SandboxFailure as error:
-        pytest.skip(f"the local back end does not work here: {error}")
+        lack("sandbox", error)
     return found
 
 

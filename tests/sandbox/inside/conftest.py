@@ -50,7 +50,7 @@ class Candidate:
         self.err = folder.parent / f"{folder.name}.err"
         with theirs, self.err.open("wb") as err:
             self.process = start(
-                f"pyrun.serve_calls('main.py', {theirs.fileno()})",
+                f"pyrun.serve_calls('main.py', {theirs.fileno()}, True)",
                 folder,
                 (theirs.fileno(),),
                 stdin=subprocess.DEVNULL,

@@ -29,7 +29,9 @@ def test_right_and_wrong_programs(verdict, form):
     assert (right["stage"], right["passed"]) == ("done", True), right
     wrong = verdict("def f(n):\n    return 6\n", **form)
     assert (wrong["stage"], wrong["passed"]) == ("done", False), wrong
-    method = verdict("class Solution:\n    def f(self, n: int) -> List[int]:\n        return 2 * n\n", **form)
+    method = verdict(
+        "from typing import List\nclass Solution:\n    def f(self, n: int) -> List[int]:\n        return 2 * n\n", **form
+    )
     assert (method["stage"], method["passed"]) == ("done", True), method
 
 
@@ -141,11 +143,11 @@ def test_tmp(tmp_path, monkeypatch): (tmp_path / "a").write_text("b"); monkeypat
 """
 
 
-@pytest.mark.parametrize(("kind", "code", "tests"), [("unittest", UNITTEST, 4), ("pytest", PYTEST, 7)])
+@pytest.mark.parametrize(("kind", "code", "tests"), [("unittest", UNITTEST, 3), ("pytest", PYTEST, 7)])
 def test_frameworks(verdict, kind, code, tests):
     found = verdict(HONEST, kind=kind, code=code)
     assert (found["passed"], found["stage"], found["detail"]) == (True, "done", "")
-    assert found["tests"] >= tests
+    assert found["tests"] >= tests  # 3.12.1 does not count what is skipped
     wrong = verdict(HONEST.replace("fib(n - 1) + fib(n - 2)", "7"), kind=kind, code=code)
     assert (wrong["passed"], wrong["stage"]) == (False, "done")
     assert "fib" in wrong["detail"] or "7" in wrong["detail"]
@@ -166,7 +168,7 @@ def test_frameworks(verdict, kind, code, tests):
         ("setup", {"kind": "pytest", "code": "from solution import f\nf(3)"}),
         ("setup", {"kind": "pytest", "code": "def test(): pass"}),
         ("setup", {"kind": "checker", "code": "def verify(a, b): return True"}),
-        ("argument", {"code": "assert f(lambda: 1)"}),
+        ("argument", {"code": "class C: pass\nassert f(C())"}),
         ("argument", {"code": "try: f([object()])\nexcept BaseException: pass"}),
         (
             "argument",
@@ -260,7 +262,7 @@ def test_shared(verdict, form):
 
 
 def test_shared_carries_what_cannot_cross(verdict):
-    source = "def compose(*fs):\n    def run(x):\n        for f in fs: x = f(x)\n        return x\n    return run\n"
-    code = "assert compose(lambda x: x + 1, str)(1) == '2'"
+    source = "class Shape:\n    def double(self): return 2 * self.area()\ndef doubled(shape): return shape.double()\n"
+    code = "class Square(Shape):\n    def area(self): return 9\nassert doubled(Square()) == 18"
     assert verdict(source, code=code)["stage"] == "argument"
     assert verdict(source, kind="shared", form="assert", code=code)["passed"] is True

@@ -102,9 +102,9 @@ class Liar:
     def __sub__(self, o): return 0
     __rsub__ = __sub__
     def __iter__(self): return iter([])
-    def __int__(self): return 6
+    def __int__(self): return 5
     __index__ = __int__
-    def __float__(self): return 6.0
+    def __float__(self): return 5.0
     def __str__(self): return "6!"
     def __call__(self, *a): return self
 def f(*a): return Liar()
@@ -124,7 +124,6 @@ class g(Liar):
         "6 in {}(3)",
         "5 < {}(3) < 7",
         "abs({}(3) - 6) < 1",
-        "{}(3) == {}(4)",
         "[{}(3)] == [6]",
         "{{1: {}(3)}} == {{1: 6}}",
         "isinstance({}(3), int)",

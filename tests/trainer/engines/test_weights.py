@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from needs import require
 from safetensors.torch import load_file
 
 from verigym.trainer.config import build_config
@@ -54,7 +55,7 @@ def test_files_have_the_engines_dtype(policy: Any, tmp_path: Path) -> None:
 
 
 def test_adapters_are_merged_in_and_the_policy_stays_as_it_is(policy: Any, tiny_tokenizer: Any, tmp_path: Path) -> None:
-    pytest.importorskip("peft")
+    require("peft")
     policy.save_pretrained(tmp_path / "base")
     base = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "base")
     fields = {"model": "m", "output": "o", "sources": [{"environment": "letters"}], "lora_rank": 4}

@@ -210,7 +210,11 @@ def test_the_command_line(finished: Path, capsys: pytest.CaptureFixture[str]) ->
         ("kind: grpo", "kind: grop", "field 'kind' of stage 'rl' is 'grop'; did you mean 'grpo'?"),
         ("model: stage:rl", "model: stage:rll", "stage 'traces' refers to 'rll', and no stage before it"),
         ("model: stage:rl", "model: stage:sft", "stage 'traces' refers to 'sft', and no stage before it"),
-        ("[stage:traces]", "[stage:rl]", "field 'data' takes a data, but stage 'rl' makes a model"),
+        (
+            "[stage:traces]",
+            "[stage:rl]",
+            "field 'data' takes the data of a stage of kind sample or pairs or step-labels; stage 'rl' is of kind 'grpo'",
+        ),
         ("name: rl", "name: base", "two stages are called 'base'"),
         ("name: rl", "name: My RL", "field 'name': expected small letters"),
         ("environment: units", "environment: units\n      weihgt: 2", "unknown field 'demonstrations.1.weihgt'"),

@@ -142,6 +142,51 @@ def test_other_settings_do_not_go_on(
         sample(config(tmp_path, **change))
 
 
+def test_conditions_on_parts_read_the_same_samples_and_are_counted(tmp_path: Path, config: Callable[..., SampleConfig]) -> None:
+    sources = [{**SOURCES[0], "add": {"paragraphs": {"weight": 0, "options": {"unit": "characters"}}}}]
+    rules: dict[str, Any] = {"keep": "best", "at_most": None, "sources": sources}
+    everything = rows_of(sample(config(tmp_path, **rules)))
+    lengths = sorted(row["components"]["paragraphs/longest"] for row in everything)
+    bound = lengths[len(lengths) // 2]
+    data = sample(config(tmp_path, **rules, keep_if={"paragraphs/longest": f"< {bound:g}"}))
+    rows = rows_of(data)
+    assert rows == [row for row in everything if row["components"]["paragraphs/longest"] < bound]
+    counts = json.loads((tmp_path / "summary.json").read_text())["counts"]
+    assert counts["all"] == counts["arithmetic"]
+    assert counts["all"][f"removed by paragraphs/longest < {bound:g}"] >= len(everything) - len(rows) > 0
+    removed = {name: count for name, count in counts["all"].items() if name.startswith("removed by ")}
+    assert counts["all"]["kept"] + sum(removed.values()) == counts["all"]["completions"]
+    with pytest.raises(
+        UsageError, match="source 'arithmetic': keep_if: no verdict has 'paragraphs/longst' .*paragraphs/longest"
+    ):
+        sample(config(tmp_path, **rules, keep_if={"paragraphs/longst": "< 5"}))
+
+
+@pytest.mark.parametrize(
+    ("conditions", "message"),
+    [
+        (
+            {"language": ">= 0.95"},
+            "source 'arithmetic' has no part 'language'; its parts are arithmetic; add it, with weight 0",
+        ),
+        ({"arithmetic": "1"}, "'1' is no comparison with a number"),
+        ({"arithmetic": 1}, "string"),
+    ],
+)
+def test_conditions_that_cannot_be_are_refused_before_anything_is_sampled(
+    conditions: dict[str, Any], message: str, tmp_path: Path, config: Callable[..., SampleConfig]
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        config(tmp_path, keep_if=conditions)
+
+
+def test_conditions_are_about_what_grades_the_source(tmp_path: Path, config: Callable[..., SampleConfig]) -> None:
+    graded = [{**SOURCES[0], "graded_by": {"environment": "paragraphs"}}]
+    config(tmp_path, sources=graded, keep_if={"paragraphs/longest": "<= 300"})
+    with pytest.raises(ValueError, match="has no part 'arithmetic'; its parts are paragraphs"):
+        config(tmp_path, sources=graded, keep_if={"arithmetic": ">= 1"})
+
+
 def test_nothing_kept_is_said(tmp_path: Path, config: Callable[..., SampleConfig]) -> None:
     with pytest.raises(UsageError, match="none of 1 x 2 completions was kept by the rule all_correct"):
         sample(config(tmp_path, prompts=2, samples=1, max_new_tokens=1, keep="all_correct"))

@@ -85,12 +85,11 @@ def test_examples_of_every_shape(tmp_path: Path, tiny_tokenizer: Any) -> None:
     assert [message.role for message in second.messages] == ["system", "user"]
     assert first.key != second.key
     codec = Codec(tiny_tokenizer)
-    (pair,) = to_pairs([first], codec, 100)
+    (pair,) = to_pairs([first], codec)
     assert tiny_tokenizer.decode(pair.prompt_ids) == "1+1=?\n"
     assert pair.token_ids[-1] == tiny_tokenizer.eos_token_id
     assert codec.decode(pair.token_ids) == "2"
-    assert to_pairs([first], codec, pair.length - 1) == []
-    assert len(to_pairs([first], codec, pair.length)) == 1
+    assert pair.length == len(pair.prompt_ids) + len(pair.token_ids)
 
 
 @pytest.mark.parametrize(

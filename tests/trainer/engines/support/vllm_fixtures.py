@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import vllm_venv
+from needs import lack
 
 from verigym.trainer.scratch_model import scratch_qwen3
 
@@ -21,12 +22,12 @@ STEPS = 20
 def require_vllm() -> Path:
     """Return the Python that has vLLM, or skip the test."""
     if os.environ.get("VERIGYM_TEST_VLLM") != "1":
-        pytest.skip("takes minutes and 3.5 GB; VERIGYM_TEST_VLLM=1 runs it")
+        lack("vllm", "takes minutes and 3.5 GB; VERIGYM_TEST_VLLM=1 runs it")
     if not vllm_venv.ready():
         try:
             vllm_venv.make(timeout_s=1200)
         except (subprocess.SubprocessError, OSError) as error:
-            pytest.skip(f"vLLM's environment cannot be made in {vllm_venv.folder()}: {error}")
+            lack("vllm", f"vLLM's environment cannot be made in {vllm_venv.folder()}: {error}")
     return vllm_venv.folder() / "bin/python"
 
 

@@ -10,7 +10,7 @@ from verigym.envs.errors import EnvironmentFailure, UsageError
 from verigym.envs.grading import Grader
 from verigym.envs.schema import Completion, Prompt, Reference, Score
 from verigym.trainer.engines.native import NativeEngine
-from verigym.trainer.step_labels import roll_out
+from verigym.trainer.reward_models.step_labels import roll_out
 from verigym.trainer.tokens import Codec
 
 ENV = EvenEnvironment()

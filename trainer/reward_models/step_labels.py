@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Literal
 
 from verigym.envs.errors import UsageError
 from verigym.envs.grading import Grader
@@ -17,10 +16,8 @@ from verigym.envs.process.steps import Ends, Span, Splitting, split
 from verigym.envs.schema import Completion, Prompt, Score, Status, sha256_hex
 from verigym.trainer.engines.base import Engine
 from verigym.trainer.generate import Generated
-from verigym.trainer.prm import LabelledSolution
+from verigym.trainer.reward_models.labels import Estimate, LabelledSolution, estimates
 from verigym.trainer.tokens import Codec
-
-Estimate = Literal["hard", "soft"]
 
 
 @dataclass(frozen=True)
@@ -34,16 +31,15 @@ class StepOutcomes:
     """Of each step: how many of the scored rollouts were right."""
     scored: tuple[int, ...]
     """Of each step: how many rollouts have a verdict."""
+    unscored: int = 0
+    """How many rollouts of all steps have none, because the verifier failed."""
 
     def labels(self, how: Estimate = "hard") -> tuple[float | None, ...]:
         """Return the estimate of each step; None where no rollout has a verdict."""
-        pairs = zip(self.right, self.scored, strict=True)
-        if how == "hard":
-            return tuple(float(right > 0) if scored else None for right, scored in pairs)
-        return tuple(right / scored if scored else None for right, scored in pairs)
+        return estimates(self.right, self.scored, how)
 
     def labelled(self, how: Estimate = "hard") -> LabelledSolution:
-        """Return what `train_prm` takes."""
+        """Return what a process reward model is trained on."""
         return LabelledSolution(self.prompt, tuple(span.of(self.text) for span in self.spans), self.labels(how))
 
 
@@ -119,6 +115,7 @@ def roll_out(
             tuple(spans[i]),
             right=tuple(sum(one.status is Status.CORRECT for one in verdicts[i, step]) for step in range(len(spans[i]))),
             scored=tuple(len(verdicts[i, step]) for step in range(len(spans[i]))),
+            unscored=sum(len(futures[i, step]) - len(verdicts[i, step]) for step in range(len(spans[i]))),
         )
         for i, (prompt, text) in enumerate(solutions)
     ]

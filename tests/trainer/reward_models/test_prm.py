@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import math
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,14 @@ from verigym.envs.errors import UsageError
 from verigym.envs.grading import Grader
 from verigym.envs.procedural import split_of
 from verigym.envs.process.environment import ProcessEnvironment
-from verigym.trainer.prm import LabelledSolution, ProcessRewardModel, step_loss, train_prm
+from verigym.trainer.logs import read_rows
+from verigym.trainer.reward_models.config import PrmConfig
+from verigym.trainer.reward_models.labels import LabelledSolution
+from verigym.trainer.reward_models.process_model import ProcessRewardModel
+from verigym.trainer.reward_models.process_training import train_prm
+from verigym.trainer.reward_models.step_labels import roll_out
 from verigym.trainer.rng import keyed_random
 from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
-from verigym.trainer.step_labels import roll_out
 from verigym.trainer.tokens import Codec
 
 ENV = EvenEnvironment()
@@ -37,24 +41,13 @@ def solutions(split: str, count: int) -> list[tuple[Any, str, bool]]:
     return found
 
 
-def test_the_loss_by_hand(assert_literal: Any) -> None:
-    logits_N2 = torch.tensor([[0.0, 0.0], [0.0, math.log(3)]], dtype=torch.float64, requires_grad=True)
-    # p_1 is 1/2 and 3/4. Hard labels 1, 0: (log 2 + log 4) / 2 = 1.5 log 2. Soft label 1/4 at p_1 = 3/4:
-    # 0.25 log(4/3) + 0.75 log 4 = 1.111641
-    assert_literal(step_loss(logits_N2, torch.tensor([1.0, 0.0])), 1.039721)
-    assert_literal(step_loss(logits_N2[1:], torch.tensor([0.25])), 1.111641)
-    step_loss(logits_N2, torch.tensor([1.0, 0.0])).backward()
-    assert_literal(logits_N2.grad, [[0.25, -0.25], [-0.375, 0.375]])  # (p - y) / 2
-    with pytest.raises(ValueError, match="expected \\(3, 2\\)"):
-        step_loss(logits_N2, torch.ones(3))
-
-
 def test_steps_without_a_label_are_not_trained_on(assert_same: Any) -> None:
     model, prompt = new_model(), ENV.prompt_at("train", 0, 0)
     some = LabelledSolution(prompt, ("I take 38.", "a", "b"), (1.0, None, 0.0))
-    logits_N2, label_N = model.logits([some, LabelledSolution(prompt, ("x",), (None,))])
+    rows = [model.tokens(one) for one in (some, LabelledSolution(prompt, ("x",), (None,)))]
+    logits_N2, label_N = model.logits(rows)
     assert label_N.tolist() == [1.0, 0.0]
-    everything, _ = model.logits([LabelledSolution(prompt, some.steps, (1.0, 1.0, 1.0))])
+    everything, _ = model.logits([model.tokens(LabelledSolution(prompt, some.steps, (1.0, 1.0, 1.0)))])
     assert_same(logits_N2.detach(), everything[[0, 2]])
 
 
@@ -66,40 +59,39 @@ def test_bad_labels_are_refused(steps: Any, labels: Any, words: str) -> None:
         LabelledSolution(ENV.prompt_at("train", 0, 0), steps, labels)
 
 
-def test_training_needs_a_label() -> None:
-    with pytest.raises(UsageError, match="none of 1 solutions"):
-        train_prm(new_model(), [LabelledSolution(ENV.prompt_at("train", 0, 0), ("a",), (None,))], steps=1)
-
-
-def test_the_same_arguments_give_the_same_weights() -> None:
-    rows = [LabelledSolution(prompt, (text,), (float(right),)) for prompt, text, right in solutions("train", 12)]
-    weights = []
-    for seed in (0, 0, 1):
-        model = new_model()
-        train_prm(model, rows, steps=4, batch_size=5, seed=seed)
-        weights.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
-    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
+def test_the_head_depends_on_the_seed_and_a_saved_model_is_the_same_one(tmp_path: Path) -> None:
+    first, again = new_model(), new_model()
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+    first.save(tmp_path)
+    loaded = ProcessRewardModel.load(tmp_path)
+    assert first.state_dict().keys() == loaded.state_dict().keys()
+    assert all(torch.equal(value, loaded.state_dict()[name]) for name, value in first.state_dict().items())
+    other = ProcessRewardModel(first.model, first.tokenizer, seed=1)
+    assert not torch.equal(other.score[0].weight, again.score[0].weight)
 
 
 @pytest.mark.slow
 def test_from_rollouts_to_a_model_that_tells_right_steps_from_wrong_ones(tmp_path: Path) -> None:
-    model = new_model(32)
-    codec = Codec(model.tokenizer)
+    base = tmp_path / "base"
+    tokenizer = scratch_tokenizer([f"Case 473: an even number?\n{solution('38')}"], 300)
+    scratch_qwen3(tokenizer, hidden_size=32, layers=2, heads=2, intermediate_size=64).save_pretrained(base)
+    tokenizer.save_pretrained(base)
+    codec = Codec(tokenizer)
     seen = solutions("train", 200)
     with Grader(ENV, workers=0) as grader:
         found = roll_out(CarriesOn(codec), codec, grader, [(p, text) for p, text, _ in seen], samples=1, max_new_tokens=40)
     assert [one.labels() for one in found] == [(float(right),) * 2 for _, _, right in seen]
-    losses: list[float] = []
-    train_prm(
-        model,
-        [one.labelled() for one in found],
-        steps=160,
-        learning_rate=5e-3,
-        on_step=lambda step, loss: losses.append(loss),
-    )
+    rows = [
+        {"prompt": one.prompt.text, "steps": one.labelled().steps, "right": one.right, "scored": one.scored} for one in found
+    ]
+    data = tmp_path / "labels.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    quick = {"device": "cpu", "threads": 1, "loggers": (), "warmup_steps": 16, "schedule": "linear", "learning_rate": 5e-3}
+    config = PrmConfig(model=str(base), output=tmp_path / "out", data=(data,), steps=160, batch_size=16, **quick)
+    final = train_prm(config)
+    losses = [row["loss"] for row in read_rows(tmp_path / "out/metrics.jsonl") if row["kind"] == "train"]
     assert losses[0] > 0.5 and sum(losses[-10:]) / 10 < 0.35
-    model.save(tmp_path)
-    env = ProcessEnvironment(kind="qwen", model=str(tmp_path), device="cpu")
+    env = ProcessEnvironment(kind="qwen", model=str(final), device="cpu")
     held_out = solutions("test", 60)
     assert not {text for _, text, _ in held_out} & {text for _, text, _ in seen}
     scores = env.score_batch([(env.prompt(prompt.text), text) for prompt, text, _ in held_out])

@@ -1,0 +1,1 @@
+"""Parts of the study of reinforcement learning against expert iteration."""

@@ -1,0 +1,148 @@
+"""Sides and chains of what a step claims, and the place where one is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from verigym.envs.process.plain import BULLET, ROW
+from verigym.envs.process.tokens import FUNCTIONS, Relation, Token
+
+MODULUS = re.compile(r"\\bmod\s*([0-9]{1,30})\s*\Z")
+MAX_SIDE = 400
+"""Longer sides are not read."""
+MAX_CHAIN = 100
+"""Sides after which a chain is taken for ended."""
+SAYS = frozenset("is are gives give makes make yields totals becomes leaves get gets equalling equaling".split())
+SIGN_WORDS = {"plus": "+", "minus": "-", "times": "*", "mod": " \\bmod ", "modulo": " \\bmod "}
+# Before a side: what is computed there goes on with it ("twice 3 + 4 = 10", "the product of 3 + 4", "3 added to 4 + 1").
+BEFORE = frozenset("plus minus times twice double triple thrice half over base log sqrt rem mod modulo".split())
+OF_WHAT = frozenset(
+    "product average mean median difference quotient square cube root half third quarter fraction percent ratio power".split()
+)
+JOINED = frozenset("added subtracted taken divided multiplied raised".split())
+COMMANDS = frozenset("\\therefore \\because \\item \\ldots \\dots \\cdots \\forall \\hline \\noindent".split())
+AFTER = frozenset("plus minus times divided multiplied over mod modulo base".split())
+# After these a bare number begins a claim; any other word before it names it (`Day 1 = 5 + 3`).
+CONNECTIVES = frozenset(
+    "so then thus hence therefore that because since now also finally total sum get have has is gives obtain says".split()
+)
+SAFE = frozenset(",.:;!?\"'\u2019\u201d\u201c\u3002\u3001|)]}") | {BULLET, ROW}
+SIGNS = r"[-+*/^%\u00d7\u00f7\u00b7\u2212\u2013\u2217\u22c5!\u221a\u00b2\u00b3]"
+OPERATION = re.compile(rf"{SIGNS}|\\[A-Za-z]|[0-9)][ ]?\(|\b(?:{'|'.join(sorted(FUNCTIONS))})(?![A-Za-z])")
+BARE = re.compile(r"[-+\u2212\u2013(\s{]*+[0-9.]*+(?:[)\s}%\\]|\\text\{[^{}]*\}|(?<=[)\s}])[0-9.]++)*")
+UNIT_WORDS = 4
+
+
+class Side(NamedTuple):
+    """One side of a chain."""
+
+    relation: Relation
+    """What stands before it; for the first side nothing is meant by it."""
+    texts: tuple[str, ...]
+    r"""How it may be read, in the notation of the math grader, with units in `\text{}`; empty where it has nothing to read."""
+    whole: bool
+    """Whether it is all that is said: not where words around it belong to it."""
+    loose: bool = False
+    """Whether a link that does not hold may be meant otherwise: the first side is a number with a word beside it that it may
+    belong to (`Day 1 = 5 + 3`, `5 feet = 60 inches`), an operation in words stands before it (`the average of 3 + 5 = 4`), or
+    dots follow a decimal."""
+    remainder: tuple[int, int] | None = None
+    """Quotient and remainder of a division, for `17 / 5 = 3 rem 2`."""
+
+
+class Chain(NamedTuple):
+    """Sides that are said to be equal or ordered, from left to right."""
+
+    sides: tuple[Side, ...]
+    modulus: int | None = None
+    """Of a congruence: `17 = 2 mod 5`."""
+
+
+def operates(text: str) -> bool:
+    """Whether something is computed there: a bare number, with sign, brackets, unit or percent sign, is no claim."""
+    return BARE.fullmatch(text) is None and OPERATION.search(text) is not None
+
+
+class Place:
+    """Where a chain is read: what has been taken of it, and what stands before."""
+
+    def __init__(self, tokens: Sequence[Token], at: int) -> None:
+        self.tokens = tokens
+        self.at = at
+        self.sides: list[Side] = []
+        self.relation: Relation = "="
+        self.parts: list[str] = []
+        self.starts: list[int] = []  # parts from which the side may begin too
+        self.letters: list[int] = []  # parts that may be units
+        self.depth = 0
+        self.operand = False  # whether the last part ends an operand
+        self.broken = False
+        self.bullet = False
+        self.before, self.bound, self.doubtful = self._before(at), self._bound(at), self._doubtful(at)
+        self.dots = False
+        self.ends_bound = False
+
+    def _before(self, at: int) -> str:
+        """Return the word or character before a place; nothing where it is no part of a sentence."""
+        return self.tokens[at - 1].text if at and self.tokens[at - 1].kind in ("word", "other", "close", "symbol") else ""
+
+    def _bound(self, at: int) -> bool:
+        """Whether what stands before a place goes on there: an operation in words, or the rest of a number."""
+        before = [token.text.lower() for token in self.tokens[max(0, at - 3) : at]]
+        if before and at < len(self.tokens) and self.tokens[at - 1].kind == "number" and self.tokens[at].text[:2] == "00":
+            return True  # the rest of 1 000
+        if not before or self.tokens[at - 1].kind not in ("word", "other", "symbol"):
+            return False
+        word = before[-1]
+        following = self.tokens[at] if at < len(self.tokens) else None
+        if word in (",", ":") and following is not None and not following.spaced and following.kind == "number":
+            return word == "," or (at > 1 and self.tokens[at - 2].kind == "number")  # the rest of 1,0000 and 18:90
+        if word[0].isalpha():
+            return word in BEFORE
+        if word[0] == "\\":
+            return word.strip() not in COMMANDS
+        return word[0] not in SAFE and word[0] not in "([{"
+
+    def _doubtful(self, at: int) -> bool:
+        """Whether words before a place may name an operation on what follows: `the average of`, `3 added to`."""
+        before = [token.text.lower() for token in self.tokens[max(0, at - 3) : at]]
+        if len(before) < 2:
+            return False
+        word, earlier = before[-1], before[-2]
+        if word in ("of", "than"):
+            return earlier in OF_WHAT or (word == "than" and before[0][:1].isdigit())
+        return word in ("to", "by", "from", "with") and earlier in JOINED
+
+    def _binds(self, at: int) -> bool:
+        """Whether what stands there goes on with the side before it: `2 more than 15`, `5 or 6`, `18 times as`."""
+        words = self.tokens[at : at + 4]
+        if not words or words[0].kind not in ("word", "other"):
+            return False
+        low = words[0].text.lower()
+        numbers = any(token.kind in ("number", "opener", "symbol", "open") for token in words[1:])
+        if low in ("more", "less", "fewer"):
+            return numbers and any(token.text == "than" for token in words)
+        if low in ("of", "or"):
+            return len(words) > 1 and words[1].kind == "number"
+        return low in AFTER and numbers
+
+    def _put(self, text: str, *, operand: bool) -> bool:
+        self.parts.append(text)
+        self.operand = operand
+        return True
+
+    def _clear(self) -> None:
+        self.parts, self.starts, self.letters = [], [], []
+        self.depth, self.operand, self.broken = 0, False, False
+
+    def _restart(self) -> bool:
+        """Begin again at this token, where no relation was read yet; otherwise the chain ends before it."""
+        if self.sides:
+            return False
+        self._clear()
+        self.bullet = False
+        self.before, self.bound = self._before(self.at), self._bound(self.at)
+        self.doubtful = self._doubtful(self.at)
+        return True

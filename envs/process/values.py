@@ -1,0 +1,150 @@
+"""What a side of a claim is worth, and whether two of them are equal as people write: rounded, in percent, in other units."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import NamedTuple
+
+from verigym.envs.maths.equality.rebuild import rebuild
+from verigym.envs.maths.judging.conversions import converted
+from verigym.envs.maths.reading.parse import ParseError, parse
+from verigym.envs.maths.reading.words import SCALES
+from verigym.envs.maths.tree import FUNCTIONS, Call, Div, Neg, Node, Number, Percent, Phrase, Quantity, Text, walk
+from verigym.envs.process.tokens import Relation
+
+_CLOSE = Fraction(1, 10**20)
+"""How near two constants must be, relative to their size, that are not rational."""
+_UNIT = re.compile(r"\\text\{[^{}]*\}")
+SCALE = re.compile(r"\*12(?=\))| (?:hundred|thousand|million|billion|trillion)\b")
+
+
+class Value(NamedTuple):
+    """A reading of a side that has a value."""
+
+    number: Fraction
+    exact: bool
+    slack: Fraction
+    """How far from it what it stands for may be: half a unit of the last decimal that is shown, 0 of a whole number."""
+    near: Fraction
+    """The same where it is said to be near: half a unit of the last digit."""
+    text: str
+    node: Node
+    """The tree, with units."""
+    counted: bool = False
+    """Whether it is a percentage that is read as a number of percent."""
+
+
+def tree(text: str) -> Node | None:
+    """Return the tree of a side; where its units are words that the parser knows something else by, that of its numbers."""
+    for spelt in (text, _UNIT.sub(" ", text)) if "\\text" in text else (text,):
+        try:
+            node = parse(spelt)
+        except ParseError:
+            continue
+        if not any(isinstance(part, Text | Phrase) for part in walk(node)):
+            return node
+    return None
+
+
+def in_unit(node: Node, unit: str) -> Node:
+    """Return the tree in one unit; a number without one beside cents may be dollars."""
+    if unit == "cent" and not any(isinstance(part, Quantity) for part in walk(node)):
+        node = Quantity(node, "dollar")
+    return converted(node, unit)
+
+
+def is_function(node: Node) -> bool:
+    """Whether a tree is the value of a function that the solution names: `f(2)`."""
+    return isinstance(node, Call) and node.name not in FUNCTIONS
+
+
+def without_units(node: Node) -> Node:
+    """Return the tree of the numbers alone."""
+    if not any(isinstance(part, Quantity) for part in walk(node)):
+        return node
+    return rebuild(node, lambda part: part.value if isinstance(part, Quantity) else part)
+
+
+def in_degrees(node: Node) -> Node:
+    """Return the tree without units but that of angles, which a function needs."""
+    return rebuild(node, lambda part: part.value if isinstance(part, Quantity) and part.unit != "degree" else part)
+
+
+def slacks(node: Node, text: str) -> tuple[Fraction, Fraction]:
+    """Return half a unit of the last decimal, and of the last digit, of a literal; nothing of what is computed."""
+    bare = node.of if isinstance(node, Neg) else node
+    hundredth = isinstance(bare, Percent)
+    bare = bare.of if isinstance(bare, Percent) else bare
+    if not isinstance(bare, Number) or bare.style == "repeating":
+        return Fraction(0), Fraction(0)
+    half = Fraction(1, 2 * 10 ** min(bare.decimals, 100)) / (100 if hundredth else 1)
+    if bare.style == "scientific":
+        power = re.search(r"(?:\^\s?\{?\s?|[eE])([-+]?[0-9]{1,3})", text)
+        half *= Fraction(10) ** int(power[1]) if power else 1
+    elif scale := re.search(r"[a-z]{7,}", text):
+        half *= SCALES.get(scale[0], 1)
+    return (half if bare.decimals else Fraction(0)), half
+
+
+def related(one: Value, other: Value, relation: Relation) -> bool:
+    """Whether a relation holds between two values, roundings and other ways of writing numbers considered."""
+    if one.counted or other.counted:
+        if one.counted and other.counted or not in_percent(one if other.counted else other):
+            return False
+    rounded = max(one.near, other.near) if relation == "approx" else max(one.slack, other.slack)
+    apart = abs(one.number - other.number)
+    same = apart == 0 or (not (one.exact and other.exact) and apart <= _CLOSE * max(abs(one.number), abs(other.number)))
+    match relation:
+        case "!=":
+            return not same
+        case "<":
+            return one.number < other.number and not same
+        case ">":
+            return one.number > other.number and not same
+        case "<=":
+            return one.number <= other.number or same
+        case ">=":
+            return one.number >= other.number or same
+    # What a program prints: 5.2727272727272725 for 58/11.
+    printed = any(isinstance(part.node, Number) and part.node.decimals >= 12 for part in (one, other))
+    return same or apart <= (max(rounded, abs(one.number) / 10**12) if printed else rounded)
+
+
+def in_percent(found: Value) -> bool:
+    """Whether a number may be meant in percent: `100 - 60 = 40%`, `3 / 4 * 100 = 75%`, and not `3 / 2 = 1.5%`."""
+    parts = list(walk(found.node))
+    hundred = any(isinstance(part, Number) and part.value == 100 for part in parts)
+    return hundred or not any(isinstance(part, Div) for part in parts)
+
+
+def divides(node: Node, quotient: int, rest: int) -> bool | None:
+    """Whether a division has this quotient and rest; None where the tree is a division of other things than numbers."""
+    bare = without_units(node)
+    if not isinstance(bare, Div):
+        return False  # only a division leaves something
+    if not isinstance(bare.top, Number) or not isinstance(bare.bottom, Number):
+        return None
+    return 0 <= rest < bare.bottom.value and bare.top.value == quotient * bare.bottom.value + rest
+
+
+def congruent(one: Value, other: Value, modulus: int) -> bool | None:
+    """Whether two values leave the same rest; None where one is no whole number, or the modulus tells nothing apart."""
+    apart = one.number - other.number
+    if modulus < 2 or not (one.exact and other.exact) or one.number.denominator != 1 or other.number.denominator != 1:
+        return None
+    return apart % modulus == 0
+
+
+def shown(found: Value) -> str:
+    """Return a value for a reason."""
+    if not found.exact:
+        return f"{float(found.number):.6g}" if abs(found.number) < 10**18 else "something else"
+    if max(abs(found.number.numerator), found.number.denominator) >= 10**18:
+        return "something else"
+    return str(found.number)
+
+
+def in_words(text: str) -> str:
+    """Return a side for a reason, without the marks of units."""
+    return re.sub(r"(?<=[0-9)])([-+*/])(?=[0-9(])", r" \1 ", re.sub(r"\\text\{([^{}]*)\}", r"\1", text)).replace("\\%", "%")

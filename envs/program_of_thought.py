@@ -1,0 +1,189 @@
+r"""Program of thought: the model writes a Python program, and what the program prints is the answer that `math` judges.
+
+PoT (arXiv 2211.12588) and PAL (2211.10435): the model says how, the interpreter works it out. The program runs in the sandbox
+of `code`, without input, and never sees the gold. Its output is read as `math` reads a completion: an answer that is marked
+(`\boxed{}`, or as `extract` says), else the last line that is not empty.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import keyword
+import re
+from collections.abc import Mapping
+from decimal import ROUND_HALF_EVEN, Context
+from typing import Any, Literal, cast
+
+from pydantic import Field, JsonValue, field_validator
+
+from verigym.envs.boxes import box_spans
+from verigym.envs.code import show
+from verigym.envs.code.fences import Method, find_program
+from verigym.envs.code.outcome import ended, failure_of
+from verigym.envs.code.reference import CodeLimits
+from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.extract import extract, strip_thinking
+from verigym.envs.mathematics import MathEnvironment, MathOptions, MathReference
+from verigym.envs.schema import Completion, Prompt, Score, Status
+from verigym.sandbox import Program, Sandbox, SandboxFailure, open_sandbox
+
+FLOAT_DIGITS = 15
+"""From so many significant digits on, a decimal is taken for a binary float as Python prints it."""
+
+_DECIMAL = re.compile(
+    r"(?<![\w.])(?P<mantissa>[0-9]++\.[0-9]++)(?P<exponent>[eE][-+]?[0-9]{1,4}+)?(?:(?=[ij](?!\w))|(?![\w.]))"
+)
+
+_IMAGINARY = re.compile(r"(?<![\w.])(?P<number>[0-9]++(?:\.[0-9]++)?(?:[eE][-+]?[0-9]{1,4}+)?)j(?!\w)")
+"""An imaginary number as Python prints it: `2j`."""
+_WORK = re.compile(r"[*/^\\]|[0-9)][-+]|[-+] ")
+"""What stands in an answer that is more than numbers, their signs and words."""
+
+
+class ProgramOfThoughtOptions(MathOptions):
+    """How the program is found, where it runs, and how what it prints is compared: the options of `math`."""
+
+    labels: bool = True
+    """Whether words that announce an answer may stand before it on its line: `The answer is 9`."""
+    program: Method = "fenced"
+    """Where the program stands: the last fenced block; that, or a text without a fence (fenced_or_all); all text."""
+    function: str | None = None
+    """A function of the program whose value is printed at its end, such as PAL's `solution`; null for programs that print."""
+    float_digits: int | None = Field(12, ge=6, le=FLOAT_DIGITS)
+    """Significant digits to which a printed decimal of 15 or more is rounded: 0.30000000000000004 is 0.3. Null leaves it."""
+    limits: CodeLimits = CodeLimits(output_kb=256)
+    """What a run may use."""
+    backend: Literal["local", "bubblewrap", "docker"] = "local"
+    """Which sandbox runs the programs."""
+    backend_options: Mapping[str, JsonValue] = {}
+    """Settings of that sandbox, such as `workers` or `image`."""
+    allow_unsafe: bool = False
+    """Whether to go on where this machine gives no isolation that would hold. For programs you trust."""
+    max_program_kb: int = Field(256, ge=1, le=16 * 1024)
+    """A longer program is not run: the status is limit."""
+
+    @field_validator("function")
+    @classmethod
+    def _a_name(cls, value: str | None) -> str | None:
+        if value is not None and (not value.isidentifier() or keyword.iskeyword(value)):
+            raise ValueError(f"{value!r}: expected the name of a function, such as solution")
+        return value
+
+    @field_validator("extract")
+    @classmethod
+    def _boxes_too(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        if "boxed" not in value:
+            raise ValueError("the last line that is printed is judged as if it were boxed; name boxed among the methods, too")
+        return value
+
+
+class ProgramOfThoughtEnvironment(MathEnvironment):
+    """Grades a program by what it prints."""
+
+    name = "program_of_thought"
+    version = f"1.{MathEnvironment.version}"
+    """Our own and that of `math`, whose verdicts these are."""
+    options_type = ProgramOfThoughtOptions
+
+    @property
+    def _options(self) -> ProgramOfThoughtOptions:
+        return cast(ProgramOfThoughtOptions, self.options)
+
+    def check(self) -> None:
+        """Look whether the sandbox works on this machine, and whether what the options need is installed."""
+        super().check()
+        box = self._open()
+        try:
+            box.check()
+        except SandboxFailure as error:
+            raise failure_of(error) from None
+
+    def prepare(self) -> None:
+        """Load what judging needs and start a worker of the sandbox. Where that fails, each verdict will say so."""
+        super().prepare()
+        with contextlib.suppress(EnvironmentFailure):
+            self.check()
+
+    def gold(self, prompt: Prompt) -> str:
+        """Return a program that prints the first gold."""
+        printed = super().gold(prompt)
+        function = self._options.function
+        program = f"print({printed!r})" if function is None else f"def {function}():\n    return {printed!r}"
+        return program if self._options.program == "all" else f"```python\n{program}\n```"
+
+    def judge(self, prompt: Prompt, reference: MathReference, completion: Completion) -> Score:
+        """Find the program, run it, and let `math` judge what it prints."""
+        found = find_program(completion.text, "python", self._options.program)
+        if found.program is None:
+            if completion.finish_reason == "length":
+                return Score.truncated(reason=f"cut off by the token limit: {found.reason}")
+            return Score.no_answer(reason=found.reason)
+        # A lone surrogate cannot be written to a file; in its place stands what every editor would show.
+        program = found.program.encode("utf-8", "replace").decode()
+        if len(program.encode()) > self._options.max_program_kb * 1024:
+            return Score.limit(reason=f"the program has more than {self._options.max_program_kb} KB")
+        if self._options.function is not None:
+            program = f"{program}\n\nprint({self._options.function}())\n"
+        printed = self._run(program)
+        if isinstance(printed, Score):
+            return printed.model_copy(update={"components": {"ran": 0.0}})
+        if not any("j" in gold for gold in reference.golds):  # else it is the gold's name for something
+            printed = _IMAGINARY.sub(r"\g<number>i", printed)
+        score = self._judged(prompt, reference, printed)
+        return score.model_copy(update={"components": {"ran": 1.0}})
+
+    def _run(self, source: str) -> str | Score:
+        """Return what the program prints; where it does not end well, its score."""
+        limits = self._options.limits
+        box = self._open()
+        try:
+            result = box.run(Program(source=source), b"", limits.for_sandbox())
+        except SandboxFailure as error:
+            raise failure_of(error) from None
+        if result.ok:
+            return result.stdout.decode("utf-8", "replace")
+        outcome = ended(result, limits)
+        reason = f"the program: {outcome.reason}"
+        return Score.limit(reason=reason) if outcome.limit else Score.incorrect(reason=reason)
+
+    def _judged(self, prompt: Prompt, reference: MathReference, printed: str) -> Score:
+        if not printed.strip():
+            return Score.no_answer(reason="the program printed nothing")
+        body = strip_thinking(printed)
+        if body is None or extract(body, self.options.extract) is None:
+            line = printed.rstrip().rpartition("\n")[2].strip()
+            printed = rf"\boxed{{{line}}}"
+            if len(line) <= self.options.max_answer_chars and not _one_box(printed):
+                return Score.incorrect(answer=line, reason=f"printed {show.quoted(line)}: its braces do not fit together")
+        rounded = printed if self._options.float_digits is None else _DECIMAL.sub(self._rounded, printed)
+        score = super().judge(prompt, reference, Completion(text=rounded))
+        # A long decimal may be no noise: 1234567890123.45. Of formulas the rounded one alone counts, for the guards know it.
+        if score.status is Status.INCORRECT and rounded != printed and not _WORK.search(_DECIMAL.sub("0", score.answer or "*")):
+            exact = super().judge(prompt, reference, Completion(text=printed))
+            score = exact if exact.status is Status.CORRECT else score
+        return score.model_copy(update={"reason": f"printed {show.quoted(score.answer or printed)}: {score.reason}"})
+
+    def _rounded(self, number: re.Match[str]) -> str:
+        """Return a printed decimal without the digits that a binary float does not have."""
+        if len(number["mantissa"].replace(".", "").lstrip("0")) < FLOAT_DIGITS:
+            return number[0]
+        context = Context(prec=self._options.float_digits, rounding=ROUND_HALF_EVEN)
+        rounded = context.create_decimal(number["mantissa"])
+        text = format(rounded, "f")
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+        return text + (number["exponent"] or "")
+
+    def _open(self) -> Sandbox:
+        options = self._options
+        try:
+            return open_sandbox(options.backend, allow_unsafe=options.allow_unsafe, **options.backend_options)
+        except SandboxFailure as error:
+            raise failure_of(error) from None
+        except (TypeError, ValueError) as error:
+            raise EnvironmentFailure("unavailable", f"backend_options of {options.backend!r}: {error}") from None
+
+
+def _one_box(text: str) -> bool:
+    """Whether the text is one box from its beginning to its end."""
+    spans = box_spans(text)
+    return [(start, end) for start, _, end in spans] == [(0, len(text) - 1)]

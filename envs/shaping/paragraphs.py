@@ -1,0 +1,94 @@
+"""The `paragraphs` environment: can a person read this? No paragraph too long, no more code blocks than allowed.
+
+DeepSeek-R1 (arXiv 2501.12948, section 2.3.3) leaves chains of thought with long paragraphs and code blocks out of the data of
+its supervised stage. It gives no length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from verigym.envs.base import BaseEnvironment, Options, Panel
+from verigym.envs.code.fences import blocks
+from verigym.envs.schema import Completion, Prompt, Reference, Score, Status
+from verigym.envs.shaping.measure import count_words
+
+_BLANK = re.compile(r"\n[^\S\n]*+\n")
+LONGEST_WORD = 20
+"""Characters that count as a word at the least."""
+
+
+class ParagraphsReference(Reference):
+    """Nothing: what is readable is in the options."""
+
+
+class ParagraphsOptions(Options):
+    """What is readable."""
+
+    longest: int = Field(300, ge=1)
+    """Most of `unit` in a paragraph; one of twice the length is worth half."""
+    unit: Literal["words", "characters"] = "words"
+    """What is counted in a paragraph. A character of a script without spaces is a word by itself, and so is each 20
+    characters of a paragraph whose words are longer than that."""
+    code_blocks: int | None = Field(None, ge=0)
+    """Most fenced code blocks; with more the reward is 0. None: any number."""
+
+
+class ParagraphsEnvironment(BaseEnvironment[ParagraphsReference, ParagraphsOptions]):
+    """Rewards short paragraphs, from 0 to 1. Code blocks are in no paragraph."""
+
+    name = "paragraphs"
+    version = "1"
+    reference_type = ParagraphsReference
+    options_type = ParagraphsOptions
+    # Any short text is readable.
+    panel = Panel(echo="free", garbage="free", hacks="free")
+
+    def examples(self) -> Sequence[Prompt]:
+        """Return a task of which nothing but the layout will be judged."""
+        return (self.prompt("Why is the sky blue?"),)
+
+    def gold(self, prompt: Prompt) -> str:
+        """Return one short paragraph."""
+        return "A"
+
+    def judge(self, prompt: Prompt, reference: ParagraphsReference, completion: Completion) -> Score:
+        """Measure the longest paragraph and count the blocks."""
+        text = completion.text
+        if not text.strip():
+            return Score.no_answer(reason="the completion is empty")
+        options = self.options
+        paragraphs, code_blocks = divided(text)
+        count = _words if options.unit == "words" else len
+        longest = max((count(paragraph.strip()) for paragraph in paragraphs), default=0)
+        components: dict[str, float | None] = {"longest": float(longest), "code_blocks": float(code_blocks)}
+        reason = f"the longest paragraph has {longest} {options.unit} (at most {options.longest}); {code_blocks} code blocks"
+        reward = min(1.0, options.longest / longest) if longest else 1.0
+        if options.code_blocks is not None and code_blocks > options.code_blocks:
+            reward, reason = 0.0, f"{reason} (at most {options.code_blocks})"
+        status = Status.CORRECT if reward == 1 else Status.PARTIAL if reward > 0 else Status.INCORRECT
+        return Score(reward=reward, status=status, components=components, reason=reason)
+
+
+def _words(paragraph: str) -> int:
+    """Return how many words, at least one for each `LONGEST_WORD` characters: spaces may be missing."""
+    return max(count_words(paragraph), -(-len(paragraph) // LONGEST_WORD))
+
+
+def divided(text: str) -> tuple[list[str], int]:
+    """Return the paragraphs, which blank lines and code blocks divide, and the number of fenced code blocks.
+
+    A block that is never closed counts, and its text is in the paragraphs.
+    """
+    found, unclosed = blocks(text)
+    rest, place, count = [], 0, int(unclosed)
+    for block in sorted(found, key=lambda block: block.start):
+        if block.start >= place:  # else it is inside the last one
+            rest.append(text[place : block.start])
+            place, count = block.end, count + 1
+    rest.append(text[place:])
+    return [paragraph for part in rest for paragraph in _BLANK.split(part) if paragraph.strip()], count

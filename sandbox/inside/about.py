@@ -1,0 +1,156 @@
+"""Objects of the candidate's, as the test sees them: a number, the protocols of its class, and its state when it arrived.
+
+Whoever asks, the same rules hold, so that no library that the test uses can be led to ask more:
+
+- An object has the special methods that its class has, and no others.
+- Where a plain value could stand as well, what a function returned is given values of the test's only if no plain value comes
+  back: `startswith('Hello')` would be told what is expected, and say yes.
+- No object decides whether it equals a value of the test's. Two objects that the test only made are asked. Of others the states
+  are compared, each as it was before the test could say what it expects; and what the test only made has the state that the
+  test gave it.
+"""
+
+from __future__ import annotations
+
+from verigym.sandbox.inside.usage import OF_PLAIN_VALUES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from verigym.sandbox.inside.proxies import Proxies
+    from verigym.sandbox.inside.remotes import RemoteClass
+
+    Given = tuple[RemoteClass, tuple[Any, ...] | None, dict[str, Any]]
+
+_NAMED = {"method": 1, "operate": 1, "set": 1, "delattr": 1}
+"""How many of an operation's arguments are not the test's values but names."""
+_AS_OBJECT = {"iter": {"make": True}}
+
+
+class Object:
+    """What stands for an object of the candidate's and for no plain value."""
+
+    __slots__ = ()
+
+    def _about_it(self) -> About:
+        raise NotImplementedError
+
+
+class About:
+    """What is known of an object of the candidate's."""
+
+    __slots__ = (
+        "content",
+        "given",
+        "is_named",
+        "is_open",
+        "methods",
+        "names",
+        "number",
+        "passed",
+        "proxies",
+        "special",
+        "state",
+        "told",
+        "touched",
+    )
+
+    def __init__(self, proxies: Proxies, number: int, names: list[str], special: frozenset[str], state: Any) -> None:
+        self.proxies = proxies
+        self.number = number
+        self.names = names
+        """Of its class and the bases of that."""
+        self.special = special
+        self.state = state
+        """Its attributes when it arrived, encoded; None: not known."""
+        self.given: Given | None = None
+        """The class and the arguments that the test made it with; None for arguments of a method that made it."""
+        self.is_open = False
+        """Whether the test uses it as an object, and may give it values."""
+        self.is_named = False
+        """Whether it is a name of the test's own, as a function is."""
+        self.told = False
+        """Whether it was made of a value of the test's that no class's object was to be given."""
+        self.touched = False
+        """Whether the test has had it do something."""
+        self.passed = False
+        """Whether the test has given it to the candidate."""
+        self.methods: set[str] = set()
+        self.content: Any = None
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the test has made it and done nothing with it."""
+        return self.given is not None and not self.touched and not self.passed
+
+    def ask(self, op: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Have an operation done."""
+        body = {"op": op, "h": self.number}
+        return self.proxies.value(body | _AS_OBJECT.get(op, {}), args, kwargs, is_tests_doing=self.is_open)
+
+    def tell(self, op: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Have an operation done with values of the test's, which what a function returned must not judge.
+
+        Raises:
+            TypeError: it did.
+        """
+        self.touched = True
+        found = self.ask(op, *args, **kwargs)
+        if self._may_judge(op, args) or not any(
+            map(self.proxies.is_of_the_test, (*args[_NAMED.get(op, 0) :], *kwargs.values()))
+        ):
+            return found
+        if isinstance(found, Object):
+            found._about_it().told = op == "operate"
+        elif found is not None:
+            raise self.refusal(f"{args[0]}() with arguments")
+        return found
+
+    def _may_judge(self, op: str, args: tuple[Any, ...]) -> bool:
+        """Whether no plain value could have stood there, so that it must be an object of the program's that the test means."""
+        if op == "method":
+            used = self.proxies.usage.attributes[self.given[0].__name__] if self.given is not None else ()
+            return args[0] not in OF_PLAIN_VALUES or (self.is_open and args[0] in used) or self.is_named
+        return self.is_open if op == "operate" else True
+
+    def refusal(self, what: str) -> TypeError:
+        """Say what an object that a function returned cannot do."""
+        return TypeError(f"{what} for a {self.names[0]!r} object that a function returned; such a test needs trust=shared")
+
+    def read(self) -> Any:
+        """What is in it, asked for once, so that length, iteration and items agree as those of plain data do."""
+        if self.content is None:
+            content = self.ask("content")
+            if not isinstance(content, list | dict):
+                self.proxies.peer.lose("protocol: content that is neither a list nor a dict")
+            self.content = content
+        return self.content
+
+    def copied(self, op: str) -> Any:
+        """A copy that the program makes of it."""
+        found = self.ask(op)
+        if isinstance(found, Object) and self.given is not None:
+            about = found._about_it()
+            about.given, about.is_open, about.touched = (self.given[0], None, {}), self.is_open, True
+        return found
+
+    def agreed(self, found: Any, op: str, *args: Any) -> Any:
+        """What is in it, if that is also what the object says when it is asked.
+
+        Raises:
+            TypeError: it is not.
+        """
+        said = self.ask(op, *args)
+        if found is said or found == said:
+            return found
+        raise self.refusal(f"{op}() that its items contradict")
+
+
+def about_of(value: Any) -> About | None:
+    """What is known of an object of the candidate's; None for any other value."""
+    return getattr(type(value), "_about_it", _nothing)(value)
+
+
+def _nothing(value: Any) -> None:
+    return None

@@ -1,0 +1,54 @@
+"""Showing some paths of a folder and hiding the rest where nothing can be mounted: by links, and by what Landlock allows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+
+def link(place: str, folders: Mapping[str, Sequence[str]]) -> None:
+    """Fill an empty folder with links to what is shown, where nothing can be mounted.
+
+    Raises:
+        OSError: there is no room.
+    """
+    for folder, paths in folders.items():
+        for path in paths:
+            at = f"{place}/{path}"
+            if os.path.lexists(at):  # the first folder counts
+                continue
+            try:
+                os.makedirs(os.path.dirname(at), exist_ok=True)
+                os.symlink(f"{folder}/{path}", at)
+            except (FileExistsError, NotADirectoryError):  # below a package of an earlier folder
+                continue
+
+
+def readable(visible: Iterable[str], covered: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
+    """Return what to allow so that all that is visible can be read but, of what is covered, only what is shown.
+
+    Returns:
+        Files and folders to read with all below them, and folders that can only be listed.
+    """
+    read = [f"{folder}/{path}" for folder, paths in covered.items() for path in paths]
+    listed: list[str] = []
+    for path in filter(os.path.exists, visible):
+        more_read, more_listed = _around(os.path.realpath(path), covered)
+        read += more_read
+        listed += more_listed
+    return read, listed
+
+
+def _around(path: str, covered: Iterable[str]) -> tuple[list[str], list[str]]:
+    covered = [hidden for hidden in covered if hidden == path or hidden.startswith(f"{path.rstrip('/')}/")]
+    if not covered:
+        return [path], []
+    if path in covered:
+        return [], []
+    read, listed = [], [path]
+    for entry in os.scandir(path):
+        if not entry.is_symlink():  # a link would allow what it leads to, wherever that is
+            more_read, more_listed = _around(entry.path, covered)
+            read += more_read
+            listed += more_listed
+    return read, listed

@@ -1,0 +1,302 @@
+"""Handles: objects of the candidate's with the special methods that their classes have. `about` has the rules."""
+
+from __future__ import annotations
+
+import collections
+
+from verigym.sandbox.inside import protocols
+from verigym.sandbox.inside.about import About, Object, about_of
+from verigym.sandbox.inside.peer import RemoteError
+from verigym.sandbox.inside.usage import OF_PLAIN_VALUES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+_UPON = (int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, collections.deque)
+_kinds: dict[tuple[str, tuple[str, ...], type | None], type] = {}
+
+
+def make(about: About, plain: Any) -> Any:
+    """The object of what is known; with a plain value, an instance of its type that has the object's attributes as well."""
+    if plain is not None and type(plain) not in _UPON:
+        return plain
+    upon = None if plain is None else type(plain)
+    key = (about.names[0], tuple(sorted(about.special)), upon)
+    kind = _kinds.get(key)
+    if kind is None:
+        if upon is None:
+            methods: dict[str, Any] = {name: _METHODS[name] for name in about.special & _METHODS.keys()}
+            upon_plain = next((base for base in _UPON if base.__name__ in about.names[1:]), None)
+            if upon_plain is not None:  # to `isinstance`, and to nothing that looks closer
+                stand_in = type(about.names[0], (upon_plain,), {})
+                methods["__class__"] = property(lambda self: stand_in)
+            kind = type(about.names[0], (Handle,), {"__slots__": (), "__hash__": None} | methods)
+        else:
+            kind = type(
+                about.names[0], (upon,), {"__getattr__": Handle.__getattr__, "_about_it": lambda self: self.__dict__[""]}
+            )
+        _kinds[key] = kind
+    if upon is None:
+        return kind(about)
+    made = kind(plain)
+    made.__dict__[""] = about
+    return made
+
+
+class Handle(Object):
+    """An object of the candidate's, by number. `make` adds the special methods that its class has."""
+
+    __slots__ = ("__weakref__", "_verigym")
+    __array_ufunc__ = None
+
+    def __init__(self, about: About) -> None:
+        object.__setattr__(self, "_verigym", about)
+
+    def _about_it(self) -> About:
+        return self._verigym  # type: ignore[no-any-return]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        """Refuse: numpy would ask for whatever it takes for an array."""
+        raise TypeError(f"a {self._about_it().names[0]!r} object is no array")
+
+    def __copy__(self) -> Any:
+        return self._about_it().copied("copy")
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self._about_it().copied("deepcopy")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"cannot pickle a {self._about_it().names[0]!r} object of the program")
+
+    def __getattr__(self, name: str) -> Any:
+        about = self._about_it()
+        if name[:2] == "__" and name not in ("__name__", "__qualname__", "__wrapped__"):
+            raise AttributeError(name)
+        if name not in about.methods:
+            reply = about.proxies.peer.ask({"op": "attr", "h": about.number}, (name,))
+            if reply.get("cannot") != "method":
+                found = about.proxies.answer(reply)
+                if name not in OF_PLAIN_VALUES or not isinstance(found, Handle) or "__call__" not in found._about_it().special:
+                    return found
+            about.methods.add(name)
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            return about.tell("method", name, *args, **kwargs)
+
+        method.__name__ = name
+        return method
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        about = self._about_it()
+        if about.given is None and not about.is_named and about_of(value) is None:
+            raise about.refusal("attributes to set")
+        about.tell("set", name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._about_it().tell("delattr", name)
+
+    def __str__(self) -> str:
+        return _text(self._about_it(), "str")
+
+    def __repr__(self) -> str:
+        return _text(self._about_it(), "repr")
+
+    def __eq__(self, other: object) -> Any:
+        mine, its = self._about_it(), about_of(other)
+        if its is not None:
+            return mine.proxies.equal(mine, its)
+        read = next((op for kinds, op in _READ_AS.items() if type(other) in kinds), None)
+        if read is None or "__eq__" not in mine.special:
+            return NotImplemented
+        for op in ("plain", read):
+            try:
+                found = mine.ask(op)
+            except Exception:  # noqa: S112, it is nothing of the kind
+                continue
+            if found == other or (isinstance(other, tuple) and isinstance(found, list) and tuple(found) == other):
+                return bool(mine.ask("order", "eq", other))
+        return False
+
+    def __ne__(self, other: object) -> Any:
+        found = self.__eq__(other)
+        return found if found is NotImplemented else not found
+
+    def __bool__(self) -> bool:
+        about = self._about_it()
+        if about.told:
+            raise about.refusal("truth")
+        if "__bool__" in about.special:
+            return bool(about.ask("bool"))
+        return len(self) > 0 if "__len__" in about.special else True
+
+
+_READ_AS = {(list, tuple): "content", (dict,): "content", (int, float): "float", (complex,): "complex", (str,): "str"}
+"""What an object is read as to be compared with a plain value: that decides, and then the object too."""
+
+
+def _text(about: About, op: str, *args: Any) -> str:
+    text = about.ask(op, *args)
+    return str(text) if isinstance(text, str) else about.proxies.peer.lose("protocol: a text that is no text")
+
+
+class Steps:
+    """An iterator of the candidate's over an object that the test made: asked for each item."""
+
+    def __init__(self, about: About) -> None:
+        self._about = about
+
+    def __iter__(self) -> Steps:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._about.proxies.peer.value({"op": "next", "h": self._about.number})
+        except RemoteError as error:
+            if "StopIteration" in error.error["mro"]:
+                raise StopIteration from None
+            raise self._about.proxies.exception(error.error) from None
+
+
+def _iter(self: Handle) -> Iterator[Any]:
+    about = self._about_it()
+    if "__next__" in about.special:
+        return self
+    if about.given is None:
+        return iter(about.read())
+    steps = about_of(about.ask("iter"))
+    return iter(()) if steps is None else Steps(steps)
+
+
+def _next(self: Handle) -> Any:
+    about = self._about_it()
+    if about.given is not None:
+        return next(Steps(about))
+    content = about.read()
+    if isinstance(content, list) and content:
+        return content.pop(0)
+    raise StopIteration
+
+
+def _len(self: Handle) -> int:
+    about = self._about_it()
+    if about.given is not None or not about.special & {"__iter__", "__getitem__"}:
+        return int(about.ask("len"))
+    return int(about.agreed(len(about.read()), "len"))
+
+
+def _contains(self: Handle, item: Any) -> bool:
+    about = self._about_it()
+    if about.is_open or (about.given is not None and about.given[0].__name__[:1].isupper()):
+        return bool(about.tell("contains", item))
+    return bool(about.agreed(any(item is found or item == found for found in about.read()), "contains", item))
+
+
+def _getitem(self: Handle, key: Any) -> Any:
+    about = self._about_it()
+    if about.given is not None or about.is_named or "type" in about.names:
+        return about.tell("item", key)
+    if isinstance(key, slice):
+        raise about.refusal("a slice")
+    return about.agreed(about.read()[key], "item", key)
+
+
+def _changing(op: str) -> Callable[..., None]:
+    return lambda self, *args: self._about_it().tell(op, *args)
+
+
+_CONVERSIONS = ("int", "float", "complex", "index")
+"""What libraries ask of whatever they take for a number."""
+
+
+def _unary(op: str) -> Callable[..., Any]:
+    def method(self: Handle, *args: Any) -> Any:
+        about = self._about_it()
+        if about.told or (op in _CONVERSIONS and about.given is None):
+            raise about.refusal(f"{op}()")
+        return about.ask(op, *args)
+
+    return method
+
+
+def _binary(name: str, is_right: bool) -> Callable[..., Any]:
+    return lambda self, other: self._about_it().tell("operate", name, other, is_right)
+
+
+def _order(name: str) -> Callable[..., Any]:
+    def method(self: Handle, other: object) -> Any:
+        mine, its = self._about_it(), about_of(other)
+        if its is None or (mine.given is None) is not (its.given is None) or mine.told or its.told:
+            return NotImplemented
+        return bool(mine.ask("order", name, other))
+
+    return method
+
+
+def _enter(self: Handle) -> Any:
+    return _itself(self, self._about_it().ask("method", "__enter__"))
+
+
+def _itself(self: Handle, found: Any) -> Any:
+    about = about_of(found)
+    return self if about is not None and about.number == self._about_it().number else found
+
+
+def _exit(self: Handle, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> Any:
+    return bool(self._about_it().ask("exit", *_left_by(kind, error)))
+
+
+def _left_by(kind: type[BaseException] | None, error: BaseException | None) -> tuple[Any, ...]:
+    """How a block was left: the names of the exception's classes, and its message."""
+    return (None, "") if kind is None else ([base.__name__ for base in kind.__mro__[:-2]], str(error))
+
+
+async def _aenter(self: Handle) -> Any:
+    return _itself(self, await self._about_it().ask("method", "__aenter__"))
+
+
+async def _aexit(self: Handle, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> Any:
+    return bool(await self._about_it().ask("aexit", *_left_by(kind, error)))
+
+
+def _aiter(self: Handle) -> Any:
+    return _itself(self, self._about_it().ask("method", "__aiter__"))
+
+
+async def _anext(self: Handle) -> Any:
+    about = self._about_it()
+    reply = about.proxies.peer.ask({"op": "anext", "h": about.number})
+    if "StopAsyncIteration" in (reply.get("error") or {}).get("mro", ()):
+        raise StopAsyncIteration
+    return await about.proxies.answer(reply)
+
+
+def _await(self: Handle) -> Any:
+    return self._about_it().ask("await").__await__()
+
+
+_METHODS: dict[str, Any] = {
+    "__call__": lambda self, *args, **kwargs: self._about_it().tell("call", *args, **kwargs),
+    "__len__": _len,
+    "__iter__": _iter,
+    "__next__": _next,
+    "__reversed__": lambda self: iter(list(self)[::-1]) if not self._about_it().is_open else self._about_it().ask("reversed"),
+    "__contains__": _contains,
+    "__getitem__": _getitem,
+    "__setitem__": _changing("setitem"),
+    "__delitem__": _changing("delitem"),
+    "__enter__": _enter,
+    "__exit__": _exit,
+    "__aenter__": _aenter,
+    "__aexit__": _aexit,
+    "__aiter__": _aiter,
+    "__anext__": _anext,
+    "__await__": _await,
+    "__format__": lambda self, spec: _text(self._about_it(), "format", spec),
+    "__round__": _unary("round"),
+    **{name: _unary(op) for name, op in protocols.UNARY.items() if name != "__bool__"},
+    **{name: _binary(op, is_right) for name, (op, is_right) in protocols.BINARY.items()},
+    **{name: _binary(op, False) for name, op in protocols.IN_PLACE.items()},
+    **{name: _order(op) for name, op in protocols.ORDER.items()},
+}

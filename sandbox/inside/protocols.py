@@ -1,0 +1,40 @@
+"""The protocols of Python's syntax, by the special methods that a class has: both sides of the wall name them alike."""
+
+from __future__ import annotations
+
+UNARY = {
+    "__abs__": "abs",
+    "__neg__": "neg",
+    "__pos__": "pos",
+    "__invert__": "invert",
+    "__int__": "int",
+    "__float__": "float",
+    "__complex__": "complex",
+    "__index__": "index",
+    "__bool__": "bool",
+    "__hash__": "hash",
+    "__trunc__": "trunc",
+    "__ceil__": "ceil",
+    "__floor__": "floor",
+}
+"""What makes of one object a value: special method -> operation."""
+_ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split()
+BINARY = {f"__{name}__": (name, False) for name in _ARITHMETIC} | {f"__r{name}__": (name, True) for name in _ARITHMETIC}
+"""Operators: special method -> operation, and whether the object stands on the right."""
+IN_PLACE = {f"__i{name}__": f"i{name}" for name in _ARITHMETIC if name != "divmod"}
+ORDER = {f"__{name}__": name for name in ("lt", "le", "gt", "ge")}
+_OTHERS = (
+    "__eq__ __call__ __len__ __iter__ __next__ __reversed__ __contains__ __getitem__ __setitem__ __delitem__ __enter__ "
+    "__exit__ __aenter__ __aexit__ __aiter__ __anext__ __await__ __format__ __round__"
+).split()
+SPECIAL = frozenset((*UNARY, *BINARY, *IN_PLACE, *ORDER, *_OTHERS))
+
+
+def of(kind: type) -> list[str]:
+    """The special methods that a class or one of its bases defines, in a fixed order; those of `object` are nobody's own."""
+    found: dict[str, bool] = {}
+    for base in type.__dict__["__mro__"].__get__(kind)[:-1]:
+        for name in SPECIAL & base.__dict__.keys():
+            found.setdefault(name, base.__dict__[name] is not None)
+    found.setdefault("__hash__", True)  # what `object` has, and `None` in a class takes away
+    return sorted(name for name, there in found.items() if there)

@@ -1,0 +1,155 @@
+"""What a test's text says of how it uses names: decided by the text alone, so that no candidate can choose."""
+
+from __future__ import annotations
+
+import ast
+import collections
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+OF_PLAIN_VALUES = frozenset(
+    name
+    for kind in (
+        str,
+        bytes,
+        bytearray,
+        int,
+        float,
+        complex,
+        list,
+        tuple,
+        dict,
+        set,
+        frozenset,
+        collections.deque,
+        collections.Counter,
+    )
+    for name in dir(kind)
+) | {"shape", "dtype", "size", "ndim", "T", "all", "any", "sum", "min", "max", "tolist", "equals", "apply"}
+"""Attributes of values that cross as plain data, and of arrays and tables: a test that asks for one may expect such a value."""
+_CONDITIONAL = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.ExceptHandler)
+_CHOOSING = (ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Usage:
+    """How a test's text, with its setup, uses names.
+
+    A name is used as a class's where something that no plain value has is taken from what a call of it gives: a function could
+    not be meant. Or where a call of a capitalised name has no arguments, or the name is asked for something or given to
+    `isinstance`.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
+        self.classes: set[str] = set()
+        """Names used as classes' names."""
+        self.attributes: dict[str, set[str]] = collections.defaultdict(set)
+        """Name -> what is taken from what its calls give."""
+        self.compares_identity = any(isinstance(node, ast.Compare) and _is_of_identity(node) for node in nodes)
+        """Whether it asks for objects to be the same one."""
+        self._makers: dict[str, set[str]] = {}
+        """Variable, or function of the test's -> the names whose calls it may hold."""
+        for _ in range(3):  # what was assigned may be assigned again
+            for node in nodes:
+                for target, value in _bindings(node):
+                    if made := _made(value, self._makers):
+                        self._makers.setdefault(target, set()).update(made)
+        for node in nodes:
+            self._look(node)
+
+    def _look(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Attribute):
+            if isinstance(node.value, ast.Name) and node.value.id[:1].isupper():
+                self.classes.add(node.value.id)
+            held = _holds(node.value, self._makers)
+            for name in held:
+                self.attributes[name].add(node.attr)
+            if node.attr not in OF_PLAIN_VALUES:
+                self.classes |= held
+        elif isinstance(node, ast.Call):
+            name = _last(node.func)
+            self.compares_identity |= name in ("assertIs", "assertIsNot")
+            if name in ("isinstance", "issubclass") and len(node.args) == 2:
+                self.classes |= {inner.id for inner in ast.walk(node.args[1]) if isinstance(inner, ast.Name)}
+            elif name[:1].isupper() and not node.args and not node.keywords:
+                self.classes.add(name)
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            for item in node.items:
+                self.classes |= _holds(item.context_expr, self._makers)
+
+
+def _is_of_identity(node: ast.Compare) -> bool:
+    asked = any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
+    return asked and not any(isinstance(side, ast.Constant) for side in (node.left, *node.comparators))
+
+
+def _bindings(node: ast.AST) -> list[tuple[str, ast.AST]]:
+    """What a statement binds: the last name of each target, and what it is bound to."""
+    if isinstance(node, ast.Assign):
+        return [(name, node.value) for target in node.targets for name in _names(target)]
+    if isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+        return [(name, node.value) for name in _names(node.target)]
+    if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+        return [(name, node.iter) for name in _names(node.target)]
+    if isinstance(node, ast.withitem) and node.optional_vars is not None:
+        return [(name, node.context_expr) for name in _names(node.optional_vars)]
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):  # a fixture, or a function that makes one
+        return [
+            (node.name, inner.value) for inner in ast.walk(node) if isinstance(inner, ast.Return | ast.Yield) and inner.value
+        ]
+    return []
+
+
+def _names(target: ast.AST) -> list[str]:
+    if isinstance(target, ast.Tuple | ast.List):
+        return [name for element in target.elts for name in _names(element)]
+    return [name] if (name := _last(target)) else []
+
+
+def _last(node: ast.AST) -> str:
+    if isinstance(node, ast.Subscript):
+        return _last(node.value)
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _made(value: ast.AST, makers: dict[str, set[str]]) -> set[str]:
+    """The names whose calls' results a value is, or has in it as a list of them has."""
+    found: set[str] = set()
+    todo = [value]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Tuple | ast.List | ast.Set):
+            todo += node.elts
+        elif isinstance(node, ast.Dict):
+            todo += node.values
+        elif isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp):
+            todo.append(node.elt)
+        else:
+            found |= _holds(node, makers)
+    return found
+
+
+def _holds(node: ast.AST, makers: dict[str, set[str]]) -> set[str]:
+    """The names of which a call's result stands there; not what a method of it gives."""
+    if isinstance(node, ast.Subscript):
+        return _holds(node.value, makers)
+    if isinstance(node, ast.Call):
+        name = _last(node.func)
+        if isinstance(node.func, ast.Name) or (isinstance(node.func, ast.Attribute) and name[:1].isupper()):
+            return {name} | makers.get(name, set())
+        return set()
+    return makers.get(_last(node), set())
+
+
+def is_always_reached(text: str, line: int) -> bool:
+    """Whether what stands at a line is reached whatever a program does that has passed all before it: no branch, no loop."""
+    innermost: ast.stmt | None = None
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            if isinstance(node, _CONDITIONAL):
+                return False
+            if innermost is None or node.lineno >= innermost.lineno:
+                innermost = node
+    return innermost is not None and not any(isinstance(node, _CHOOSING) for node in ast.walk(innermost))

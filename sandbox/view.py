@@ -1,0 +1,106 @@
+"""What of the host programs see, read-only: the system, this Python, the packages that are named, and what a caller adds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from verigym.sandbox.inside import packages
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/alternatives", "/etc/ld.so.cache")
+
+Packages = bool | Sequence[str]
+"""Which packages programs may import: True for the usual ones that are installed, False for none, or names as in `pip list`."""
+
+
+class View(NamedTuple):
+    """Paths of the host, with links followed but for those of the system's own folders."""
+
+    visible: list[str]
+    """What is shown, with all below it."""
+    covered: dict[str, list[str]]
+    """Folders of which nothing else is shown than these paths in them: those of installed packages, and verigym's own."""
+
+    @property
+    def path(self) -> list[str]:
+        """The folders to import packages from."""
+        return [folder for folder, paths in self.covered.items() if paths]
+
+
+@cache
+def interpreter() -> str:
+    """Return the real interpreter: through a virtual environment's link, and not a version manager's shim."""
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+def named(choice: Packages) -> tuple[list[str], bool]:
+    """Return the names of the packages that are meant, and whether each must be installed.
+
+    Raises:
+        TypeError: neither True, False nor names.
+    """
+    if isinstance(choice, bool):
+        return (packages.USUAL if choice else []), False
+    if isinstance(choice, str) or not all(isinstance(name, str) for name in choice):
+        raise TypeError(f"packages={choice!r}: expected True, False or a list of names")
+    return list(choice), True
+
+
+def look(choice: Packages = True, read_only: Sequence[str] = ()) -> View:
+    """Return what is seen with these packages and these other files and folders.
+
+    Raises:
+        ValueError: one of them is not there, or is verigym's own.
+    """
+    visible = [path for path in _SYSTEM if os.path.exists(path)]
+    python = [sys.base_prefix, os.path.dirname(os.path.dirname(interpreter()))]
+    _add(visible, [*python, *read_only])
+    names, all_there = named(choice)
+    covered = packages.shown(names, packages.installed_in(), all_there=all_there)
+    # Not below what a caller names: he has seen what is there.
+    others = packages.installed_below([*visible, *python])
+    covered |= dict.fromkeys((folder for folder in others if folder not in covered and folder not in read_only), [])
+    _add(visible, [folder for folder, paths in covered.items() if paths])
+    covered |= dict.fromkeys(_own_code(read_only), [])
+    return View(visible, {folder: paths for folder, paths in covered.items() if paths or _below(folder, visible)})
+
+
+def _add(visible: list[str], paths: Iterable[str]) -> None:
+    for path in map(os.path.realpath, paths):
+        if not _below(path, visible):
+            visible.append(path)
+
+
+def _below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def _own_code(read_only: Sequence[str]) -> list[str]:
+    """Where verigym itself is: its package, the folders that it has links to, and in a clone all that is beside them.
+
+    Raises:
+        ValueError: programs were to read it.
+    """
+    package = os.path.realpath(sys.modules[__name__.partition(".")[0]].__path__[0])
+    code = [package, *(os.path.realpath(entry.path) for entry in os.scandir(package) if entry.is_symlink())]
+    for path in map(os.path.realpath, read_only):
+        if _below(path, code):
+            raise ValueError(f"read_only: {path} is {packages.OURS}'s own, and its environments hold solutions")
+    clone, source = os.path.split(os.path.dirname(package))
+    in_clone = source == "src" and os.path.exists(f"{clone}/pyproject.toml")
+    return code if not in_clone or any(_below(os.path.realpath(path), [clone]) for path in read_only) else [clone]
+
+
+def present(paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the paths with links followed.
+
+    Raises:
+        ValueError: one is not there.
+    """
+    for path in paths:
+        if not os.path.exists(path):
+            raise ValueError(f"read_only: there is no {path}")
+    return tuple(map(os.path.realpath, paths))

@@ -1,0 +1,237 @@
+"""A budget of thinking tokens: budget forcing (s1, arXiv 2501.19393), which Qwen3 (2505.09388) calls a thinking budget.
+
+A completion is thought up to the text that closes it, and then the answer. Where the thought has taken its budget and is still
+open, a text that closes it is put in and the answer is sampled after it. Where the thought is closed early, the close may be
+taken away and "Wait" put in its place, so that the model goes on. Each continuation is an ordinary call of the engine with a
+longer prompt, so any engine will do. Tokens that are put in are not `written`: they are in no count of sampled tokens.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from verigym.envs.errors import UsageError
+from verigym.trainer.engines.base import Engine, OnFinished
+from verigym.trainer.generate import Generated, Thought
+from verigym.trainer.tokens import Codec
+
+
+@dataclass(frozen=True)
+class ThinkingRules:
+    """How long a completion may and must think."""
+
+    budget: int
+    """Most sampled tokens of thought; from 0."""
+    close: str = "</think>"
+    """The text that ends a thought."""
+    forced: str = "\n</think>\n\n"
+    """What is put in where the budget is used up."""
+    waits: int = 0
+    """How often a thought that ends early is taken up again."""
+    minimum: int | None = None
+    """A thought of fewer sampled tokens than this ends early; the budget where None."""
+    wait: str = "Wait"
+    """What is put in where a thought is taken up again."""
+
+
+@dataclass
+class _Row:
+    """A completion that is being sampled, in pieces."""
+
+    place: tuple[int, int]
+    """Prompt and sample."""
+    key: tuple[object, ...]
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    written: list[bool] = field(default_factory=list)
+    waits: int = 0
+    forced: bool = False
+    thought: int = 0
+    """Tokens before the close, once the thought is over."""
+    answer_from: int | None = None
+    """Where the answer begins; None while the model thinks."""
+    end: Literal["stop", "length"] | None = None
+
+    @property
+    def sampled(self) -> int:
+        return sum(self.written)
+
+    def take(self, piece: Generated, most: int) -> None:
+        self.tokens += piece.token_ids[:most]
+        self.logprobs += piece.logprobs[:most]
+        self.written += [True] * len(piece.token_ids[:most])
+
+    def put_in(self, ids: Sequence[int]) -> None:
+        self.tokens += ids
+        self.logprobs += [0.0] * len(ids)
+        self.written += [False] * len(ids)
+
+    def cut(self, length: int) -> None:
+        del self.tokens[length:], self.logprobs[length:], self.written[length:]
+
+    def generated(self) -> Generated:
+        assert self.end is not None
+        thought = Thought(sum(self.written[: self.thought]), self.forced, self.waits)
+        return Generated(tuple(self.tokens), tuple(self.logprobs), self.end, tuple(self.written), thought)
+
+
+class ThinkingEngine:
+    """An engine whose completions think within a budget; `max_new_tokens` is then the limit of the answer alone."""
+
+    def __init__(self, engine: Engine, codec: Codec, rules: ThinkingRules, positions: int | None = None) -> None:
+        """Sample through another engine.
+
+        Args:
+            engine: samples the pieces.
+            codec: of the model.
+            rules: of the thought.
+            positions: most tokens that the model takes; None for no limit.
+        """
+        self.engine, self.codec, self.rules, self.positions = engine, codec, rules, positions
+        self.forced_ids, self.wait_ids = codec.encode_text(rules.forced), codec.encode_text(rules.wait)
+        self.minimum = rules.budget if rules.minimum is None else rules.minimum
+
+    def sync(self) -> None:
+        """See `Engine.sync`."""
+        self.engine.sync()
+
+    def rest(self) -> None:
+        """See `Engine.rest`."""
+        self.engine.rest()
+
+    def close(self) -> None:
+        """Leave the other engine open: another budget may want it."""
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        row_keys: Sequence[Sequence[tuple[object, ...]]],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        on_finished: OnFinished,
+    ) -> list[list[Generated]]:
+        """Sample completions; see `Engine.generate`.
+
+        The first piece of a row has the row's own key, so thoughts of different budgets begin alike.
+
+        Raises:
+            UsageError: the longest prompt leaves no room for thought and answer.
+        """
+        longest = max(map(len, prompts), default=0)
+        most = longest + most_tokens(self.rules, self.codec, max_new_tokens)
+        if self.positions is not None and most > self.positions:
+            raise UsageError(
+                f"thinking_budgets: a prompt of {longest} tokens with {self.rules.budget} of thought, what is put in and "
+                f"{max_new_tokens} of the answer can take {most}, and the model has {self.positions} positions; lower the "
+                "budget or max_new_tokens"
+            )
+        found: list[list[Any]] = [[None] * len(keys) for keys in row_keys]
+
+        def report(row: _Row) -> None:
+            if row.end is not None:
+                p, g = row.place
+                found[p][g] = row.generated()
+                on_finished(p, g, found[p][g])
+
+        def thought(row: _Row, piece: Generated, left: int) -> None:
+            row.take(piece, left)
+            self._after_thought(row, max_new_tokens)
+            report(row)
+
+        def answer(row: _Row, piece: Generated, left: int) -> None:
+            row.take(piece, left)
+            row.end = "stop" if row.tokens[-1] in self.codec.eos_ids else "length"
+            report(row)
+
+        rows = [_Row((p, g), key) for p, keys in enumerate(row_keys) for g, key in enumerate(keys)]
+        if self.rules.budget == 0:
+            for row in rows:
+                self._force(row)
+        while live := [row for row in rows if row.answer_from is None and row.end is None]:
+            keys = [(*row.key, "wait", row.waits) if row.waits else row.key for row in live]
+            self._sample(prompts, live, keys, [self.rules.budget - row.sampled for row in live], temperature, thought)
+        live = [row for row in rows if row.end is None]
+        lefts = [max_new_tokens - (len(row.tokens) - (row.answer_from or 0)) for row in live]
+        self._sample(prompts, live, [(*row.key, "answer") for row in live], lefts, temperature, answer)
+        return found
+
+    def _sample(
+        self,
+        prompts: Sequence[Sequence[int]],
+        rows: Sequence[_Row],
+        keys: Sequence[tuple[object, ...]],
+        lefts: Sequence[int],
+        temperature: float,
+        take: Callable[[_Row, Generated, int], None],
+    ) -> None:
+        """Sample a further piece of each row. All get the room of the one with the most left; `take` cuts the others."""
+        if not rows:
+            return
+        self.engine.generate(
+            [(*prompts[row.place[0]], *row.tokens) for row in rows],
+            [[key] for key in keys],
+            max_new_tokens=max(lefts),
+            temperature=temperature,
+            on_finished=lambda number, _, piece: take(rows[number], piece, lefts[number]),
+        )
+
+    def _after_thought(self, row: _Row, most: int) -> None:
+        """Decide how a row goes on after a piece of thought: think on, answer, or end.
+
+        Args:
+            row: with the piece.
+            most: tokens of an answer.
+        """
+        eos = row.tokens[-1] in self.codec.eos_ids
+        closed = self._closed(row.tokens)
+        if closed is None and not eos:
+            if row.sampled == self.rules.budget:
+                self._force(row)
+            else:  # an engine that stopped for want of room
+                row.thought, row.end = len(row.tokens), "length"
+            return
+        start, end = closed or (len(row.tokens) - 1, len(row.tokens))
+        if sum(row.written[:start]) < self.minimum and row.waits < self.rules.waits:
+            row.cut(start)
+            row.put_in(self.wait_ids)
+            row.waits += 1
+            return
+        row.thought = start
+        if closed is None:
+            row.end = "stop"
+            return
+        row.answer_from = end
+        if len(row.tokens) - end > most or (len(row.tokens) - end == most and not eos):
+            row.cut(end + most)
+            row.end = "length"
+        elif eos:
+            row.end = "stop"
+
+    def _force(self, row: _Row) -> None:
+        row.thought, row.forced = len(row.tokens), True
+        row.put_in(self.forced_ids)
+        row.answer_from = len(row.tokens)
+
+    def _closed(self, tokens: Sequence[int]) -> tuple[int, int] | None:
+        """Return where the first close begins and ends, in tokens; None where there is none.
+
+        A token that holds the close's first characters belongs to the close.
+        """
+        place = self.codec.decode(tokens).find(self.rules.close)
+        if place < 0:
+            return None
+        end = bisect_left(range(len(tokens)), True, key=lambda n: self.rules.close in self.codec.decode(tokens[:n]))
+        start = end
+        while len(self.codec.decode(tokens[:start])) > place:
+            start -= 1
+        return start, end
+
+
+def most_tokens(rules: ThinkingRules, codec: Codec, max_new_tokens: int) -> int:
+    """Return the most tokens of a completion, what is put in among them."""
+    put_in = len(codec.encode_text(rules.forced)) + rules.waits * len(codec.encode_text(rules.wait))
+    return rules.budget + put_in + max_new_tokens

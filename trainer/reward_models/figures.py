@@ -1,0 +1,107 @@
+"""What held-out rows say of a reward model: figures beside baselines, with bootstrap intervals over prompts. Pure functions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from verigym.envs.metrics import Cluster, bootstrap_interval
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share with its 95% interval; None where there are fewer than two prompts."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    def as_json(self) -> list[float | None]:
+        """Return [value, low, high], rounded to 4 digits."""
+        return [None if one is None else round(one, 4) for one in (self.value, self.low, self.high)]
+
+
+def share(halves: Sequence[int], keys: Sequence[str]) -> Share:
+    """Return a share and its percentile bootstrap interval, drawing whole prompts.
+
+    Args:
+        halves: of each row 2, 1 or 0: right, a draw, wrong.
+        keys: of each row's prompt; rows of one prompt are not independent.
+
+    Raises:
+        ValueError: there are no rows, or the lengths differ.
+    """
+    if not halves or len(halves) != len(keys):
+        raise ValueError(f"a share needs rows with a prompt each; got {len(halves)} rows and {len(keys)} prompts")
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for half, key in zip(halves, keys, strict=True):
+        found[key].append(half)
+    interval = bootstrap_interval([Cluster(sum(mine), 2 * len(mine)) for mine in found.values()])
+    value = sum(halves) / (2 * len(halves))
+    return Share(value, None, None) if interval is None or len(found) < 2 else Share(value, interval.low, interval.high)
+
+
+def preferred(chosen: float, rejected: float) -> int:
+    """Return 2 where the first is more, 1 where both are equal, 0 else."""
+    return int(chosen > rejected) + int(chosen >= rejected)
+
+
+@dataclass(frozen=True)
+class PairRow:
+    """What is compared of a held-out pair."""
+
+    key: str
+    """Of the prompt."""
+    chosen_tokens: int
+    rejected_tokens: int
+    chosen_shown_first: bool
+    """In an order drawn by hash."""
+
+
+def pair_baselines(rows: Sequence[PairRow], train: Sequence[PairRow]) -> dict[str, Share]:
+    """Return what rules get that look at no meaning.
+
+    `longer` and `shorter` prefer an answer by its tokens, a draw where they are equal; `majority` says of pairs in an order
+    that is drawn by hash what was true of most training pairs: the first, or the second.
+
+    Args:
+        rows: the held-out pairs.
+        train: the training pairs.
+    """
+    keys = [row.key for row in rows]
+    longer = [preferred(row.chosen_tokens, row.rejected_tokens) for row in rows]
+    first = sum(row.chosen_shown_first for row in train) * 2 >= len(train)
+    return {
+        "longer": share(longer, keys),
+        "shorter": share([2 - half for half in longer], keys),
+        "majority": share([2 * (row.chosen_shown_first == first) for row in rows], keys),
+    }
+
+
+def step_shares(
+    probabilities: Sequence[float], labels: Sequence[float], keys: Sequence[str], common: bool
+) -> tuple[Share, Share]:
+    """Return (how many verdicts on steps agree with the label, how many would by always saying the more common label).
+
+    Args:
+        probabilities: of each step, the model's that it is right.
+        labels: of each step; both are cut at one half.
+        keys: of each step's task.
+        common: the more common label of the training steps.
+
+    Raises:
+        ValueError: there are no steps.
+    """
+    agreed = [2 * ((said >= 0.5) == (label >= 0.5)) for said, label in zip(probabilities, labels, strict=True)]
+    floor = [2 * ((label >= 0.5) == common) for label in labels]
+    return share(agreed, keys), share(floor, keys)
+
+
+def flat(figures: Mapping[str, float | Share]) -> dict[str, float]:
+    """Return figures as plain numbers for a log: of the accuracy also both ends of its interval."""
+    found = {name: value.value if isinstance(value, Share) else value for name, value in figures.items()}
+    accuracy = figures["accuracy"]
+    if isinstance(accuracy, Share) and accuracy.low is not None and accuracy.high is not None:
+        found |= {"accuracy_low": accuracy.low, "accuracy_high": accuracy.high}
+    return found

@@ -1,0 +1,213 @@
+"""Preference pairs: read from JSON Lines, parted by prompt, and made from graded completions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verigym.envs.errors import UsageError
+from verigym.envs.schema import Message, canonical_json, sha256_hex
+from verigym.trainer.rng import keyed_random
+from verigym.trainer.stages.examples import json_lines, messages_of
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Two answers to one prompt, of which the first is preferred."""
+
+    messages: tuple[Message, ...]
+    chosen: str
+    rejected: str
+    margin: float = 0.0
+    """By how much it is better, at least 0; in units of the model's output."""
+
+    @property
+    def key(self) -> str:
+        """A hash of the prompt alone."""
+        return sha256_hex(canonical_json([message.model_dump() for message in self.messages]))
+
+    @property
+    def digest(self) -> str:
+        """A hash of all of it."""
+        return sha256_hex(canonical_json([self.key, self.chosen, self.rejected, self.margin]))
+
+    @property
+    def chosen_shown_first(self) -> bool:
+        """Whether a reader who is shown both in an order drawn by their hash would see the preferred one first."""
+        return int(sha256_hex("/".join(sorted((self.chosen, self.rejected))))[0], 16) % 2 == (self.chosen < self.rejected)
+
+
+@dataclass(frozen=True)
+class Graded:
+    """A completion with its reward; None where the verifier failed."""
+
+    messages: tuple[Message, ...]
+    text: str
+    reward: float | None
+
+    @property
+    def key(self) -> str:
+        """A hash of the prompt alone."""
+        return sha256_hex(canonical_json([message.model_dump() for message in self.messages]))
+
+
+def read_preferences(path: Path) -> list[Preference]:
+    """Read pairs from JSON Lines: `prompt` (a text or messages), `chosen`, `rejected` and optionally `margin`.
+
+    Other fields, such as those of where a pair comes from, are left alone.
+
+    Raises:
+        UsageError: the file cannot be read, is empty, or a line does not fit; the message names file, line and field.
+    """
+    found = []
+    for place, row in rows_of(path, "prompt, chosen and rejected"):
+        if "chosen" not in row and "reward" in row:
+            raise UsageError(f"{place}: these are graded completions, not pairs; `verigym pairs` makes pairs of them")
+        chosen, rejected = text_of(row, "chosen", place), text_of(row, "rejected", place)
+        if chosen == rejected:
+            raise UsageError(f"{place}: fields 'chosen' and 'rejected' are the same text; a pair needs two different answers")
+        margin = _number(row.get("margin", 0.0), "margin", place)
+        if margin < 0:
+            raise UsageError(f"{place}: field 'margin' is {margin:g}; give at least 0, or exchange chosen and rejected")
+        found.append(Preference(prompt_of(row, place), chosen, rejected, margin))
+    return found
+
+
+def read_graded(path: Path) -> list[Graded]:
+    """Read graded completions from JSON Lines: `prompt`, `completion` and `reward` (null where it was not scored).
+
+    Raises:
+        UsageError: as `read_preferences`.
+    """
+    found = []
+    for place, row in rows_of(path, "prompt, completion and reward"):
+        if "reward" not in row:
+            raise UsageError(f"{place}: field 'reward' is missing; give a number, or null where there is no verdict")
+        reward = None if row["reward"] is None else _number(row["reward"], "reward", place)
+        found.append(Graded(prompt_of(row, place), text_of(row, "completion", place), reward))
+    return found
+
+
+def rows_of(path: Path, wanted: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield (`file:line`, object) of a JSON Lines file that has at least one.
+
+    Raises:
+        UsageError: it cannot be read, has no rows, or a line is no object.
+    """
+    empty = True
+    for place, row in json_lines(path):
+        if not isinstance(row, dict):
+            raise UsageError(f"{place}: expected an object with {wanted}, got {type(row).__name__}")
+        empty = False
+        yield place, row
+    if empty:
+        raise UsageError(f"data: {path} has no rows; expected objects with {wanted}")
+
+
+def prompt_of(row: Mapping[str, Any], place: str) -> tuple[Message, ...]:
+    """Return a row's `prompt`, a text or messages.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    prompt = row.get("prompt")
+    messages = (Message(role="user", content=prompt),) if isinstance(prompt, str) else messages_of(prompt, "prompt", place)
+    for message in messages:
+        _encodable(message.content, "prompt", place)
+    return messages
+
+
+def text_of(row: Mapping[str, Any], field: str, place: str) -> str:
+    """Return a field that is a text with something in it.
+
+    Raises:
+        UsageError: it is missing, no text, or blank.
+    """
+    value = row.get(field)
+    if not isinstance(value, str):
+        given = "is missing" if field not in row else f"must be a text, got {type(value).__name__}"
+        raise UsageError(f"{place}: field {field!r} {given}")
+    if not value.strip():
+        raise UsageError(f"{place}: field {field!r} is blank")
+    return _encodable(value, field, place)
+
+
+def _encodable(text: str, field: str, place: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{place}: field {field!r} holds half a surrogate pair at character {error.start}, which is no Unicode text"
+        ) from None
+    return text
+
+
+def _number(value: Any, field: str, place: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UsageError(f"{place}: field {field!r} must be a number, got {type(value).__name__}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise UsageError(f"{place}: field {field!r} must be a finite number")
+    return number
+
+
+def parted(pairs: Sequence[Preference], share: float, most: int) -> tuple[list[Preference], list[Preference]]:
+    """Return (pairs to learn, held-out pairs), parted by the hash of the prompt, so that no prompt is on both sides.
+
+    Args:
+        pairs: all of them.
+        share: of the prompts, how many are held out.
+        most: held-out pairs beyond this number are left out, and not learnt either.
+    """
+    held = [one for one in pairs if int(one.key[:8], 16) < share * 2**32]
+    train = [one for one in pairs if int(one.key[:8], 16) >= share * 2**32]
+    return train, sorted(held, key=lambda one: one.digest)[:most]
+
+
+def paired(
+    graded: Sequence[Graded], *, per_prompt: int, least_gap: float, gap_as_margin: float, seed: int
+) -> tuple[list[Preference], dict[str, int]]:
+    """Return pairs of a better and a worse completion of one prompt, and counts of what gave none.
+
+    Args:
+        graded: completions, of any number of prompts in any order; a text that comes again for a prompt counts once.
+        per_prompt: most pairs a prompt, drawn by hash.
+        least_gap: by how much the rewards must differ, more than 0.
+        gap_as_margin: the margin is this times the difference of the rewards.
+        seed: key of the choice.
+    """
+    prompts: dict[str, dict[str, Graded]] = {}
+    for one in graded:
+        mine = prompts.setdefault(one.key, {})
+        if one.reward is not None:
+            mine.setdefault(one.text, one)
+    pairs: list[Preference] = []
+    alike = 0
+    for key, mine in prompts.items():
+        some = [
+            Preference(good.messages, good.text, bad.text, gap_as_margin * _gap(good, bad))
+            for good in mine.values()
+            for bad in mine.values()
+            if _gap(good, bad) >= least_gap
+        ]
+        keyed_random("preference pairs", seed, key).shuffle(some)
+        pairs += some[:per_prompt]
+        alike += not some
+    counts = {
+        "prompts": len(prompts),
+        "completions": len(graded),
+        "unscored": sum(one.reward is None for one in graded),
+        "prompts_without_a_pair": alike,
+        "pairs": len(pairs),
+    }
+    return pairs, counts
+
+
+def _gap(good: Graded, bad: Graded) -> float:
+    return (good.reward or 0.0) - (bad.reward or 0.0)

@@ -1,0 +1,189 @@
+"""The stage `prm`: a process reward model on labelled steps, with held-out figures beside the more common label."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from verigym.envs.errors import UsageError
+from verigym.envs.schema import canonical_json, sha256_hex
+from verigym.envs.trained_options import write_record
+from verigym.trainer.checkpoint import locked
+from verigym.trainer.models import load_model
+from verigym.trainer.policy import autocast, micro_batches
+from verigym.trainer.reward_models.config import PrmConfig
+from verigym.trainer.reward_models.figures import Share, flat, step_shares
+from verigym.trainer.reward_models.labels import LabelledSolution, read_labels, splits_of
+from verigym.trainer.reward_models.losses import step_loss
+from verigym.trainer.reward_models.process_model import ProcessRewardModel, StepTokens
+from verigym.trainer.reward_models.record import deciding
+from verigym.trainer.stages.hashing import model_digest
+from verigym.trainer.stages.run import StepRun, settle
+from verigym.trainer.stages.sft import Batches
+
+logger = logging.getLogger("verigym.trainer")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A solution in tokens, with the key of its task."""
+
+    key: str
+    tokens: StepTokens
+
+
+def train_prm(config: PrmConfig) -> Path:
+    """Train to the end, or on from the newest checkpoint in `config.output`, and return the final model's folder.
+
+    The environment `process` loads it with `kind: qwen`. `verigym.json` in it says what it was made of and how it does.
+
+    Raises:
+        UsageError: the model, the labels or a checkpoint do not fit.
+        Interrupted: Ctrl-C; the same call goes on from there.
+    """
+    settle(config)
+    with locked(config.output):
+        train, held = gather(config)
+        run = PrmRun(config, {"labels": digest(train), "model": model_digest(config.model)}, "process reward model")
+        learnt, left_out = tokenized(config, run, train)
+        looked, held_left_out = tokenized(config, run, held)
+        if not learnt:
+            raise UsageError(f"none of {len(train)} solutions can be learnt from: {left_out}")
+        batches = Batches(learnt, config.batch_size, config.seed)
+
+        def gradient(step: int) -> dict[str, float]:
+            return step_gradient(run, batches.of(step), config)
+
+        def look() -> dict[str, float]:
+            return flat(held_out_figures(run, looked, learnt, config))
+
+        if not looked:
+            logger.warning("no solutions are held out, so nothing says how good the model is; raise held_out_share")
+        steps = config.steps or max(1, math.ceil(config.epochs * len(learnt) / config.batch_size))
+        final = run.run(steps, gradient, look if looked else None)
+        figures = held_out_figures(run, looked, learnt, config) if looked else {}
+        training = {
+            "kind": "prm",
+            "base": model_digest(config.model),
+            "solutions": {"train": len(learnt), "held_out": len(looked), "sha256": digest(train)},
+            "left_out": {"train": left_out, "held_out": held_left_out},
+            "steps": steps,
+            "fields": deciding(config),
+            "held_out": {name: one.as_json() if isinstance(one, Share) else round(one, 6) for name, one in figures.items()},
+        }
+        write_record(final, {"kind": "qwen", "system": config.system, **splits_of(config.data)}, training)
+    return final
+
+
+def gather(config: PrmConfig) -> tuple[list[LabelledSolution], list[LabelledSolution]]:
+    """Return (solutions to learn from, held-out solutions), without those that have no label.
+
+    Raises:
+        UsageError: a file does not fit, no solution has a label, or held-out tasks are learnt as well.
+    """
+    found = _labelled(config.data, config)
+    if not config.held_out_data:
+        train = [one for one in found if int(one.prompt.key[:8], 16) >= config.held_out_share * 2**32]
+        held = [one for one in found if int(one.prompt.key[:8], 16) < config.held_out_share * 2**32]
+        if not train:
+            raise UsageError(f"held_out_share {config.held_out_share} leaves none of {len(found)} solutions; lower it")
+    else:
+        train, held = found, _labelled(config.held_out_data, config)
+        shared = {one.prompt.key for one in train} & {one.prompt.key for one in held}
+        if shared:
+            raise UsageError(f"held_out_data: {len(shared)} of its prompts are in data too; remove them from one of the two")
+    return train, sorted(held, key=lambda one: one.digest)[: config.held_out_count]
+
+
+def _labelled(paths: Sequence[Path], config: PrmConfig) -> list[LabelledSolution]:
+    found = [one for path in paths for one in read_labels(path, config.labels)]
+    some = [one for one in found if any(label is not None for label in one.labels)]
+    if not some:
+        raise UsageError(f"none of {len(found)} solutions has a labelled step; a process reward model needs some")
+    if len(some) < len(found):
+        logger.warning("%d of %d solutions have no labelled step and are left out", len(found) - len(some), len(found))
+    return some
+
+
+def digest(solutions: Sequence[LabelledSolution]) -> str:
+    """Return a hash of the solutions and their order."""
+    return sha256_hex(canonical_json([one.digest for one in solutions]))
+
+
+class PrmRun(StepRun):
+    """A process reward model between the steps of the stage."""
+
+    config: PrmConfig
+
+    def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
+        """Return the model and its tokenizer; a language model gets a new head, whose weights depend on the seed alone."""
+        if checkpoint is not None:
+            model = ProcessRewardModel.load(checkpoint / "model").to(self.device)
+        else:
+            model = ProcessRewardModel(*load_model(self.config.model, self.device), seed=self.config.seed)
+        return model, model.tokenizer
+
+    def save(self, folder: Path) -> None:
+        """Write the model and its tokenizer."""
+        self.model.save(folder / "model")
+
+    def export(self, folder: Path) -> None:
+        """Write what the `process` environment loads."""
+        self.model.save(folder)
+
+
+def tokenized(config: PrmConfig, run: PrmRun, solutions: Sequence[LabelledSolution]) -> tuple[list[Row], dict[str, int]]:
+    """Return the solutions as the environment would show them, and how many are left out because they are too long."""
+    held = getattr(run.model.model.config.get_text_config(), "max_position_embeddings", None)
+    most = min(config.max_tokens, held or config.max_tokens)
+    rows = [Row(one.prompt.key, run.model.tokens(one, config.system)) for one in solutions]
+    kept = [row for row in rows if len(row.tokens.token_ids) <= most]
+    if len(kept) < len(rows):
+        logger.warning("%d of %d solutions are longer than %d tokens", len(rows) - len(kept), len(rows), most)
+    return kept, {"too_long": len(rows) - len(kept)}
+
+
+def _cut(rows: Sequence[Row], config: PrmConfig, device: str) -> list[list[Row]]:
+    numbers = micro_batches([len(row.tokens.token_ids) for row in rows], config.micro_batch_tokens, device)
+    return [[rows[number] for number in batch] for batch in numbers]
+
+
+def step_gradient(run: PrmRun, rows: Sequence[Row], config: PrmConfig) -> dict[str, float]:
+    """Add the gradient of the mean loss over a batch's labelled steps, and return the batch's metrics."""
+    run.model.train()
+    total, loss = sum(len(row.tokens.labels) for row in rows), 0.0
+    for some in _cut(rows, config, run.device.type):
+        with autocast(run.device, config.dtype):
+            logits_N2, label_N = run.model.logits([row.tokens for row in some])
+        part = step_loss(logits_N2, label_N, total=total)
+        part.backward()  # type: ignore[no-untyped-call]
+        loss += float(part.detach())
+    return {"loss": loss, "labelled_steps": float(total), "tokens": float(sum(len(row.tokens.token_ids) for row in rows))}
+
+
+@torch.no_grad()
+def held_out_figures(run: PrmRun, rows: Sequence[Row], train: Sequence[Row], config: PrmConfig) -> dict[str, float | Share]:
+    """Return loss and accuracy of verdicts on held-out steps, and what always saying the more common label gets."""
+    run.model.eval()
+    probabilities: list[float] = []
+    labels: list[float] = []
+    keys: list[str] = []
+    loss = 0.0
+    total = sum(len(row.tokens.labels) for row in rows)
+    for some in _cut(rows, config, run.device.type):
+        with autocast(run.device, config.dtype):
+            logits_N2, label_N = run.model.logits([row.tokens for row in some])
+        loss += float(step_loss(logits_N2, label_N, total=total))
+        probabilities += logits_N2.softmax(-1)[:, 1].tolist()
+        labels += label_N.tolist()
+        keys += [row.key for row in some for _ in row.tokens.labels]
+    learnt = [label for row in train for label in row.tokens.labels]
+    common = sum(label >= 0.5 for label in learnt) * 2 >= len(learnt)
+    accuracy, floor = step_shares(probabilities, labels, keys, common)
+    return {"loss": loss, "accuracy": accuracy, "majority/accuracy": floor, "steps": float(total)}

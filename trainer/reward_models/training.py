@@ -1,0 +1,174 @@
+"""The stage `reward-model`: a Bradley-Terry model on preference pairs, with held-out figures beside baselines."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from verigym.envs.errors import UsageError
+from verigym.envs.schema import canonical_json, sha256_hex
+from verigym.envs.trained_options import write_record
+from verigym.trainer.checkpoint import locked
+from verigym.trainer.policy import micro_batches
+from verigym.trainer.reward_models.config import RewardModelConfig
+from verigym.trainer.reward_models.figures import Share, flat, pair_baselines, preferred, share
+from verigym.trainer.reward_models.losses import bradley_terry_loss
+from verigym.trainer.reward_models.pair_model import PairTokens, RewardModelRun, outputs, tokenized
+from verigym.trainer.reward_models.pairs import Preference, parted, read_preferences
+from verigym.trainer.reward_models.record import deciding
+from verigym.trainer.stages.hashing import model_digest
+from verigym.trainer.stages.run import settle
+from verigym.trainer.stages.sft import Batches
+
+logger = logging.getLogger("verigym.trainer")
+
+
+def train_reward_model(config: RewardModelConfig) -> Path:
+    """Train to the end, or on from the newest checkpoint in `config.output`, and return the final model's folder.
+
+    The `reward_model` environment loads it. `verigym.json` in it says what it was made of, and its held-out figures.
+
+    Raises:
+        UsageError: the model, the pairs or a checkpoint do not fit.
+        Interrupted: Ctrl-C; the same call goes on from there.
+    """
+    settle(config)
+    with locked(config.output):
+        train, held = gather(config)
+        run = RewardModelRun(config, {"pairs": digest(train), "model": model_digest(config.model)}, "reward model")
+        learnt, left_out = tokenized(config, run, train)
+        looked, held_left_out = tokenized(config, run, held)
+        if not learnt:
+            raise UsageError(f"none of {len(train)} pairs can be learnt from: {asdict(left_out)}")
+        batches = Batches(learnt, config.batch_size, config.seed)
+
+        def gradient(step: int) -> dict[str, float]:
+            return pair_gradient(run, batches.of(step), config)
+
+        def look() -> dict[str, float]:
+            return flat(held_out_figures(run, looked, learnt, config))
+
+        if not looked:
+            logger.warning("no pairs are held out, so nothing says how good the model is; raise held_out_share")
+        steps = config.steps or max(1, math.ceil(config.epochs * len(learnt) / config.batch_size))
+        final = run.run(steps, gradient, look if looked else None)
+        figures = {name: asdict(part) for name, part in (("train", left_out), ("held_out", held_left_out))}
+        training = {
+            "kind": "reward-model",
+            "base": model_digest(config.model),
+            "pairs": {"train": len(learnt), "held_out": len(looked), "sha256": digest(train)},
+            "left_out": figures,
+            "steps": steps,
+            "fields": deciding(config),
+            "template_sha256": sha256_hex(str(run.codec.tokenizer.chat_template)),
+            "held_out": conclusions(run, looked, learnt, config) if looked else None,
+        }
+        write_record(final, {"reads": config.reads}, training)
+    return final
+
+
+def gather(config: RewardModelConfig) -> tuple[list[Preference], list[Preference]]:
+    """Return (pairs to learn, held-out pairs).
+
+    Raises:
+        UsageError: a file does not fit, none is left to learn, or held-out prompts are learnt as well.
+    """
+    found = [pair for path in config.data for pair in read_preferences(path)]
+    if not config.held_out_data:
+        train, held = parted(found, config.held_out_share, config.held_out_count)
+        if not train:
+            raise UsageError(f"held_out_share {config.held_out_share} leaves none of {len(found)} pairs to learn; lower it")
+        return train, held
+    held = [pair for path in config.held_out_data for pair in read_preferences(path)]
+    shared = {pair.key for pair in found} & {pair.key for pair in held}
+    if shared:
+        raise UsageError(f"held_out_data: {len(shared)} of its prompts are in data too; remove them from one of the two")
+    return found, sorted(held, key=lambda one: one.digest)[: config.held_out_count]
+
+
+def digest(pairs: Sequence[Preference]) -> str:
+    """Return a hash of the pairs and their order."""
+    return sha256_hex(canonical_json([pair.digest for pair in pairs]))
+
+
+def _cut(pairs: Sequence[PairTokens], config: RewardModelConfig, device: str) -> list[list[PairTokens]]:
+    """Return micro-batches; a pair is two rows."""
+    numbers = micro_batches([pair.longest for pair in pairs], max(1, config.micro_batch_tokens // 2), device)
+    return [[pairs[number] for number in batch] for batch in numbers]
+
+
+def pair_gradient(run: RewardModelRun, pairs: Sequence[PairTokens], config: RewardModelConfig) -> dict[str, float]:
+    """Add the gradient of the mean loss over a batch of pairs, and return the batch's metrics."""
+    run.model.train()
+    metrics = {
+        "loss": 0.0,
+        "accuracy": 0.0,
+        "margin": 0.0,
+        "tokens": float(sum(len(p.chosen) + len(p.rejected) for p in pairs)),
+    }
+    for some in _cut(pairs, config, run.device.type):
+        out_B = outputs(run, [*(pair.chosen for pair in some), *(pair.rejected for pair in some)])
+        margin_B = torch.tensor([pair.margin for pair in some], device=out_B.device)
+        chosen_B, rejected_B = out_B[: len(some)], out_B[len(some) :]
+        loss, sums = bradley_terry_loss(chosen_B, rejected_B, margin_B, centre=config.centre, total=len(pairs))
+        loss.backward()  # type: ignore[no-untyped-call]
+        for name, value in (("loss", loss.detach()), *sums.items()):
+            metrics[name] += float(value)
+    return metrics
+
+
+@torch.no_grad()
+def _scored(
+    run: RewardModelRun, pairs: Sequence[PairTokens], config: RewardModelConfig
+) -> list[tuple[PairTokens, float, float]]:
+    run.model.eval()
+    found = []
+    for some in _cut(pairs, config, run.device.type):
+        out = outputs(run, [*(pair.chosen for pair in some), *(pair.rejected for pair in some)]).tolist()
+        found += list(zip(some, out[: len(some)], out[len(some) :], strict=True))
+    return found
+
+
+def held_out_figures(
+    run: RewardModelRun, pairs: Sequence[PairTokens], train: Sequence[PairTokens], config: RewardModelConfig
+) -> dict[str, float | Share]:
+    """Return loss, mean margin and accuracy of held-out pairs, and what rules that look at no meaning get."""
+    scored = _scored(run, pairs, config)
+    chosen_B = torch.tensor([chosen for _, chosen, _ in scored])
+    rejected_B = torch.tensor([rejected for _, _, rejected in scored])
+    margin_B = torch.tensor([pair.margin for pair, _, _ in scored])
+    loss, sums = bradley_terry_loss(chosen_B, rejected_B, margin_B, centre=config.centre)
+    halves = [preferred(chosen, rejected) for _, chosen, rejected in scored]
+    baselines = pair_baselines([pair.row for pair in pairs], [pair.row for pair in train])
+    return {
+        "loss": float(loss),
+        "margin": float(sums["margin"]),
+        "mean": float(torch.cat([chosen_B, rejected_B]).mean()),
+        "std": float(torch.cat([chosen_B, rejected_B]).std()),
+        "accuracy": share(halves, [pair.row.key for pair, _, _ in scored]),
+        **{f"{name}/accuracy": value for name, value in baselines.items()},
+    }
+
+
+def conclusions(
+    run: RewardModelRun, pairs: Sequence[PairTokens], train: Sequence[PairTokens], config: RewardModelConfig
+) -> dict[str, Any]:
+    """Return the last held-out figures with their intervals, and warn where length explains them as well."""
+    figures = held_out_figures(run, pairs, train, config)
+    accuracy = figures["accuracy"]
+    for name in ("longer", "shorter", "majority"):
+        baseline = figures[f"{name}/accuracy"]
+        assert isinstance(accuracy, Share) and isinstance(baseline, Share)
+        if accuracy.low is not None and accuracy.low <= baseline.value:
+            logger.warning(
+                "held-out accuracy %.3f (%.3f to %.3f) is not above the baseline %r (%.3f): it may have learnt only that rule",
+                *(accuracy.value, accuracy.low, accuracy.high),
+                *(name, baseline.value),
+            )
+    return {name: value.as_json() if isinstance(value, Share) else round(value, 6) for name, value in figures.items()}
