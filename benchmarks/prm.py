@@ -125,10 +125,13 @@ def picks(found: Sequence[Sampled], rewards: Sequence[Sequence[float | None]]) -
     }
 
 
-def table(seeds: Sequence[Counts]) -> dict[str, list[float]]:
-    """Return each figure's mean over seeds, and both ends of its interval over seeds and their tasks."""
-    found: dict[str, list[float]] = {}
-    for name in seeds[0]:
+def table(seeds: Sequence[Counts]) -> dict[str, list[float] | None]:
+    """Return each figure's mean over seeds, and both ends of its interval over seeds and their tasks.
+
+    None stands for a figure of which some seed has nothing to count: no prompt with a right and a wrong solution, say.
+    """
+    found: dict[str, list[float] | None] = dict.fromkeys(seeds[0])
+    for name in counted_names(seeds):
         tasks = [counts[name] for counts in seeds]
         mean = fmean(map(ratio, tasks))
         found[name] = [round(value, 3) for value in (mean, *nested_interval(tasks, key=name))]
@@ -137,14 +140,23 @@ def table(seeds: Sequence[Counts]) -> dict[str, list[float]]:
 
 def by_t(seeds: Sequence[Counts]) -> dict[str, list[float]]:
     """Return the ends of Student's t interval over seeds by figure; nothing with one seed."""
-    found = {name: t_interval([ratio(counts[name]) for counts in seeds]) for name in seeds[0]}
+    found = {name: t_interval([ratio(counts[name]) for counts in seeds]) for name in counted_names(seeds)}
     return {name: [round(end, 3) for end in interval] for name, interval in found.items() if interval}
 
 
-def show(title: str, figures: Mapping[str, Sequence[float | None]]) -> None:
+def counted_names(seeds: Sequence[Counts]) -> list[str]:
+    """Return the names of the figures of which each seed has something to count."""
+    return [name for name in seeds[0] if all(sum(of for _, of in counts[name]) for counts in seeds)]
+
+
+def show(title: str, figures: Mapping[str, Sequence[float | None] | None]) -> None:
     """Print figures with their intervals."""
     print(title)
-    for name, (mean, low, high) in figures.items():
+    for name, figure in figures.items():
+        if figure is None:
+            print(f"  {name:42s} nothing to count")
+            continue
+        mean, low, high = figure
         print(f"  {name:42s} {mean:7.3f}" + ("" if low is None else f"  ({low:.3f} to {high:.3f})"))
 
 

@@ -13,7 +13,7 @@ from verigym.envs.base import BaseEnvironment, Options, Panel
 from verigym.envs.code.examples import examples
 from verigym.envs.code.fences import Method, find_program
 from verigym.envs.code.outcome import compile_error, failure_of
-from verigym.envs.code.reference import CodeReference
+from verigym.envs.code.reference import CallTest, CodeReference
 from verigym.envs.code.running import run_tests
 from verigym.envs.code.single import Bench
 from verigym.envs.code.verdict import decide, not_built, stamped
@@ -21,6 +21,9 @@ from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.schema import Completion, Prompt, Score
 from verigym.sandbox import Program, Sandbox, SandboxFailure, open_sandbox
 from verigym.sandbox.pool import usable_cores
+from verigym.sandbox.spec import Prelude
+
+_SOLUTION = re.compile(r"^class Solution\b", re.MULTILINE)
 
 
 class CodeOptions(Options):
@@ -104,7 +107,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
 
     def _try(self, source: str, reference: CodeReference) -> Score:
         box = self._open()
-        written = Program(source=source, language=reference.language, prelude=reference.prelude)
+        written = Program(source=source, language=reference.language, prelude=_prelude(source, reference))
         try:
             program, result = box.build(written, reference.limits.for_sandbox())
         except SandboxFailure as error:
@@ -121,6 +124,13 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
             raise failure_of(error) from None
         except (TypeError, ValueError) as error:
             raise EnvironmentFailure("unavailable", f"backend_options of {options.backend!r}: {error}") from None
+
+
+def _prelude(source: str, reference: CodeReference) -> Prelude:
+    if reference.prelude is not None:
+        return reference.prelude
+    as_on_leetcode = any(isinstance(test, CallTest) for test in reference.tests) and _SOLUTION.search(source)
+    return "leetcode" if as_on_leetcode else "none"
 
 
 def _fenced(program: str, language: str) -> str:

@@ -42,7 +42,6 @@ def examples() -> Iterator[Example]:
         """,
         {"type": "call", "function": "unique", "args": [[3, 1, 3]], "expected": [1, 3]},
         {"type": "call", "function": "unique", "args": [[]], "expected": []},
-        prelude="leetcode",  # for List
     )
     question = "Write a function `double(n)` that returns twice its argument."
     check = "def check(candidate):\n    assert candidate(3) == 6\n    assert candidate(-4) == -8"
@@ -93,6 +92,6 @@ def examples() -> Iterator[Example]:
     )
 
 
-def _task(question: str, solution: str, *tests: dict[str, Any], prelude: str = "none") -> Example:
+def _task(question: str, solution: str, *tests: dict[str, Any]) -> Example:
     text = f"{question} Answer with one fenced block of Python."
-    return text, {"tests": tests, "solution": dedent(solution).lstrip(), "limits": _LIMITS, "prelude": prelude}
+    return text, {"tests": tests, "solution": dedent(solution).lstrip(), "limits": _LIMITS}

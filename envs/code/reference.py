@@ -153,8 +153,9 @@ class CodeReference(Reference):
     """What each run may use."""
     policy: Policy = Policy()
     """How results become a verdict."""
-    prelude: Prelude = "none"
-    """Which names a program in Python finds without importing them: none, or those that judges provide (leetcode)."""
+    prelude: Prelude | None = None
+    """Which names a program in Python finds without importing them: none, or those that judges provide (leetcode). Where
+    nothing is said, a `class Solution` that `call` tests judge finds them, as on LeetCode, and no other program does."""
     prefix: Text = ""
     """Code that the program continues, where the environment's option `continue_prefix` asks for it (HumanEval's prompt)."""
     solution: Text | None = None
@@ -169,7 +170,7 @@ class CodeReference(Reference):
                         f"tests.{number} is of type {test.type!r}, which is for Python; "
                         f"a program in {self.language!r} takes stdio, file and checker tests"
                     )
-            if self.prelude != "none":
+            if self.prelude == "leetcode":
                 raise ValueError(f"prelude is {self.prelude!r}, which is for programs in Python, not in {self.language!r}")
         if self.solution is not None and not self.solution.strip():
             raise ValueError("solution is empty; leave it out where no right program is known")

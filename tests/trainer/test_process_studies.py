@@ -92,7 +92,7 @@ def test_how_often_the_right_one_of_two_is_preferred(part: Any) -> None:
     assert found == (2 + 2 + 1 + 2, 8)
 
 
-def test_picks_by_hand(part: Any) -> None:
+def test_picks_by_hand(part: Any, capsys: pytest.CaptureFixture[str]) -> None:
     prm = part("prm")
     environment = part("process_parts.running_sums").RunningSums()
     prompt = environment.prompt("1+2=?", answer="3")
@@ -104,7 +104,7 @@ def test_picks_by_hand(part: Any) -> None:
 
     # In the first task the pick is right and the majority wrong, in the second the other way round.
     counts = prm.picks([sampled(3, 4, 4), sampled(3, 3, 5)], [[0.9, 0.1, 0.2], [0.2, None, 0.3]])
-    means = {name: mean for name, (mean, _, _) in prm.table([counts]).items()}
+    means = {name: figure[0] for name, figure in prm.table([counts]).items()}
     assert means["random pick (avg@3)"] == 0.5 and means["pass@3"] == 1
     assert means["best of 3 by the least step"] == 0.5 and means["maj@3"] == 0.5
     assert means["majority of 3, votes weighted"] == 0.5 and means["best, less the majority"] == 0
@@ -115,6 +115,10 @@ def test_picks_by_hand(part: Any) -> None:
     assert both["best of 3 by the least step"][0] == 0.75
     assert prm.by_t([counts]) == {}
     assert prm.by_t([counts, other])["maj@3"] == pytest.approx([0.25 - 3.177, 0.25 + 3.177], abs=1e-3)
+    all_wrong = prm.table([prm.picks([sampled(4, 4, 4)], [[0.9, 0.1, 0.2]]), counts])
+    assert [name for name, figure in all_wrong.items() if figure is None] == ["of a right and a wrong one, prefers right"]
+    prm.show("no pair in one of the seeds", all_wrong)
+    assert "prefers right  nothing to count" in capsys.readouterr().out
 
 
 def test_a_recipe_gets_its_seed_and_nothing_else(part: Any, tmp_path: Path) -> None:

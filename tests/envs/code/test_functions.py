@@ -14,7 +14,7 @@ from verigym.envs.procedural_base import split_of
 from verigym.envs.schema import sha256_hex
 
 # sha256 of the first twenty training prompts with 1, 2 and 3 steps: a change of it is a change of every run's data.
-PINNED = "264b7e7c9baae7cd"
+PINNED = "4299aa2b8efc85be"
 
 
 def fenced(program: str) -> str:

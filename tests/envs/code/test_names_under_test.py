@@ -126,3 +126,26 @@ def test_an_honest_program_is_correct(program: str, test: dict[str, object]) -> 
 def test_a_test_that_asks_nothing_is_the_tests_fault() -> None:
     found = scored("def f(n): return n", asserted("assert 1 == 1"))
     assert found.reward is None and found.error is not None and found.error.kind == "gold_invalid"
+
+
+SOLUTION = "class Solution:\n    def f(self, x: List[int]) -> int:\n        return ceil(sum(x) / 2)\n"
+FUNCTION = "def f(x: List[int]) -> int:\n    return ceil(sum(x) / 2)\n"
+CALL = {"type": "call", "function": "f", "args": [[1, 2]], "expected": 2}
+
+
+@pytest.mark.parametrize(
+    ("program", "test", "reference", "reward"),
+    [
+        (SOLUTION, CALL, {}, 1.0),
+        (SOLUTION, CALL, {"prelude": "none"}, 0.0),
+        (SOLUTION, asserted("assert f([1, 2]) == 2"), {}, 0.0),
+        (FUNCTION, CALL, {}, 0.0),
+        (FUNCTION, CALL, {"prelude": "leetcode"}, 1.0),
+        (FUNCTION, asserted("assert f([1, 2]) == 2"), {}, 0.0),
+        (FUNCTION, asserted("assert f([1, 2]) == 2"), {"prelude": "leetcode"}, 1.0),
+    ],
+)
+def test_who_finds_names_without_importing_them(
+    program: str, test: dict[str, object], reference: dict[str, object], reward: float
+) -> None:
+    assert scored(program, test, **reference).reward == reward

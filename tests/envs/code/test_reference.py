@@ -52,7 +52,7 @@ def test_the_defaults_are_the_contracts() -> None:
             "tuple_as_list": True,
             "trust": "separate",
         },
-        "prelude": "none",
+        "prelude": None,
         "prefix": "",
         "solution": None,
     }
