@@ -10,7 +10,15 @@ from typing import Any
 from verigym.sandbox.job import Job
 from verigym.sandbox.spec import RunStatus
 
-_MEMORY_SIGNS = (b"MemoryError", b"std::bad_alloc", b"heap out of memory", b"annot allocate")
+_MEMORY_SIGNS = (
+    b"MemoryError",
+    b"std::bad_alloc",
+    b"heap out of memory",
+    b"annot allocate",
+    b"failed to map segment",  # the dynamic loader
+    b"Memory allocation still failed",  # OpenBLAS
+)
+"""What runtimes say where they get no memory."""
 
 
 def judge(job: Job, report: Mapping[str, Any], stderr: bytes | bytearray, *, out_of_memory: bool) -> tuple[RunStatus, str]:

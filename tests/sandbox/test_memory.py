@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from needs import lack
 
 from verigym.sandbox import Limits, Program, RunStatus, SandboxFailure, TestSuite
 from verigym.sandbox.local import LocalSandbox
@@ -34,6 +35,9 @@ def box(request: pytest.FixtureRequest) -> Iterator[LocalSandbox]:
 
 def test_torch_works_within_the_default(box: LocalSandbox) -> None:
     assert Limits().memory_mb == 512
+    torch = pytest.importorskip("torch")
+    if torch.version.cuda:
+        lack("elsewhere", "torch's build for CUDA writes to more than the default memory limit when it is imported")
     ran = box.run(Program(source=f"{TORCH}print(f(3))"), limits=LIMITS)
     assert (ran.status, ran.stdout) == ("ok", b"6\n"), ran
     verdict = box.test(Program(source=TORCH), TestSuite(kind="assert", code="assert f(3) == 6"), LIMITS)
