@@ -13,6 +13,7 @@ from verigym.envs.maths.judging.choices import is_contradicted
 from verigym.envs.maths.judging.congruences import is_foreign
 from verigym.envs.maths.judging.copied import is_copied
 from verigym.envs.maths.judging.echo import hands_back
+from verigym.envs.maths.judging.factored import is_less_factored
 from verigym.envs.maths.judging.listings import same_lists
 from verigym.envs.maths.judging.notations import written_as
 from verigym.envs.maths.judging.parameters import settled
@@ -23,7 +24,7 @@ from verigym.envs.maths.judging.sets import same_sets
 from verigym.envs.maths.judging.texts import names_choices, without_letters
 from verigym.envs.maths.judging.unworked import is_unworked
 from verigym.envs.maths.judging.vectors import in_components
-from verigym.envs.maths.judging.worked import leaves_arithmetic
+from verigym.envs.maths.judging.worked import leaves_arithmetic, leaves_matrices
 from verigym.envs.maths.tree import Add, Clock, Constant, Group, InBase, Listing, Node, Number, Relation, Symbol, Text
 from verigym.envs.maths.verdict import Verdict
 
@@ -120,6 +121,8 @@ def _guarded(case: Case, gold: Node, answer: Node, *, apart: bool = False) -> st
         return f"refused: it is not worked out; unworked={case.policy.unworked}"
     if case.policy.unworked == "refuse":
         rounded = any(note.startswith(("decimals", "tolerance")) for note in case.notes)
+        if leaves_matrices(gold, answer, case.question) or is_less_factored(case.question, gold, answer):
+            return "refused: it is not worked out; unworked=refuse"
         if not apart and leaves_arithmetic(gold, answer, case.question, case.work, rounded=rounded):
             return "refused: a number is asked, and this is arithmetic to be worked out; unworked=refuse"
     if is_foreign(case.question, gold, answer):

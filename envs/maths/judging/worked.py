@@ -77,6 +77,19 @@ def leaves_arithmetic(gold: Node, answer: Node, question: str, work: Work, *, ro
     return any(not any(_answers(side, work, exact, bare) for side in sides) for sides in _claimed(answer, question))
 
 
+def leaves_matrices(gold: Node, answer: Node, question: str) -> bool:
+    """Whether an answer, equal to the gold, works with more matrices than the gold holds, or raises one to a power."""
+    golds, sides = (node.sides if isinstance(node, Relation) else (node,) for node in (gold, answer))
+    most = max(map(_matrices, golds))
+    return bool(question.strip() and most) and not any(_matrices(side) <= most for side in sides)
+
+
+def _matrices(node: Node) -> int:
+    """Return how many matrices a tree holds; one with a power of a matrix holds more than any without."""
+    powers = any(isinstance(part, Pow) and isinstance(part.base, Matrix) and not symbols(part.exponent) for part in walk(node))
+    return sum(isinstance(part, Matrix) for part in walk(node)) + (1000 if powers else 0)
+
+
 def _is_infinite(node: Node) -> bool:
     return _bare(node) == Constant("infinity")
 
@@ -89,8 +102,13 @@ def _answers(side: Node, work: Work, exact: bool, bare: bool) -> bool:
     """Whether a side of a chain is a number that is worked out, or something that this rule does not judge."""
     if _is_number(side):
         return is_worked_out(side, work) and not (exact and _value(side, work) is None and not _is_infinite(side))
-    letters = bool(symbols(side)) and not isinstance(side, Symbol)
-    return not (bare and letters and all(isinstance(part, (*_NUMERIC, Symbol)) for part in walk(side)))
+    letters = (
+        bool(symbols(side)) and not isinstance(side, Symbol) and all(isinstance(p, (*_NUMERIC, Symbol)) for p in walk(side))
+    )
+    vectors = isinstance(side, _NUMERIC) and any(
+        isinstance(part, Group | Matrix) for part in walk(side)
+    )  # a norm, a determinant
+    return not (bare and (letters or vectors))
 
 
 def _claimed(node: Node, question: str) -> Iterator[tuple[Node, ...]]:
