@@ -350,6 +350,7 @@ class RemoteModule(types.ModuleType):
         try:
             return self._proxies.find(name)
         except LookupError:
+            self._proxies.peer.lacks_a_name = True
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -358,4 +359,5 @@ class RemoteModule(types.ModuleType):
         super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
+        self._proxies.peer.lacks_a_name = True  # whichever it looks for
         return sorted(self._proxies.peer.names())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import collections
 
 TYPE_CHECKING = False
@@ -29,6 +30,7 @@ OF_PLAIN_VALUES = frozenset(
     for name in dir(kind)
 ) | {"shape", "dtype", "size", "ndim", "T", "all", "any", "sum", "min", "max", "tolist", "equals", "apply"}
 """Attributes of values that cross as plain data, and of arrays and tables: a test that asks for one may expect such a value."""
+_BUILT_IN = vars(builtins).keys()
 _CONDITIONAL = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.ExceptHandler)
 _CHOOSING = (ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -145,11 +147,89 @@ def _holds(node: ast.AST, makers: dict[str, set[str]]) -> set[str]:
 
 def is_always_reached(text: str, line: int) -> bool:
     """Whether what stands at a line is reached whatever a program does that has passed all before it: no branch, no loop."""
-    innermost: ast.stmt | None = None
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
-            if isinstance(node, _CONDITIONAL):
-                return False
-            if innermost is None or node.lineno >= innermost.lineno:
-                innermost = node
+    tree = ast.parse(text)
+    if any(isinstance(node, _CONDITIONAL) and _spans(node, line) for node in ast.walk(tree)):
+        return False
+    innermost = _statement(tree, line)
     return innermost is not None and not any(isinstance(node, _CHOOSING) for node in ast.walk(innermost))
+
+
+def _spans(node: ast.AST, line: int) -> bool:
+    return isinstance(node, ast.stmt | ast.ExceptHandler) and node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _statement(tree: ast.AST, line: int) -> ast.stmt | None:
+    """The innermost statement at a line."""
+    around = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _spans(node, line)]
+    return max(around, key=lambda node: node.lineno, default=None)
+
+
+def calls(text: str, line: int, name: str) -> bool:
+    """Whether the statement at a line calls a function by its name."""
+    statement = _statement(ast.parse(text), line)
+    return statement is not None and any(
+        isinstance(node, ast.Call) and _last(node.func) == name for node in ast.walk(statement)
+    )
+
+
+def has_branches(text: str) -> bool:
+    """Whether anything in a text is done only if something else holds, or as often as there is something."""
+    return any(isinstance(node, _CONDITIONAL + _CHOOSING) for node in ast.walk(ast.parse(text)))
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+
+
+def of_the_program(text: str, under_test: Iterable[str], module: str) -> set[str]:
+    """Names that may hold what the program gave: its own, what is made with them, what it is given, and all parameters."""
+    found = {*under_test, module}
+    nodes = list(ast.walk(ast.parse(text)))
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module == module:
+            found |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.asname for alias in node.names if alias.name == module and alias.asname}
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            found.add(node.name)
+    before = -1
+    while len(found) != before:
+        before = len(found)
+        for node in nodes:
+            pairs = _bindings(node)
+            if isinstance(node, ast.AugAssign):
+                pairs = [(name, node.value) for name in _names(node.target)]
+            found |= {target for target, value in pairs if found & _names_in(value)}
+            if isinstance(node, ast.Call) and found & _names_in(node.func):
+                found |= {name for part in (*node.args, *node.keywords) for name in _names_in(part) - _BUILT_IN}
+    return found
+
+
+def passes_own(text: str, line: int, of_program: set[str]) -> bool:
+    """Whether the statement at a line passes to its calls nothing that may be the program's."""
+    statement = _statement(ast.parse(text), line)
+    given = [
+        part
+        for node in (ast.walk(statement) if statement is not None else ())
+        if isinstance(node, ast.Call)
+        for part in (*node.args, *node.keywords)
+    ]
+    return bool(given) and not any(of_program & _names_in(part) for part in given)
+
+
+def defines(text: str, name: str) -> bool:
+    """Whether a text defines a function of that name outside all others, or imports one: not a value that it computes."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name:
+            return True
+        if isinstance(node, ast.Import | ast.ImportFrom) and name in {alias.asname or alias.name for alias in node.names}:
+            return True
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda) and name in _bound_by(node):
+            return True
+    return False
+
+
+def _bound_by(node: ast.Assign) -> list[str]:
+    return [name for target in node.targets for name in _names(target)]
