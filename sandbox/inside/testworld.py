@@ -93,18 +93,12 @@ class World:
             frame = caller
         return True
 
-    def is_the_tests(self, values: list[Any]) -> bool:
-        """Whether the test asks for this, with these values, whatever the candidate has answered before."""
-        if not self.is_always_reached():
-            return False
-        return all(self._is_own(value) for value in values)
+    def is_the_tests(self, has_values: bool) -> bool:
+        """Whether the test asks for this, and passes these values if any, whatever the candidate has answered before."""
+        return self.is_always_reached() and (not has_values or self._passes_own())
 
-    def _is_own(self, value: Any) -> bool:
-        """Whether a value is of the test's making: of a class or function of its text, or where its text lets in no other."""
-        code = getattr(value, "gi_code", None) or getattr(value, "cr_code", None) or getattr(value, "ag_code", None)
-        made_by = value if isinstance(value, type) else type(value)
-        if made_by is object or made_by.__module__ == self.name or (code is not None and code.co_filename in self.texts):
-            return True
+    def _passes_own(self) -> bool:
+        """Whether what is passed is of the test's making and choosing: by its text, for a type says nothing of who chose it."""
         frame: FrameType | None = sys._getframe()
         while frame is not None:
             if (text := self.texts.get(frame.f_code.co_filename)) is not None:

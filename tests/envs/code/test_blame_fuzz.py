@@ -58,9 +58,18 @@ def scored(program: str, code: str, kind: str = "assert", setup: str = "", **pol
             "def f(n): return 3",
             {"code": "from solution import f\nif f(1) == 2:\n    def test(): assert f(2)", "kind": "pytest"},
         ),
+        ("def f(n): return 3", {"code": "v = 1 if f(1) == 2 else object()\nassert f(v) == 2"}),
+        ("def f(n): return 3", {"code": "xs = []\nif f(1) != 2:\n    xs.append(object())\nassert f(xs) == 2"}),
+        (
+            "print(3)",
+            {
+                "code": "def check(stdin, stdout):\n    if stdout == '5':\n        return True\n    raise no_error",
+                "kind": "checker",
+            },
+        ),
         ("print(3)", {"code": "def check(stdin, stdout):\n    if stdout != '5':\n        raise no_error", "kind": "checker"}),
     ],
-    ids=range(14),
+    ids=range(17),
 )
 def test_what_a_program_brings_about_is_its_failure(program: str, test: dict[str, Any]) -> None:
     assert scored(program, **test) == 0
