@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from verigym.sandbox.channel import Channel
@@ -118,7 +118,12 @@ def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, l
         drive(runs)
         for sock in sockets:
             sock.close()
-    return _judge(found, tests, candidate, limits)
+    verdict = _judge(found, tests, candidate, limits, is_shared=suite.kind == "shared")
+    if verdict.fault == "test" and suite.kind == "shared" and program.source:
+        # The program sat beside the test and may have written this. An empty one cannot have.
+        if run_tests(start, replace(program, source=""), suite, limits).fault != "test":
+            return TestVerdict(False, "candidate", RunStatus.RUNTIME, verdict.detail)
+    return verdict
 
 
 def _await_verdict(control: Channel, suite: dict[str, Any], runs: list[Run], limits: Limits) -> dict[str, Any] | None:
@@ -143,9 +148,12 @@ def _takes_time(suite: TestSuite) -> bool:
     return suite.kind != "assert" or len(text) > _QUICKLY_COMPILED or "import" in text
 
 
-def _judge(found: Mapping[str, Any] | None, tests: Run, candidate: Run | None, limits: Limits) -> TestVerdict:
+def _judge(
+    found: Mapping[str, Any] | None, tests: Run, candidate: Run | None, limits: Limits, *, is_shared: bool
+) -> TestVerdict:
     tested = tests.outcome()
-    if found is None and tested.signal == signal.SIGKILL and tested.status is RunStatus.RUNTIME:
+    # Where they share a process, the program may have killed it.
+    if not is_shared and found is None and tested.signal == signal.SIGKILL and tested.status is RunStatus.RUNTIME:
         raise SandboxFailure("the process of the tests was killed, and not for what it used")
     ended = candidate.outcome() if candidate is not None else None
     for result in (ended, tested):

@@ -59,7 +59,7 @@ def run(job: dict[str, Any], peer_fd: int, ready: Callable[[], None]) -> dict[st
     peer = Peer(peer_fd)
     source: Local | Proxies = Local(job) if shared else Proxies(peer, job)
     world = World(job, source)
-    peer.is_always_reached = world.is_always_reached
+    peer.is_the_tests = world.is_the_tests
     try:
         ended = _run(job, code, world, peer, shared)
     except TestFault as fault:
@@ -97,7 +97,7 @@ def _run(job: dict[str, Any], code: Any, world: World, peer: Peer, shared: bool)
         if form != "pytest":
             world.set_up()
     except Exception as error:
-        if peer.touched or shared:
+        if peer.touched or world.missed or shared:
             return Ended(False, f"in setup: {where(error, world)}")
         raise TestFault(f"the setup fails: {where(error, world)}") from None
     touched = peer.touched

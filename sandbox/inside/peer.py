@@ -45,8 +45,11 @@ class Peer:
         self.wrap: Callable[..., Any] | None = None
         """Makes an object of a number."""
         self.unwrap: Callable[..., Any] | None = None
-        self.is_always_reached: Callable[[], bool] = lambda: True
-        """Whether the line of the test that asks now is reached whatever the candidate has answered."""
+        self.is_the_tests: Callable[[bool], bool] = lambda has_values: True
+        """Whether what is asked now, and the values passed with it, is the test's own doing, whatever was answered before."""
+        self.lacks_a_name = False
+        """Whether the test asked for a name that the candidate does not define: it may go on otherwise for that."""
+        self._calling_back = 0
         self.note: Callable[[Any], None] | None = None
         """Told of the states of objects that were asked for something, or given to it."""
         self._names: frozenset[str] | None = None
@@ -105,7 +108,7 @@ class Peer:
                 raise TypeError(f"an argument is too large: {left.what}") from None
             if not is_tests_doing or is_of_the_candidate(left.value):
                 raise TypeError(f"a {left.what} cannot cross to the program") from None
-            self.refuse(f"the test passes a {left.what}, which cannot cross to another process")
+            self.refuse(f"the test passes a {left.what}, which cannot cross to another process", has_values=True)
         with self._lock:
             self.asked += 1
             number = self.asked
@@ -136,6 +139,7 @@ class Peer:
         ):
             self.lose("protocol: a call of no known function")
         given = [self.read(data) for data in args or ()], {name: self.read(data) for name, data in (kwargs or {}).items()}
+        self._calling_back += 1
         try:
             found = self.callbacks[number](*given[0], **given[1])
             return {"returned": encode(found, self.unwrap)}
@@ -143,6 +147,8 @@ class Peer:
             self.raised.append(error)
             mro = [kind.__name__ for kind in type(error).__mro__[:-2]]
             return {"raised": len(self.raised) - 1, "mro": mro, "message": _message(error)}
+        finally:
+            self._calling_back -= 1
 
     def value(self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         """The value that answers a request.
@@ -170,13 +176,14 @@ class Peer:
         self.lost = self.lost or why[:1000]
         raise Stopped(self.lost)
 
-    def refuse(self, why: str) -> Any:
+    def refuse(self, why: str, *, has_values: bool = False) -> Any:
         """Remember that the test asks for what cannot be done across processes, and stop it.
 
         Raises:
             TypeError: a program's answers may have led the test to it, so that it is the program's failure.
         """
-        if self.asked and not self.is_always_reached():
+        # A function of the test's that the candidate calls is called because the candidate does so.
+        if self._calling_back or ((self.asked or self.lacks_a_name) and not self.is_the_tests(has_values)):
             raise TypeError(f"{why}; such a test needs trust=shared")
         self.unfit = self.unfit or f"{why}; such a test needs trust=shared"
         raise Stopped(self.unfit)

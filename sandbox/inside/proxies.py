@@ -238,6 +238,8 @@ class Proxies:
             raise LookupError(name)
         meta = self.peer.functions.get(name) if self.peer.asked == 0 else None  # a call may have changed what a name means
         if type(meta) is dict and meta.get("kind") == "function":
+            # A coroutine that nobody awaits asks for nothing, and may lead the test elsewhere all the same.
+            self.peer.lacks_a_name = self.peer.lacks_a_name or meta.get("async") is True
             self.known[name] = self._make(name, meta)
             return self.known[name]
         reply = self.peer.ask({"get": name})
@@ -350,6 +352,7 @@ class RemoteModule(types.ModuleType):
         try:
             return self._proxies.find(name)
         except LookupError:
+            self._proxies.peer.lacks_a_name = True
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -358,4 +361,5 @@ class RemoteModule(types.ModuleType):
         super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
+        self._proxies.peer.lacks_a_name = True  # whichever it looks for
         return sorted(self._proxies.peer.names())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import os
 import sys
 
-from verigym.sandbox.inside import names
+from verigym.sandbox.inside import names, usage
 from verigym.sandbox.inside.testworld import SETUP, TEST, World, where
 
 TYPE_CHECKING = False
@@ -47,7 +48,9 @@ def run_assert(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     """Run assertions from top to bottom; `check(candidate)` is called with the candidate's entry point."""
     try:
         exec(code, world.namespace)  # noqa: S102
-        check = world.namespace.get("check") if "check" in world.bound else None
+        # A value named `check` is not one: what a program returned may well be callable.
+        is_defined = "check" in world.bound and any(usage.defines(text, "check") for text in world.texts.values())
+        check = world.namespace.get("check") if is_defined else None
         if callable(check) and not _calls(job["code"], "check"):
             if not job.get("entry_point"):
                 raise TestFault("the test defines check() and neither calls it nor names an entry_point to call it with")
@@ -90,7 +93,7 @@ def run_unittest(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     loader = unittest.TestLoader()
     suite = unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in cases)
     if not suite.countTestCases():
-        raise TestFault("the test defines no test cases")
+        return _no_tests("the test defines no test cases", job, world)
     succeeded = 0
 
     class Result(unittest.TestResult):
@@ -105,6 +108,18 @@ def run_unittest(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     passed = not bad and result.wasSuccessful() and succeeded > 0
     detail = "; ".join(f"{case}: {text.strip().splitlines()[-1] if text.strip() else 'failed'}" for case, text in bad[:5])
     return Ended(passed, detail or ("" if passed else "no test succeeded"), result.testsRun)
+
+
+def _no_tests(said: str, job: dict[str, Any], world: World) -> Ended:
+    """How a test without tests ended: for what the program answered, where its text has branches or loops.
+
+    Raises:
+        TestFault: there are none whatever the program is.
+    """
+    peer = getattr(world.source, "peer", None)
+    if (peer is None or peer.touched) and usage.has_branches(job["code"]):
+        return Ended(False, said)
+    raise TestFault(said)
 
 
 class Recorder:
@@ -144,6 +159,7 @@ def run_pytest(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     text = "\n\n".join(part for part in (job.get("setup"), job["code"]) if part)
     with open("test_solution.py", "w", encoding="utf-8", errors="surrogatepass") as file:
         file.write(text)
+    world.texts[os.path.abspath("test_solution.py")] = text
     sys.modules.pop("test_solution", None)
     touched = getattr(world.source, "peer", None) and world.source.peer.touched  # type: ignore[union-attr]
     for name in world.under_test & set(world.source.names()):
@@ -164,7 +180,7 @@ def run_pytest(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     options = "-q --noconftest --capture=sys -p no:cacheprovider -p no:faulthandler -c /dev/null --rootdir .".split()
     status = int(pytest.main([*options, *plugins, "test_solution.py"], plugins=[recorder]))
     if status == 5 and not recorder.bad:
-        raise TestFault("the test defines no tests")
+        return _no_tests("the test defines no tests", job, world)
     passed = status == 0 and not recorder.bad and recorder.passed > 0
     detail = "; ".join(recorder.bad[:5]) or ("" if passed else f"no test passed (pytest's status {status})")
     return Ended(passed, detail, recorder.ran)
@@ -193,7 +209,7 @@ def run_checker(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     try:
         said = check(job.get("stdin") or "", job.get("stdout") or "")
     except BaseException as error:
-        if _is_its_own(error):
+        if _is_its_own(error, world):
             raise TestFault(f"the checker cannot work: {where(error, world)}") from None
         return Ended(False, where(error, world), 1)
     message = ""
@@ -204,13 +220,15 @@ def run_checker(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     return Ended(said is True or (type(said) is int and said == 1), message, 1)
 
 
-def _is_its_own(error: BaseException) -> bool:
-    """Whether a checker fails for what it is: it takes other arguments, or uses what is not there."""
+def _is_its_own(error: BaseException, world: World) -> bool:
+    """Whether a checker fails for what it is: it takes other arguments, or uses what is not there, whatever was printed."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     if trace is not None and trace.tb_frame.f_code.co_filename in (TEST, SETUP):
-        return type(error) in (NameError, ImportError, ModuleNotFoundError)
+        text = world.texts[trace.tb_frame.f_code.co_filename]
+        is_missing = type(error) in (NameError, ImportError, ModuleNotFoundError)
+        return is_missing and usage.is_always_reached(text, trace.tb_lineno)
     return type(error) is TypeError and error.__traceback__ is trace
 
 

@@ -9,6 +9,7 @@ from verigym.sandbox.inside import guarded, names, program, undertest, usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
     from typing import Any
 
     from verigym.sandbox.inside.proxies import Proxies
@@ -20,6 +21,8 @@ TEST, SETUP = "<test>", "<setup>"
 _BUILTINS = vars(builtins)
 # What a test that reads source lines imports.
 _READERS = ("inspect", "linecache", "traceback", "unittest", "pytest", "doctest", "logging")
+_CALLERS = ("unittest", "_pytest", "pytest", "pluggy", "asyncio", "contextlib")
+"""Libraries that call functions of a test's once each: not as often as an answer has items."""
 # The interpreter looks for these without asking `__missing__`.
 _ASKED_PLAINLY = ("__import__", "__build_class__")
 
@@ -53,6 +56,10 @@ class World:
         module = job.get("module") or "solution"
         test, setup = undertest.Text(job["code"], module), undertest.Text(job.get("setup") or "", module)
         self.bound = test.bound | setup.bound
+        self.missed = False
+        """Whether a name was looked for that only the candidate may define, and it does not."""
+        self.texts = {TEST: job["code"], SETUP: job.get("setup") or ""}
+        """The test's text and its setup's, by file name."""
         self.under_test: frozenset[str] = frozenset()
         if source is not None:
             self.under_test = undertest.of(job.get("entry_point"), test, setup)
@@ -66,17 +73,40 @@ class World:
 
     def is_always_reached(self) -> bool:
         """Whether the line of the test that runs now is reached whatever the candidate has answered."""
-        texts = {TEST: self.job["code"], SETUP: self.job.get("setup") or ""}
-        frame = sys._getframe()
-        while frame.f_back is not None:
-            frame = frame.f_back
-            if (text := texts.get(frame.f_code.co_filename)) is not None:
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            text, name = self.texts.get(frame.f_code.co_filename), frame.f_code.co_name
+            caller = frame.f_back
+            if text is not None:
                 if not usage.is_always_reached(text, frame.f_lineno):
                     return False
-                # A function of the test's is reached as its caller is.
-                if frame.f_code.co_name == "<module>" or frame.f_code.co_name.startswith(("test", "check")):
+                if name == "<module>" or name.startswith(("test", "check")):
                     return True
+                # A function of the test's is reached as its caller is, if that calls it by name: `map` calls it as it likes.
+                if caller is None:
+                    return True
+                around = self.texts.get(caller.f_code.co_filename)
+                if around is not None and not usage.calls(around, caller.f_lineno, name):
+                    return False
+                if around is None and caller.f_globals.get("__name__", "").partition(".")[0] not in _CALLERS:
+                    return False
+            frame = caller
         return True
+
+    def is_the_tests(self, has_values: bool) -> bool:
+        """Whether the test asks for this, and passes these values if any, whatever the candidate has answered before."""
+        return self.is_always_reached() and (not has_values or self._passes_own())
+
+    def _passes_own(self) -> bool:
+        """Whether what is passed is of the test's making and choosing: by its text, for a type says nothing of who chose it."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            if (text := self.texts.get(frame.f_code.co_filename)) is not None:
+                whole = "\n".join(filter(None, (self.job.get("setup"), self.job["code"])))
+                module = self.job.get("module") or "solution"
+                return usage.passes_own(text, frame.f_lineno, usage.of_the_program(whole, self.under_test, module))
+            frame = frame.f_back
+        return False
 
     def remember(self) -> None:
         """Let tracebacks, and whoever else asks, find the lines of setup and test; nobody does where all is well."""
@@ -108,6 +138,9 @@ class World:
             except LookupError:
                 raise KeyError(name) from None
         if self._source is None or name not in self._source.names():
+            self.missed = self.missed or name in self.under_test
+            if (peer := getattr(self._source, "peer", None)) is not None:
+                peer.lacks_a_name = True
             raise KeyError(name)
         return self._source.find(name)
 
