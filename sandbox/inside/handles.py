@@ -32,7 +32,7 @@ def make(about: About, plain: Any) -> Any:
             if upon_plain is not None:  # to `isinstance`, and to nothing that looks closer
                 stand_in = type(about.names[0], (upon_plain,), {})
                 methods["__class__"] = property(lambda self: stand_in)
-            kind = type(about.names[0], (Handle,), {"__slots__": (), "__hash__": None} | methods)
+            kind = type(about.names[0], (Handle,), {"__slots__": (), "__hash__": None, "__doc__": property(_doc)} | methods)
         else:
             kind = type(
                 about.names[0], (upon,), {"__getattr__": Handle.__getattr__, "_about_it": lambda self: self.__dict__[""]}
@@ -132,13 +132,25 @@ class Handle(Object):
         return len(self) > 0 if "__len__" in about.special else True
 
 
-_READ_AS = {(list, tuple): "content", (dict,): "content", (int, float): "float", (complex,): "complex", (str,): "str"}
+_READ_AS = {
+    (list, tuple): "content",
+    (dict,): "content",
+    (set, frozenset): "content",
+    (int, float): "float",
+    (complex,): "complex",
+    (str,): "str",
+}
 """What an object is read as to be compared with a plain value: that decides, and then the object too."""
 
 
 def _text(about: About, op: str, *args: Any) -> str:
     text = about.ask(op, *args)
     return str(text) if isinstance(text, str) else about.proxies.peer.lose("protocol: a text that is no text")
+
+
+def _doc(self: Handle) -> str | None:
+    doc = self._about_it().ask("attr", "__doc__")
+    return doc if isinstance(doc, str) else None
 
 
 class Steps:
@@ -224,6 +236,14 @@ def _binary(name: str, is_right: bool) -> Callable[..., Any]:
     return lambda self, other: self._about_it().tell("operate", name, other, is_right)
 
 
+def _in_place(name: str) -> Callable[..., Any]:
+    def method(self: Handle, other: object) -> Any:
+        found = self._about_it().tell("operate", name, other, False)
+        return _itself(self, found) if self._about_it().is_open else found
+
+    return method
+
+
 def _order(name: str) -> Callable[..., Any]:
     def method(self: Handle, other: object) -> Any:
         mine, its = self._about_it(), about_of(other)
@@ -297,6 +317,6 @@ _METHODS: dict[str, Any] = {
     "__round__": _unary("round"),
     **{name: _unary(op) for name, op in protocols.UNARY.items() if name != "__bool__"},
     **{name: _binary(op, is_right) for name, (op, is_right) in protocols.BINARY.items()},
-    **{name: _binary(op, False) for name, op in protocols.IN_PLACE.items()},
+    **{name: _in_place(op) for name, op in protocols.IN_PLACE.items()},
     **{name: _order(op) for name, op in protocols.ORDER.items()},
 }

@@ -8,7 +8,7 @@ import copy
 import time
 
 from verigym.sandbox.inside import protocols
-from verigym.sandbox.inside.encoding import PLAIN, CannotCross, Encoder, encode, iterator
+from verigym.sandbox.inside.encoding import PLAIN, UPON, CannotCross, Encoder, encode, iterator, upon
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _STATE_NODES = 200
 _STATE_DEPTH = 4
 _COROUTINE_FLAG = 0x80
 _REST_FLAG = 0x04
+_NAMED_REST_FLAG = 0x08
 _FUNCTIONS: tuple[type, ...] = (type(lambda: 0), type(len), type([].append))
 
 
@@ -84,6 +85,8 @@ class Objects:
         if plain is None:
             return {"h": self.about(value)}
         if plain is iterator:
+            if self._inside:  # to read it for a state would use it up
+                return {"h": [self.number(value), ["iterator"], [], None]}
             return self.steps(value, to, depth)
         own = [base for base in type(value).__mro__ if getattr(base, "__module__", None) == self._module]
         if not own:
@@ -138,7 +141,10 @@ class Objects:
         self._inside.add(id(value))
         to = Encoder(self.encode, self._left)
         try:
-            return to.put(attributes, 0)["d"]
+            state = to.put(attributes, 0)["d"]
+            if (write := upon(type(value))) is not None and not getattr(type(value), "_fields", None):
+                state.append([UPON, write(to, value, 1)])
+            return state
         except BaseException:
             return None
         finally:
@@ -236,6 +242,8 @@ def _parameters(kind: type) -> list[str] | None:
                 names = list(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & _REST_FLAG)])
                 if code.co_flags & _REST_FLAG:  # between the others, in the order of a call
                     names.insert(code.co_argcount - 1, f"*{names.pop()}")
+                if code.co_flags & _NAMED_REST_FLAG:
+                    names.append(f"**{code.co_varnames[len(names) + 1]}")
                 return names
     except BaseException:
         return None

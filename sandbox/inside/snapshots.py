@@ -6,7 +6,7 @@ import collections
 import math
 
 from verigym.sandbox.inside.decoding import decode
-from verigym.sandbox.inside.encoding import CodecError
+from verigym.sandbox.inside.encoding import UPON, CodecError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,15 +73,55 @@ def is_as_given(made: About, found: About) -> bool:
 def _agrees(made: About, known: dict[str, Any]) -> bool:
     assert made.given is not None
     kind, args, kwargs = made.given
-    if args is None or kind._parameters is None:
+    if args is None:
+        return False
+    if UPON in known and not kwargs:
+        if _is_content(known[UPON], args):
+            return True
+        if not args:  # nothing else would be looked at
+            return False
+    if kind._parameters is None:
         return False
     bound = _bound(kind._parameters, args, kwargs)
     if bound is None:
         return False
-    places = {name: place for name in bound for place in (name, f"_{name}", f"_{made.names[0]}__{name}") if place in known}
+    rest = next((name[2:] for name in kind._parameters if name[:2] == "**"), None)
+    if rest is not None and any(place in known for place in _places(rest, made)):  # all of them in one attribute
+        others = {name: bound.pop(name) for name in kwargs if name not in kind._parameters}
+        bound |= {rest: others} if others else {}
+    places = {name: place for name in bound for place in _places(name, made) if place in known}
     if not places and len(known) == len(bound):
         places = dict(zip(bound, known, strict=True))
     return all(name in places and _is_value(known[places[name]], value) for name, value in bound.items())
+
+
+def _places(name: str, made: About) -> tuple[str, ...]:
+    """The attributes that hold an argument of that name."""
+    return name, f"_{name}", f"_{made.names[0]}__{name}"
+
+
+def _is_content(found: Any, args: tuple[Any, ...]) -> bool:
+    """Whether what an object is built upon is what the test gave: one argument that is all of it, or its items one by one."""
+    if len(args) == 1 and isinstance(args[0], str | bytes | dict | list | tuple | set | frozenset):
+        if isinstance(found, dict | str | bytes | set | frozenset):
+            return type(found) is type(args[0]) and bool(found == args[0])
+        items: Any = args[0]
+    elif args and isinstance(found, tuple):
+        items = args
+    else:
+        return not args and not found
+    if not isinstance(items, list | tuple) or len(found) != len(items):
+        return False
+    return all(map(_is_item, found, items))
+
+
+def _is_item(found: Any, value: Any) -> bool:
+    if hasattr(type(value), "_about_it"):
+        return _is_value(found, value)
+    try:
+        return bool(found == value)
+    except ValueError:  # arrays of different shapes
+        return False
 
 
 def _bound(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
@@ -89,6 +129,8 @@ def _bound(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> d
     found: dict[str, Any] = {}
     rest = list(args)
     for name in names:
+        if name[:2] == "**":
+            continue
         if name[:1] == "*":
             found[name[1:]], rest = rest, []
         elif rest:

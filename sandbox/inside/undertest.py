@@ -53,6 +53,24 @@ class Text:
                         self.bound.update(_public(node.module, module))
                     self.imports |= node.module == module and alias.name != "*"
 
+    def of_other_things(self, free: set[str]) -> set[str]:
+        """Of the names that judges provide, those of which it takes what theirs have not: `Counter.instance()`.
+
+        With theirs the test would fail whatever the candidate is.
+        """
+        asked = {name for name in self.used & free & names.PLACES.keys() if names.PLACES[name][1] and f"{name}." in self._code}
+        found: set[str] = set()
+        if asked:
+            for node in ast.walk(self.tree):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in asked:
+                    try:
+                        theirs = names.find(node.value.id)
+                    except LookupError:
+                        continue
+                    if not hasattr(theirs, node.attr):
+                        found.add(node.value.id)
+        return found
+
     @property
     def tree(self) -> ast.Module:
         """Its syntax tree."""
@@ -64,6 +82,8 @@ def of(entry: str | None, test: Text, setup: Text) -> frozenset[str]:
     found = {entry} if entry else set()
     free = (test.used | setup.used) - test.bound - setup.bound
     found |= {name for name in free if name not in _BUILTINS and name not in names.PLACES and name[:2] != "__"}
+    for text in (test, setup):
+        found |= text.of_other_things(free)
     if found or test.imports or setup.imports:
         return frozenset(found)
     # Nothing else can be meant: the test calls judges' or built-in functions alone, and some of them are the candidate's.

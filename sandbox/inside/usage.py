@@ -41,7 +41,8 @@ class Usage:
 
     A name is used as a class's where something that no plain value has is taken from what a call of it gives: a function could
     not be meant. Or where a call of a capitalised name has no arguments, or the name is asked for something or given to
-    `isinstance`.
+    `isinstance`. Or where a name written as classes' names are has made what the test then changes by a statement of its own:
+    of what a function returns it would only ask.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -78,9 +79,27 @@ class Usage:
                 self.classes |= {inner.id for inner in ast.walk(node.args[1]) if isinstance(inner, ast.Name)}
             elif name[:1].isupper() and not node.args and not node.keywords:
                 self.classes.add(name)
+        elif isinstance(node, ast.Expr | ast.Assign | ast.AugAssign | ast.Delete):
+            for changed in _changed(node):
+                self.classes |= set(filter(_is_as_classes_are, _holds(changed, self._makers)))
         elif isinstance(node, ast.With | ast.AsyncWith):
             for item in node.items:
                 self.classes |= _holds(item.context_expr, self._makers)
+
+
+def _changed(node: ast.Expr | ast.Assign | ast.AugAssign | ast.Delete) -> list[ast.Name]:
+    """The variables whose values a statement changes: by a method whose result nobody looks at, or by their items."""
+    if isinstance(node, ast.Expr):
+        call = node.value
+        found = [call.func.value] if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else []
+    else:
+        targets = [node.target] if isinstance(node, ast.AugAssign) else node.targets
+        found = [target.value for target in targets if isinstance(target, ast.Subscript)]
+    return [value for value in found if isinstance(value, ast.Name)]
+
+
+def _is_as_classes_are(name: str) -> bool:
+    return name[:1].isupper() and not name.isupper() and "_" not in name
 
 
 def _is_of_identity(node: ast.Compare) -> bool:
