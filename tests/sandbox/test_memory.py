@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+import torch
 from needs import lack
 
 from verigym.sandbox import Limits, Program, RunStatus, SandboxFailure, TestSuite
@@ -35,7 +36,6 @@ def box(request: pytest.FixtureRequest) -> Iterator[LocalSandbox]:
 
 def test_torch_works_within_the_default(box: LocalSandbox) -> None:
     assert Limits().memory_mb == 512
-    torch = pytest.importorskip("torch")
     if torch.version.cuda:
         lack("elsewhere", "torch's build for CUDA writes to more than the default memory limit when it is imported")
     ran = box.run(Program(source=f"{TORCH}print(f(3))"), limits=LIMITS)
