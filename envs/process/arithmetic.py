@@ -198,6 +198,8 @@ class Verifier:
 
     def _unlinked(self, left: _Read, right: _Read, *, formula: bool = False) -> None:
         """Take a link that has a side without a value: an equation with unknown letters, or something that cannot be read."""
+        if not right.side.texts and left.values and left.computes:
+            return self._miss(left, right)  # `12 + 5 =` before a blank line or words: what it is said to be was not read
         if not (left.counts and right.counts) and not (left.open is not None and right.open is not None and left.computes):
             return  # words, names and formulas without numbers state no number
         if left.open is not None and right.open is not None and right.side.relation == "=":

@@ -18,7 +18,7 @@ _TOKEN = re.compile(
     r"|[0-9]++\.[0-9]*+\\overline\s?\{[0-9]{1,30}\}|[0-9]++(?:\.[0-9]++)?(?:(?:[eE]|(?<=\.[0-9])[eE][-+]|(?<=\.[0-9][0-9])[eE][-+])[0-9]{1,3}(?![0-9A-Za-z]))?|\.[0-9]++|[\u00bc-\u00be\u2150-\u215e])"
     r"|(?P<dots>(?<=[0-9])(?:\.{2,}|\u2026|\\l?dots(?![A-Za-z])))"
     r"|(?P<factorial>(?<=[0-9)}])!(?!=\s))"
-    r"|(?P<relation>[=:]=?=?(?<=[=])|!=|<=|>=|=<|[\u2248\u2243\u2245\u2260\u2264\u2265\u2261<>]|(?<=\s)~(?=\s))"
+    r"|(?P<relation>[=:]=?=?(?<=[=])|!=|<=|>=|=<|[\u223c\u223d\u2241-\u2267<>]|(?<=\s)~(?=\s))"
     r"|(?P<arrow>[-=]{1,2}>|[\u2192\u21d2\u27f6\u27f9])"
     r"|(?P<power>(?<=[0-9)])\*\*(?=[0-9(-]))"
     r"|(?P<cross>(?<=[0-9) ])[xX](?=\s?[0-9($.\u20ac]))"
@@ -36,12 +36,15 @@ _TOKEN = re.compile(
 )
 RELATIONS: dict[str, Relation] = {
     **dict.fromkeys(("=", "==", "===", ":=", "\\eq", "\\colonequals", "\\coloneqq"), "="),
-    **dict.fromkeys(("\u2248", "\u2243", "\u2245", "~", "\\approx", "\\approxeq", "\\simeq", "\\doteq", "\\sim"), "approx"),
-    **dict.fromkeys(("\u2261", "\\equiv"), "equiv"),
-    **dict.fromkeys(("!=", "\u2260", "\\ne", "\\neq"), "!="),
+    **dict.fromkeys(map(chr, range(0x2250, 0x225F)), "="),  # with dots, a colon, a ring and so on
+    **dict.fromkeys(map(chr, (0x223C, 0x223D, *range(0x2242, 0x2250))), "approx"),
+    **dict.fromkeys(("\u2241", "\u2244", "\u2247", "\u2249"), "!="),
+    **dict.fromkeys(("~", "\\approx", "\\approxeq", "\\simeq", "\\doteq", "\\sim"), "approx"),
+    **dict.fromkeys(("\u2261", "\u2263", "\\equiv"), "equiv"),
+    **dict.fromkeys(("!=", "\u2260", "\u2262", "\\ne", "\\neq"), "!="),
     **dict.fromkeys(("<", "\\lt"), "<"), **dict.fromkeys((">", "\\gt"), ">"),
-    **dict.fromkeys(("<=", "=<", "\u2264", "\\le", "\\leq", "\\leqslant"), "<="),
-    **dict.fromkeys((">=", "\u2265", "\\ge", "\\geq", "\\geqslant"), ">="),
+    **dict.fromkeys(("<=", "=<", "\u2264", "\u2266", "\\le", "\\leq", "\\leqslant"), "<="),
+    **dict.fromkeys((">=", "\u2265", "\u2267", "\\ge", "\\geq", "\\geqslant"), ">="),
 }  # fmt: skip
 _ARROWS = frozenset("\\to \\rightarrow \\Rightarrow \\implies \\Longrightarrow \\longrightarrow".split())
 FUNCTIONS = frozenset("sqrt cbrt log ln sin cos tan cot sec csc abs gcd lcm max min floor ceil exp".split())
