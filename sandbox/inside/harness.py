@@ -94,6 +94,11 @@ def _missing_framework(name: str) -> str:
 def _run(job: dict[str, Any], code: Any, world: World, peer: Peer, shared: bool) -> Ended:
     form = job.get("form", "assert") if shared else job["kind"]
     try:
+        if shared:
+            world.source.names()  # loads it, for a setup that imports from it
+    except BaseException as error:
+        return _unloaded(error)
+    try:
         if form != "pytest":
             world.set_up()
     except Exception as error:
@@ -106,7 +111,7 @@ def _run(job: dict[str, Any], code: Any, world: World, peer: Peer, shared: bool)
     except Stopped:
         raise
     except BaseException as error:
-        return Ended(False, f"the program does not load: {type(error).__name__}: {error}", stage="candidate")
+        return _unloaded(error)
     # A name that the test finds nowhere else and that has another meaning here must be the candidate's before the test begins.
     for name in sorted(world.under_test):
         meant_otherwise = name == job.get("entry_point") or hasattr(builtins, name)
@@ -118,6 +123,10 @@ def _run(job: dict[str, Any], code: Any, world: World, peer: Peer, shared: bool)
                 return Ended(False, f"{name} of the program is an exception", stage="candidate")
     peer.touched = touched  # only what the test itself asks for counts
     return KINDS[form](job, code, world)
+
+
+def _unloaded(error: BaseException) -> Ended:
+    return Ended(False, f"the program does not load: {type(error).__name__}: {error}", stage="candidate")
 
 
 def _checked(job: dict[str, Any], code: Any) -> dict[str, Any]:

@@ -149,3 +149,11 @@ def test_who_finds_names_without_importing_them(
     program: str, test: dict[str, object], reference: dict[str, object], reward: float
 ) -> None:
     assert scored(program, test, **reference).reward == reward
+
+
+@pytest.mark.parametrize("trust", ["separate", "shared"])
+def test_a_setup_may_import_from_the_program(trust: str) -> None:
+    reference = {"setup": "from solution import f\ndef twice(n): return f(f(n))", "policy": {"trust": trust}}
+    for program, reward in (("def f(n): return 2 * n", 1.0), ("def f(n): return n", 0.0), ("def g(n): return n", 0.0)):
+        assert scored(program, asserted("assert twice(3) == 12"), **reference).reward == reward
+    assert scored("raise ValueError", asserted("assert twice(3) == 12"), **reference).reward == 0.0
