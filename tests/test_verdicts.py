@@ -39,6 +39,12 @@ def test_two_runs_print_the_same_and_a_difference_is_seen(tmp_path: Path) -> Non
     assert other.stdout.splitlines()[1:] == [f"+ {lines[0]}", "- {}", f"1 lines only here, 1 only in {out}"]
 
 
+def test_every_row_of_the_short_panels_is_read() -> None:
+    short = "process match judge judge_replies format language puzzles constraints_ifeval constraints_ifbench"
+    done = run(0, "--panels", short.replace(" ", ","))
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_panel_that_is_not_there_is_named() -> None:
     done = run(0, "--panels", "maths")
     assert done.returncode == 2 and "no cases named maths" in done.stderr

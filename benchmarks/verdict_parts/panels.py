@@ -139,7 +139,7 @@ def _shaping(case: Case) -> Verdicts:
 
 
 def _process(case: Case) -> Verdicts:
-    env = environment("process", **_rest(case, "completion", "expected", "why", "rewards", "finish_reason"))
+    env = environment("process", **_rest(case, "completion", "expected", "why", "reward", "rewards", "finish_reason"))
     yield "", stable_fields(env.score(env.prompt("Tom has 3 boxes of 4 pens and gets 5 more."), _completion(case)))
 
 
