@@ -31,7 +31,7 @@ recipes: setup
 define run-tests
 	@echo "==> running the tests$(1)"
 	@status=0; \
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore=tests/sandbox $(2) || status=1; \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/sandbox $(2) || status=1; \
 	echo "==> running the tests of the sandbox$(1)"; \
 	$(BIN)/python -m pytest -q tests/sandbox $(2) || status=1; \
 	exit $$status

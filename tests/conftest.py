@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,13 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse names that show a set: their order differs by process, and the parallel runner refuses tests whose names do."""
+    """Refuse names that show a set, and begin with the files that take long.
+
+    The order of a set differs by process, and the parallel runner refuses tests whose names do. It gives a process whole files:
+    one of minutes that came last would be waited for with the other core idle.
+    """
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
     for item in items:
         values = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
         if any(isinstance(value, set | frozenset) and len(value) > 1 and str(value) in item.name for value in values):
