@@ -25,7 +25,7 @@ import blame_tests
 from verigym.envs.code.environment import CodeEnvironment
 from verigym.envs.schema import Score
 
-LIMITS = {"wall_s": 3, "cpu_s": 2, "memory_mb": 256}
+LIMITS = {"wall_s": 1.5, "cpu_s": 1, "memory_mb": 256}
 
 
 def drawn(seed: str, number: int) -> tuple[blame_tests.Case, str]:
