@@ -49,7 +49,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
     """Grades programs by their tests."""
 
     name = "code"
-    version = "5"
+    version = "6"
     reference_type = CodeReference
     options_type = CodeOptions
 

@@ -60,6 +60,8 @@ def run(job: dict[str, Any], peer_fd: int, ready: Callable[[], None]) -> dict[st
     source: Local | Proxies = Local(job) if shared else Proxies(peer, job)
     world = World(job, source)
     peer.is_the_tests = world.is_the_tests
+    if isinstance(source, Proxies):
+        source.of_the_test = world.name
     try:
         ended = _run(job, code, world, peer, shared)
     except TestFault as fault:

@@ -9,6 +9,7 @@ import time
 
 from verigym.sandbox.inside import protocols
 from verigym.sandbox.inside.encoding import PLAIN, UPON, CannotCross, Encoder, encode, iterator, upon
+from verigym.sandbox.inside.lent import stand_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,9 +70,11 @@ class Objects:
     """The objects that the other side holds by number."""
 
     def __init__(self, module: str, call_back: Callable[..., Any] | None = None) -> None:
-        self.call_back = call_back
+        self.call_back: Any = call_back
         """Has a function of the test's called, by number."""
         self._callbacks: dict[int, Any] = {}
+        self.lent: dict[int, int] = {}
+        """Numbers of what stands for objects of the test's, by identity."""
         self.held: list[Any] = []
         self.numbers: dict[int, int] = {}
         self._module = module
@@ -83,7 +86,8 @@ class Objects:
     def encode(self, value: Any, to: Encoder, plain: Callable[[Encoder, Any, int], Any] | None, depth: int) -> Any:
         """What stands for an object: its number, and its plain value as well where its class is built upon a built-in one."""
         if plain is None:
-            return {"h": self.about(value)}
+            number = self.lent.get(id(value))
+            return {"h": self.about(value) if number is None else {"lent": number}}
         if plain is iterator:
             if self._inside:  # to read it for a state would use it up
                 return {"h": [self.number(value), ["iterator"], [], None]}
@@ -108,7 +112,7 @@ class Objects:
 
     def instance(self, value: Any) -> Any:
         """What stands for an object that the other side has made: its number, whatever its class is built upon."""
-        exact = type(value) in PLAIN or value is None
+        exact = type(value) in PLAIN or value is None or id(value) in self.lent
         return encode(value, self.encode) if exact else {"h": self.about(value)}
 
     def number(self, value: Any) -> int:
@@ -175,9 +179,14 @@ class Objects:
         """The object of a number; of a function of the test's, one that asks for it to be called."""
         if type(about) is not dict:
             return self.held[about]
-        known = self._callbacks.get(about["callback"])
-        if known is None:
-            known = self._callbacks[about["callback"]] = _callback(self.call_back, about)
+        number = about["callback"]
+        known = self._callbacks.get(number)
+        if known is None and "special" in about:
+            known = stand_in(lambda *args, **kwargs: self.call_back(number, args, kwargs), about)
+            self.lent[id(known)] = number
+        elif known is None:
+            known = _callback(self.call_back, about)
+        self._callbacks[number] = known
         return known
 
     def perform(self, op: str, number: int, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -11,6 +11,7 @@ from verigym.sandbox.inside import protocols, snapshots
 from verigym.sandbox.inside.about import About, about_of
 from verigym.sandbox.inside.guarded import Builtin, NoArray
 from verigym.sandbox.inside.handles import Handle, Steps, make
+from verigym.sandbox.inside.lent import Lent, is_lent, special
 from verigym.sandbox.inside.peer import Peer, is_of_the_candidate
 from verigym.sandbox.inside.remotes import RemoteClass
 from verigym.sandbox.inside.usage import Usage
@@ -99,6 +100,10 @@ class Proxies:
         self.known: dict[str, Any] = {}
         self.errors: dict[str, type[Exception]] = {}
         self.numbers: dict[int, int] = {}
+        self.of_the_test = "__main__"
+        """The module that the test's classes are of."""
+        self._lent: dict[int, int] = {}
+        """Number of an object of the test's among what the candidate may call, by identity; `Lent` keeps the object alive."""
 
     @functools.cached_property
     def usage(self) -> Usage:
@@ -114,16 +119,18 @@ class Proxies:
         return RemoteModule(name, self, public)
 
     def wrap(self, body: Any, plain: Any, by: Decoder, depth: int) -> Any:
-        """The object that the candidate sent a description of."""
+        """The object that the candidate sent a description of, or the test's own that it gave back."""
+        if type(body) is dict:
+            number = body.get("lent")
+            if type(number) is not int or not 0 <= number < len(self.peer.callbacks):
+                raise ValueError("no object of the test's")
+            lent = self.peer.callbacks[number]
+            return lent.value if type(lent) is Lent else lent
         if plain is iter:
             number, begun = body
             return itertools.chain(begun, Steps(About(self, number, ["iterator"], frozenset(), None)))
-        number, names, special, state = body
-        if (
-            type(number) is not int
-            or not (_texts(names) and names)
-            or not (_texts(special) and protocols.SPECIAL.issuperset(special))
-        ):
+        number, names, has, state = body
+        if type(number) is not int or not (_texts(names) and names) or not (_texts(has) and protocols.SPECIAL.issuperset(has)):
             raise ValueError("not the form of a handle")
         if number in self.members and number not in self.ambiguous:
             return self.members[number]
@@ -131,7 +138,7 @@ class Proxies:
         if number in self.mades and (self.mades[number]._about_it().passed or self.usage.compares_identity):
             self.mades[number]._about_it().state = state
             return self.mades[number]
-        about = About(self, number, names, frozenset(special), state)
+        about = About(self, number, names, frozenset(has), state)
         if number in self.ambiguous:
             return make(about, plain)
         if plain is not None and number not in self.mades:
@@ -168,7 +175,17 @@ class Proxies:
             return {"h": self.numbers[id(value)]}
         if type(value) in _CALLED_BACK and not is_of_the_candidate(value):
             return {"h": self.callback(value)}
-        return None
+        return {"h": self.lend(value)} if plain is None and is_lent(value, self.of_the_test) else None
+
+    def lend(self, value: Any) -> dict[str, Any]:
+        """What stands for an object of the test's, which the candidate may use."""
+        known = self.peer.callbacks
+        number = self._lent.get(id(value))
+        if number is None:
+            number = self._lent[id(value)] = len(known)
+            known.append(Lent(value))
+        kind = type(value)
+        return {"callback": number, "name": kind.__name__, "doc": kind.__doc__, "special": special(kind)}
 
     def callback(self, function: Any) -> dict[str, Any]:
         """What stands for a function of the test's, which the candidate may call."""

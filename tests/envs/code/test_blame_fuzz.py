@@ -81,7 +81,7 @@ def test_what_a_program_brings_about_is_its_failure(program: str, test: dict[str
         {"code": "assert f(object()) == 3"},
         {"code": "assert f(1) == 3\nassert f(object()) == 3"},
         {"code": "assert f(1) == 3\nassert f(open('/dev/null')) == 3"},
-        {"code": "class A: pass\ndef g(x):\n    return f(A())\ny = f(1)\nassert g(y) == 3"},
+        {"code": "def g(x):\n    return f(object())\ny = f(1)\nassert g(y) == 3"},
         {"code": "assert f(1) == 3", "setup": "import no_module_of_this_name"},
         {"code": "def check(candidate):\n    assert candidate(3) == 3"},
         {"code": "def check(candidate):\n    assert candidate(3) == 3", "trust": "shared"},
