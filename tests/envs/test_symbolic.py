@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from needs import lack
@@ -20,8 +21,15 @@ def _close() -> Iterator[None]:
 
 
 def children_of(pid: int) -> list[int]:
-    out = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False).stdout
-    return [int(line) for line in out.split()]
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):  # `ps` is not on every machine
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended meanwhile
+            continue
+        if parent == pid:
+            found.append(int(path.parent.name))
+    return found
 
 
 def alive(pid: int) -> bool:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from verigym.sandbox import Limits, Program, RunStatus, SandboxFailure, TestSuite
 from verigym.sandbox.job import Job
@@ -284,6 +285,7 @@ def test_numbers_of_files_do_not_tell_of_earlier_ones(box: LocalSandbox) -> None
     assert again < int(first) + 20
 
 
+@needs("gcc")
 def test_an_executable_that_spoils_itself_is_the_programs_own_failure(box: LocalSandbox) -> None:
     source = "__attribute__((section(\".interp\"), used)) static const char s[] = {'/', 'n'};\nint main(void) { return 0; }"
     result = box.run(Program(source=source, language="c"), b"", LIMITS)
