@@ -43,7 +43,7 @@ class Candidate:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "main.py").write_text(source, encoding="utf-8", errors="surrogatepass")
         self.sock, theirs = socket.socketpair()
-        self.sock.settimeout(20)
+        self.sock.settimeout(90)
         self.out = (
             os.open(folder.parent / f"{folder.name}.out", os.O_RDWR | os.O_CREAT | os.O_APPEND) if stdout is None else stdout
         )
@@ -121,7 +121,7 @@ def verdict(tmp_path, candidate):
     """`verdict(program, kind=..., code=...)` runs a test against a candidate in two processes."""
     count = 0
 
-    def run(source: str, *, timeout: float = 20, **job) -> dict:
+    def run(source: str, *, timeout: float = 90, **job) -> dict:
         nonlocal count
         count += 1
         folder = tmp_path / f"test{count}"
@@ -180,7 +180,7 @@ def run_python(tmp_path):
         (folder / "main.py").write_bytes(source if isinstance(source, bytes) else source.encode())
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         ours = start(f"import {preload}; pyrun.run_program('main.py', {list(args)!r})", folder, **pipes)
-        ours.out, ours.err = ours.communicate(stdin, timeout=30)
+        ours.out, ours.err = ours.communicate(stdin, timeout=90)
         environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
         real = subprocess.run(
             [sys.executable, "main.py", *args],
@@ -188,7 +188,7 @@ def run_python(tmp_path):
             env=environment,
             input=stdin,
             capture_output=True,
-            timeout=30,
+            timeout=90,
             check=False,
         )
         return ours, real

@@ -29,7 +29,7 @@ def raw(payload: bytes, size: int | None = None) -> bytes:
 def pair():
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        ours.settimeout(10)
+        ours.settimeout(60)
         yield ours, theirs
 
 
