@@ -115,6 +115,8 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
     panel: ClassVar[Panel] = Panel()
     grades_groups: bool = False
     """Whether a group's verdicts are asked for together (`score_group`): its completions are compared, or judged in batches."""
+    hardened: bool = False
+    """Whether only a text can make `judge` raise: its LIMIT is then no bug to be told of, counted or stopped at."""
     scores_steps: bool = False
     """Whether verdicts hold `steps`, each with a reward of its own. An environment that sets `Score.steps` must declare it."""
 
@@ -219,7 +221,7 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
             score = self.judge(prompt, reference, candidate)
             return in_range(score, self.reward_range) if isinstance(score, Score) else score
 
-        result = guarded(judge, candidate, lambda: self.gold(prompt), floor=self.reward_range[0])
+        result = guarded(judge, candidate, lambda: self.gold(prompt), floor=self.reward_range[0], hardened=self.hardened)
         return _stamped(result, self.grader, time.perf_counter() - start)
 
     def score_group(self, prompt: Prompt, completions: Sequence[Completion | str]) -> list[Score]:

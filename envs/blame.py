@@ -7,10 +7,13 @@ are ours without a trial. The same rule, applied to killed workers, is in `gradi
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 from verigym.envs.errors import EnvironmentFailure
-from verigym.envs.schema import Completion, Score
+from verigym.envs.schema import Completion, Raised, Score
 
 # An OSError covers sockets and files; neither depends on what the model wrote once the grader is a pure function.
 OURS = (OSError, ImportError)
@@ -18,7 +21,10 @@ OURS = (OSError, ImportError)
 # as a submission does. An empty one would be turned away at the door and prove nothing.
 CONTROL_TEXT = "<think>Two and two.</think>The answer is \\boxed{4}."
 MESSAGE_CHARS = 300
+TRACEBACK_CHARS = 4000
 TRIES = 3
+_OURS = tuple(str(Path(__file__).parent / name) for name in ("blame.py", "base.py", "compose.py", "composition.py", "grading"))
+_OTHERS_AT = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 def describe(error: BaseException) -> str:
@@ -27,11 +33,26 @@ def describe(error: BaseException) -> str:
     return text if len(text) <= MESSAGE_CHARS else text[: MESSAGE_CHARS - 3] + "..."
 
 
+def raised_by(error: BaseException) -> Raised:
+    """Return where judging raised and how: without our own frames, the place in the author's file where one is among them."""
+    frames = traceback.extract_tb(error.__traceback__)
+    while len(frames) > 1 and frames[0].filename.startswith(_OURS):
+        del frames[0]
+    own = [frame for frame in frames if not frame.filename.startswith(_OTHERS_AT)]
+    at = (own or frames)[-1] if frames else None
+    said = describe(error)
+    text = "".join(["Traceback (most recent call last):\n", *traceback.format_list(frames), said])
+    place = f"{at.filename}:{at.lineno} in {at.name}" if at is not None else "judge"
+    return Raised(error=said, place=place, traceback=text[-TRACEBACK_CHARS:])
+
+
 def guarded(
     judge: Callable[[Completion], Score],
     completion: Completion,
     gold: Callable[[], str | None],
     floor: float,
+    *,
+    hardened: bool = False,
 ) -> Score:
     """Judge, and turn whatever is raised into a score by the blame rule.
 
@@ -40,25 +61,34 @@ def guarded(
         completion: what the model wrote.
         gold: returns the control text, None where there is none (a plain answer is the control then).
         floor: the reward of a submission that brought the grader down.
+        hardened: whether the author declares that only texts can make it raise, so that an exception is no bug to be told of.
     """
-    errors: list[str] = []
+    score, error = _guarded(judge, completion, gold, floor)
+    return score if error is None or hardened else score.model_copy(update={"raised": raised_by(error)})
+
+
+def _guarded(
+    judge: Callable[[Completion], Score], completion: Completion, gold: Callable[[], str | None], floor: float
+) -> tuple[Score, BaseException | None]:
+    """Return the score, and what was raised if that decided it."""
+    errors: list[BaseException] = []
     for attempt in range(TRIES):
         if attempt == TRIES - 1:
             # Before the last try the control: a grader that fails on it, or now and then on anything, is at fault itself.
-            failure = _control_failure(judge, gold, errors[-1])
+            failure = _control_failure(judge, gold, describe(errors[-1]))
             if failure is not None:
-                return failure
+                return failure, errors[-1]
         try:
-            return _checked(judge(completion))
+            return _checked(judge(completion)), None
         except EnvironmentFailure as ours:
-            return ours.score()
+            return ours.score(), None
         except OURS as error:
-            return Score.failed("backend", describe(error), retryable=True)
+            return Score.failed("backend", describe(error), retryable=True), error
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # sys.exit() in a grader, or a panic of a Rust extension, must not end the trainer
-            errors.append(describe(error))
-    return Score.limit(reward=floor, reason=f"the completion made the grader raise {errors[-1]}")
+            errors.append(error)
+    return Score.limit(reward=floor, reason=f"the completion made the grader raise {describe(errors[-1])}"), errors[-1]
 
 
 def _control_failure(judge: Callable[[Completion], Score], gold: Callable[[], str | None], raised: str) -> Score | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from verigym.envs.base import Environment, Expectation, Panel
 from verigym.envs.composition import Composition
 from verigym.envs.errors import UsageError
-from verigym.envs.part_scores import components_of, reason_of, steps_of
+from verigym.envs.part_scores import components_of, raised_of, reason_of, steps_of
 from verigym.envs.registry import load
 from verigym.envs.schema import Completion, Prompt, Score, Status
 
@@ -109,6 +109,7 @@ class WeightedSum(Composition):
             components=components_of(scores),
             answer=primary.answer,
             steps=steps_of(scores),
+            raised=raised_of(scores),
             reason=reason_of(primary.reason, scores),
         )
 
@@ -166,10 +167,12 @@ class Gate(Composition):
                 status=condition.status if condition.status in _WITHOUT_CONTENT else Status.INCORRECT,
                 components=components_of(scores),
                 steps=steps_of(scores),
+                raised=raised_of(scores),
                 reason=f"{self._condition!r} does not hold: {condition.reason}",
             )
         then = scores[self._then] = self.judge_part(self._then, prompt, completion)
-        return then.model_copy(update={"components": components_of(scores), "steps": steps_of(scores)})
+        told = {"components": components_of(scores), "steps": steps_of(scores), "raised": raised_of(scores)}
+        return then.model_copy(update=told)
 
 
 class _Extreme(Composition):
@@ -235,6 +238,7 @@ class AllOf(_Extreme):
             components=components_of(scores),
             answer=primary.answer if primary else None,
             steps=steps_of(scores),
+            raised=raised_of(scores),
             reason=reason_of(f"{worst}: {scores[worst].reason}", scores),
         )
 
@@ -265,6 +269,7 @@ class AnyOf(_Extreme):
             components=components_of(scores),
             answer=scores[best].answer,
             steps=steps_of(scores),
+            raised=raised_of(scores),
             reason=reason_of(f"{best}: {scores[best].reason}", scores),
         )
 

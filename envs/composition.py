@@ -18,7 +18,7 @@ from verigym.envs.base import Environment, Options, Panel, TaskSource
 from verigym.envs.errors import EnvironmentFailure, UsageError, did_you_mean
 from verigym.envs.gathering import Asked, gather
 from verigym.envs.goldtext import gold_candidates
-from verigym.envs.grading.judging import grades_groups, judge_group, judge_one
+from verigym.envs.grading.judging import grades_groups, is_hardened, judge_group, judge_one
 from verigym.envs.part_scores import scores_steps
 from verigym.envs.partnames import inner, outer
 from verigym.envs.schema import Completion, Message, Prompt, Reference, Score, as_messages, canonical_json, sha256_hex
@@ -84,6 +84,11 @@ class Composition(ABC):
     def grades_groups(self) -> bool:
         """Whether a part does."""
         return any(map(grades_groups, self.parts.values()))
+
+    @property
+    def hardened(self) -> bool:
+        """Whether all parts are: a part that is not says itself what it raised."""
+        return all(map(is_hardened, self.parts.values()))
 
     @property
     def scores_steps(self) -> bool:
@@ -246,7 +251,8 @@ class Composition(ABC):
         score = self._verdict(part, prompt, completion)
         if score.error is not None and part not in self.options.optional:
             error = score.error
-            raise EnvironmentFailure(error.kind, f"part {part!r}: {error.message}", retryable=error.retryable)
+            message = f"part {part!r}: {error.message}"
+            raise EnvironmentFailure(error.kind, message, retryable=error.retryable, raised=score.raised)
         return score
 
     def _verdict(self, part: str, prompt: Prompt, completion: Completion) -> Score:

@@ -257,6 +257,15 @@ def _score_rows(
     def steps_inside(case: _Case, score: Score) -> bool:
         return all(step.end <= len(case.completion.text) for step in score.steps or ())
 
+    raising = [(case, score.raised) for case, score in scores if score.raised is not None]
+    if raising:
+        case, raised = raising[0]
+        causes = len({raised.cause for _, raised in raising})
+        first = f"{len(raising)} texts, {causes} causes, first {case.name}: {case.completion.text[:80]!r}"
+        why = f"{first}; if only a text can make it raise, declare hardened = True"
+        yield Row("judge raises nothing", False, "a Score", f"{raised.error} at {raised.place}", why)
+    else:
+        yield Row("judge raises nothing", True, "a Score", "all")
     yield row("grader id on every score", environment.grader, lambda _, s: s.grader == environment.grader, lambda s: s.grader)
     yield row("time budget", f"at most {budget_s:g} s", lambda _, s: s.seconds <= budget_s, lambda s: f"{s.seconds:.3g} s")
     yield row("status fits the reward", "correct above the floor, wrong below the maximum", consistent, _short)

@@ -13,14 +13,15 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from verigym.envs.schema import ErrorKind, Score
+from verigym.envs.schema import ErrorKind, Raised, Score
 
 
 class EnvironmentFailure(Exception):
     """Our side failed (gold, back end, judge, worker): there is no score. Raised inside `judge`, never for the model's text."""
 
-    def __init__(self, kind: ErrorKind, message: str, *, retryable: bool = False) -> None:
+    def __init__(self, kind: ErrorKind, message: str, *, retryable: bool = False, raised: Raised | None = None) -> None:
         super().__init__(kind, message, retryable)
+        self.raised = raised
         self.kind: ErrorKind = kind
         self.message = message
         self.retryable = retryable
@@ -30,7 +31,8 @@ class EnvironmentFailure(Exception):
 
     def score(self) -> Score:
         """Return the score that says so: `reward=None`."""
-        return Score.failed(self.kind, self.message, retryable=self.retryable)
+        score = Score.failed(self.kind, self.message, retryable=self.retryable)
+        return score if self.raised is None else score.model_copy(update={"raised": self.raised})
 
 
 class UsageError(ValueError):

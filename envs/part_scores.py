@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from verigym.envs.base import Environment
-from verigym.envs.schema import Score, StepScore
+from verigym.envs.schema import Raised, Score, StepScore
 
 
 def scores_steps(environment: Environment) -> bool:
@@ -30,6 +30,11 @@ def steps_of(scores: Mapping[str, Score]) -> tuple[StepScore, ...] | None:
         for step in score.steps or ()
     )
     return steps or None
+
+
+def raised_of(scores: Mapping[str, Score]) -> Raised | None:
+    """Return what the first part that raised did raise."""
+    return next((score.raised for score in scores.values() if score.raised is not None), None)
 
 
 def reason_of(reason: str, scores: Mapping[str, Score]) -> str:

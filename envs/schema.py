@@ -150,6 +150,21 @@ class ScoreError(_Frozen):
     retryable: bool = False
 
 
+class Raised(_Frozen):
+    """An exception that `judge` raised: a bug of the environment's, whoever gets the blame for this one text."""
+
+    error: str
+    """Type and message."""
+    place: str
+    """Where: `file.py:12 in judge`."""
+    traceback: str = ""
+
+    @property
+    def cause(self) -> str:
+        """What is the same for every text on which the same line fails in the same way."""
+        return f"{self.error.partition(':')[0]} at {self.place}"
+
+
 class Score(_Frozen):
     """A verdict. `reward is None` exactly when `status` is ERROR exactly when `error` is set.
 
@@ -163,6 +178,8 @@ class Score(_Frozen):
     reason: str = ""
     steps: tuple[StepScore, ...] | None = None
     error: ScoreError | None = None
+    raised: Raised | None = Field(default=None, exclude_if=lambda raised: raised is None)
+    """What judging raised, where it did: with LIMIT the text is blamed for it, with ERROR the environment."""
     grader: str = ""
     seconds: float = 0.0
 

@@ -199,6 +199,22 @@ class Unscored:
         return Alarm("unscored", row["step"], since, seen, advice)
 
 
+class BrokenGrader:
+    """A source's own judge raises on many completions: see `grader_bugs`."""
+
+    def __init__(self, stop: bool) -> None:
+        self.stop, self.since = stop, _Since()
+
+    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+        broken = sorted(name.removesuffix("/grader_broken") for name in row if name.endswith("/grader_broken"))
+        since = self.since.update(bool(broken), row["step"])
+        if since is None:
+            return None
+        seen = f"the judge of {', '.join(broken)} raises on many completions (broken_grader_share); those are unscored"
+        advice = "the warnings named judge_exception say where; mend it, or declare `hardened = True`"
+        return Alarm("broken_grader", row["step"], since, seen, advice, self.stop)
+
+
 class SamplerGap:
     """The policy that trains is not the one that sampled."""
 

@@ -21,6 +21,7 @@ from verigym.trainer.distributed import SOLO, World, open_world
 from verigym.trainer.engines.base import Engine
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.evaluate import evaluate
+from verigym.trainer.grader_bugs import Causes
 from verigym.trainer.graders import open_graders
 from verigym.trainer.learner import Learner
 from verigym.trainer.left_out import check_tasks
@@ -95,6 +96,7 @@ class Run:
         self.codec = self.learner.codec
         check_tasks(sources, self.codec, config.max_prompt_tokens, config.max_left_out)
         self.work = Work(config, sources, self.learner.credit)
+        self.causes = Causes()
         self.done = 0
         self.resumed = found is not None
         if found:
@@ -135,6 +137,7 @@ class Run:
                     first = first or row["completion_tokens"]
                     log.samples(self.done, "train", batch.groups, config.samples_per_step, rows)
                     progress.step(self.done, metrics)
+                    self._record_causes(log, batch.sampled)
                     heed(watch.update(row), logger.warning, log.event)
                     last = self.done == config.steps
                     stopping = world.any(stop.requested)
@@ -185,6 +188,10 @@ class Run:
     def _fits(self, prompt: Prompt) -> bool:
         return len(self.codec.encode(prompt)) <= self.config.max_prompt_tokens
 
+    def _record_causes(self, log: RunLog, groups: Sequence[Group]) -> None:
+        for cause in self.causes.new(self.done, groups):  # the console has it from the grader
+            log.event(cause.row)
+
     def _evaluate(self, log: RunLog, progress: Progress) -> None:
         with self.clock("evaluate"):
             metrics, groups = evaluate(
@@ -192,5 +199,6 @@ class Run:
             )
         if groups:
             log.metrics(self.done, "eval", metrics)
+            self._record_causes(log, groups)
             log.samples(self.done, "eval", groups, 4 * len(self.work.mixture.sources))
             progress.evaluated(self.done, metrics)

@@ -156,6 +156,7 @@ def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:
         scores = [score for group in mine for score in group.scores]
         scored = [score for score in scores if score.reward is not None]
         metrics[f"{prefix}unscored"] = len(scores) - len(scored)
+        metrics[f"{prefix}judge_exceptions"] = sum(score.raised is not None for score in scores)
         if scored:
             metrics[f"{prefix}reward"] = sum(score.reward or 0.0 for score in scored) / len(scored)
             metrics[f"{prefix}accuracy"] = sum(s.status is Status.CORRECT for s in scored) / len(scored)

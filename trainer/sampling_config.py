@@ -28,6 +28,8 @@ class SamplingFields(Frozen):
     """Most tokens of a completion."""
     temperature: float = Field(default=1.0, gt=0, le=10)
     """Of the sampler in training."""
+    broken_grader_share: float = Field(default=0.2, gt=0, le=1)
+    """Where a source's judge raises on more than this share of its last 200 completions, those it raises on are unscored."""
     generation_rows: int = Field(default=512, ge=1)
     """Most completions decoded at a time; bounds the memory of the KV cache."""
 

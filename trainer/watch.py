@@ -7,7 +7,18 @@ from typing import Any
 
 from verigym.envs.errors import UsageError
 from verigym.trainer.care_config import CareFields
-from verigym.trainer.detectors import Alarm, DeadRun, Detector, Drift, NotFinite, RewardJump, Row, SamplerGap, Unscored
+from verigym.trainer.detectors import (
+    Alarm,
+    BrokenGrader,
+    DeadRun,
+    Detector,
+    Drift,
+    NotFinite,
+    RewardJump,
+    Row,
+    SamplerGap,
+    Unscored,
+)
 
 
 class Watch:
@@ -55,6 +66,7 @@ def build_watch(config: CareFields, history: Iterable[Row] = ()) -> Watch:
             ),
             RewardJump(config.reward_jump),
             Unscored(config.unscored_share),
+            BrokenGrader(stop=config.on_broken_grader == "stop"),
             SamplerGap(config.sampler_gap_limit),
         ],
         config.warn_every,

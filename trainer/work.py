@@ -11,6 +11,7 @@ from verigym.envs.schema import Prompt
 from verigym.trainer.canaries import draw_canaries
 from verigym.trainer.config import TrainConfig
 from verigym.trainer.curriculum import Curriculum
+from verigym.trainer.grader_bugs import GraderBugs
 from verigym.trainer.mixture import Mixture, Source
 from verigym.trainer.overlong import price_truncated, punish_overlong
 from verigym.trainer.replay import Replay
@@ -74,6 +75,7 @@ class Work:
         bounds: dict[str, Any] = {"size": config.replay_size, "max_age": config.replay_max_age}
         self.replay = Replay(config.seed, below=config.replay_below, **bounds)
         self.leftovers: list[Group] = []
+        self.bugs = GraderBugs(config.broken_grader_share)
 
     def step(self, step: int, collect: Collect, fits: Callable[[Prompt], bool]) -> Batch:
         """Return the work of a step, counted from 0.
@@ -99,7 +101,7 @@ class Work:
             rounds += 1
             tasks = [(source, self.mixture.draw(source, fits)) for source in sources]
             # After the others, whose randomness is keyed by their places.
-            asked = collect([*tasks, *(canaries if rounds == 1 else ())], key)
+            asked = self.bugs.checked(collect([*tasks, *(canaries if rounds == 1 else ())], key))
             self._observe(asked)
             groups = asked[: len(tasks)]
             sampled.extend(groups)
@@ -152,7 +154,7 @@ class Work:
                 metrics[f"{label}/trained_groups"] = sum(group.source == label for group in [*filled.groups, *replayed])
         if self.config.replay_share:
             metrics["replayed_groups"] = len(replayed)
-        return metrics | (self.curriculum.metrics() if self.curriculum else {})
+        return metrics | self.bugs.metrics() | (self.curriculum.metrics() if self.curriculum else {})
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps besides the mixture's counts, as JSON."""
@@ -160,6 +162,7 @@ class Work:
             "leftovers": [dump_group(group) for group in self.leftovers],
             "replay": self.replay.state(),
             "curriculum": self.curriculum.state() if self.curriculum else None,
+            "bugs": self.bugs.state(),
         }
 
     def restore(self, drawn: Mapping[str, int], state: Mapping[str, Any]) -> None:
@@ -172,5 +175,6 @@ class Work:
         environments = {source.label: source.environment for source in self.mixture.sources}
         self.leftovers = [load_group(group, environments) for group in state["leftovers"]]
         self.replay.restore(state["replay"], environments)
+        self.bugs.restore(state["bugs"])
         if self.curriculum:
             self.curriculum.restore(state["curriculum"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from verigym.envs.schema import Completion, ErrorKind, Score
+from verigym.envs.schema import Completion, ErrorKind, Raised, Score
 
 EMPTY = Completion(text="", finish_reason="stop")
 # Beside the control itself; another text, since two equal ones may be compared without a look at either.
@@ -23,6 +23,7 @@ class Refused:
 
     kind: ErrorKind
     why: str
+    raised: Raised | None = None
 
 
 Member = Completion | None
@@ -47,23 +48,26 @@ def judged_together(ask: Ask, completions: Sequence[Member], floor: float) -> li
     checked = ask([None, BESIDE])
     if isinstance(checked, Refused) or not any(score.scored for score in checked):
         why = checked.why if isinstance(checked, Refused) else checked[0].reason
-        return _failed(reply.kind, f"{reply.why}; on control items {why}", len(completions))
-    blamed: dict[int, str] = {}
+        return _failed(reply, f"{reply.why}; on control items {why}", len(completions))
+    blamed: dict[int, Refused] = {}
     for place, completion in enumerate(completions):
         alone = ask([completion, None])
         if isinstance(alone, Refused):
-            blamed[place] = alone.why
+            blamed[place] = alone
     if not blamed:
-        return _failed(reply.kind, f"{reply.why}, on the group but on none of its completions alone", len(completions))
+        return _failed(reply, f"{reply.why}, on the group but on none of its completions alone", len(completions))
     rest: list[Member] = [EMPTY if place in blamed else completion for place, completion in enumerate(completions)]
     again = ask(rest)
-    scores = _failed(again.kind, again.why, len(rest)) if isinstance(again, Refused) else again
+    scores = _failed(again, again.why, len(rest)) if isinstance(again, Refused) else again
     limits = {
-        place: Score.limit(reward=floor, reason=f"the completion brought the grader down, beside a control too: {why}")
-        for place, why in blamed.items()
+        place: Score.limit(
+            reward=floor, reason=f"the completion brought the grader down, beside a control too: {alone.why}"
+        ).model_copy(update={"raised": alone.raised})
+        for place, alone in blamed.items()
     }
     return [limits.get(place, score) for place, score in enumerate(scores)]
 
 
-def _failed(kind: ErrorKind, why: str, count: int) -> list[Score]:
-    return [Score.failed(kind, f"no verdict on the group: {why}", retryable=kind != "internal")] * count
+def _failed(refused: Refused, why: str, count: int) -> list[Score]:
+    score = Score.failed(refused.kind, f"no verdict on the group: {why}", retryable=refused.kind != "internal")
+    return [score.model_copy(update={"raised": refused.raised})] * count

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from verigym.envs.base import Environment
-from verigym.envs.blame import OURS, control_completion, describe, guarded, in_range
+from verigym.envs.blame import OURS, control_completion, describe, guarded, in_range, raised_by
 from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.grading.groups import Member, Refused, judged_together
 from verigym.envs.schema import Completion, Prompt, Score
@@ -23,8 +23,8 @@ def judge_one(environment: Environment, prompt: Prompt, completion: Completion |
         score = environment.score(prompt, candidate)
         return in_range(score, environment.reward_range) if isinstance(score, Score) else score
 
-    floor = environment.reward_range[0]
-    score = guarded(judge, Completion.of(completion), lambda: environment.gold(prompt), floor=floor)
+    floor, hardened = environment.reward_range[0], is_hardened(environment)
+    score = guarded(judge, Completion.of(completion), lambda: environment.gold(prompt), floor=floor, hardened=hardened)
     seconds = score.seconds or time.perf_counter() - start
     return score.model_copy(update={"grader": environment.grader, "seconds": seconds})
 
@@ -32,6 +32,11 @@ def judge_one(environment: Environment, prompt: Prompt, completion: Completion |
 def control_one(environment: Environment, prompt: Prompt) -> Score:
     """Score the control item: the prompt's own gold, or a plain answer where none can be written."""
     return judge_one(environment, prompt, control_completion(environment.gold(prompt)))
+
+
+def is_hardened(environment: Environment) -> bool:
+    """Whether the environment declares that only a text can make it raise; the contract leaves that out."""
+    return bool(getattr(environment, "hardened", False))
 
 
 def grades_groups(environment: Environment) -> bool:
@@ -56,11 +61,13 @@ def judge_group(environment: Environment, prompt: Prompt, completions: Sequence[
         except EnvironmentFailure as ours:
             return [ours.score()] * len(group)
         except OURS as error:
-            return [Score.failed("backend", describe(error), retryable=True)] * len(group)
+            score = Score.failed("backend", describe(error), retryable=True)
+            return [score.model_copy(update={"raised": raised_by(error)})] * len(group)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # as in `blame.guarded`
-            return Refused("internal", f"the grader raised {describe(error)}")
+            raised = None if is_hardened(environment) else raised_by(error)
+            return Refused("internal", f"the grader raised {describe(error)}", raised)
 
     floor = environment.reward_range[0]
     scores = judged_together(ask, completions, floor)

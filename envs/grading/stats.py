@@ -29,6 +29,8 @@ class GraderStats:
     """Items graded again because their error was retryable."""
     worker_deaths: int
     """Workers that hung, crashed or answered nonsense; each was replaced."""
+    judge_exceptions: int
+    """Results whose `judge` raised, whoever was blamed for it; each cause was logged once, with its traceback."""
 
 
 @dataclass
@@ -38,6 +40,7 @@ class StatsCounter:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _counts: Counter[str] = field(default_factory=Counter)
     _statuses: dict[str, Counter[Status]] = field(default_factory=dict)
+    _causes: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, what: str, count: int = 1) -> None:
         """Raise one counter."""
@@ -46,15 +49,24 @@ class StatsCounter:
 
     def result(self, environment: str, score: Score, count: int) -> None:
         """Count results given back."""
+        raised = score.raised
         with self._lock:
             self._statuses.setdefault(environment, Counter())[score.status] += count
+            if raised is None:
+                return
+            self._counts["judge_exceptions"] += count
+            if (environment, raised.cause) in self._causes:
+                return
+            self._causes.add((environment, raised.cause))
+        # At once, and once a cause: the first bug that everybody writes must not train as silent zeros.
+        logger.warning("%s: its judge raised %s at %s\n%s", environment, raised.error, raised.place, raised.traceback)
 
     def snapshot(self) -> GraderStats:
         """Return the numbers as they are now."""
         with self._lock:
             return GraderStats(
                 by_status={name: dict(counts) for name, counts in self._statuses.items()},
-                **{k: self._counts[k] for k in ("cache_hits", "deduplicated", "retries", "worker_deaths")},
+                **{k: self._counts[k] for k in ("cache_hits", "deduplicated", "retries", "worker_deaths", "judge_exceptions")},
             )
 
 

@@ -138,6 +138,7 @@ def test_metrics_of_one_source_are_not_told_twice() -> None:
     metrics = verdict_metrics([group("a", [RIGHT, WRONG, Score.partial(0.5)], tokens=[1, 2, 6], cut=[2])])
     assert metrics == {
         "unscored": 0,
+        "judge_exceptions": 0,
         "reward": 0.5,
         "accuracy": pytest.approx(1 / 3),
         "completion_tokens": 3.0,

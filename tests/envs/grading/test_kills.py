@@ -114,9 +114,10 @@ def test_the_log_says_why_and_stays_short(caplog):
     with Grader(env, workers=1) as grader:
         grader.grade((env.prompt(f"q{i}", answer="1"), "secret completion") for i in range(30))
     messages = [r.getMessage() for r in caplog.records if r.name == "verigym.grading"]
-    assert len(messages) == 1
-    assert "raising" in messages[0] and "ValueError: broken" in messages[0]
-    assert "secret" not in messages[0]
+    assert len(messages) == 2
+    assert all("raising" in message and "ValueError: broken" in message for message in messages)
+    assert ["Traceback" in message for message in messages].count(True) == 1
+    assert not any("secret" in message for message in messages)
 
 
 def test_a_bad_prompt_does_not_bring_down_its_environment():

@@ -53,3 +53,22 @@ class BrokenEnvironment(LettersEnvironment):
         if how == "kills":
             os.kill(os.getpid(), signal.SIGKILL)
         return None  # type: ignore[return-value]
+
+
+class BuggyEnvironment(LettersEnvironment):
+    """The first bug that everybody writes: its `judge` cannot read most texts, and its own gold it can."""
+
+    name = "buggy"
+
+    def judge(self, prompt: Prompt, reference: Nothing, completion: Completion) -> Score:
+        return Score.correct() if int(completion.text) % 2 == 0 else Score.incorrect()
+
+    def gold(self, prompt: Prompt) -> str:
+        return "4"
+
+
+class HardenedEnvironment(BuggyEnvironment):
+    """The same, whose author says that only texts can make it raise."""
+
+    name = "hardened"
+    hardened = True
