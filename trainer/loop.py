@@ -38,10 +38,6 @@ from verigym.trainer.work import Batch, Work
 logger = logging.getLogger("verigym.trainer")
 
 
-class Interrupted(Exception):
-    """A person stopped the run; a checkpoint holds everything up to here."""
-
-
 def train(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> Path:
     """Run GRPO to the end, or on from the newest checkpoint in `config.output`, and return the final model's folder.
 
@@ -147,7 +143,7 @@ class Run:
                         with self.clock("checkpoint"):
                             self._save()
                     if stopping and not last:
-                        raise Interrupted(f"stopped after step {self.done} of {config.steps}")
+                        raise stop.interrupted(f"stopped after step {self.done} of {config.steps}")
             finally:
                 log.close()
         return self.learner.export(config.output / "final")

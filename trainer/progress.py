@@ -16,28 +16,51 @@ from rich.progress import Progress as RichProgress
 PLAIN_EVERY = 25
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+"""What asks a run to stop: a person, a scheduler that takes the machine away, and one that warns of it (Slurm's --signal)."""
+
+
+class Interrupted(Exception):
+    """A run was asked to stop; what it has written holds everything up to here."""
+
+    def __init__(self, message: str, exit_code: int = 130) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        """Of the process, as shells say it: 130 after Ctrl-C, 143 after SIGTERM or SIGUSR1."""
+
+
 class StopRequest:
-    """Within this context the first Ctrl-C asks to stop after the current step; the second stops at once."""
+    """Within this context Ctrl-C, SIGTERM and SIGUSR1 ask to stop after the current step; a second Ctrl-C stops at once."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.requested, self._quiet = False, quiet
-        self._previous: Any = None
+        self.exit_code = 130
+        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._previous = signal.signal(signal.SIGINT, self._ask)
+            self._previous = {number: signal.signal(number, self._ask) for number in SIGNALS}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)
+
+    def interrupted(self, message: str) -> Interrupted:
+        """Return the exception that ends the run."""
+        return Interrupted(message, self.exit_code)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
+        by_hand = number == signal.SIGINT
         if self.requested:
-            raise KeyboardInterrupt
+            if by_hand:
+                raise KeyboardInterrupt
+            return  # a scheduler may say it more than once
         self.requested = True
+        self.exit_code = 130 if by_hand else 128 + signal.SIGTERM
         if not self._quiet:
-            print("\nstopping after this step; Ctrl-C again stops at once", file=sys.stderr)
+            why = "" if by_hand else f"{signal.Signals(number).name}: "
+            print(f"\n{why}stopping after this step; Ctrl-C {'again ' if by_hand else ''}stops at once", file=sys.stderr)
 
 
 class Progress:

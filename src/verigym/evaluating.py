@@ -77,13 +77,13 @@ def evaluate(
     config = validated(EvalConfig, **fields)
     print("loading torch and transformers", file=sys.stderr, flush=True)
     from verigym.trainer.evaluation.run import run_evaluation
-    from verigym.trainer.loop import Interrupted
+    from verigym.trainer.progress import Interrupted
 
     try:
         folder = run_evaluation(config).parent
     except Interrupted as stop:
         print(f"{stop}; go on with the same command", file=sys.stderr)
-        return 130
+        return stop.exit_code
     print((folder / "report.md").read_text(encoding="utf-8"))
     print(f"report: {folder / 'report.json'}\ncurves: {folder / 'curves.png'}")
     return 0

@@ -29,13 +29,13 @@ def run(
     print("loading torch and transformers", file=sys.stderr, flush=True)
     pipeline = read_pipeline(file)
     from verigym.trainer.evaluation.report import beside
-    from verigym.trainer.loop import Interrupted
+    from verigym.trainer.progress import Interrupted
 
     try:
         states = run_pipeline(pipeline, until=until, tell=lambda line: print(line, flush=True))
     except Interrupted as stop:
         print(f"{stop}; go on with the same command", file=sys.stderr)
-        return 130
+        return stop.exit_code
     tables = [
         f"## {state.stage.name}\n\n{beside(json.loads(Path(state.record['product']).read_text(encoding='utf-8')))}"
         for state in states

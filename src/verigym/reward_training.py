@@ -46,7 +46,7 @@ def _run(kind: str, path: Path, overrides: list[str]) -> int:
     _refuse_references(document)
     config = checked(KINDS[kind].config_type(), document.fields, document)
     print("loading torch and transformers", file=sys.stderr, flush=True)
-    from verigym.trainer.loop import Interrupted
+    from verigym.trainer.progress import Interrupted
 
     try:
         with located(document):
@@ -55,7 +55,7 @@ def _run(kind: str, path: Path, overrides: list[str]) -> int:
             product = KINDS[kind].run(config)
     except Interrupted as stop:
         print(f"{stop}; go on with the same command", file=sys.stderr)
-        return 130
+        return stop.exit_code
     for name, value in figures(kind, product.parent).items():
         print(f"{name} {value:.4g}")
     print(f"made: {product}")

@@ -36,8 +36,8 @@ def train(
             with located(document):
                 _show_price(settings)
         return 0
-    from verigym.trainer.loop import Interrupted
     from verigym.trainer.loop import train as run
+    from verigym.trainer.progress import Interrupted
     from verigym.trainer.report import write_report
 
     try:
@@ -46,7 +46,7 @@ def train(
     except Interrupted as stop:
         if launched_rank() == 0:
             print(f"{stop}; go on with the same command", file=sys.stderr)
-        return 130
+        return stop.exit_code
     if launched_rank():  # the process beside has the last word
         return 0
     curves, samples = write_report(settings.output, f"GRPO run {settings.output.name}", [("model", settings.model)])
@@ -81,7 +81,7 @@ def quickstart(
             "quickstart trains in one process; start it without torchrun; several processes are for `verigym train`"
         )
     print("loading torch and transformers", file=sys.stderr, flush=True)
-    from verigym.trainer.loop import Interrupted
+    from verigym.trainer.progress import Interrupted
     from verigym.trainer.quickstart import Sizes
     from verigym.trainer.quickstart import quickstart as run
 
@@ -89,5 +89,5 @@ def quickstart(
         run(output, seed, Sizes() if steps is None else Sizes(grpo_steps=steps), threads)
     except Interrupted as stop:
         print(f"{stop}; go on with the same command", file=sys.stderr)
-        return 130
+        return stop.exit_code
     return 0

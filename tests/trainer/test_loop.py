@@ -109,7 +109,9 @@ def test_nothing_to_learn_from_leaves_the_weights_alone(letters_model: Path, tmp
     assert weights(tmp_path / "final") == weights(letters_model)
 
 
-def interrupt(command: list[str], log: Path, after: int) -> subprocess.CompletedProcess[str]:
+def interrupt(
+    command: list[str], log: Path, after: int, number: int = signal.SIGINT, group: bool = True
+) -> subprocess.CompletedProcess[str]:
     """Run, press Ctrl-C once so many steps are logged, and wait. The terminal sends it to the whole process group."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
@@ -118,7 +120,7 @@ def interrupt(command: list[str], log: Path, after: int) -> subprocess.Completed
             assert process.poll() is None, process.communicate()[1]
             assert time.monotonic() < deadline
             time.sleep(0.002)
-        os.killpg(process.pid, signal.SIGINT)
+        (os.killpg if group else os.kill)(process.pid, number)
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
@@ -127,15 +129,22 @@ def interrupt(command: list[str], log: Path, after: int) -> subprocess.Completed
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_step_and_the_same_command_goes_on(letters_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "group", "code"),
+    [(signal.SIGINT, True, 130), (signal.SIGTERM, True, 143), (signal.SIGUSR1, False, 143)],
+    ids=["ctrl-c", "preempted", "warned"],
+)
+def test_asked_to_stop_it_ends_the_step_and_the_same_command_goes_on(
+    number: int, group: bool, code: int, letters_model: Path, tmp_path: Path
+) -> None:
     common = {"steps": 30, "threads": 1, "workers": 1, "checkpoint_every": 100, "eval_every": 100, "eval_prompts": 2}
     run(letters_model, tmp_path / "whole", **common)
     path = tmp_path / "stopped.yaml"  # JSON is YAML
     path.write_text(json.dumps(settings(letters_model, tmp_path / "stopped", **common)))
     command = [sys.executable, str(CLI), "train", "--config", str(path)]
 
-    stopped = interrupt(command, tmp_path / "stopped/metrics.jsonl", 2)
-    assert stopped.returncode == 130, stopped.stderr
+    stopped = interrupt(command, tmp_path / "stopped/metrics.jsonl", 2, number, group)
+    assert stopped.returncode == code, stopped.stderr
     assert stopped.stdout == ""
     assert "stopping after this step" in stopped.stderr
     assert "go on with the same command" in stopped.stderr

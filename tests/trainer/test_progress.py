@@ -33,6 +33,19 @@ def test_the_first_ctrl_c_asks_and_the_second_stops(capsys: pytest.CaptureFixtur
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_scheduler_may_ask_more_than_once(number: signal.Signals, capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(number)
+    with StopRequest() as stop:
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+        assert stop.requested and stop.interrupted("stopped after step 3").exit_code == 143
+        assert capsys.readouterr().err == f"\n{number.name}: stopping after this step; Ctrl-C stops at once\n"
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(number) is before
+
+
 def test_the_handler_is_put_back_after_an_error() -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(ValueError, match="in between"), StopRequest():

@@ -20,7 +20,6 @@ from verigym.trainer.checkpoint import FREE_FIELDS, locked, prepare
 from verigym.trainer.engines.base import Engine
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.graders import open_graders
-from verigym.trainer.loop import Interrupted
 from verigym.trainer.mixture import Source, build_source
 from verigym.trainer.models import load_model, pick_device
 from verigym.trainer.progress import Progress, StopRequest
@@ -126,7 +125,7 @@ def _label_all(
             right = {"right": sum(sum(one.right) for one in last) / scored} if scored else {}
             progress.step(done, {**right, "step_s": 0.0})
             if stop.requested and done < len(tasks):
-                raise Interrupted(f"step labels: stopped after {done} of {len(tasks)} prompts")
+                raise stop.interrupted(f"step labels: stopped after {done} of {len(tasks)} prompts")
     return log.found
 
 

@@ -17,7 +17,6 @@ from verigym.trainer import checkpoint
 from verigym.trainer.boards import require_boards
 from verigym.trainer.config import TrainConfig
 from verigym.trainer.logs import open_log
-from verigym.trainer.loop import Interrupted
 from verigym.trainer.lora import export_policy, load_policy, save_policy
 from verigym.trainer.models import pick_device
 from verigym.trainer.optimizers import build_optimizer
@@ -127,7 +126,7 @@ class StepRun(ABC):
                     if last or stop.requested or self.done % config.checkpoint_every == 0:
                         self._save()
                     if stop.requested and not last:
-                        raise Interrupted(f"{self.title}: stopped after step {self.done} of {steps}")
+                        raise stop.interrupted(f"{self.title}: stopped after step {self.done} of {steps}")
             finally:
                 log.close()
         final = config.output / "final"

@@ -17,7 +17,6 @@ from verigym.envs.grading import Grader
 from verigym.envs.schema import Message, Prompt, Score, Status
 from verigym.trainer.engines.base import Engine
 from verigym.trainer.generate import Thought
-from verigym.trainer.loop import Interrupted
 from verigym.trainer.mixture import Source
 from verigym.trainer.progress import Progress, StopRequest
 from verigym.trainer.rollout import Group, collect
@@ -218,5 +217,5 @@ def sample_all(
             accuracy = {"accuracy": sum(sample.correct for sample in scored) / len(scored)} if scored else {}
             progress.step(done, {**accuracy, "step_s": 0.0})
             if stop.requested and done < len(tasks):
-                raise Interrupted(f"{title}: stopped after {done} of {len(tasks)} prompts")
+                raise stop.interrupted(f"{title}: stopped after {done} of {len(tasks)} prompts")
     return log.found

@@ -17,7 +17,7 @@ from verigym.trainer.config import SourceConfig
 from verigym.trainer.evaluation.config import EvalConfig
 from verigym.trainer.evaluation.run import run_evaluation
 from verigym.trainer.evaluation.tasks import held_out
-from verigym.trainer.loop import Interrupted
+from verigym.trainer.progress import Interrupted
 from verigym.trainer.stages import sampled as sampled_module
 from verigym.trainer.stages.sampled import read_samples
 

@@ -19,8 +19,8 @@ from verigym import cli
 from verigym.envs import EnvironmentFailure, UsageError, load
 from verigym.envs.schema import Message
 from verigym.trainer.logs import read_rows
-from verigym.trainer.loop import Interrupted
 from verigym.trainer.mixture import build_source
+from verigym.trainer.progress import Interrupted
 from verigym.trainer.reward_models.config import PrmConfig, RewardModelConfig, StepLabelsConfig
 from verigym.trainer.reward_models.labelling import label_steps
 from verigym.trainer.reward_models.process_training import train_prm

@@ -14,8 +14,8 @@ import torch
 
 from verigym.envs import UsageError
 from verigym.trainer.logs import read_rows
-from verigym.trainer.loop import Interrupted
 from verigym.trainer.policy import Forward
+from verigym.trainer.progress import Interrupted
 from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.stages import run as run_module
 from verigym.trainer.stages.config import SftConfig

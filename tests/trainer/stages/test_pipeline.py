@@ -13,7 +13,7 @@ import yaml
 
 from verigym import cli
 from verigym.envs import UsageError
-from verigym.trainer.loop import Interrupted
+from verigym.trainer.progress import Interrupted
 from verigym.trainer.stages import pipeline as pipeline_module
 from verigym.trainer.stages import run as run_module
 from verigym.trainer.stages.kinds import KINDS

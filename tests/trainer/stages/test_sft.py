@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 
 from verigym.envs import UsageError
 from verigym.trainer.logs import read_rows
-from verigym.trainer.loop import Interrupted
 from verigym.trainer.policy import Forward, score_separately
+from verigym.trainer.progress import Interrupted
 from verigym.trainer.stages import run as run_module
 from verigym.trainer.stages.config import SftConfig
 from verigym.trainer.stages.examples import Pair, read_examples, to_pairs
