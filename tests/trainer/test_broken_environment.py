@@ -41,7 +41,10 @@ def test_training_goes_on(
     given = {"letters": LettersEnvironment(), "broken": BrokenEnvironment(how=how)}
     with caplog.at_level(logging.WARNING):
         train(build_config(fields, "test"), given)
-    rows = [json.loads(line) for line in (tmp_path / "out/metrics.jsonl").read_text().splitlines()]
+    logged = [json.loads(line) for line in (tmp_path / "out/metrics.jsonl").read_text().splitlines()]
+    told = {row["name"] for row in logged if row["kind"] == "warning"}
+    assert told == ({"judge_exception", "broken_grader"} if how in ("raises", "nan", "memory", "returns") else set())
+    rows = [row for row in logged if row["kind"] == "train"]
     assert len(rows) == 3
     for row in rows:
         assert row["broken/unscored"] == 8
