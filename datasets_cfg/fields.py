@@ -11,7 +11,7 @@ from verigym.envs.errors import did_you_mean
 from verigym.envs.extract import METHODS
 from verigym.envs.schema import canonical_json
 
-Extraction = Literal["hash", "boxed", "label", "final"]
+Extraction = Literal["hash", "boxed", "label", "final", "last"]
 EXTRACTIONS: tuple[Extraction, ...] = get_args(Extraction)
 
 ColumnType = Literal["string", "integer", "number", "boolean", "list", "object"]

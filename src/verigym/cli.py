@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,14 +46,36 @@ TimeoutS = Annotated[float, typer.Option(min=0.001, help="Wall time that one com
 
 @app.command()
 def grade(
-    input: Annotated[str, typer.Argument(metavar="INPUT", help="JSONL, CSV (also .gz) or Parquet; - for standard input.")],
-    env: Annotated[str | None, typer.Option("--env", help="Environment that grades; `verigym envs` lists them.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where the scores go, JSONL, one line a completion.")] = None,
+    context: typer.Context,
+    input: Annotated[
+        str, typer.Argument(metavar="INPUT", help="JSONL, JSON, CSV (also .gz) or Parquet; - for standard input.")
+    ],
+    env: Annotated[
+        str | None,
+        typer.Option("--env", help="Environment that grades; `verigym envs` lists them. [that of --data]"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the scores go, JSONL, one line a completion. [INPUT.scores.jsonl]")
+    ] = None,
     option: Options = None,
-    prompt_column: Annotated[str, typer.Option(help="Text or messages. Paths like a.b work for every column.")] = "prompt",
+    data: Annotated[
+        str | None,
+        typer.Option(help="Data set whose tasks the rows name by an id: prompt and reference are its own."),
+    ] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option(help="With --data: column of the task's id, such as task_id; COLUMN=FIELD where the data set's differs."),
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="With --data: which split. [the one for evaluation]")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="With --data: read local files below this folder, not the hub.")] = None,
+    prompt_column: Annotated[
+        str | None, typer.Option(help="Text or messages. Paths like a.b work for every column. [prompt]")
+    ] = None,
     completion_column: Annotated[
         list[str] | None,
-        typer.Option(help="Text, object with text, messages, or a list. May be repeated. [completion]"),
+        typer.Option(
+            help="Text, object with text, messages, or a list. May be repeated. [completion; or an OpenAI response's choices]"
+        ),
     ] = None,
     reference: Annotated[
         list[str] | None,
@@ -61,7 +84,7 @@ def grade(
         ),
     ] = None,
     gold_extract: Annotated[
-        str | None, typer.Option(help="Take the gold out of the reference text: hash, boxed, label or final.")
+        str | None, typer.Option(help="Take the gold out of the reference text: hash, boxed, label, final or last.")
     ] = None,
     group_by: Annotated[str | None, typer.Option(help="Column that groups samples. By default the same prompt.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="Column to copy to the output. May be repeated.")] = None,
@@ -89,22 +112,31 @@ def grade(
     from verigym.grade.columns import Columns
     from verigym.grade.diff import check_paths
     from verigym.grade.job import GradeJob, run
-    from verigym.grade.report import show
+    from verigym.grade.outfile import default_out
+    from verigym.grade.report import show, show_hints
+    from verigym.grade.tasks import data_job
 
     if diff is None and (diff_out is not None or fail_on_change):
         raise UsageError(f"{'--diff-out' if diff_out is not None else '--fail-on-change'} needs --diff OTHER")
     if diff is not None and env is None and out is None:
         return _compared(Path(input), diff, diff_out, fail_on_change)
-    if env is None or out is None:
-        raise UsageError(f"missing option {'--env' if env is None else '--out'} (see verigym grade --help)")
+    if env is None and data is None:
+        raise UsageError("missing option --env, or --data (see verigym grade --help)")
+    if out is None and diff is not None:
+        raise UsageError("missing option --out: with --diff, name the file that is compared with it")
+    out = out or default_out(input)
+    asked = {"--split": split, "--data-dir": data_dir, "--id-column": id_column}
+    own = {"--prompt-column": prompt_column, "--reference": reference, "--gold-extract": gold_extract}
+    joined = data_job(data, id_column, split, data_dir, with_data=asked, without_data=own)
     if diff is not None:
         check_paths(out, diff, diff_out, Path(input))
     columns = validated(
         Columns,
-        prompt=prompt_column,
-        completions=completion_column or ["completion"],
+        prompt=prompt_column or "prompt",
+        completions=completion_column or [],
         references=pairs(reference or [], "--reference", alone=True),
         gold_extract=gold_extract,
+        task=joined.column if joined else None,
         group_by=group_by,
         keep=keep or [],
     )
@@ -116,17 +148,20 @@ def grade(
         environment=env,
         options=pairs(option or [], "--option"),
         columns=columns,
+        data=joined,
         ks=counts(k, "--k"),
         workers=workers,
         timeout_s=timeout_s,
         cache=cache,
         overwrite=overwrite,
+        command=context.obj or "",
     )
     outcome = run(job)
     if not outcome.summary.n:
         _complain(f"all {outcome.bad_rows} rows of {input} are bad; the first, {outcome.first_bad}; see {outcome.bad_path}")
         return SOME_FAILED
     show(outcome)
+    show_hints(outcome)
     if outcome.bad_rows or outcome.summary.unscored:
         first = f" (the first, {outcome.first_bad})" if outcome.bad_rows else ""
         bad = f"{outcome.bad_rows} bad row{'' if outcome.bad_rows == 1 else 's'}{first}"
@@ -231,8 +266,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: bad input is one line on standard error, never a traceback."""
     from verigym.envs.errors import UsageError
 
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+        code = app(args=given, standalone_mode=False, obj=shlex.join(["verigym", *given]))
         if code == INTERRUPTED:  # typer has caught the KeyboardInterrupt
             return _interrupted()
         return code if isinstance(code, int) else FINE

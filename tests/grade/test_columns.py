@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,16 @@ def test_groups_and_kept_columns():
     [item] = parts({"prompt": "q", "completion": "x", "answer": "2", "id": [1, "a"], "level": float("nan")}, columns)
     assert item.group == '[1,"a"]'
     assert item.kept == {"level": "nan", "gone": None}
+
+
+def test_long_golds_are_cut_and_those_of_a_composition_go_by_part():
+    from verigym import Gate
+    from verigym.grade.columns import shown_gold
+
+    tests = [{"type": "stdio", "stdin": "1" * 5000, "stdout": "2"}]
+    shown = shown_gold(load("code").prompt("q", tests=tests, solution="print(2)"))
+    assert shown["solution"] == "print(2)" and re.search(r"^\[\{.{198}\.\.\. \(5,\d\d\d characters\)$", shown["tests"])
+    assert shown_gold(Gate("format", "math").prompt("q", math={"answer": "4"})) == {"format": {}, "math": {"answer": "4"}}
 
 
 def test_unknown_columns_are_refused_with_a_suggestion():

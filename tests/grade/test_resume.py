@@ -1,5 +1,6 @@
 """A run that is stopped at any byte and started again ends with the file of an uninterrupted one."""
 
+import hashlib
 import json
 import os
 import re
@@ -18,6 +19,12 @@ SECONDS = re.compile(rb'"seconds": [-+.0-9e]+')
 
 def without_seconds(path):
     return SECONDS.sub(b'"seconds": 0', path.read_bytes())
+
+
+def settings_of(out):
+    meta = json.loads(sidecar(out, "meta.json").read_text())
+    del meta["runs"]
+    return meta
 
 
 def write_rows(path, count, samples=2):
@@ -58,11 +65,11 @@ def test_stopped_at_any_byte(finished, tmp_path, capsys):
         source, out = copy_run(finished, tmp_path, size)
         assert main(command(source, out, "--workers", "0")) == 1
         assert without_seconds(out) == without_seconds(done), f"stopped at byte {size}"
-        for kind in ("bad.jsonl", "meta.json"):
-            assert sidecar(out, kind).read_bytes() == sidecar(done, kind).read_bytes()
+        assert sidecar(out, "bad.jsonl").read_bytes() == sidecar(done, "bad.jsonl").read_bytes()
+        assert settings_of(out) == settings_of(done)
         ours, theirs = (json.loads(sidecar(path, "summary.json").read_text()) for path in (out, done))
         for summary in (ours, theirs):
-            del summary["out"], summary["seconds"], summary["grading_seconds"]
+            del summary["out"], summary["seconds"], summary["grading_seconds"], summary["command"]
         assert ours == theirs
     capsys.readouterr()
 
@@ -104,10 +111,15 @@ def test_killed_for_real(tmp_path, share, capsys):
 def test_other_settings_are_refused(finished, tmp_path, capsys):
     source, out = copy_run(finished, tmp_path, 2000)
     for more, message in [
-        (["--option", "extract=last"], "was made with grader="),
-        (["--timeout-s", "5"], "was made with timeout_s=30.0, now 5.0"),
-        (["--prompt-column", "answer"], "was made with columns.prompt='prompt', now 'answer'"),
-        (["--group-by", "level"], "was made with columns.group_by=None, now 'level'"),
+        (["--option", "extract=last"], 'settings: options.extract was ["boxed"] and is now ["last"]; pass'),
+        (["--timeout-s", "5"], "settings: timeout_s was 30.0 and is now 5.0; pass"),
+        (["--prompt-column", "answer"], 'settings: columns.prompt was "prompt" and is now "answer"; pass'),
+        (["--group-by", "level"], 'settings: columns.group_by was null and is now "level"; pass'),
+        (
+            ["--option", "extract=label", "--option", "labels=true", "--timeout-s", "5"],
+            'settings: options.extract was ["boxed"] and is now ["label"]; options.labels was false and is now true; '
+            "timeout_s was 30.0 and is now 5.0; pass",
+        ),
     ]:
         assert main([*command(source, out), "--workers", "0", *more]) == 2
         error = capsys.readouterr().err
@@ -120,7 +132,7 @@ def test_other_input_is_refused(finished, tmp_path, capsys):
     changed = tmp_path / "changed.jsonl"
     changed.write_bytes(source.read_bytes().replace(b"3+0?", b"4+0?"))
     assert main(command(changed, out, "--workers", "0")) == 2
-    assert "was made with input.sha256_of_first_mebibyte" in capsys.readouterr().err
+    assert re.search(r"input\.sha256 was [0-9a-f]{12}\.\.\. and is now [0-9a-f]{12}\.\.\.; pass", capsys.readouterr().err)
 
 
 def test_lines_of_another_input_are_noticed_even_from_a_pipe(tmp_path, monkeypatch, capsys):
@@ -145,11 +157,45 @@ def test_input_that_became_shorter_is_noticed(finished, tmp_path, capsys):
     shorter = tmp_path / "shorter.jsonl"
     shorter.write_bytes(b"".join(source.read_bytes().splitlines(keepends=True)[:3]))
     settings = json.loads(meta.read_text())
-    from verigym.grade.outfile import fingerprint
+    from verigym.grade.manifest import fingerprint
 
     meta.write_text(json.dumps({**settings, "input": fingerprint(str(shorter))}))
     assert main(command(shorter, out, "--workers", "0")) == 2
     assert "holds more than the input gives" in capsys.readouterr().err
+
+
+def test_the_record_says_what_made_which_lines(finished, tmp_path, capsys):
+    source, out = copy_run(finished, tmp_path, 3000)
+    meta = sidecar(out, "meta.json")
+    record = json.loads(meta.read_text())
+    assert record["options"]["extract"] == ["boxed"] and record["environment"] == "math"
+    assert record["input"] == {"size": source.stat().st_size, "sha256": hashlib.sha256(source.read_bytes()).hexdigest()}
+    [first] = record["runs"]
+    assert first["first_line"] == 1 and first["command"].startswith(f"verigym grade {source} --env math")
+    assert {"python", "verigym", "sympy"} <= first["versions"].keys()
+    first["versions"]["sympy"] = "1.0"
+    meta.write_text(json.dumps(record))
+    kept = out.read_bytes().count(b"\n")
+    assert main(command(source, out, "--workers", "0")) == 1
+    assert re.search(rf"warning: {kept} lines were made with other versions: sympy was \"1.0\" and is", capsys.readouterr().err)
+    runs = json.loads(meta.read_text())["runs"]
+    assert [entry["first_line"] for entry in runs] == [1, kept + 1] and runs[0] == first
+    summary = json.loads(sidecar(out, "summary.json").read_text())
+    assert summary["versions"] == runs[1]["versions"] and summary["options"] == record["options"]
+    assert main(command(source, out, "--workers", "0", "--k", "1")) == 1
+    assert json.loads(meta.read_text())["runs"] == runs, "a run that adds no line made nothing"
+
+
+def test_the_gold_stands_beside_each_sample(finished):
+    lines = [json.loads(line) for line in finished[1].read_text(encoding="utf-8").splitlines()]
+    assert [line["gold"] for line in lines[:3]] == [{"answer": "0"}, {"answer": "0"}, {"answer": "1"}]
+
+
+def test_a_file_of_an_earlier_format_is_refused(finished, tmp_path, capsys):
+    source, out = copy_run(finished, tmp_path, 2000)
+    sidecar(out, "meta.json").write_text('{"format_version": 1, "grader": "math@7+0", "timeout_s": 3}')
+    assert main(command(source, out, "--workers", "0")) == 2
+    assert "with other settings: format_version was 1 and is now 2; pass" in capsys.readouterr().err
 
 
 def test_a_file_of_somebody_else_is_left_alone(finished, tmp_path, capsys):

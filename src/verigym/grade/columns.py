@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, cast
+from typing import Any, Protocol, Self, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, model_validator
 
@@ -12,7 +12,11 @@ from verigym.datasets_cfg.fields import MISSING, Extraction, FieldProblem, descr
 from verigym.envs import Completion, Environment, Message, Prompt, UsageError
 from verigym.envs.errors import did_you_mean, explain
 from verigym.envs.schema import canonical_json
+from verigym.grade.completions import samples
 from verigym.grade.rows import BadRow, Row
+
+MAX_GOLD_CHARS = 1000
+SHOWN_GOLD_CHARS = 200
 
 
 class Columns(BaseModel):
@@ -22,12 +26,15 @@ class Columns(BaseModel):
 
     prompt: str = "prompt"
     completions: tuple[str, ...] = ("completion",)
+    """Empty: the first that exists of the usual ones is taken (`tasks.completion_columns`)."""
     references: Mapping[str, str] = {}
     """Field of the environment's reference (`part.field` for a composition) -> column; an empty one leaves the field alone."""
     optional: Mapping[str, str] = {}
     """Fields that need not be given -> column, used in rows that have a value there; set by `grade`."""
     gold_extract: Extraction | None = None
     """How the gold is found inside the reference columns; None to take them as they are."""
+    task: str | None = None
+    """Column that names a task of a data set, which then gives prompt and reference."""
     group_by: str | None = None
     """Column whose equal values make a group; by default the rows of one prompt do."""
     keep: tuple[str, ...] = ()
@@ -42,7 +49,8 @@ class Columns(BaseModel):
         """Every column that rows must have."""
         group = [self.group_by] if self.group_by is not None else []
         named = [column for name, column in self.optional.items() if name != column]
-        return list(dict.fromkeys([self.prompt, *self.completions, *self.references.values(), *named, *group, *self.keep]))
+        prompt = self.prompt if self.task is None else self.task
+        return list(dict.fromkeys([prompt, *self.completions, *self.references.values(), *named, *group, *self.keep]))
 
     def check(self, names: Sequence[str], sample: Sequence[Mapping[str, Any]], source: str) -> None:
         """Refuse a column that exists nowhere, before anything is graded.
@@ -61,6 +69,13 @@ class Columns(BaseModel):
                 raise UsageError(f"{source} has no column {column!r}{did_you_mean(column, known)}")
 
 
+class PromptsById(Protocol):
+    """Prompts that rows name by an id."""
+
+    def prompt(self, row: Mapping[str, Any]) -> Prompt:
+        """Return the prompt that a row means; raise FieldProblem where there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One completion to grade."""
@@ -72,16 +87,22 @@ class Item:
     group: str
     prompt: Prompt
     completion: Completion
+    gold: Mapping[str, JsonValue]
+    task: str | None = None
     kept: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
-def items(row: Row, columns: Columns, environment: Environment) -> Iterator[Item | BadRow]:
-    """Yield an Item for each completion of a row, numbered across its columns, and a BadRow for each unusable part."""
+def items(row: Row, columns: Columns, environment: Environment, tasks: PromptsById | None = None) -> Iterator[Item | BadRow]:
+    """Yield an Item for each completion of a row, numbered across its columns, and a BadRow for each unusable part.
+
+    Args:
+        row: what was read.
+        columns: where things are in it.
+        environment: makes the prompt.
+        tasks: gives the prompt by the row's id instead, where `columns.task` names one.
+    """
     try:
-        fields = reference_fields(row.data, columns.references, columns.gold_extract)
-        given = {name: find(row.data, column) for name, column in columns.optional.items()}
-        given = {name: value for name, value in given.items() if value is not MISSING and value is not None}
-        prompt = environment.prompt(_messages(row, columns.prompt), **fields, **given)
+        prompt = _prompt(row, columns, environment) if tasks is None else tasks.prompt(row.data)
         group = prompt.key if columns.group_by is None else _group(row, columns.group_by)
         kept = {name: None if (value := find(row.data, name)) is MISSING else _plain(value) for name in columns.keep}
     except FieldProblem as problem:
@@ -93,21 +114,43 @@ def items(row: Row, columns: Columns, environment: Environment) -> Iterator[Item
         hint = f"; --reference {names[0]}= leaves that column alone" if names else ""
         yield BadRow(row.number, row.line, where, " ".join(str(error).split()) + hint)
         return
+    gold = shown_gold(prompt)
+    task = None if columns.task is None else str(find(row.data, columns.task))
     index = 0
     for column in columns.completions:
-        value = find(row.data, column)
-        several = isinstance(value, list) and not _is_conversation(value)
-        for position, one in enumerate(value if several else [value]):
-            name = f"{column}[{position}]" if several else column
-            try:
-                completion = _completion(one, name)
-            except FieldProblem as problem:
-                yield BadRow(row.number, row.line, problem.field, str(problem))
-            else:
-                yield Item(row.number, row.line, index, column, group, prompt, completion, kept)
-            index += 1
-        if several and not value:
-            yield BadRow(row.number, row.line, column, "is an empty list; expected at least one completion")
+        try:
+            for _, sample in samples(row.data, column):
+                if isinstance(sample, FieldProblem):
+                    yield BadRow(row.number, row.line, sample.field, str(sample))
+                else:
+                    yield Item(row.number, row.line, index, column, group, prompt, sample, gold, task, kept)
+                index += 1
+        except FieldProblem as problem:
+            yield BadRow(row.number, row.line, problem.field, str(problem))
+
+
+def _prompt(row: Row, columns: Columns, environment: Environment) -> Prompt:
+    fields = reference_fields(row.data, columns.references, columns.gold_extract)
+    given = {name: find(row.data, column) for name, column in columns.optional.items()}
+    given = {name: value for name, value in given.items() if value is not MISSING and value is not None}
+    return environment.prompt(_messages(row, columns.prompt), **fields, **given)
+
+
+def shown_gold(prompt: Prompt) -> dict[str, JsonValue]:
+    """Return what a prompt's completions are judged by, for people to look at: the reference's fields, by part where several.
+
+    A value of more than MAX_GOLD_CHARS characters of JSON, such as the tests of a program, is cut and says how long it is.
+    """
+    parts = {
+        part: {name: _short(value) for name, value in reference.model_dump(mode="json", exclude_defaults=True).items()}
+        for part, reference in prompt.references.items()
+    }
+    return cast(dict[str, JsonValue], next(iter(parts.values())) if len(parts) == 1 else parts)
+
+
+def _short(value: Any) -> Any:
+    text = value if isinstance(value, str) else canonical_json(value)
+    return value if len(text) <= MAX_GOLD_CHARS else f"{text[:SHOWN_GOLD_CHARS]}... ({len(text):,} characters)"
 
 
 def reference_fields(data: Mapping[str, Any], references: Mapping[str, str], how: Extraction | None) -> dict[str, Any]:
@@ -176,31 +219,6 @@ def _message(value: Any, place: str) -> Message:
         raise FieldProblem(place, f"{describe(value)}; expected a message with role and content")
     try:
         return Message(**{key: value[key] for key in ("role", "content") if key in value})
-    except ValidationError as error:
-        raise FieldProblem(place, explain(error)) from None
-
-
-def _is_conversation(value: Iterable[Any]) -> bool:
-    """Whether a list is the messages of one completion, not several completions."""
-    listed = list(value)
-    return bool(listed) and all(isinstance(one, dict) and "role" in one for one in listed)
-
-
-def _completion(value: Any, place: str) -> Completion:
-    if isinstance(value, str):
-        return Completion(text=value)
-    if isinstance(value, list) and _is_conversation(value):
-        last = value[-1]
-        if last["role"] != "assistant":
-            raise FieldProblem(place, f"ends with a message of {last['role']!r}; expected the assistant's")
-        value = last
-    if not isinstance(value, dict):
-        raise FieldProblem(place, f"{describe(value)}; expected text, an object with text, messages, or a list of these")
-    text = value.get("text", value.get("content", MISSING))
-    if not isinstance(text, str):
-        raise FieldProblem(f"{place}.text", f"{describe(text)}; expected text")
-    try:
-        return Completion(text=text, finish_reason=value.get("finish_reason"))
     except ValidationError as error:
         raise FieldProblem(place, explain(error)) from None
 

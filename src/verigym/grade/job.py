@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,15 @@ from verigym.envs.grading import Grader
 from verigym.envs.registry import load_usable
 from verigym.grade.badrows import BadRows, same_file
 from verigym.grade.columns import Columns, Item, items
-from verigym.grade.outfile import OutFile, complete_lines, fingerprint, remove, sidecar, write_atomically
+from verigym.grade.head import Begun, begin
+from verigym.grade.hints import Hint, hints
+from verigym.grade.manifest import FORMAT_VERSION, fingerprint, options_of, versions
+from verigym.grade.outfile import OutFile, check_name, complete_lines, remove, sidecar, write_atomically
 from verigym.grade.progress import Progress
 from verigym.grade.rows import MAX_RECORD_BYTES, STDIN, BadRow, Row, Source, open_source
+from verigym.grade.specimens import Specimens
 from verigym.grade.summary import Summary, summarise
-
-FORMAT_VERSION = 1
-SAMPLE_ROWS = 32
+from verigym.grade.tasks import DataJob, Joined, Tasks, check_usable, completion_columns, reading_options
 
 
 class GradeJob(BaseModel):
@@ -36,15 +37,20 @@ class GradeJob(BaseModel):
     input: str
     format: str | None = None
     out: Path
-    environment: str
+    environment: str | None = None
+    """Its name; None for the data set's own."""
     options: Mapping[str, Any] = {}
     columns: Columns = Columns()
+    data: DataJob | None = None
+    """The data set that the samples name tasks of; None where prompt and reference stand in the rows."""
     ks: tuple[int, ...] = ()
     workers: int | None = None
     timeout_s: float = Field(default=30.0, gt=0, allow_inf_nan=False)
     cache: Path | None = None
     overwrite: bool = False
     max_record_bytes: int = Field(default=MAX_RECORD_BYTES, gt=0)
+    command: str = ""
+    """The command line, written down beside the scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,27 @@ class Outcome:
     summary_path: Path
     already_done: int
     seconds: float
+    columns: Columns
+    """With those that go by default filled in."""
+    chosen_options: Mapping[str, Any]
+    """Options that nobody gave and the form of the samples asks for."""
+    other_versions: str
+    """How the versions that made the lines that were there differ from those that made the others."""
+    joined: Joined | None
+    hints: tuple[Hint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Setup:
+    """What grades, and with what."""
+
+    environment: Environment
+    name: str
+    """What the environment is loaded by."""
+    options: Mapping[str, Any]
+    """What it was loaded with."""
+    chosen: Mapping[str, Any]
+    tasks: Tasks | None
 
 
 def run(job: GradeJob) -> Outcome:
@@ -68,25 +95,42 @@ def run(job: GradeJob) -> Outcome:
     """
     start = time.monotonic()
     _check_paths(job)
-    environment = load_usable(job.environment, **job.options)
-    columns = with_references(job.columns, environment)
+    environment, columns = None, job.columns
+    if job.data is None:
+        environment = load_usable(job.environment or "", **job.options)
+        columns = with_references(columns, environment)
     with open_source(job.input, job.format, max_record_bytes=job.max_record_bytes) as source:
-        source.select([*columns.used(), *columns.optional.values()])
-        records = _checked(source, columns)
+        begun = begin(source, columns, completion_columns(job.data))
+        setup = _setup(job, begun, environment)
+        columns, environment = begun.columns, setup.environment
         bad_path, summary_path = sidecar(job.out, "bad.jsonl"), sidecar(job.out, "summary.json")
+        settings, made_by = _settings(job, columns, setup), {"command": job.command, "input": job.input, "versions": versions()}
         grader = Grader(environment, workers=job.workers, timeout_s=job.timeout_s, cache=job.cache)
-        with grader, OutFile(job.out, _settings(job, columns, environment), overwrite=job.overwrite) as out:
+        with grader, OutFile(job.out, settings, made_by, overwrite=job.overwrite) as out:
             with BadRows(bad_path, source.name) as bad, Progress("grading") as progress:
                 remove(summary_path)
                 grader.start()  # a worker that cannot start must not make a whole file of unscored lines
-                _grade(_Feed(records, columns, environment, out, bad), grader, out, source, progress)
+                feed = _Feed(begun.records, columns, setup, out, bad)
+                _grade(feed, grader, out, source, progress)
                 gold_columns = ", ".join(columns.references.values())
                 summary = summarise(_with_bad_golds(complete_lines(job.out), bad, gold_columns), job.ks)
             if not summary.n and not bad.count:
                 raise UsageError(f"{source.name} holds no rows: there is nothing to grade")
-            seconds = time.monotonic() - start
-            outcome = Outcome(summary, bad.count, bad.describe_first(), bad_path, summary_path, out.skipped, seconds)
-            write_atomically(summary_path, _summary_json(job, environment, outcome))
+        outcome = Outcome(
+            summary=summary,
+            bad_rows=bad.count,
+            first_bad=bad.describe_first(),
+            bad_path=bad_path,
+            summary_path=summary_path,
+            already_done=out.skipped,
+            seconds=time.monotonic() - start,
+            columns=columns,
+            chosen_options=setup.chosen,
+            other_versions=out.other_versions,
+            joined=setup.tasks.joined() if setup.tasks else None,
+            hints=tuple(_hints(job, setup, summary, feed.specimens)),
+        )
+        write_atomically(summary_path, _summary_json(job, settings, made_by, outcome))
     return outcome
 
 
@@ -105,7 +149,7 @@ def with_references(columns: Columns, environment: Environment) -> Columns:
         if name not in kind.model_fields:
             hint = did_you_mean(name, kind.model_fields)
             raise UsageError(f"the reference of environment {environment.name!r} has no field {name!r}{hint}")
-    taken = {columns.prompt, *columns.completions, columns.group_by}
+    taken = {columns.prompt, *(columns.completions or completion_columns(None)), columns.group_by}
     required: dict[str, str] = {}
     optional: dict[str, str] = {}
     for name, field in kind.model_fields.items():
@@ -115,46 +159,58 @@ def with_references(columns: Columns, environment: Environment) -> Columns:
     return columns.model_copy(update={"references": required, "optional": optional})
 
 
+def _setup(job: GradeJob, begun: Begun, environment: Environment | None) -> _Setup:
+    if environment is not None:
+        return _Setup(environment, job.environment or "", job.options, {}, None)
+    assert job.data is not None
+    usual = reading_options(job.data, job.environment, begun.columns.completions[0], begun.texts())
+    chosen = {} if usual.keys() & job.options.keys() else usual
+    tasks = Tasks(job.data, job.environment, {**chosen, **job.options})
+    check_usable(tasks.environment)
+    return _Setup(tasks.environment, job.environment or tasks.environment.name, tasks.options, chosen, tasks)
+
+
 class _Feed:
     """Gives the grader what is not yet graded, and remembers what each coming score is for."""
 
-    def __init__(
-        self,
-        records: Iterable[Row | BadRow],
-        columns: Columns,
-        environment: Environment,
-        out: OutFile,
-        bad: BadRows,
-    ) -> None:
+    def __init__(self, records: Iterable[Row | BadRow], columns: Columns, setup: _Setup, out: OutFile, bad: BadRows) -> None:
         self.waiting: deque[Item] = deque()
         self.stopped: UsageError | None = None
         self.bad = bad
+        self.specimens = Specimens()
         self._records = records
         self._columns = columns
-        self._environment = environment
+        self._setup = setup
         self._out = out
 
     def __iter__(self) -> Iterator[tuple[Prompt, Completion]]:
         try:
             for record in self._records:
-                parts: Iterable[Item | BadRow]
-                parts = [record] if isinstance(record, BadRow) else items(record, self._columns, self._environment)
-                for part in parts:
+                for part in self._parts(record):
                     if isinstance(part, BadRow):
                         self.bad.add(part)
-                    elif not self._out.already_has(_identity(part)):
+                    elif line := self._out.earlier(_identity(part)):
+                        self.specimens.see(part, line["score"])
+                    else:
                         self.waiting.append(part)
                         yield part.prompt, part.completion
             self._out.check_finished()
         except UsageError as error:  # the input broke off: what was read before it is graded first
             self.stopped = error
 
+    def _parts(self, record: Row | BadRow) -> Iterable[Item | BadRow]:
+        if isinstance(record, BadRow):
+            return [record]
+        return items(record, self._columns, self._setup.environment, self._setup.tasks)
+
 
 def _grade(feed: _Feed, grader: Grader, out: OutFile, source: Source, progress: Progress) -> None:
     done = 0
     for score in grader.stream(feed):
         item = feed.waiting.popleft()
-        out.append(_line(item, score))
+        line = _line(item, score)
+        out.append(line)
+        feed.specimens.see(item, line["score"])
         done += 1
         progress.update(done, source.fraction(), f", {feed.bad.count:,} bad" if feed.bad.count else "")
     if feed.stopped is not None:
@@ -171,8 +227,9 @@ def _identity(item: Item) -> dict[str, Any]:
 
 
 def _line(item: Item, score: Score) -> dict[str, Any]:
-    place = {"line": item.line, "column": item.column, "group": item.group}
-    return {**_identity(item), **place, "score": score.model_dump(mode="json"), "columns": dict(item.kept)}
+    place = {"line": item.line, "column": item.column, "group": item.group, "gold": item.gold}
+    task = {} if item.task is None else {"task": item.task}
+    return {**_identity(item), **place, **task, "score": score.model_dump(mode="json"), "columns": dict(item.kept)}
 
 
 def _with_bad_golds(lines: Iterable[Mapping[str, Any]], bad: BadRows, field: str) -> Iterator[Mapping[str, Any]]:
@@ -186,35 +243,15 @@ def _with_bad_golds(lines: Iterable[Mapping[str, Any]], bad: BadRows, field: str
         yield line
 
 
-def _checked(source: Source, columns: Columns) -> Iterator[Row | BadRow]:
-    """Return the source's records, after looking in the first of them for columns that do not exist."""
-    records = iter(source)
-    head: list[Row | BadRow] = []
-    rows: list[Mapping[str, Any]] = []
-    broken: UsageError | None = None
-    try:
-        for record in itertools.islice(records, SAMPLE_ROWS):
-            head.append(record)
-            if isinstance(record, Row):
-                rows.append(record.data)
-    except UsageError as error:
-        broken = error
-    names = source.columns if source.columns is not None else list(dict.fromkeys(name for row in rows for name in row))
-    if names:
-        columns.check(names, rows, source.name)
-    return _chain(head, broken, records)
-
-
-def _chain(head: Sequence[Row | BadRow], broken: UsageError | None, rest: Iterator[Row | BadRow]) -> Iterator[Row | BadRow]:
-    yield from head
-    if broken is not None:
-        raise broken
-    yield from rest
+def _hints(job: GradeJob, setup: _Setup, summary: Summary, seen: Specimens) -> list[Hint]:
+    extracted = job.columns.gold_extract
+    return hints(summary, seen, setup.environment, setup.name, setup.options, gold_extract=extracted, workers=job.workers)
 
 
 def _check_paths(job: GradeJob) -> None:
     if not job.out.name or job.out.is_dir():
         raise UsageError(f"--out {job.out} is a folder; name a file in it, such as {job.out / 'scores.jsonl'}")
+    check_name(job.out, "--out")
     if job.input == STDIN or not os.path.exists(job.input):
         return
     written = {"--out": job.out}
@@ -224,26 +261,33 @@ def _check_paths(job: GradeJob) -> None:
             raise UsageError(f"{what} would overwrite the input {job.input}; choose another --out")
 
 
-def _settings(job: GradeJob, columns: Columns, environment: Environment) -> dict[str, Any]:
+def _settings(job: GradeJob, columns: Columns, setup: _Setup) -> dict[str, Any]:
     """Everything that the lines of the output depend on. A file moved elsewhere is still the same input."""
     return {
         "format_version": FORMAT_VERSION,
-        "input": {"size": None} if job.input == STDIN else fingerprint(job.input),
+        "input": {"size": None, "sha256": None} if job.input == STDIN else fingerprint(job.input),
         "format": job.format,
-        "grader": environment.grader,
+        "data": setup.tasks.described() if setup.tasks else None,
+        "environment": setup.name,
+        "options": options_of(setup.environment, setup.options),
+        "grader": setup.environment.grader,
         "timeout_s": job.timeout_s,
         "columns": columns.model_dump(mode="json"),
         "max_record_bytes": job.max_record_bytes,
     }
 
 
-def _summary_json(job: GradeJob, environment: Environment, outcome: Outcome) -> dict[str, Any]:
+def _summary_json(job: GradeJob, settings: Mapping[str, Any], made_by: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
     return {
         "input": job.input,
+        "input_sha256": settings["input"]["sha256"],
         "out": str(job.out),
-        "environment": job.environment,
-        "grader": environment.grader,
+        "command": made_by["command"],
+        "versions": made_by["versions"],
+        **{name: settings[name] for name in ("data", "environment", "options", "grader")},
         **outcome.summary.model_dump(mode="json"),
         "bad_rows": outcome.bad_rows,
+        "joined": outcome.joined.model_dump(mode="json") if outcome.joined else None,
+        "hints": [hint.model_dump(mode="json") for hint in outcome.hints],
         "seconds": outcome.seconds,
     }

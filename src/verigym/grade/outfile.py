@@ -2,13 +2,12 @@
 
 Lines are appended whole and in order, so after a kill the file is a prefix of the final one plus perhaps a partial
 line. A sidecar, `OUT.meta.json`, says what the lines were made with; while the input is read again, each line is
-compared with it.
+compared with it. The sidecar's `runs` say from which line on which command and which versions were at work.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 from collections.abc import Generator, Iterator, Mapping
@@ -18,8 +17,11 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from verigym.envs import UsageError
+from verigym.grade.manifest import differences
 
-PREFIX_BYTES = 2**20
+OTHER_FORMATS = frozenset(
+    ".gz .bz2 .xz .zst .zip .tar .tgz .parquet .pq .arrow .feather .orc .csv .tsv .xlsx .yaml .yml .pkl .db .sqlite".split()
+)
 BLOCK_BYTES = 2**16
 START_AGAIN = "pass --overwrite to start again, or another --out"
 ID_FIELDS = ("row", "sample", "prompt", "completion")
@@ -28,6 +30,31 @@ ID_FIELDS = ("row", "sample", "prompt", "completion")
 def sidecar(out: Path, kind: str) -> Path:
     """Return `OUT.kind`, beside the output file."""
     return out.with_name(f"{out.name}.{kind}")
+
+
+def default_out(source: str) -> Path:
+    """Return where the scores of an input go when nobody says.
+
+    Raises:
+        UsageError: the input is standard input, which has no name.
+    """
+    if source == "-":
+        raise UsageError("missing option --out: standard input has no name to call the scores by")
+    path = Path(source.removesuffix(".gz"))
+    return path.with_name(f"{path.stem}.scores.jsonl")
+
+
+def check_name(path: Path, flag: str) -> None:
+    """Refuse a name that promises another format than the JSON Lines that are written.
+
+    Raises:
+        UsageError: naming the formats.
+    """
+    if path.suffix.lower() in OTHER_FORMATS:
+        raise UsageError(
+            f"{flag} {path}: what is written is JSON Lines, uncompressed, so that a run can go on where it stopped; "
+            f"name it {path.name.split('.')[0] or 'scores'}.jsonl and convert it when the run has ended"
+        )
 
 
 def write_atomically(path: Path, value: Any) -> None:
@@ -45,14 +72,6 @@ def json_line(value: Any) -> bytes:
         return (json.dumps(value) + "\n").encode()
 
 
-def fingerprint(path: str) -> dict[str, Any]:
-    """Return what tells one input file from another without reading all of it."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        digest.update(stream.read(PREFIX_BYTES))
-        return {"size": os.fstat(stream.fileno()).st_size, "sha256_of_first_mebibyte": digest.hexdigest()}
-
-
 class OutFile:
     """The output, open for appending.
 
@@ -60,14 +79,19 @@ class OutFile:
         UsageError: it cannot be written, another process is writing it, or it was made with other settings.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any], *, overwrite: bool) -> None:
+    def __init__(self, path: Path, settings: Mapping[str, Any], run: Mapping[str, Any], *, overwrite: bool) -> None:
         self.path = path
         self.skipped = 0
+        self.other_versions = ""
+        """Of the lines that were there: what made them where it is not what makes the next ones."""
+        self._settings = settings
+        self._run: Mapping[str, Any] | None = run
+        self._runs: list[dict[str, Any]] = []
         with _writing(path):
             self._stream = open(path, "ab")
         try:
             self._lock()
-            self._prepare(settings, overwrite)
+            self._prepare(overwrite)
         except BaseException:
             self._stream.close()
             raise
@@ -81,15 +105,16 @@ class OutFile:
         self._old.close()
         self._stream.close()
 
-    def already_has(self, identity: Mapping[str, Any]) -> bool:
-        """Whether the next line of the file is this item; its place is then taken.
+    def earlier(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the next line of the file, which is this item's, and take its place; None behind the last line.
 
         Raises:
             UsageError: the file goes on with another item, so it belongs to another input.
         """
-        if self._next is None:
-            return False
-        old = {name: self._next.get(name) for name in ID_FIELDS}
+        line = self._next
+        if line is None:
+            return None
+        old = {name: line.get(name) for name in ID_FIELDS}
         if old != {name: identity[name] for name in ID_FIELDS}:
             raise UsageError(
                 f"{self.path}, line {self.skipped + 1}: row {old['row']}, sample {old['sample']} is not row "
@@ -97,7 +122,7 @@ class OutFile:
             )
         self.skipped += 1
         self._next = next(self._old, None)
-        return True
+        return line
 
     def check_finished(self) -> None:
         """Refuse lines beyond the end of the input."""
@@ -106,6 +131,9 @@ class OutFile:
 
     def append(self, value: Mapping[str, Any]) -> None:
         """Write one line at once: what is written survives a kill of this process."""
+        if self._run is not None:
+            self._record(self._run)
+            self._run = None
         with _writing(self.path):
             self._stream.write(json_line(value))
             self._stream.flush()
@@ -118,26 +146,40 @@ class OutFile:
         except OSError:  # a file system without locks
             return
 
-    def _prepare(self, settings: Mapping[str, Any], overwrite: bool) -> None:
+    def _prepare(self, overwrite: bool) -> None:
         if overwrite:
             self._stream.truncate(0)
         meta = sidecar(self.path, "meta.json")
         if os.fstat(self._stream.fileno()).st_size:
-            self._check_same(meta, settings)  # before a byte is dropped: the file may be somebody else's
+            self._check_same(meta)  # before a byte is dropped: the file may be somebody else's
             _drop_partial_line(self._stream, self.path)
         if not os.fstat(self._stream.fileno()).st_size:
-            with _writing(meta):
-                write_atomically(meta, settings)
+            self._runs = []
+            self._write_meta()
 
-    def _check_same(self, meta: Path, settings: Mapping[str, Any]) -> None:
+    def _check_same(self, meta: Path) -> None:
         try:
             old = json.loads(meta.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            self._runs = list(old.pop("runs", []))
+        except (OSError, ValueError, TypeError, AttributeError):
             reason = f"exists and has no readable {meta.name}, so it cannot be continued"
             raise UsageError(f"{self.path} {reason}; {START_AGAIN}") from None
-        difference = _difference(old, json.loads(json.dumps(settings)))
-        if difference:
-            raise UsageError(f"{self.path} was made with {difference}; {START_AGAIN}")
+        found = differences(old, json.loads(json.dumps(self._settings)))
+        if found:
+            raise UsageError(f"{self.path} was made with other settings: {'; '.join(found)}; {START_AGAIN}")
+        if self._runs and self._run is not None:
+            self.other_versions = "; ".join(differences(self._runs[-1].get("versions"), self._run["versions"]))
+
+    def _record(self, run: Mapping[str, Any]) -> None:
+        """Note that this run makes the lines that follow, where it is not like the one before."""
+        if not self._runs or any(self._runs[-1].get(name) != value for name, value in run.items()):
+            self._runs.append({"first_line": self.skipped + 1, **run})
+            self._write_meta()
+
+    def _write_meta(self) -> None:
+        meta = sidecar(self.path, "meta.json")
+        with _writing(meta):
+            write_atomically(meta, {**self._settings, "runs": self._runs})
 
     def _old_lines(self) -> Generator[dict[str, Any], None, None]:
         return complete_lines(self.path, os.fstat(self._stream.fileno()).st_size)
@@ -175,17 +217,6 @@ def _drop_partial_line(stream: BinaryIO, path: Path) -> None:
             keep = start
     if keep < size:
         stream.truncate(keep)
-
-
-def _difference(old: Any, new: Any, place: str = "") -> str:
-    """Return the first setting that differs, as `name=old, now new`; empty when all agree."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in [*new, *(key for key in old if key not in new)]:
-            found = _difference(old.get(key), new.get(key), f"{place}.{key}" if place else str(key))
-            if found:
-                return found
-        return ""
-    return "" if old == new else f"{place}={old!r}, now {new!r}"
 
 
 @contextmanager

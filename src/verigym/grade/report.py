@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+
+from verigym.cliargs import printable
 from verigym.grade.job import Outcome
-from verigym.grade.summary import AtK
+from verigym.grade.summary import AtK, Summary
+from verigym.grade.tasks import Joined
+from verigym.grade.trials import as_arguments
+
+SHOWN_IDS = 8
 
 
 def show(outcome: Outcome) -> None:
@@ -31,12 +39,19 @@ def show(outcome: Outcome) -> None:
 def summary_rows(outcome: Outcome) -> list[tuple[str, str]]:
     """Return the summary as (name, value) in words."""
     summary = outcome.summary
-    rows = [
-        (
-            "completions",
-            f"{summary.n:,}" + (f" ({outcome.already_done:,} graded before)" if outcome.already_done else ""),
+    before = f" ({outcome.already_done:,} graded before)" if outcome.already_done else ""
+    rows = [("completions", f"{summary.n:,}{before}")]
+    if outcome.columns.completions != ("completion",) and len(outcome.columns.completions) == 1:
+        rows.append(("  column", outcome.columns.completions[0]))
+    if outcome.chosen_options:
+        rows.append(
+            (
+                "  read with",
+                f"{as_arguments(outcome.chosen_options)}  (told from the first samples)",
+            )
         )
-    ]
+    if outcome.joined is not None:
+        rows += _joined(outcome.joined)
     accuracy = _number(summary.accuracy)
     if summary.accuracy_interval is not None:
         low, high = summary.accuracy_interval
@@ -47,6 +62,8 @@ def summary_rows(outcome: Outcome) -> list[tuple[str, str]]:
     rows.append(("mean reward", _number(summary.mean_reward)))
     rows += [(f"  {name}", _number(value)) for name, value in summary.components.items()]
     rows.append(("status", ", ".join(f"{name} {count:,}" for name, count in summary.statuses.items()) or "-"))
+    if summary.ragged:
+        rows += _ragged(summary)
     rows += [(f"pass@{at.k}", _at(at, summary.groups)) for at in summary.pass_at]
     rows += [(f"maj@{at.k}", _at(at, summary.groups)) for at in summary.majority_at]
     if summary.unscored:
@@ -54,15 +71,51 @@ def summary_rows(outcome: Outcome) -> list[tuple[str, str]]:
         rows.append(("unscored", f"{summary.unscored:,} (in no figure above): {kinds}"))
     if outcome.bad_rows:
         rows.append(("bad rows", f"{outcome.bad_rows:,}, listed in {outcome.bad_path}"))
+    rows.append(("scores", str(outcome.summary_path).removesuffix(".summary.json")))
     rows.append(("grader", ", ".join(summary.graders) or "-"))
     rows.append(("seconds", f"{outcome.seconds:.1f}"))
     return rows
 
 
+def _joined(joined: Joined) -> list[tuple[str, str]]:
+    rows = [("tasks", f"{joined.tasks:,} in {joined.data}, {joined.tasks - joined.without_sample:,} with a sample")]
+    if joined.without_sample:
+        ids = _few(joined.ids_without_sample, joined.without_sample)
+        rows.append(("  no sample", f"{joined.without_sample:,} (in no figure below): {ids}"))
+    if joined.unknown_ids:
+        named = [f"{name} ({count:,})" for name, count in joined.unknown_ids.items()]
+        rows.append(("  unknown ids", f"{sum(joined.unknown_ids.values()):,} samples of {_few(named, len(named))}"))
+    return rows
+
+
+def _few(names: Sequence[str], count: int) -> str:
+    more = count - min(len(names), SHOWN_IDS)
+    return ", ".join(names[:SHOWN_IDS]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _ragged(summary: Summary) -> list[tuple[str, str]]:
+    """Say that groups are of different sizes, and which figure weighs what."""
+    sizes = [f"{groups:,} of {size:,}" for size, groups in summary.group_sizes.items()]
+    return [
+        ("groups", f"{summary.groups:,}, ragged: {_few(sizes, len(sizes))} scored samples"),
+        ("", "accuracy and mean reward weigh every sample alike, pass@k and maj@k every group"),
+    ]
+
+
 def _at(at: AtK, groups: int) -> str:
-    few = "" if at.groups == groups else f"  (over the {at.groups:,} groups with {at.k} samples or more)"
+    over = f"the {at.groups:,} groups" if at.groups != 1 else "the one group"
+    few = "" if at.groups == groups else f"  (over {over} with {at.k} samples or more)"
     return _number(at.value) + few
 
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
+
+
+def show_hints(outcome: Outcome) -> None:
+    """Print on standard error what is suspicious about the figures, and what changed since earlier lines were made."""
+    lines = [line for hint in outcome.hints for line in hint.lines()]
+    if outcome.already_done and outcome.other_versions:
+        lines.insert(0, f"warning: {outcome.already_done:,} lines were made with other versions: {outcome.other_versions}")
+    for line in lines:
+        print(printable(line), file=sys.stderr)

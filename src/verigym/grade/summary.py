@@ -41,15 +41,24 @@ class Summary(BaseModel):
     accuracy_interval: Interval | None
     """95% bootstrap interval that draws groups; None with fewer than two groups."""
     mean_reward: float | None
+    lowest_reward: float | None
+    highest_reward: float | None
     statuses: dict[str, int]
     errors: dict[str, int]
     components: dict[str, float]
     accuracy_by_column: dict[str, float | None]
     groups: int
+    group_sizes: dict[int, int]
+    """Scored samples of a group -> groups. Of several sizes, pass@1 (groups weigh alike) is not accuracy (samples do)."""
     pass_at: list[AtK]
     majority_at: list[AtK]
     graders: list[str]
     grading_seconds: float
+
+    @property
+    def ragged(self) -> bool:
+        """Whether groups have unequal numbers of scored samples."""
+        return len(self.group_sizes) > 1
 
 
 class _Totals:
@@ -62,6 +71,8 @@ class _Totals:
         self.columns: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
         self.components: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0])
         self.reward = 0.0
+        self.lowest: float | None = None
+        self.highest: float | None = None
         self.seconds = 0.0
 
     def add(self, line: Mapping[str, Any]) -> None:
@@ -75,7 +86,10 @@ class _Totals:
             return
         right[0] += score["status"] == Status.CORRECT
         right[1] += 1
-        self.reward += score["reward"]
+        reward = score["reward"]
+        self.reward += reward
+        self.lowest = reward if self.lowest is None else min(self.lowest, reward)
+        self.highest = reward if self.highest is None else max(self.highest, reward)
         for name, value in score["components"].items():
             if value is not None:
                 self.components[name][0] += value
@@ -109,11 +123,14 @@ def summarise(lines: Iterable[Mapping[str, Any]], ks: Sequence[int] = ()) -> Sum
         accuracy=correct / scored if scored else None,
         accuracy_interval=bootstrap_interval(clusters),
         mean_reward=totals.reward / scored if scored else None,
+        lowest_reward=totals.lowest,
+        highest_reward=totals.highest,
         statuses={status.value: totals.statuses[status] for status in Status if totals.statuses[status]},
         errors=dict(sorted(totals.errors.items())),
         components={name: total / count for name, (total, count) in sorted(totals.components.items())},
         accuracy_by_column={name: right / of if of else None for name, (right, of) in totals.columns.items()},
         groups=sum(cluster.groups for cluster in clusters),
+        group_sizes=_sizes(clusters),
         pass_at=[_pass_at(clusters, k) for k in chosen],
         majority_at=majority_at,
         graders=sorted(totals.graders),
@@ -135,6 +152,13 @@ def _results(lines: Iterable[Mapping[str, Any]], totals: _Totals) -> Iterator[tu
             answer = score["answer"]
             spelling = None if answer is None else sha256_hex(normalise_answer(answer))[:32]
             yield sha256_hex(line["group"])[:32], score["status"] == Status.CORRECT, spelling
+
+
+def _sizes(clusters: Sequence[Cluster]) -> dict[int, int]:
+    found: Counter[int] = Counter()
+    for cluster in clusters:
+        found[cluster.n] += cluster.groups
+    return dict(sorted(found.items()))
 
 
 def _powers(largest: int) -> list[int]:

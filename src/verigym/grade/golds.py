@@ -1,0 +1,63 @@
+"""Golds that are whole texts where a short answer is expected: how many there are, and what would take the answer out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from verigym.datasets_cfg.fields import EXTRACTIONS, Extraction
+from verigym.envs import Environment, Prompt, UsageError
+from verigym.envs.extract import METHODS
+
+FIELD = "answer"
+PROSE_WORDS = 8
+"""A gold of so many words, beside formulas, is no short answer."""
+ENOUGH = 0.9
+"""The first way to take answers out that works for this share of what the best one finds is proposed."""
+_WORD = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{2,}")
+
+
+def wants_short(environment: Environment) -> bool:
+    """Whether the environment compares a final answer: its option `extract` says where that stands in a text."""
+    now = getattr(getattr(environment, "options", None), "extract", None)
+    return isinstance(now, tuple) and set(now) <= set(METHODS)
+
+
+def prose(environment: Environment, prompt: Prompt) -> list[str]:
+    """Return the golds of a prompt that are texts with no answer marked in them."""
+    from verigym.envs.maths.judging.golds import gold_text
+
+    found = getattr(prompt.references.get(environment.name), FIELD, ())
+    return [gold for gold in ([found] if isinstance(found, str) else found) if is_prose(gold_text(gold))]
+
+
+def is_prose(text: str) -> bool:
+    """Whether a text is more than a short answer."""
+    return len(_WORD.findall(text)) >= PROSE_WORDS
+
+
+def way_out(golds: Sequence[str]) -> tuple[Extraction, int] | None:
+    """Return how to take a short answer out of most of the golds, and of how many; None where nothing finds any."""
+    counts = {how: sum(taken(gold, how) is not None for gold in golds) for how in EXTRACTIONS}
+    most = max(counts.values(), default=0)
+    return next(((how, count) for how, count in counts.items() if most and count >= ENOUGH * most), None)
+
+
+def taken(gold: str, how: Extraction) -> str | None:
+    """Return the short answer that is found in a gold this way, or None."""
+    answer = METHODS[how](gold)
+    return answer if answer and not is_prose(answer) else None
+
+
+def with_taken(environment: Environment, prompt: Prompt, how: Extraction) -> Prompt | None:
+    """Return the prompt with its golds taken out of their texts; None where that cannot be done."""
+    reference = prompt.references[environment.name]
+    given = getattr(reference, FIELD)
+    golds = [given] if isinstance(given, str) else given
+    answers = [taken(gold, how) if is_prose(gold) else gold for gold in golds]
+    if None in answers:
+        return None
+    try:
+        return environment.prompt(list(prompt.messages), **{**reference.model_dump(), FIELD: answers})
+    except UsageError:
+        return None

@@ -1,0 +1,72 @@
+"""What the lines of a score file depend on, what made them, and how two such records differ."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from verigym.envs import Environment
+
+FORMAT_VERSION = 2
+PACKAGES = (
+    "verigym", "pydantic", "sympy", "mpmath", "math-verify", "latex2sympy2-extended", "antlr4-python3-runtime", "numpy",
+    "py3langid", "emoji", "syllapy", "jsonschema", "google-re2", "chess", "reasoning-gym", "torch", "transformers",
+)  # fmt: skip
+"""Packages that a verdict may depend on."""
+HEX_SHOWN = 12
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that verdicts may depend on, where they are installed."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def options_of(environment: Environment, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all options of an environment, those by default too; of one that is not ours, the given ones."""
+    options = getattr(environment, "options", None)
+    return options.model_dump(mode="json") if isinstance(options, BaseModel) else dict(given)
+
+
+def fingerprint(path: str | Path) -> dict[str, Any]:
+    """Return what tells one file from another: its size in bytes and the sha256 of its content as it is stored."""
+    with open(path, "rb") as stream:
+        return {"size": os.fstat(stream.fileno()).st_size, "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
+
+
+def differences(old: Any, new: Any) -> list[str]:
+    """Return every field that differs, with its old and its new value, in words."""
+    if isinstance(old, dict) and isinstance(new, dict) and old.get("format_version") != new.get("format_version"):
+        return [f"format_version was {old.get('format_version')!r} and is now {new.get('format_version')!r}"]
+    found = list(_differing(old, new, ""))
+    if any(place.startswith("options.") for place, _ in found):
+        found = [(place, words) for place, words in found if place != "grader"]  # its hash only repeats them
+    return [words for _, words in found]
+
+
+def _differing(old: Any, new: Any, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*new, *(key for key in old if key not in new)]:
+            yield from _differing(old.get(key), new.get(key), f"{place}.{key}" if place else str(key))
+    elif old != new:
+        yield place, f"{place} was {_shown(old)} and is now {_shown(new)}"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and len(value) == 64 and value.isalnum():
+        return f"{value[:HEX_SHOWN]}..."
+    return text if len(text) <= 200 else f"{text[:200]}..."

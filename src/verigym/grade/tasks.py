@@ -1,0 +1,223 @@
+"""Samples that name their task by an id, joined to the rows of a data set: `verigym grade --data humaneval`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from verigym.datasets_cfg import load, load_config
+from verigym.datasets_cfg.fields import MISSING, FieldProblem, describe, find
+from verigym.datasets_cfg.load import PromptDataset
+from verigym.datasets_cfg.schema import DatasetConfig
+from verigym.envs import Environment, Prompt, UsageError
+from verigym.envs.errors import EnvironmentFailure, did_you_mean
+from verigym.grade.completions import RESPONSES
+from verigym.grade.manifest import fingerprint
+
+TASK_ID = "task_id"
+ROW = "row"
+NAMED = 1000
+"""So many ids are named; all are counted."""
+FENCES = ("```", "~~~")
+
+
+class DataJob(BaseModel):
+    """Which data set the samples belong to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    """One that comes with verigym, or a YAML file."""
+    split: str | None = None
+    data_dir: Path | None = None
+    id_column: str
+    """Column of the samples; `COLUMN=FIELD` where the data set calls the id otherwise (`row`: its number, from 0)."""
+
+    @property
+    def column(self) -> str:
+        """The column of the samples."""
+        return self.id_column.partition("=")[0]
+
+    @property
+    def field(self) -> str:
+        """What the data set calls the id; empty where that is `task_id` or like the column."""
+        return self.id_column.partition("=")[2]
+
+
+class Joined(BaseModel):
+    """What became of the ids."""
+
+    model_config = ConfigDict(frozen=True)
+
+    data: str
+    tasks: int
+    without_sample: int
+    ids_without_sample: tuple[str, ...]
+    """The first NAMED."""
+    unknown_ids: dict[str, int]
+    """Id that the data set does not have -> samples; the first NAMED."""
+
+
+def data_job(
+    name: str | None,
+    id_column: str | None,
+    split: str | None,
+    data_dir: Path | None,
+    *,
+    with_data: Mapping[str, Any],
+    without_data: Mapping[str, Any],
+) -> DataJob | None:
+    """Return what the command line says of a data set; None where it names none.
+
+    Raises:
+        UsageError: an option is missing, or one is given that would do nothing.
+    """
+    useless = next((flag for flag, value in (with_data if name is None else without_data).items() if value), None)
+    if name is None:
+        if useless:
+            raise UsageError(f"{useless} needs --data NAME")
+        return None
+    if useless:
+        raise UsageError(f"{useless} does nothing with --data, whose rows give prompt and reference; leave it out")
+    if not id_column:
+        raise UsageError(
+            f"--data {name} needs --id-column COLUMN: the column of the input that names a task, such as {TASK_ID}"
+        )
+    return DataJob(name=name, split=split, data_dir=data_dir, id_column=id_column)
+
+
+class Tasks:
+    """The prompts of a data set by the ids of its rows.
+
+    Raises:
+        UsageError: the data set cannot be read, its rows have no such id, or two have the same.
+    """
+
+    def __init__(self, job: DataJob, environment: str | None, options: Mapping[str, Any]) -> None:
+        config = load_config(job.name)
+        self.split = _split(config, job.split)
+        self.column = job.column
+        self._rows: PromptDataset = load(job.name, self.split, data_dir=job.data_dir, options=options, environment=environment)
+        self.name = f"{config.name}/{self.split}"
+        self.options = {**config.options, **options}
+        """What the environment was loaded with."""
+        self._file = None if job.data_dir is None or not config.files else job.data_dir / config.files[self.split].path
+        self._revision = config.hub.revision if config.hub and job.data_dir is None else None
+        self._positions = _positions(self._rows, job.field, self.column, self.name)
+        self._seen: set[int] = set()
+        self._unknown: Counter[str] = Counter()
+        self._last: tuple[int, Prompt] | None = None
+
+    @property
+    def environment(self) -> Environment:
+        """What grades them."""
+        return self._rows.environment
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def described(self) -> dict[str, Any]:
+        """Return what tells this data from other data, for the record beside the scores."""
+        found = {"name": self.name, "rows": len(self), "hub_revision": self._revision}
+        return {**found, "file": None if self._file is None else fingerprint(self._file)}
+
+    def prompt(self, row: Mapping[str, Any]) -> Prompt:
+        """Return the task that a row's id names.
+
+        Raises:
+            FieldProblem: there is no id, or no task has it.
+        """
+        found = find(row, self.column)
+        if isinstance(found, bool) or not isinstance(found, str | int):
+            raise FieldProblem(self.column, f"{describe(found)}; expected the id of a task of {self.name}")
+        position = self._positions.get(str(found), self._positions.get(str(found).rpartition("/")[2]))
+        if position is None:
+            if len(self._unknown) < NAMED or str(found) in self._unknown:
+                self._unknown[str(found)] += 1
+            hint = did_you_mean(str(found), list(self._positions)[:3] if len(self) > NAMED else self._positions)
+            near = hint if "did you mean" in hint else f"; its {len(self):,} ids are like {next(iter(self._positions))!r}"
+            raise FieldProblem(self.column, f"names the task {str(found)[:80]!r}, which {self.name} does not have{near}")
+        self._seen.add(position)
+        if self._last is None or self._last[0] != position:
+            self._last = position, self._rows[position]
+        return self._last[1]
+
+    def joined(self) -> Joined:
+        """Return which tasks have no sample, and which ids no task."""
+        lacking = [name for name, position in self._positions.items() if position not in self._seen]
+        return Joined(
+            data=self.name,
+            tasks=len(self),
+            without_sample=len(lacking),
+            ids_without_sample=tuple(lacking[:NAMED]),
+            unknown_ids=dict(self._unknown),
+        )
+
+
+def completion_columns(job: DataJob | None) -> tuple[str, ...]:
+    """Return the columns that are looked for where none is named; `solution` is a program only beside a task of code."""
+    programs = job is not None and load_config(job.name).environment == "code"
+    return ("completion", *(("solution",) if programs else ()), *RESPONSES)
+
+
+def reading_options(job: DataJob, environment: str | None, column: str, texts: Iterable[str]) -> dict[str, Any]:
+    """Return how standard sample files of code are read: bare programs, in `completion` the continuation of the task's code.
+
+    Args:
+        job: the data set.
+        environment: another than its own, where one is named.
+        column: where the completions stand.
+        texts: the first of them; where these have fences, programs are looked for in fences.
+    """
+    if (environment or load_config(job.name).environment) != "code":
+        return {}
+    fenced = [any(fence in text for fence in FENCES) for text in texts]
+    if not fenced or all(fenced):
+        return {}
+    continued = {"continue_prefix": True} if column == "completion" else {}
+    return {"extract": "fenced_or_all" if any(fenced) else "all", **continued}
+
+
+def check_usable(environment: Environment) -> None:
+    """Refuse an environment that lacks something here.
+
+    Raises:
+        UsageError: naming it.
+    """
+    try:
+        environment.check()
+    except EnvironmentFailure as failure:
+        raise UsageError(f"environment {environment.name!r} cannot be used here: {failure.message}") from None
+
+
+def _split(config: DatasetConfig, wanted: str | None) -> str:
+    splits = config.splits
+    if wanted is not None:
+        if wanted not in splits:
+            raise UsageError(f"--split: data set {config.name!r} has no split {wanted!r}{did_you_mean(wanted, splits)}")
+        return wanted
+    chosen: Sequence[str] = splits if len(splits) == 1 else config.evaluation_only
+    if len(chosen) != 1:
+        raise UsageError(f"data set {config.name!r} has the splits {', '.join(splits)}; pass --split")
+    return chosen[0]
+
+
+def _positions(rows: PromptDataset, field: str, column: str, name: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for position in range(len(rows)):
+        prompt, task = rows.bare(position)
+        value = position if field == ROW else prompt.metadata.get(field or TASK_ID, find(task.row, field or column))
+        if value is MISSING or isinstance(value, bool) or not isinstance(value, str | int):
+            known = sorted({ROW, *task.row, *prompt.metadata} - {"dataset", "split"})
+            raise UsageError(
+                f"row {position} of {name} has no id {field or column!r}; --id-column {column}=FIELD names the data set's own: "
+                f"{', '.join(known)}"
+            )
+        if str(value) in found:
+            raise UsageError(f"rows {found[str(value)]} and {position} of {name} have the same {field or column}, {value!r}")
+        found[str(value)] = position
+    return found

@@ -1,0 +1,126 @@
+"""Reading texts again with each option that says where an answer stands: which would have read them?"""
+
+from __future__ import annotations
+
+import json
+import time
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from verigym.envs import Completion, Environment, Prompt, Status, UsageError, load
+from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.grading import Grader
+
+PLACES = ("extract", "answer_in", "program")
+"""Options of environments that say where the answer stands, one of a list of names."""
+PREFIX = "continue_prefix"
+TEXTS = 24
+TRIAL_S = 10.0
+"""Wall time that one text may take in a trial."""
+ALL_TRIALS_S = 30.0
+"""No further trial is begun after this time."""
+NEARLY = 0.9
+"""Of two ways that read nearly as many texts, the one that the environment trusts more is proposed."""
+_READ = {Status.CORRECT, Status.PARTIAL, Status.INCORRECT}
+
+
+class Trial(BaseModel):
+    """What came of grading some texts with another option."""
+
+    model_config = ConfigDict(frozen=True)
+
+    arguments: str
+    """As they are given to `verigym grade`."""
+    texts: int
+    read: int
+    """Texts in which an answer was found."""
+    right: int
+
+
+def try_options(
+    environment: Environment,
+    name: str,
+    options: Mapping[str, Any],
+    pairs: Sequence[tuple[Prompt, Completion]],
+    workers: int | None,
+) -> list[Trial]:
+    """Grade a few texts with every other way to read them, in the order in which the environment trusts these.
+
+    Args:
+        environment: the one whose figures are suspicious.
+        name: what it is loaded by.
+        options: what it was loaded with.
+        pairs: prompts and texts; the first TEXTS are tried.
+        workers: 0 to grade in this process, without limits.
+    """
+    found = []
+    start = time.monotonic()
+    few = list(pairs[:TEXTS])
+    for change in alternatives(environment):
+        if time.monotonic() - start > ALL_TRIALS_S:
+            break
+        try:
+            trial = load(name, **{**options, **change})
+            with Grader(trial, workers=workers if workers == 0 else 1, timeout_s=TRIAL_S) as grader:
+                statuses = [score.status for score in grader.grade(few)]
+        except (UsageError, EnvironmentFailure):  # an option that does not go with the others
+            continue
+        read = sum(status in _READ for status in statuses)
+        right = sum(status is Status.CORRECT for status in statuses)
+        found.append(Trial(arguments=as_arguments(change), texts=len(few), read=read, right=right))
+    return found
+
+
+def alternatives(environment: Environment) -> Iterator[dict[str, Any]]:
+    """Yield changes of the environment's options that make it look for answers elsewhere."""
+    options = getattr(environment, "options", None)
+    if not isinstance(options, BaseModel):
+        return
+    fields = type(options).model_fields
+    prefixes: list[dict[str, Any]] = [{}, {PREFIX: not getattr(options, PREFIX)}] if PREFIX in fields else [{}]
+    yield from prefixes[1:]
+    for name in PLACES:
+        if name not in fields:
+            continue
+        now = getattr(options, name)
+        for place in _names(fields[name].annotation):
+            if place != now and (place,) != now:
+                yield from ({name: _fitting(options, name, place), **prefix} for prefix in prefixes)
+
+
+def best(trials: Sequence[Trial]) -> Trial | None:
+    """Return the trial that found most right answers, or read most where none found any; None where none read anything."""
+    for count in ("right", "read"):
+        most = max((getattr(trial, count) for trial in trials), default=0)
+        if most:
+            return next(trial for trial in trials if getattr(trial, count) >= NEARLY * most)
+    return None
+
+
+def as_arguments(change: Mapping[str, Any]) -> str:
+    """Return options as the command line takes them."""
+    return " ".join(f"--option {name}={_value(value)}" for name, value in change.items())
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if text.replace("_", "").isalnum() else f"'{text}'"
+
+
+def _fitting(options: BaseModel, name: str, place: str) -> str | list[str]:
+    """Return one place as the option takes it: alone or in a list."""
+    try:
+        type(options)(**{name: place})
+    except ValidationError:
+        return [place]
+    return place
+
+
+def _names(annotation: Any) -> list[str]:
+    """Return every string that a type's literals list."""
+    if typing.get_origin(annotation) is typing.Literal:
+        return [value for value in typing.get_args(annotation) if isinstance(value, str)]
+    return list(dict.fromkeys(name for part in typing.get_args(annotation) for name in _names(part)))
