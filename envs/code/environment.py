@@ -49,7 +49,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
     """Grades programs by their tests."""
 
     name = "code"
-    version = "6"
+    version = "7"
     reference_type = CodeReference
     options_type = CodeOptions
 

@@ -9,7 +9,8 @@ import os
 import stat
 import sys
 
-from verigym.sandbox.inside import core, frames, names, program
+from verigym.sandbox.inside import aliases, core, frames, names, program
+from verigym.sandbox.inside.aliases import Aliases
 from verigym.sandbox.inside.decoding import decode
 from verigym.sandbox.inside.encoding import PROGRAM as MODULE
 from verigym.sandbox.inside.encoding import CannotCross, encode
@@ -90,6 +91,7 @@ class Server:
         self.namespace = namespace
         self.provided = provided
         self.objects = Objects(MODULE, self.call_back)
+        self.aliases = Aliases(self.objects.encode)
         self.loop: Any = None
         self.out_seen = 0
 
@@ -141,20 +143,13 @@ class Server:
         hold = self.objects.encode if request.get("handles") else None
         self.asked += 1
         try:
+            self.agree(request)
             value = self.perform(request, given)
             if type(value) is _COROUTINE:
                 value = self.run(value)
                 answer["async"] = True
-            if "get" in request and callable(value):
-                answer.update(cannot="function", meta=self.objects.describe(value, hold is not None))
-            elif request.get("op") == "attr" and _is_method(value):
-                answer["cannot"] = "method"
-            elif request.get("op") == "state":
-                answer["value"] = self.objects.state(self.objects.held[request["h"]])
-            elif request.get("make"):
-                answer["value"] = self.objects.instance(value)
-            else:
-                answer["value"] = encode(value, hold)
+            answer |= self.answer(value, request, hold)
+            value = None
         except CannotCross as left:
             answer["cannot"] = left.what
         except BaseException as error:
@@ -169,29 +164,60 @@ class Server:
             ]
         except BaseException:
             answer["changed"] = []
+        if hold is not None:
+            kept = [[place, self.aliases.hold(argument)] for place, argument in aliases.kept(given)]
+            answer["kept"] = [pair for pair in kept if pair[1] is not None]
+            answer["aliases"] = self.aliases.changes()
         answer["out"] = self.printed()
         try:
             frames.send(fd, answer)
         except frames.FrameError as error:
             frames.send(fd, {"id": request["id"], "cannot": str(error), "changed": [], "out": ""})
 
+    def answer(self, value: Any, request: dict[str, Any], hold: Any) -> dict[str, Any]:
+        """What says of a value what was asked for.
+
+        Raises:
+            CannotCross: nothing does.
+        """
+        op = request.get("op")
+        is_error_class = op == "attr" and isinstance(value, type) and issubclass(value, BaseException)
+        if is_error_class or ("get" in request and callable(value)):
+            return {"cannot": "function", "meta": self.objects.describe(value, hold is not None)}
+        if op == "attr" and _is_method(value):
+            return {"cannot": "method"}
+        if op == "state":
+            return {"value": self.objects.state(self.objects.held[request["h"]])}
+        if request.get("make"):
+            return {"value": self.objects.instance(value)}
+        answer = {"value": encode(value, hold)}
+        if hold is not None:
+            alias = self.aliases.hold(value) if op == "attr" else self.aliases.number(value)
+            answer |= {} if alias is None else {"alias": alias}
+        return answer
+
     def call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Have a function of the test's called; meanwhile the test may ask in turn."""
         if not self.asked:
             raise RuntimeError("the test waits for nothing that could call its function")
         given = {name: encode(value, self.objects.encode) for name, value in kwargs.items()}
-        frames.send(
-            self.fd, {"callback": number, "args": [encode(value, self.objects.encode) for value in args], "kwargs": given}
-        )
+        asked = {"callback": number, "args": [encode(value, self.objects.encode) for value in args], "kwargs": given}
+        frames.send(self.fd, asked | {"aliases": self.aliases.changes()})
         while True:
             core.here.wait()
             answer = frames.receive(self.fd)
             core.here.work()
+            if "id" not in answer:
+                self.agree(answer)
             if "raised" in answer:
                 raise raised(answer)
             if "returned" in answer:
                 return decode(answer["returned"], self.objects.get)
             self.reply(self.fd, answer)
+
+    def agree(self, frame: dict[str, Any]) -> None:
+        """Change what the test has changed of what both hold."""
+        self.aliases.apply(frame.get("aliases", []), lambda data: decode(data, self.objects.get))
 
     def states(self, request: dict[str, Any]) -> list[list[Any]]:
         """The states of the object that was asked for something, and of those that were given to it."""

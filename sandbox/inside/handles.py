@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _UPON = (int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, collections.deque)
-_kinds: dict[tuple[str, tuple[str, ...], type | None], type] = {}
+_STANDARD = {f"{kind.__module__}.{kind.__name__}": kind for kind in _UPON}
+_kinds: dict[tuple[tuple[str, ...], tuple[str, ...], type | None], type] = {}
 
 
 def make(about: About, plain: Any) -> Any:
@@ -23,26 +24,31 @@ def make(about: About, plain: Any) -> Any:
     if plain is not None and type(plain) not in _UPON:
         return plain
     upon = None if plain is None else type(plain)
-    key = (about.names[0], tuple(sorted(about.special)), upon)
+    key = (tuple(about.names), tuple(sorted(about.special)), upon)
     kind = _kinds.get(key)
     if kind is None:
         if upon is None:
             methods: dict[str, Any] = {name: _METHODS[name] for name in about.special & _METHODS.keys()}
-            upon_plain = next((base for base in _UPON if base.__name__ in about.names[1:]), None)
-            if upon_plain is not None:  # to `isinstance`, and to nothing that looks closer
-                stand_in = type(about.names[0], (upon_plain,), {})
+            if "builtins.BaseException" in about.names:
+                stand_in = about.proxies.error_class(*_split(about.names))
                 methods["__class__"] = property(lambda self: stand_in)
-            kind = type(about.names[0], (Handle,), {"__slots__": (), "__hash__": None, "__doc__": property(_doc)} | methods)
+            elif (upon_plain := next((base for name, base in _STANDARD.items() if name in about.names[1:]), None)) is not None:
+                stand_in = type(about.name, (upon_plain,), {})  # to `isinstance`, and to nothing that looks closer
+                methods["__class__"] = property(lambda self: stand_in)
+            kind = type(about.name, (Handle,), {"__slots__": (), "__hash__": None, "__doc__": property(_doc)} | methods)
         else:
-            kind = type(
-                about.names[0], (upon,), {"__getattr__": Handle.__getattr__, "_about_it": lambda self: self.__dict__[""]}
-            )
+            kind = type(about.name, (upon,), {"__getattr__": Handle.__getattr__, "_about_it": lambda self: self.__dict__[""]})
         _kinds[key] = kind
     if upon is None:
         return kind(about)
     made = kind(plain)
     made.__dict__[""] = about
     return made
+
+
+def _split(names: list[str]) -> tuple[list[str], list[str]]:
+    """An exception's own classes, and the built-in ones."""
+    return [name for name in names if "." not in name], [name.rpartition(".")[2] for name in names if "." in name]
 
 
 class Handle(Object):
@@ -59,7 +65,7 @@ class Handle(Object):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         """Refuse: numpy would ask for whatever it takes for an array."""
-        raise TypeError(f"a {self._about_it().names[0]!r} object is no array")
+        raise TypeError(f"a {self._about_it().name!r} object is no array")
 
     def __copy__(self) -> Any:
         return self._about_it().copied("copy")
@@ -68,7 +74,7 @@ class Handle(Object):
         return self._about_it().copied("deepcopy")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError(f"cannot pickle a {self._about_it().names[0]!r} object of the program")
+        raise TypeError(f"cannot pickle a {self._about_it().name!r} object of the program")
 
     def __getattr__(self, name: str) -> Any:
         about = self._about_it()
@@ -76,6 +82,8 @@ class Handle(Object):
             raise AttributeError(name)
         if name not in about.methods:
             reply = about.proxies.peer.ask({"op": "attr", "h": about.number}, (name,))
+            if reply.get("cannot") == "function":
+                return about.proxies.described(name, reply)
             if reply.get("cannot") != "method":
                 found = about.proxies.answer(reply)
                 if name not in OF_PLAIN_VALUES or not isinstance(found, Handle) or "__call__" not in found._about_it().special:
@@ -90,9 +98,9 @@ class Handle(Object):
 
     def __setattr__(self, name: str, value: Any) -> None:
         about = self._about_it()
-        if about.given is None and not about.is_named and about_of(value) is None:
-            raise about.refusal("attributes to set")
         about.tell("set", name, value)
+        if about.given is None and not about.is_named and about_of(value) is None:  # else a read-only one would not show
+            raise about.refusal("attributes to set")
 
     def __delattr__(self, name: str) -> None:
         self._about_it().tell("delattr", name)
@@ -207,7 +215,8 @@ def _contains(self: Handle, item: Any) -> bool:
 
 def _getitem(self: Handle, key: Any) -> Any:
     about = self._about_it()
-    if about.given is not None or about.is_named or "type" in about.names:
+    # No list or text takes a tuple, so it is told nothing that it could confirm.
+    if about.given is not None or about.is_named or "builtins.type" in about.names or isinstance(key, tuple):
         return about.tell("item", key)
     if isinstance(key, slice):
         raise about.refusal("a slice")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _operator
 import builtins
+import collections
 import copy
 import time
 
@@ -20,6 +21,7 @@ MESSAGE_CHARS = 1 << 16
 _BUILTIN = {
     name: value for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 }
+_OWN = {name: value for name, value in vars(builtins).items() if isinstance(value, type)}
 _MOST_HANDLES = 200_000
 _HARMLESS = {"__hash__", "__format__"}
 _ITERATOR_ITEMS = 1000
@@ -55,6 +57,16 @@ def _bases(kind: type) -> tuple[list[str], list[str]]:
     bases = [(str(base.__name__)[:200], base) for base in type.__dict__["__mro__"].__get__(kind)[:-1]]
     own = [name for name, base in bases if _BUILTIN.get(name) is not base]
     return [name for name, base in bases if _BUILTIN.get(name) is base], own[:50]
+
+
+def _names(kind: type) -> list[str]:
+    """The names of a class and its bases, nearest first; Python's own with their modules, so that none other passes for one."""
+    found = []
+    for base in type.__dict__["__mro__"].__get__(kind)[:-1]:
+        name = str(base.__name__)[:200].replace(".", "_")
+        module = "builtins" if _OWN.get(name) is base else "collections" if base is collections.deque else ""
+        found.append(f"{module}.{name}" if module else name)
+    return found
 
 
 def _doc(value: Any) -> str | None:
@@ -93,7 +105,7 @@ class Objects:
                 return {"h": [self.number(value), ["iterator"], [], None]}
             return self.steps(value, to, depth)
         own = [base for base in type(value).__mro__ if getattr(base, "__module__", None) == self._module]
-        if not own:
+        if not own and not (isinstance(value, tuple) and hasattr(type(value), "_fields")):
             return None
         if any(protocols.SPECIAL & base.__dict__.keys() - _HARMLESS for base in own):  # it is not what it is built upon
             return {"h": self.about(value)}
@@ -131,7 +143,7 @@ class Objects:
         special = self._special.get(kind)
         if special is None:
             special = self._special[kind] = protocols.of(kind)
-        return [self.number(value), [str(base.__name__)[:200] for base in kind.__mro__[:-1]], special, self.state(value)]
+        return [self.number(value), _names(kind), special, self.state(value)]
 
     def state(self, value: Any) -> Any:
         """The attributes of an object as plain data; None where it has none, or too many, or what cannot cross."""
@@ -163,7 +175,7 @@ class Objects:
         if isinstance(value, type):
             about["kind"] = "exception" if issubclass(value, BaseException) else "class"
             about["mro"], about["own"] = _bases(value)
-            about["names"] = [str(base.__name__)[:200] for base in value.__mro__[:-1]]
+            about["names"] = _names(value)
             about["parameters"] = _parameters(value)
             members = getattr(value, "__members__", None)
             if hold and members is not None:

@@ -7,10 +7,10 @@ protocol is remembered as lost, whatever the test code does about the exception.
 from __future__ import annotations
 
 import _thread
-import collections
 import sys
 
 from verigym.sandbox.inside import core, frames
+from verigym.sandbox.inside.aliases import Aliases, merge
 from verigym.sandbox.inside.decoding import decode
 from verigym.sandbox.inside.encoding import PROGRAM, CannotCross, CodecError, encode
 
@@ -45,6 +45,7 @@ class Peer:
         self.wrap: Callable[..., Any] | None = None
         """Makes an object of a number."""
         self.unwrap: Callable[..., Any] | None = None
+        self.aliases = Aliases(lambda *args: None if self.unwrap is None else self.unwrap(*args))
         self.is_the_tests: Callable[[bool], bool] = lambda has_values: True
         """Whether what is asked now, and the values passed with it, is the test's own doing, whatever was answered before."""
         self.lacks_a_name = False
@@ -112,13 +113,16 @@ class Peer:
         with self._lock:
             self.asked += 1
             number = self.asked
-            body["id"], body["handles"] = number, True
+            body["id"], body["handles"], body["aliases"] = number, True, self.aliases.changes()
             reply = self._frame(body)
             while "callback" in reply:
-                reply = self._frame(self._called_back(reply))
+                self._agree(reply)
+                reply = self._frame(self._called_back(reply) | {"aliases": self.aliases.changes()})
             if reply.get("id") != number or type(reply.get("id")) is not int:
                 self.lose("protocol: an answer to another question")
         self._apply(reply.get("changed", []), list(args), kwargs)
+        self._agree(reply)
+        self._keep(reply.get("kept", []), list(args), kwargs)
         if self.note is not None and "states" in reply:
             self.note(reply["states"])
         out = reply.get("out", "")
@@ -218,6 +222,37 @@ class Peer:
             else:
                 self.lose("protocol: a change of no argument")
 
+    def _agree(self, frame: dict[str, Any]) -> None:
+        """Change what the candidate has changed of what both hold."""
+        try:
+            self.aliases.apply(frame.get("aliases", []), self.read)
+        except ValueError as error:
+            self.lose(f"protocol: {error}")
+
+    def _keep(self, kept: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+        """Remember the arguments that the candidate has kept."""
+        if type(kept) is not list:
+            self.lose("protocol: kept arguments that are no list")
+        for item in kept:
+            if type(item) is not list or len(item) != 2 or type(item[1]) is not int:
+                self.lose("protocol: a kept argument that is no pair")
+            place = item[0]
+            if type(place) is int and 0 <= place < len(args):
+                self.aliases.hold(args[place], item[1])
+            elif type(place) is str and place in kwargs:
+                self.aliases.hold(kwargs[place], item[1])
+
+    def given(self, reply: dict[str, Any]) -> Any:
+        """The value in an answer: the very container, where it is one that both hold."""
+        number = reply.get("alias")
+        if type(number) is not int:
+            return self.read(reply["value"])
+        known = self.aliases.get(number)
+        if known is None:
+            known = self.read(reply["value"])
+            self.aliases.hold(known, number)
+        return known
+
     def _error(self, error: Any) -> dict[str, Any]:
         good = type(error) is dict and all(type(error.get(key)) is str for key in ("type", "message"))
         for key in ("mro", "own"):
@@ -247,26 +282,3 @@ def is_of_the_candidate(value: Any) -> bool:
     code = getattr(value, "cr_code", None)
     module = getattr(value, "__module__", None) if code is None else code.co_filename
     return module == PROGRAM or "verigym" in str(module)
-
-
-def merge(old: Any, new: Any) -> Any:
-    """Make `old` equal to `new` in place, its inner containers too; returns `new` where that cannot be done."""
-    if type(old) is list and isinstance(new, list):
-        old[:] = [merge(a, b) for a, b in zip(old, new, strict=False)] + new[len(old) :]
-    elif isinstance(old, dict) and type(new) is dict:
-        kept = {key: merge(old[key], value) if key in old else value for key, value in new.items()}
-        old.clear()
-        old.update(kept)
-    elif type(old) is set and type(new) is set:
-        old.clear()
-        old.update(new)
-    elif type(old) is bytearray and type(new) is bytearray:
-        old[:] = new
-    elif type(old) is collections.deque and type(new) is collections.deque:
-        old.clear()
-        old.extend(new)
-    elif type(old).__name__ == "ndarray" and getattr(new, "shape", None) == old.shape:
-        old[...] = new
-    else:
-        return new
-    return old

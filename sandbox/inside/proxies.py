@@ -236,7 +236,7 @@ class Proxies:
     def answer(self, reply: dict[str, Any]) -> Any:
         """The value in an answer that has come."""
         if "value" in reply:
-            value = self.peer.read(reply["value"])
+            value = self.peer.given(reply)
             return _ready(value) if reply.get("async") is True else value
         if "error" in reply:
             raise self.exception(self.peer._error(reply["error"]))
@@ -265,6 +265,13 @@ class Proxies:
             return self.answer(reply)
         self.known[name] = self._make(name, meta)
         return self.known[name]
+
+    def described(self, name: str, reply: dict[str, Any]) -> Any:
+        """The class of exceptions that an attribute is."""
+        meta = reply.get("meta")
+        if type(meta) is dict and meta.get("kind") == "exception":
+            return self._make(name, meta)
+        self.peer.lose("protocol: a description of no known form")
 
     def _make(self, name: str, meta: dict[str, Any]) -> Any:
         meta["h"] = self.peer.read({"h": meta.get("h")})

@@ -50,7 +50,7 @@ class RemoteClass:
         if name in self._members:
             return self._members[name]
         found = getattr(self._handle, name)
-        if isinstance(found, Handle) or not callable(found):
+        if isinstance(found, Handle | type) or not callable(found):
             return found
 
         def method(*args: Any, **kwargs: Any) -> Any:

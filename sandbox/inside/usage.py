@@ -81,7 +81,7 @@ class Usage:
                 self.classes.add(name)
         elif isinstance(node, ast.Expr | ast.Assign | ast.AugAssign | ast.Delete):
             for changed in _changed(node):
-                self.classes |= set(filter(_is_as_classes_are, _holds(changed, self._makers)))
+                self.classes |= set(filter(is_as_classes_are, _holds(changed, self._makers)))
         elif isinstance(node, ast.With | ast.AsyncWith):
             for item in node.items:
                 self.classes |= _holds(item.context_expr, self._makers)
@@ -98,7 +98,8 @@ def _changed(node: ast.Expr | ast.Assign | ast.AugAssign | ast.Delete) -> list[a
     return [value for value in found if isinstance(value, ast.Name)]
 
 
-def _is_as_classes_are(name: str) -> bool:
+def is_as_classes_are(name: str) -> bool:
+    """Whether a name is written as classes' names are."""
     return name[:1].isupper() and not name.isupper() and "_" not in name
 
 

@@ -214,7 +214,7 @@ print(sys.stdin.fileno(), sys.stdout.isatty(), sys.stdout.encoding, sys.stdin.se
     lines = said.splitlines()
     assert lines[0] == "[] [] True"
     assert lines[1] == "True ['/box/run/work/main.py'] /box/run/work True"
-    assert lines[2] == "True 0 True 1 0"
+    assert lines[2] == f"True 0 True 1 {os.nice(0)}"
     assert lines[3] == "0 False utf-8 True"
 
 
