@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -62,6 +63,11 @@ def counts(text: str | None, flag: str) -> list[int]:
 def printable(text: str) -> str:
     """Return one line that is safe on a terminal: what data holds must neither move the cursor nor fail to encode."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
+def complain(message: str, kind: str = "error") -> None:
+    """Print one line on standard error."""
+    print(f"{kind}: {printable(message)}", file=sys.stderr)
 
 
 def validated(model: type[M], **fields: Any) -> M:

@@ -67,6 +67,18 @@ USAGE = {
     "output folder missing": ({IN: GOOD_LINE}, [IN, "--out", "no/out.jsonl"], "there is no folder no"),
     "output is a folder": ({IN: GOOD_LINE, "sub/x": b""}, [IN, "--out", "sub"], "--out sub is a folder; name a file in it"),
     "output is this folder": ({IN: GOOD_LINE}, [IN, "--out", "."], "--out . is a folder"),
+    "output that promises gzip": (
+        {IN: GOOD_LINE},
+        [IN, "--out", "x.jsonl.gz"],
+        "--out x.jsonl.gz: what is written is JSON Lines",
+    ),
+    "output that promises Parquet": ({IN: GOOD_LINE}, [IN, "--out", "x.parquet"], "name it x.jsonl and convert it"),
+    "output that promises CSV": ({IN: GOOD_LINE}, [IN, "--out", "x.CSV"], "--out x.CSV: what is written is JSON Lines"),
+    "changes that promise gzip": (
+        {IN: GOOD_LINE, "old.jsonl": GOOD_LINE},
+        [IN, "--diff", "old.jsonl", "--diff-out", "c.gz"],
+        "--diff-out c.gz: what is written is JSON Lines",
+    ),
     "output is the input": ({IN: GOOD_LINE}, [IN, "--out", "./in.jsonl"], "--out would overwrite the input in.jsonl"),
     "a side file is the input": (
         {"a.bad.jsonl": GOOD_LINE},

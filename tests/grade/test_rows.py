@@ -36,7 +36,9 @@ def test_bom_and_windows_line_ends(tmp_path):
     ("line", "reason"),
     [
         (b"not json", "not JSON: Expecting value at column 1"),
-        (b'{"a": 1', "not JSON"),
+        (b'{"a": 1', "not JSON: it ends at column 7 (Expecting ',' delimiter behind it: cut off?)"),
+        (b'{"a": 1, "bcd": "ef', "not JSON: it ends at column 19, inside the string that starts at column 17 (cut off?)"),
+        (b'{"a": 1 "b": 2}', "not JSON: Expecting ',' delimiter at column 9"),
         (b"[1, 2]", "expected a JSON object, one a line; got list"),
         (b'"text"', "got str"),
         (b'{"a": 1, "a": 2}', "key 'a' occurs twice"),
@@ -57,6 +59,23 @@ def test_bad_jsonl_lines_are_named_and_the_rest_goes_on(tmp_path, line, reason):
     assert (first, last) == (Row(1, 1, {"a": 1}), Row(3, 3, {"a": 3}))
     assert isinstance(bad, BadRow) and (bad.number, bad.line) == (2, 2)
     assert reason in bad.reason and "\n" not in bad.reason
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_json_array_is_read_row_by_row(tmp_path, indent, packed):
+    path = tmp_path / ("a.json.gz" if packed else "a.json")
+    text = "\n" + json.dumps([{"a": 1}, 5, {"a": [{"b": 2}]}], indent=indent) + "\n"
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    one, bad, three = read(path)
+    assert (one, three) == (Row(1, None, {"a": 1}), Row(3, None, {"a": [{"b": 2}]}))
+    assert bad == BadRow(2, None, "", "expected a JSON object; got int")
+
+
+def test_one_object_over_several_lines_is_one_row(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"a": 1, "choices": [{"b": 2}]}, indent=1))
+    assert read(path) == [Row(1, None, {"a": 1, "choices": [{"b": 2}]})]
 
 
 def test_gzip_is_told_by_its_bytes(tmp_path):
@@ -148,6 +167,11 @@ def test_standard_input(monkeypatch):
         ("a.txt", b"x", None, "cannot tell the format of .*pass --format"),
         ("a.jsonl", b"", None, "is empty"),
         ("a.jsonl.gz", b'{"a": 1}', None, "is not a gzip file"),
+        ("a.json", b'[{"a": 1},\n {"a": 2', None, "a.json, line 2: not JSON: it ends at column 8 .*begins with an array"),
+        ("a.json", b'[{"a": 1}]\n[2]', None, "a.json, line 2: not JSON: Extra data at column 1; the file begins with an array"),
+        ("a.json", b'[{"a": NaN}]', None, "a.json: NaN is not JSON"),
+        ("a.json", b'["\xff"]', None, "a.json: not UTF-8"),
+        ("a.json.gz", gzip.compress(b"[1]" * 999)[:-9], None, r"a.json.gz: the gzip stream ends too early"),
         ("a.jsonl", b"PAR1....", None, "is a Parquet file, but is to be read as jsonl"),
         ("a.parquet", b"nothing", None, "is not a Parquet file"),
         ("a.parquet", b"PAR1garbage", None, "is not a readable Parquet file"),

@@ -15,7 +15,7 @@ from verigym.envs.schema import canonical_json
 from verigym.grade.completions import samples
 from verigym.grade.rows import BadRow, Row
 
-MAX_GOLD_CHARS = 1000
+MAX_GOLD_CHARS = 500
 SHOWN_GOLD_CHARS = 200
 
 

@@ -89,7 +89,7 @@ def _gold_hint(
     way = None if extracted else way_out(golds)
     message = (
         f"the gold of {len(bad):,} of {len(seen):,} completions that were looked at is a whole text, taken word for word: "
-        "only the same words are right"
+        "only the same words are right. They end in:"
     )
     expected = r"Expected is a bare answer such as 18; or a text with \boxed{18}, or with #### 18 as GSM8K has it, is read."
     if way is None:
@@ -107,21 +107,21 @@ def _gold_hint(
 
 def _unread(summary: Summary, unread: int, seen: Sequence[Specimen], tried: Sequence[Trial]) -> Hint:
     why = "; ".join(sorted({str(one.score["reason"]) for one in seen})[:SHOWN])[:200]
-    message = f"no answer was found in {unread:,} of {summary.scored:,} completions ({why}). Some end in"
+    message = f"no answer was found in {unread:,} of {summary.scored:,} completions ({why}). Some end in:"
     examples = tuple(f"row {one.item.row}: {_end(one.item.completion.text)}" for one in seen[:SHOWN])
     advice = _advice(tried) or "No option of the environment reads these texts: they hold no answer, or one in another form."
     return Hint(kind="no_answer", message=message, examples=examples, advice=advice, tried=tuple(tried))
 
 
 def _none_right(summary: Summary, seen: Sequence[Specimen], tried: Sequence[Trial]) -> Hint:
-    message = f"none of {summary.scored:,} completions is right, and all get {summary.highest_reward:g}. Some of them"
+    message = f"none of {summary.scored:,} completions is right, and all get {summary.highest_reward:g}. Some of them:"
     advice = _advice([trial for trial in tried if trial.right])
     advice = advice or "Is the gold in the column that was named, and of the same question? Is it written as answers are?"
     return Hint(kind="none_right", message=message, examples=_verdicts(seen), advice=advice, tried=tuple(tried))
 
 
 def _equal(summary: Summary, seen: Sequence[Specimen]) -> Hint:
-    message = f"all {summary.scored:,} completions get the same reward, {summary.highest_reward:g}. Some of them"
+    message = f"all {summary.scored:,} completions get the same reward, {summary.highest_reward:g}. Some of them:"
     advice = "Such rewards tell nothing apart. Does the text hold the gold itself, or is every task this easy?"
     if summary.accuracy != 1:
         advice = "Such rewards tell nothing apart: look at the reasons, and whether the environment is the right one."

@@ -5,12 +5,15 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
 from verigym.envs import UsageError
 
 GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
+PEEKED_BYTES = 1024
 
 
 class LineProblem(ValueError):
@@ -51,9 +54,36 @@ class LineReader:
         except UnicodeDecodeError as error:
             raise LineProblem(f"not UTF-8 (byte {error.start + 1}: {error.reason})") from None
 
-    def _readline(self) -> bytes:
+    def rest(self) -> str:
+        """Return everything that has not been read yet.
+
+        Raises:
+            ValueError: it is not UTF-8.
+            UsageError: the file cannot be read to its end.
+        """
+        with self._reading():
+            data = self._stream.read()
         try:
+            return data.removeprefix(BOM).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"not UTF-8 (byte {error.start + 1}: {error.reason})") from None
+
+    def peek(self) -> bytes:
+        """Return the next bytes without reading them: at least one where there is any that can be read."""
+        try:
+            # GzipFile has it too
+            return self._stream.peek(PEEKED_BYTES).removeprefix(BOM)
+        except (OSError, EOFError, zlib.error):  # told when it is read
+            return b""
+
+    def _readline(self) -> bytes:
+        with self._reading():
             return self._stream.readline(self.max_line_bytes + 1)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
         except EOFError:
             raise self._broken("the gzip stream ends too early (a cut-off download?)") from None
         except (gzip.BadGzipFile, zlib.error) as error:

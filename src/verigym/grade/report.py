@@ -84,7 +84,8 @@ def _joined(joined: Joined) -> list[tuple[str, str]]:
         rows.append(("  no sample", f"{joined.without_sample:,} (in no figure below): {ids}"))
     if joined.unknown_ids:
         named = [f"{name} ({count:,})" for name, count in joined.unknown_ids.items()]
-        rows.append(("  unknown ids", f"{sum(joined.unknown_ids.values()):,} samples of {_few(named, len(named))}"))
+        total = sum(joined.unknown_ids.values())
+        rows.append(("  unknown ids", f"{total:,} sample{'' if total == 1 else 's'} of {_few(named, len(named))}"))
     return rows
 
 

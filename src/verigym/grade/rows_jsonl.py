@@ -1,4 +1,4 @@
-"""JSON Lines: one object a line, read strictly."""
+"""JSON Lines, one object a line; or one JSON document, an array of objects or an object. Read strictly."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from verigym.envs import strict_json
+from verigym.envs import UsageError, strict_json
 from verigym.grade.lines import LineProblem, LineReader
 from verigym.grade.rows import BadRow, Row, bytes_read
 
 
 class JsonlSource:
-    """Rows of a JSONL file. Blank lines are skipped; a row's number is its line."""
+    """Rows of a JSONL file, whose numbers are their lines, or of a JSON document, which is read as a whole.
+
+    Blank lines are skipped. A file is a document where it begins with `[`, or with `{` alone on its line.
+    """
 
     columns = None
 
@@ -28,6 +31,10 @@ class JsonlSource:
         return bytes_read(self._lines.raw)
 
     def __iter__(self) -> Iterator[Row | BadRow]:
+        start = self._lines.peek().lstrip()
+        if start.startswith(b"[") or start.partition(b"\n")[0].strip() == b"{":
+            yield from self._document()
+            return
         while True:
             try:
                 text = self._lines.read()
@@ -39,6 +46,24 @@ class JsonlSource:
             except LineProblem as problem:
                 yield BadRow(self._lines.line, self._lines.line, "", str(problem))
 
+    def _document(self) -> Iterator[Row | BadRow]:
+        try:
+            text = self._lines.rest().rstrip()
+            value = strict_json.loads(text)
+        except UsageError:
+            raise
+        except json.JSONDecodeError as error:
+            place = f"{self.name}, line {error.lineno}"
+            first = "an array" if text.lstrip().startswith("[") else "an object of several lines"
+            raise UsageError(f"{place}: {_reason(error)}; the file begins with {first}, so it is read as a whole") from None
+        except ValueError as error:
+            raise UsageError(f"{self.name}: {error}") from None
+        for number, row in enumerate(value if isinstance(value, list) else [value], 1):
+            if isinstance(row, dict):
+                yield Row(number, None, row)
+            else:
+                yield BadRow(number, None, "", f"expected a JSON object; got {type(row).__name__}")
+
 
 def parse_object(text: str) -> dict[str, Any]:
     """Return the JSON object in a text.
@@ -47,9 +72,9 @@ def parse_object(text: str) -> dict[str, Any]:
         LineProblem: it is not one object, a key occurs twice, or a number is nan or infinite.
     """
     try:
-        value = strict_json.loads(text)
+        value = strict_json.loads(text.rstrip())
     except json.JSONDecodeError as error:
-        raise LineProblem(f"not JSON: {error.msg} at column {error.colno}") from None
+        raise LineProblem(_reason(error)) from None
     except strict_json.NotStrict as error:
         raise LineProblem(str(error)) from None
     except ValueError as error:  # an integer of too many digits
@@ -57,3 +82,13 @@ def parse_object(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise LineProblem(f"expected a JSON object, one a line; got {type(value).__name__}")
     return value
+
+
+def _reason(error: json.JSONDecodeError) -> str:
+    """Return what is wrong and at which column; of a text that was cut off, where it ends."""
+    end = len(error.doc) - error.doc.rfind("\n") - 1
+    if error.msg.startswith("Unterminated string"):
+        return f"not JSON: it ends at column {end}, inside the string that starts at column {error.colno} (cut off?)"
+    if error.pos >= len(error.doc):
+        return f"not JSON: it ends at column {end} ({error.msg.removesuffix(' at')} behind it: cut off?)"
+    return f"not JSON: {error.msg.removesuffix(' at')} at column {error.colno}"
