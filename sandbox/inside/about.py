@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from verigym.sandbox.inside.proxies import Proxies
     from verigym.sandbox.inside.remotes import RemoteClass
 
-    Given = tuple[RemoteClass, tuple[Any, ...] | None, dict[str, Any]]
+    Given = tuple[RemoteClass | type, tuple[Any, ...] | None, dict[str, Any]]
 
 _VALUES = {"method": slice(1, None), "operate": slice(1, 2), "set": slice(1, None), "delattr": slice(1, None)}
 """Which of an operation's arguments are values; the others are names and switches of ours."""

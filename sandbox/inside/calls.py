@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 OUT_BYTES = 1 << 16
 _MUTABLE = ("d", "s", "ba", "dq", "np")
-_CHANGING = ("call", "method", "set", "setitem", "delitem", "delattr", "operate", "exit", "aexit", "next")
+_CHANGING = ("call", "method", "inherited", "set", "setitem", "delitem", "delattr", "operate", "exit", "aexit", "next")
+_KEEPING = ("call", "method", "inherited", "set", "setitem")
+"""What may change or keep its arguments."""
 _MODULE = type(sys)
 _MOST_DESCRIBED = 8
 
@@ -235,7 +237,7 @@ class Server:
         op = request.get("op")
         if op == "state":
             return None
-        if op is not None and op not in ("call", "method"):
+        if op is not None and op not in _KEEPING:
             return self.objects.perform(op, request["h"], args, kwargs)
         places: list[tuple[int | str, Any]] = [*enumerate(request.get("args", ())), *request.get("kwargs", {}).items()]
         for place, data in places:

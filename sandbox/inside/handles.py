@@ -6,6 +6,7 @@ import collections
 
 from verigym.sandbox.inside import protocols
 from verigym.sandbox.inside.about import About, Object, about_of
+from verigym.sandbox.inside.objects import TESTS_OWN
 from verigym.sandbox.inside.peer import RemoteError
 from verigym.sandbox.inside.usage import OF_PLAIN_VALUES
 
@@ -23,12 +24,17 @@ def make(about: About, plain: Any) -> Any:
     """The object of what is known; with a plain value, an instance of its type that has the object's attributes as well."""
     if plain is not None and type(plain) not in _UPON:
         return plain
+    if about.names[0][: len(TESTS_OWN)] == TESTS_OWN:  # of a class that the test derives
+        made: Any = object.__new__(about.proxies.derived_class(about.names[0]))
+        object.__setattr__(made, "_verigym", about)
+        about.given, about.is_open, about.touched = (type(made), None, {}), True, True
+        return made
     upon = None if plain is None else type(plain)
     key = (tuple(about.names), tuple(sorted(about.special)), upon)
     kind = _kinds.get(key)
     if kind is None:
         if upon is None:
-            methods: dict[str, Any] = {name: _METHODS[name] for name in about.special & _METHODS.keys()}
+            methods: dict[str, Any] = {name: SPECIAL[name] for name in about.special & SPECIAL.keys()}
             if "builtins.BaseException" in about.names:
                 stand_in = about.proxies.error_class(*_split(about.names))
                 methods["__class__"] = property(lambda self: stand_in)
@@ -305,7 +311,7 @@ def _await(self: Handle) -> Any:
     return self._about_it().ask("await").__await__()
 
 
-_METHODS: dict[str, Any] = {
+SPECIAL: dict[str, Callable[..., Any]] = {
     "__call__": lambda self, *args, **kwargs: self._about_it().tell("call", *args, **kwargs),
     "__len__": _len,
     "__iter__": _iter,

@@ -22,6 +22,9 @@ _BUILTIN = {
     name: value for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 }
 _OWN = {name: value for name, value in vars(builtins).items() if isinstance(value, type)}
+TESTS_OWN = "test."
+"""Before the number of a class that the test has derived, in place of its name."""
+_derived: dict[type, int] = {}
 _MOST_HANDLES = 200_000
 _HARMLESS = {"__hash__", "__format__"}
 _ITERATOR_ITEMS = 1000
@@ -64,6 +67,9 @@ def _names(kind: type) -> list[str]:
     found = []
     for base in type.__dict__["__mro__"].__get__(kind)[:-1]:
         name = str(base.__name__)[:200].replace(".", "_")
+        if base in _derived:
+            found.append(f"{TESTS_OWN}{_derived[base]}")
+            continue
         module = "builtins" if _OWN.get(name) is base else "collections" if base is collections.deque else ""
         found.append(f"{module}.{name}" if module else name)
     return found
@@ -203,7 +209,32 @@ class Objects:
 
     def perform(self, op: str, number: int, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Do with an object what is asked for."""
+        if op == "derive":
+            return self.derive(self.held[number], *args)
         return _OPERATIONS[op](self.held[number], *args, **kwargs)
+
+    def derive(self, base: type, name: str, members: dict[str, list[Any]]) -> int:
+        """Make the class that the test derives from one of the program's. Returns its number."""
+        body: dict[str, Any] = {"__module__": self._module}
+        for key, (how, *parts) in members.items():
+            if how == "function":
+                body[key], is_abstract = parts
+                if is_abstract:
+                    body[key].__isabstractmethod__ = True
+            else:
+                body[key] = _MADE_AS[how](*parts)
+        made = type(base)(name, (base,), body)
+        number = _derived[made] = self.number(made)
+        return number
+
+
+_MADE_AS: dict[str, Callable[..., Any]] = {"property": property, "static": staticmethod, "value": lambda value: value}
+
+
+def _shape(kind: type) -> list[str]:
+    """The names of the functions that the program's classes define for an instance of a class."""
+    bases = [base for base in kind.__mro__ if _OWN.get(base.__name__) is not base]
+    return sorted({name for base in bases for name, value in vars(base).items() if type(value) is _FUNCTIONS[0]})
 
 
 def _callback(call_back: Any, about: dict[str, Any]) -> Any:
@@ -307,7 +338,10 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "repr": repr,
     "format": format,
     "iter": iter,
+    "inherited": lambda kind, name, value, /, *args, **kwargs: getattr(kind, name)(value, *args, **kwargs),
+    "new": lambda kind, /, *args, **kwargs: kind.__new__(kind, *args, **kwargs),
     "reversed": reversed,
+    "shape": _shape,
     "next": next,
     "content": _content,
     "contains": lambda value, item: item in value,

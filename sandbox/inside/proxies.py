@@ -9,6 +9,7 @@ import types
 
 from verigym.sandbox.inside import protocols, snapshots
 from verigym.sandbox.inside.about import About, about_of
+from verigym.sandbox.inside.derived import Deriving
 from verigym.sandbox.inside.guarded import Builtin, NoArray
 from verigym.sandbox.inside.handles import Handle, Steps, make
 from verigym.sandbox.inside.lent import Lent, is_lent, special
@@ -97,6 +98,8 @@ class Proxies:
         self.mades: dict[int, Handle] = {}
         self.members: dict[int, Any] = {}
         self.ambiguous: set[int] = set()
+        self.derived: dict[int, type] = {}
+        """Classes of the test's that derive from the candidate's, by number."""
         self.known: dict[str, Any] = {}
         self.errors: dict[str, type[Exception]] = {}
         self.numbers: dict[int, int] = {}
@@ -148,6 +151,12 @@ class Proxies:
         known._about_it().state = state
         return known
 
+    def derived_class(self, name: str) -> type:
+        """The class of the test's whose counterpart in the program has that name."""
+        number = name.rpartition(".")[2]
+        kind = self.derived.get(int(number)) if number.isdigit() else None
+        return self.peer.lose("protocol: no class of the test's") if kind is None else kind
+
     def made(self, about: About, given: Given) -> Handle:
         """The object that the test has made, apart from the same one that a function returns; one again only if made alike."""
         known = self.mades.get(about.number)
@@ -167,6 +176,8 @@ class Proxies:
         if about is not None:
             about.passed = True
             return {"h": about.number}
+        if type(value) is Deriving:
+            return {"h": value.number()}
         if type(value) is Builtin:
             return {"bi": value.__name__}
         if type(value) is NoArray:

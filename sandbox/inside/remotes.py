@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from verigym.sandbox.inside.about import about_of
+from verigym.sandbox.inside.derived import Deriving, base_for
 from verigym.sandbox.inside.handles import Handle
 
 TYPE_CHECKING = False
@@ -84,7 +85,12 @@ class RemoteClass:
         return about is not None and type(value) is not RemoteClass and self.__name__ in about.names
 
     def __subclasscheck__(self, kind: object) -> bool:
-        return type(kind) is RemoteClass and self.__name__ in kind._names
+        its = kind._base if type(kind) is Deriving else kind
+        return type(its) is RemoteClass and self.__name__ in its._names
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> Any:
-        self._proxies.peer.refuse(f"the test derives a class from {self.__name__}")
+        if self._members:
+            self._proxies.peer.refuse(f"the test derives a class from {self.__name__}, an enumeration")
+        if "_derivable" not in self.__dict__:
+            self.__dict__["_derivable"] = base_for(self)
+        return (self.__dict__["_derivable"],)
