@@ -132,7 +132,11 @@ def test_other_input_is_refused(finished, tmp_path, capsys):
     changed = tmp_path / "changed.jsonl"
     changed.write_bytes(source.read_bytes().replace(b"3+0?", b"4+0?"))
     assert main(command(changed, out, "--workers", "0")) == 2
-    assert re.search(r"input\.sha256 was [0-9a-f]{12}\.\.\. and is now [0-9a-f]{12}\.\.\.; pass", capsys.readouterr().err)
+    assert re.search(
+        rf"was made from {re.escape(str(source))} with other settings: "
+        r"input\.sha256 was [0-9a-f]{12}\.\.\. and is now [0-9a-f]{12}\.\.\.; pass",
+        capsys.readouterr().err,
+    )
 
 
 def test_lines_of_another_input_are_noticed_even_from_a_pipe(tmp_path, monkeypatch, capsys):

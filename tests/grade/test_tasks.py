@@ -86,7 +86,7 @@ def test_ragged_groups_say_what_each_figure_weighs(folder, capsys):
     assert summary["group_sizes"] == {"1": 1, "4": 1}
     assert (summary["accuracy"], summary["pass_at"][0]["value"]) == (pytest.approx(0.4), pytest.approx(0.625))
     shown = " ".join(capsys.readouterr().out.split())
-    assert "groups 2, ragged: 1 of 1, 1 of 4 scored samples" in shown
+    assert "groups 2, ragged: 1 with 1, 1 with 4 scored samples" in shown
     assert "accuracy and mean reward weigh every sample alike, pass@k and maj@k every group" in shown
     assert "(over the one group with 2 samples or more)" in shown
     grade([*rows, *({**row, "task_id": "HumanEval/3"} for row in rows)], "--id-column", "task_id", "--overwrite")

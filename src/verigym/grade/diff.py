@@ -31,7 +31,7 @@ class Change:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as one line of the file of changes."""
-        place = {name: self.new.get(name) for name in ("row", "line", "sample", "column", "group")}
+        place = {name: self.new.get(name) for name in ("row", "line", "sample", "column", "group", "gold")}
         return {**place, "new": self.new["score"], "old": self.old["score"]}
 
 

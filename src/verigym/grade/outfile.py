@@ -166,9 +166,14 @@ class OutFile:
             raise UsageError(f"{self.path} {reason}; {START_AGAIN}") from None
         found = differences(old, json.loads(json.dumps(self._settings)))
         if found:
-            raise UsageError(f"{self.path} was made with other settings: {'; '.join(found)}; {START_AGAIN}")
+            raise UsageError(f"{self.path} was made {self._source()}with other settings: {'; '.join(found)}; {START_AGAIN}")
         if self._runs and self._run is not None:
             self.other_versions = "; ".join(differences(self._runs[-1].get("versions"), self._run["versions"]))
+
+    def _source(self) -> str:
+        """Return which input the lines came from, where it has another name than now."""
+        old = self._runs[-1].get("input") if self._runs else None
+        return f"from {old} " if old and self._run is not None and old != self._run["input"] else ""
 
     def _record(self, run: Mapping[str, Any]) -> None:
         """Note that this run makes the lines that follow, where it is not like the one before."""

@@ -96,7 +96,7 @@ def _few(names: Sequence[str], count: int) -> str:
 
 def _ragged(summary: Summary) -> list[tuple[str, str]]:
     """Say that groups are of different sizes, and which figure weighs what."""
-    sizes = [f"{groups:,} of {size:,}" for size, groups in summary.group_sizes.items()]
+    sizes = [f"{groups:,} with {size:,}" for size, groups in summary.group_sizes.items()]
     return [
         ("groups", f"{summary.groups:,}, ragged: {_few(sizes, len(sizes))} scored samples"),
         ("", "accuracy and mean reward weigh every sample alike, pass@k and maj@k every group"),
