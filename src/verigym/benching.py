@@ -30,7 +30,7 @@ def math(
     label_column: Annotated[str, typer.Option(help="Whether it is right: true or false.")] = "expected",
     label: Annotated[bool | None, typer.Option("--all-right/--all-wrong", help="One label for all; no column is read.")] = None,
     gold_extract: Annotated[
-        str | None, typer.Option(help="Take the gold out of its column's text: hash, boxed, label or final.")
+        str | None, typer.Option(help="Take the gold out of its column's text: hash, boxed, label, final or last.")
     ] = None,
     level_column: Annotated[
         str | None, typer.Option(help="answer, completion or completion_unboxed. [level, where there is one]")

@@ -17,10 +17,10 @@ def grade(
     ],
     env: Annotated[
         str | None,
-        typer.Option("--env", help="Environment that grades; `verigym envs` lists them. [that of --data]"),
+        typer.Option("--env", help="Environment that grades; `verigym envs` lists them. By default that of --data."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where the scores go, JSONL, one line a completion. [INPUT.scores.jsonl]")
+        Path | None, typer.Option(help="Where the scores go, JSONL, one line a completion. By default INPUT.scores.jsonl.")
     ] = None,
     option: Annotated[list[str] | None, typer.Option(help="An option of the environment, NAME=VALUE. May be repeated.")] = None,
     data: Annotated[
@@ -31,15 +31,15 @@ def grade(
         str | None,
         typer.Option(help="With --data: column of the task's id, such as task_id; COLUMN=FIELD where the data set's differs."),
     ] = None,
-    split: Annotated[str | None, typer.Option(help="With --data: which split. [the one for evaluation]")] = None,
+    split: Annotated[str | None, typer.Option(help="With --data: which split; by default the one for evaluation.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="With --data: read local files below this folder, not the hub.")] = None,
     prompt_column: Annotated[
-        str | None, typer.Option(help="Text or messages. Paths like a.b work for every column. [prompt]")
+        str | None, typer.Option(help="Text or messages. By default prompt. Paths like a.b work for every column.")
     ] = None,
     completion_column: Annotated[
         list[str] | None,
         typer.Option(
-            help="Text, object with text, messages, or a list. May be repeated. [completion; or an OpenAI response's choices]"
+            help="Text, object with text, messages, or a list. May be repeated. By default completion, or the choices of an OpenAI response."
         ),
     ] = None,
     reference: Annotated[

@@ -74,7 +74,7 @@ def test_what_is_prose(gold, prose):
 
 def test_texts_that_no_option_reads(graded):
     [hint], _ = graded([{"prompt": "q", "answer": "4", "completion": "I do not know"}] * 5)
-    assert hint["advice"].startswith("No option of the environment reads these texts")
+    assert hint["advice"] == "No option of the environment reads these texts."
 
 
 def test_nothing_right(graded):
@@ -138,3 +138,10 @@ def test_alternatives_are_given_as_the_command_line_takes_them():
     assert list(alternatives(load("length"))) == []
     for change in alternatives(load("match")):
         assert load("match", **change).score(load("match").prompt("q", kind="exact", answer="a"), Completion(text="a")).scored
+
+
+def test_trials_end_in_time(graded, monkeypatch):
+    monkeypatch.setattr("verigym.grade.trials.ALL_TRIALS_S", -1)
+    [hint], _ = graded(gsm8k("A: %d", "%d"))
+    assert [trial["texts"] for trial in hint["tried"]] == [0] * 4
+    assert hint["advice"].startswith("The time did not suffice to try --option extract=hash, --option extract=final")

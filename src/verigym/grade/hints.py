@@ -109,7 +109,9 @@ def _unread(summary: Summary, unread: int, seen: Sequence[Specimen], tried: Sequ
     why = "; ".join(sorted({str(one.score["reason"]) for one in seen})[:SHOWN])[:200]
     message = f"no answer was found in {unread:,} of {summary.scored:,} completions ({why}). Some end in:"
     examples = tuple(f"row {one.item.row}: {_end(one.item.completion.text)}" for one in seen[:SHOWN])
-    advice = _advice(tried) or "No option of the environment reads these texts: they hold no answer, or one in another form."
+    untried = ", ".join(trial.arguments for trial in tried if not trial.texts)
+    advice = f"The time did not suffice to try {untried}." if untried else "No option of the environment reads these texts."
+    advice = _advice(tried) or advice
     return Hint(kind="no_answer", message=message, examples=examples, advice=advice, tried=tuple(tried))
 
 
