@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from itertools import accumulate
+from random import Random
 from typing import NamedTuple
 
 from verigym.envs.schema import sha256_hex
@@ -18,7 +20,6 @@ from verigym.envs.schema import sha256_hex
 _NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?")
 _RATIO = re.compile(r"([+-]?\d+)\s*/\s*(\d+)")
 MAX_NUMBER_CHARS = 200
-BLOCK = 100
 
 
 class Interval(NamedTuple):
@@ -123,23 +124,70 @@ def bootstrap_interval(
     Returns:
         None with fewer than two groups, where there is nothing to resample.
     """
-    import numpy as np
-
     tally: Counter[tuple[int, int]] = Counter()
     for cluster in clusters:
         if cluster.n > 0:
             tally[cluster.correct, cluster.n] += cluster.groups
-    groups = tally.total()
-    if groups < 2:
+    if tally.total() < 2:
         return None
     pairs = sorted(tally)
-    counts = np.array([tally[pair] for pair in pairs], dtype=np.int64)
-    values = np.array(pairs, dtype=np.float64)
-    random = np.random.Generator(np.random.Philox(key=int(sha256_hex(f"bootstrap/{key}")[:32], 16)))
-    shares = np.empty(draws)
-    for start in range(0, draws, BLOCK):  # in blocks: many distinct pairs times all draws would fill memory
-        block = shares[start : start + BLOCK]
-        sums = random.multinomial(groups, counts / groups, size=len(block)).astype(np.float64) @ values
-        block[:] = sums[:, 0] / sums[:, 1]
-    low, high = np.quantile(shares, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high))
+    random = Random(int(sha256_hex(f"bootstrap/{key}")[:32], 16))
+    below = [0, *accumulate(tally[pair] for pair in pairs)]
+    shares = []
+    for _ in range(draws):
+        correct = total = 0
+        for pair, times in _drawn(random, below):
+            correct += pairs[pair][0] * times
+            total += pairs[pair][1] * times
+        shares.append(correct / total)
+    shares.sort()
+    return Interval(_quantile(shares, (1 - level) / 2), _quantile(shares, (1 + level) / 2))
+
+
+def _drawn(random: Random, below: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Draw as many things as there are, with replacement; yield how often each kind came, of those that did.
+
+    The kinds are halved and each half gets a binomial share of what is left to draw, down to single kinds.
+
+    Args:
+        random: where chance comes from.
+        below: [kinds + 1] how many things there are of the kinds before each, and of all.
+    """
+    todo = [(0, len(below) - 1, below[-1])]
+    while todo:
+        start, end, count = todo.pop()
+        if not count:
+            continue
+        if end - start == 1:
+            yield start, count
+            continue
+        middle = (start + end) // 2
+        left = _binomial(random, count, below[middle] - below[start], below[end] - below[start])
+        todo += [(start, middle, left), (middle, end, count - left)]
+
+
+def _binomial(random: Random, trials: int, part: int, whole: int) -> int:
+    """Draw how many of the trials succeed, exactly, each with the chance part / whole.
+
+    A trial succeeds when a uniform number is below the chance. Its binary digits are drawn one after the other, for all
+    trials at once; the first that differs from the chance's decides a trial, so each digit decides half of them.
+    """
+    successes = 0
+    while trials and part:
+        ones = random.getrandbits(trials).bit_count()
+        part *= 2
+        if part >= whole:  # the chance's digit is 1: a 0 is below it
+            part -= whole
+            successes += trials - ones
+            trials = ones
+        else:
+            trials -= ones
+    return successes
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Return the quantile, between two values in proportion."""
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

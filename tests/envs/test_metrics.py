@@ -1,5 +1,6 @@
 import itertools
 import math
+from collections import Counter
 
 import pytest
 
@@ -94,8 +95,8 @@ def test_bootstrap_interval_is_wider_when_samples_of_a_group_agree():
 
 
 def test_bootstrap_interval_depends_on_key_and_content_only():
-    clusters = [Cluster(1, 4, 10), Cluster(4, 4, 5)]
-    spelled_out = [Cluster(4, 4)] * 5 + [Cluster(1, 4)] * 10
+    clusters = [Cluster(1, 4, 1000), Cluster(4, 4, 500)]
+    spelled_out = [Cluster(4, 4)] * 500 + [Cluster(1, 4)] * 1000
     assert bootstrap_interval(clusters) == bootstrap_interval(spelled_out)
     assert bootstrap_interval(clusters) != bootstrap_interval(clusters, key="another")
 
@@ -104,3 +105,31 @@ def test_bootstrap_needs_two_groups():
     assert bootstrap_interval([Cluster(3, 8)]) is None
     assert bootstrap_interval([Cluster(0, 0, 5)]) is None
     assert bootstrap_interval([Cluster(8, 8, 2)]) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.95])
+def test_bootstrap_interval_is_that_of_all_ways_to_draw(level):
+    kinds = [Cluster(1, 1, 3), Cluster(0, 2, 2), Cluster(3, 4, 1), Cluster(2, 5, 3)]
+    groups = sum(kind.groups for kind in kinds)
+    chances: Counter[float] = Counter()
+    for times in itertools.product(range(groups + 1), repeat=len(kinds)):
+        if sum(times) == groups:
+            drawn = list(zip(times, kinds, strict=True))
+            share = sum(count * kind.correct for count, kind in drawn) / sum(count * kind.n for count, kind in drawn)
+            ways = math.factorial(groups) / math.prod(map(math.factorial, times))
+            chances[share] += ways * math.prod((kind.groups / groups) ** count for count, kind in drawn)
+    assert sum(chances.values()) == pytest.approx(1)
+    low, high = bootstrap_interval(kinds, draws=40_000, level=level)
+    for value, below in ((low, (1 - level) / 2), (high, (1 + level) / 2)):
+        assert sum(chance for share, chance in chances.items() if share < value - 1e-12) <= below + 0.01
+        assert sum(chance for share, chance in chances.items() if share <= value + 1e-12) >= below - 0.01
+
+
+@pytest.mark.parametrize("chance", [(1, 2), (1, 3), (999, 1000), (7, 4096)])
+def test_bootstrap_interval_of_many_groups_is_the_normal_one(chance):
+    right, whole = chance[0] * 50_000, chance[1] * 50_000
+    share = chance[0] / chance[1]
+    low, high = bootstrap_interval([Cluster(1, 1, right), Cluster(0, 1, whole - right)], draws=400)
+    half = 1.96 * math.sqrt(share * (1 - share) / whole)
+    assert low == pytest.approx(share - half, abs=0.25 * half)
+    assert high == pytest.approx(share + half, abs=0.25 * half)
