@@ -10,22 +10,22 @@ from __future__ import annotations
 import contextlib
 import keyword
 import re
-from collections.abc import Mapping
 from decimal import ROUND_HALF_EVEN, Context
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from pydantic import Field, JsonValue, field_validator
+from pydantic import Field, field_validator
 
 from verigym.envs.boxes import box_spans
 from verigym.envs.code import show
 from verigym.envs.code.fences import Method, find_program
 from verigym.envs.code.outcome import ended, failure_of
 from verigym.envs.code.reference import CodeLimits
+from verigym.envs.code.sandboxed import SandboxedOptions, open_named
 from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.extract import extract, strip_thinking
 from verigym.envs.mathematics import MathEnvironment, MathOptions, MathReference
 from verigym.envs.schema import Completion, Prompt, Score, Status
-from verigym.sandbox import Program, Sandbox, SandboxFailure, open_sandbox
+from verigym.sandbox import Program, SandboxFailure
 
 FLOAT_DIGITS = 15
 """From so many significant digits on, a decimal is taken for a binary float as Python prints it."""
@@ -40,7 +40,7 @@ _WORK = re.compile(r"[*/^\\]|[0-9)][-+]|[-+] ")
 """What stands in an answer that is more than numbers, their signs and words."""
 
 
-class ProgramOfThoughtOptions(MathOptions):
+class ProgramOfThoughtOptions(MathOptions, SandboxedOptions):
     """How the program is found, where it runs, and how what it prints is compared: the options of `math`."""
 
     labels: bool = True
@@ -53,12 +53,6 @@ class ProgramOfThoughtOptions(MathOptions):
     """Significant digits to which a printed decimal of 15 or more is rounded: 0.30000000000000004 is 0.3. Null leaves it."""
     limits: CodeLimits = CodeLimits(output_kb=256)
     """What a run may use."""
-    backend: Literal["local", "bubblewrap", "docker"] = "local"
-    """Which sandbox runs the programs."""
-    backend_options: Mapping[str, JsonValue] = {}
-    """Settings of that sandbox, such as `workers` or `image`."""
-    allow_unsafe: bool = False
-    """Whether to go on where this machine gives no isolation that would hold. For programs you trust."""
     max_program_kb: int = Field(256, ge=1, le=16 * 1024)
     """A longer program is not run: the status is limit."""
 
@@ -92,7 +86,7 @@ class ProgramOfThoughtEnvironment(MathEnvironment):
     def check(self) -> None:
         """Look whether the sandbox works on this machine, and whether what the options need is installed."""
         super().check()
-        box = self._open()
+        box = open_named(self._options)
         try:
             box.check()
         except SandboxFailure as error:
@@ -135,7 +129,7 @@ class ProgramOfThoughtEnvironment(MathEnvironment):
     def _run(self, source: str) -> str | Score:
         """Return what the program prints; where it does not end well, its score."""
         limits = self._options.limits
-        box = self._open()
+        box = open_named(self._options)
         try:
             result = box.run(Program(source=source), b"", limits.for_sandbox())
         except SandboxFailure as error:
@@ -172,15 +166,6 @@ class ProgramOfThoughtEnvironment(MathEnvironment):
         text = format(rounded, "f")
         text = text.rstrip("0").rstrip(".") if "." in text else text
         return text + (number["exponent"] or "")
-
-    def _open(self) -> Sandbox:
-        options = self._options
-        try:
-            return open_sandbox(options.backend, allow_unsafe=options.allow_unsafe, **options.backend_options)
-        except SandboxFailure as error:
-            raise failure_of(error) from None
-        except (TypeError, ValueError) as error:
-            raise EnvironmentFailure("unavailable", f"backend_options of {options.backend!r}: {error}") from None
 
 
 def _one_box(text: str) -> bool:

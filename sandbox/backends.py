@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import atexit
-import difflib
 import importlib
 import os
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from verigym.sandbox.box import Sandbox
+from verigym.sandbox.options import SandboxOptions, checked, near
 
 BACKENDS = {
     "local": "verigym.sandbox.local:LocalSandbox",
@@ -17,7 +18,7 @@ BACKENDS = {
     "docker": "verigym.sandbox.container:ContainerSandbox",
 }
 
-_open: dict[tuple[str, str], Sandbox] = {}
+_open: dict[tuple[str, SandboxOptions], Sandbox] = {}
 _lock = threading.Lock()
 
 
@@ -28,24 +29,40 @@ def open_sandbox(backend: str = "local", **options: Any) -> Sandbox:
 
     Args:
         backend: one of `BACKENDS`.
-        options: of the back end's class.
+        options: of the back end, see `options.py`.
 
     Raises:
-        ValueError: no such back end, or no such option.
+        ValueError: no such back end, no such option, or a value that it may not have.
     """
-    if backend not in BACKENDS:
-        near = difflib.get_close_matches(backend, BACKENDS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(BACKENDS)}"
-        raise ValueError(f"no sandbox back end is called {backend!r}{hint}")
-    key = (backend, repr(sorted(options.items())))
+    kind = backend_class(backend)
+    key = (backend, checked(kind.options_type, backend, options))
     with _lock:
         if key not in _open or _open[key].closed:
-            module, _, name = BACKENDS[backend].partition(":")
-            try:
-                _open[key] = getattr(importlib.import_module(module), name)(**options)
-            except TypeError as error:
-                raise ValueError(f"options of the sandbox back end {backend!r}: {error}") from None
+            _open[key] = kind(**options)
         return _open[key]
+
+
+def typed_options(backend: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a back end that are given, each as what it is: `"2"` as 2, `"false"` as False.
+
+    Raises:
+        ValueError: as `open_sandbox`, without looking at this machine.
+    """
+    options = checked(backend_class(backend).options_type, backend, given)
+    return options.model_dump(mode="json", exclude_unset=True)
+
+
+def backend_class(backend: str) -> type[Sandbox]:
+    """Return the class of a back end.
+
+    Raises:
+        ValueError: no such back end.
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"no sandbox back end is called {backend!r}{near(backend, BACKENDS)}")
+    module, _, name = BACKENDS[backend].partition(":")
+    found: type[Sandbox] = getattr(importlib.import_module(module), name)
+    return found
 
 
 def _after_fork() -> None:

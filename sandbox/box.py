@@ -13,9 +13,10 @@ from typing import Any
 from verigym.sandbox import languages
 from verigym.sandbox.drive import Run, drive, watched
 from verigym.sandbox.job import Job
+from verigym.sandbox.options import SandboxOptions, checked
 from verigym.sandbox.pool import Pool, usable_cores
 from verigym.sandbox.session import Session
-from verigym.sandbox.spec import Limits, Program, RunResult, RunStatus, SandboxFailure
+from verigym.sandbox.spec import Limits, Program, RunResult, RunStatus, SandboxFailure, as_program
 from verigym.sandbox.testing import TestSuite, TestVerdict, run_tests
 
 _TRIES = 2
@@ -59,15 +60,18 @@ class Sandbox(ABC):
     """Runs untrusted programs. Thread-safe; workers start when first needed and end with the process.
 
     Args:
-        workers: runs at one time; by default one a usable core.
+        options: fields of the back end's `options_type`, by name.
+
+    Raises:
+        ValueError: no such option, or a value that it may not have.
     """
 
     name: str
+    options_type: type[SandboxOptions]
 
-    def __init__(self, *, workers: int | None = None) -> None:
-        if workers is not None and workers < 1:
-            raise ValueError(f"workers={workers}: expected at least 1")
-        self._slots = workers or usable_cores()
+    def __init__(self, **options: Any) -> None:
+        self.options = checked(self.options_type, self.name, options)
+        self._slots = self.options.workers or usable_cores()
         self._open()
         _sandboxes.add(self)
 
@@ -112,19 +116,24 @@ class Sandbox(ABC):
         """Hold one of the places for runs. A thread that holds one already, as inside a session, does not wait for another."""
         return _Slot(self._pool, self._held)
 
-    def run(self, program: Program, stdin: bytes = b"", limits: Limits | None = None, collect: Sequence[str] = ()) -> RunResult:
+    def run(
+        self, program: Program | str, stdin: bytes | str = b"", limits: Limits | None = None, collect: Sequence[str] = ()
+    ) -> RunResult:
         """Run a program with that standard input. A compiled language is built first; for many runs, `build` once.
 
         Args:
-            program: the program.
-            stdin: its whole standard input.
+            program: the program; a text is the source of one in Python.
+            stdin: its whole standard input; a text is sent as UTF-8.
             limits: what it may use.
             collect: relative paths in the work directory; regular files among them that are no larger than
                 the output limit come back in `RunResult.files`.
 
         Raises:
             SandboxFailure: the sandbox failed twice, or a tool is missing. Never for what the program does.
+            TypeError, ValueError: the caller's mistake.
         """
+        program = as_program(program)
+        stdin = stdin.encode() if isinstance(stdin, str) else stdin
         limits = limits or Limits()
         language = languages.language(program.language)
         if language.compile is not None and language.binary not in program.files:
@@ -134,7 +143,7 @@ class Sandbox(ABC):
             program = built
         return self.execute(languages.job(program, stdin, limits, tuple(collect), self.find_tool))
 
-    def build(self, program: Program, limits: Limits | None = None) -> tuple[Program | None, RunResult]:
+    def build(self, program: Program | str, limits: Limits | None = None) -> tuple[Program | None, RunResult]:
         """Compile a program in the sandbox, once for all its runs. Interpreted languages come back as they are.
 
         Returns:
@@ -143,6 +152,7 @@ class Sandbox(ABC):
         Raises:
             SandboxFailure: the sandbox failed, or the compiler is missing; the message says what to install.
         """
+        program = as_program(program)
         job = languages.build_job(program, self.find_tool)
         if job is None:
             return program, RunResult(status=RunStatus.OK)
@@ -168,12 +178,13 @@ class Sandbox(ABC):
         raise AssertionError("unreachable")
 
     @contextlib.contextmanager
-    def session(self, program: Program, limits: Limits | None = None) -> Iterator[Session]:
+    def session(self, program: Program | str, limits: Limits | None = None) -> Iterator[Session]:
         """Load a Python program and call its functions: `with box.session(program) as s: s.call("f", [3])`.
 
         Raises:
             SandboxFailure: the sandbox failed.
         """
+        program = as_program(program)
         with self.slot():
             session = Session(self.start, program, limits or Limits())
             try:
@@ -181,12 +192,13 @@ class Sandbox(ABC):
             finally:
                 session.close()
 
-    def test(self, program: Program, suite: TestSuite, limits: Limits | None = None) -> TestVerdict:
+    def test(self, program: Program | str, suite: TestSuite, limits: Limits | None = None) -> TestVerdict:
         """Run test code against a Python program: the two in separate processes, unless the suite is `shared`.
 
         Raises:
             SandboxFailure: the sandbox failed twice.
         """
+        program = as_program(program)
         with self.slot():
             for attempt in range(_TRIES):
                 try:

@@ -18,9 +18,10 @@ from typing import Any
 from verigym.sandbox import boot
 from verigym.sandbox.box import Sandbox
 from verigym.sandbox.inside.places import placed
+from verigym.sandbox.options import BubblewrapOptions
 from verigym.sandbox.pool import Pool
 from verigym.sandbox.spec import SandboxFailure
-from verigym.sandbox.view import Packages, interpreter, look, present
+from verigym.sandbox.view import interpreter, look, present
 from verigym.sandbox.worker import StartFailure, Worker
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -52,40 +53,27 @@ class _ColdWorker(Worker):
 
 
 class BubblewrapSandbox(Sandbox):
-    """Runs each program in a new bubblewrap.
-
-    Args:
-        workers: runs at one time; by default one a usable core.
-        packages: which packages programs may import, as `LocalSandbox` takes it.
-        program: path or name of bubblewrap's executable.
-        allow_unsafe: accepted for the other back ends' sake; this one has no unsafe level.
-        read_only: more files and folders of the host that programs may read; below `/tmp` they are seen as `placed` says.
-    """
+    """Runs each program in a new bubblewrap. Options: `BubblewrapOptions`."""
 
     name = "bubblewrap"
+    options_type = BubblewrapOptions
+    options: BubblewrapOptions
 
-    def __init__(
-        self,
-        *,
-        workers: int | None = None,
-        packages: Packages = True,
-        program: str = "bwrap",
-        allow_unsafe: bool = False,
-        read_only: Sequence[str] = (),
-    ) -> None:
-        self._view = look(packages, present(read_only))
-        self._program = program
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._view = look(self.options.packages, present(self.options.read_only))
         self._root: bool | None = None
-        super().__init__(workers=workers)
 
     def _open(self) -> None:
         super()._open()
         self._pool: Pool[Any] = Pool(self._make, self._slots, retire_after=1)
 
     def _make(self) -> Worker:
-        program = shutil.which(self._program)
+        program = shutil.which(self.options.program)
         if program is None:
-            raise SandboxFailure(f"{self._program} is not installed. Install it: apt-get install bubblewrap", retryable=False)
+            raise SandboxFailure(
+                f"{self.options.program} is not installed. Install it: apt-get install bubblewrap", retryable=False
+            )
         tries = [os.geteuid() == 0, False] if self._root is None else [self._root]
         reasons = []
         for root in dict.fromkeys(tries):

@@ -13,66 +13,40 @@ from verigym.sandbox.container_daemon import Daemon, owner, sweep
 from verigym.sandbox.container_worker import ContainerWorker, Shape
 from verigym.sandbox.drive import Run
 from verigym.sandbox.job import Job
+from verigym.sandbox.options import ContainerOptions
 from verigym.sandbox.pool import Pool
 from verigym.sandbox.spec import Limits, Program, SandboxFailure
-from verigym.sandbox.view import Packages, named
+from verigym.sandbox.view import named
 
-DEFAULT_IMAGE = "python:3.12-slim"
 _SOCKETS = ("/var/run/docker.sock", "/run/podman/podman.sock", "{runtime}/docker.sock", "{runtime}/podman/podman.sock")
 
 
 class ContainerSandbox(Sandbox):
     """Runs programs in warm cells in containers: no network, no capabilities, read-only but for memory file systems.
 
-    Args:
-        image: any image with Python 3.11 or newer as python3; compilers and node in it give more languages. Never pulled.
-        base_url: the daemon's address, such as unix:///run/podman/podman.sock; by default DOCKER_HOST or a usual socket.
-        runtime: the OCI runtime, such as "runsc" (gVisor); the daemon's default otherwise.
-        workers: runs at one time; by default one a usable core.
-        cpus: CPUs that a container may use; None leaves them unlimited.
-        python: the image's interpreter.
-        retire_after: runs after which a container is replaced.
-        packages: which of the image's packages programs may import, as `LocalSandbox` takes it.
-        allow_unsafe: as the other back ends take it; there is no unsafe level here.
+    Options: `ContainerOptions`.
     """
 
     name = "docker"
-
-    def __init__(
-        self,
-        *,
-        image: str = DEFAULT_IMAGE,
-        base_url: str | None = None,
-        runtime: str | None = None,
-        workers: int | None = None,
-        cpus: float | None = 1.0,
-        python: str = "python3",
-        retire_after: int = 1000,
-        packages: Packages = True,
-        allow_unsafe: bool = False,
-    ) -> None:
-        if cpus is not None and not cpus > 0:
-            raise ValueError(f"cpus={cpus}: expected a number above 0, or None")
-        if retire_after < 1:
-            raise ValueError(f"retire_after={retire_after}: expected at least 1")
-        names, all_packages = named(packages)
-        self._options = {
-            "image": image,
-            "python": python,
-            "runtime": runtime,
-            "cpus": cpus,
-            "packages": names,
-            "all_packages": all_packages,
-        }
-        self._base_url = base_url or _usual_socket()
-        self._retire_after = retire_after
-        super().__init__(workers=workers)
+    options_type = ContainerOptions
+    options: ContainerOptions
 
     def _open(self) -> None:
+        options = self.options
+        names, all_packages = named(options.packages)
         self._pid = os.getpid()
         self._held = threading.local()
-        self._daemon = Daemon(base_url=self._base_url, owner=owner(os.getpid()), **self._options)  # type: ignore[arg-type]
-        self._pool: Pool[ContainerWorker] = Pool(self._make, self._slots, self._retire_after)
+        self._daemon = Daemon(
+            base_url=options.base_url or _usual_socket(),
+            owner=owner(os.getpid()),
+            image=options.image,
+            python=options.python,
+            runtime=options.runtime,
+            cpus=options.cpus,
+            packages=names,
+            all_packages=all_packages,
+        )
+        self._pool: Pool[ContainerWorker] = Pool(self._make, self._slots, options.retire_after)
         self._made: weakref.WeakSet[ContainerWorker] = weakref.WeakSet()
         self._wanted = threading.local()
         self._swept = False

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
 from verigym.sandbox import boot
 from verigym.sandbox.box import Sandbox
 from verigym.sandbox.inside.places import placed
+from verigym.sandbox.options import LocalOptions
 from verigym.sandbox.spec import SandboxFailure
-from verigym.sandbox.view import Packages, interpreter, look, present
+from verigym.sandbox.view import interpreter, look, present
 from verigym.sandbox.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -29,41 +29,23 @@ def _closed_to_others(path: str) -> str | None:
 
 
 class LocalSandbox(Sandbox):
-    """Runs programs in warm cells.
-
-    Args:
-        workers: runs at one time; by default one a usable core.
-        level: 3 (namespaces), 2 (own uid or Landlock, and seccomp) or 1 (limits only); by default the best that works here.
-        packages: which packages programs may import, with what those need: True for the usual ones that are installed beside
-            this Python, False for none, or names as in `pip list`. Never verigym.
-        allow_unsafe: accept level 1.
-        read_only: more files and folders of the host that programs may read; below `/tmp` they are seen as `placed` says.
-    """
+    """Runs programs in warm cells. Options: `LocalOptions`."""
 
     name = "local"
+    options_type = LocalOptions
+    options: LocalOptions
 
-    def __init__(
-        self,
-        *,
-        workers: int | None = None,
-        level: int | None = None,
-        packages: Packages = True,
-        allow_unsafe: bool = False,
-        read_only: Sequence[str] = (),
-    ) -> None:
-        if level not in (None, 1, 2, 3):
-            raise ValueError(f"level={level!r}: expected 1, 2 or 3")
-        super().__init__(workers=workers)
-        self._view = look(packages, present(read_only))
-        self._allow_unsafe = allow_unsafe
-        self._level = level
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._view = look(self.options.packages, present(self.options.read_only))
+        self._level = self.options.level
         self._reasons: dict[str, str] = {}
 
     def _make(self) -> Worker:
         wanted = [self._level] if self._level else [3, 2, 1]
         last: SandboxFailure | None = None
         for level in wanted:
-            if level == 1 and not self._allow_unsafe:
+            if level == 1 and not self.options.allow_unsafe:
                 why = "; ".join(f"level {k}: {v}" for k, v in self._reasons.items())
                 raise SandboxFailure(
                     f"this machine gives no isolation that would hold ({why or 'level 1 was asked for'}); "

@@ -128,6 +128,19 @@ class Program:
                 raise TypeError(f"file {path!r} of a program: expected bytes, found {type(content).__name__}")
 
 
+def as_program(given: Program | str) -> Program:
+    """Return a program; a text is the source of one in Python.
+
+    Raises:
+        TypeError: neither of them.
+    """
+    if isinstance(given, str):
+        return Program(source=given)
+    if not isinstance(given, Program):
+        raise TypeError(f"program: expected a Program, or the source of a Python program as a text; got {type(given).__name__}")
+    return given
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """How a run ended and what it wrote."""

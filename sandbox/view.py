@@ -9,11 +9,9 @@ from functools import cache
 from typing import NamedTuple
 
 from verigym.sandbox.inside import packages
+from verigym.sandbox.options import Packages
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/alternatives", "/etc/ld.so.cache")
-
-Packages = bool | Sequence[str]
-"""Which packages programs may import: True for the usual ones that are installed, False for none, or names as in `pip list`."""
 
 
 class View(NamedTuple):
@@ -37,15 +35,9 @@ def interpreter() -> str:
 
 
 def named(choice: Packages) -> tuple[list[str], bool]:
-    """Return the names of the packages that are meant, and whether each must be installed.
-
-    Raises:
-        TypeError: neither True, False nor names.
-    """
+    """Return the names of the packages that are meant, and whether each must be installed."""
     if isinstance(choice, bool):
         return (packages.USUAL if choice else []), False
-    if isinstance(choice, str) or not all(isinstance(name, str) for name in choice):
-        raise TypeError(f"packages={choice!r}: expected True, False or a list of names")
     return list(choice), True
 
 

@@ -4,41 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
-from verigym.envs.base import BaseEnvironment, Options, Panel
+from verigym.envs.base import BaseEnvironment, Panel
 from verigym.envs.code.examples import examples
 from verigym.envs.code.fences import Method, find_program
 from verigym.envs.code.outcome import compile_error, failure_of
 from verigym.envs.code.reference import CallTest, CodeReference
 from verigym.envs.code.running import run_tests
+from verigym.envs.code.sandboxed import SandboxedOptions, open_named
 from verigym.envs.code.single import Bench
 from verigym.envs.code.verdict import decide, not_built, stamped
 from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.schema import Completion, Prompt, Score
-from verigym.sandbox import Program, Sandbox, SandboxFailure, open_sandbox
+from verigym.sandbox import Program, SandboxFailure
 from verigym.sandbox.pool import usable_cores
 from verigym.sandbox.spec import Prelude
 
 _SOLUTION = re.compile(r"^class Solution\b", re.MULTILINE)
 
 
-class CodeOptions(Options):
+class CodeOptions(SandboxedOptions):
     """How programs are found and where they run. What they must do is in the reference."""
 
     extract: Method = "fenced"
     """Where the program stands: the last fenced block; that, or a text without a fence (fenced_or_all); all text."""
     continue_prefix: bool = False
     """Whether completions go on where the reference's `prefix` stops, as a base model's do: the program is both together."""
-    backend: Literal["local", "bubblewrap", "docker"] = "local"
-    """Which sandbox runs the programs."""
-    backend_options: Mapping[str, JsonValue] = {}
-    """Settings of that sandbox, such as `workers` or `image`."""
-    allow_unsafe: bool = False
-    """Whether to go on where this machine gives no isolation that would hold. For programs you trust."""
     parallel: int | None = Field(None, ge=1)
     """How many tests of one program run at a time; by default one a usable core."""
     max_program_kb: int = Field(1024, ge=1, le=16 * 1024)
@@ -61,7 +56,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
 
     def check(self) -> None:
         """Look whether the sandbox works on this machine."""
-        box = self._open()
+        box = open_named(self.options)
         try:
             box.check()
         except SandboxFailure as error:
@@ -106,7 +101,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
         return stamped(self._try(program, reference), reference, program)
 
     def _try(self, source: str, reference: CodeReference) -> Score:
-        box = self._open()
+        box = open_named(self.options)
         written = Program(source=source, language=reference.language, prelude=_prelude(source, reference))
         try:
             program, result = box.build(written, reference.limits.for_sandbox())
@@ -115,15 +110,6 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
         if program is None:
             return not_built(compile_error(result, reference.limits))
         return decide(reference, run_tests(Bench.of(box, program, reference), self.options.parallel or usable_cores()))
-
-    def _open(self) -> Sandbox:
-        options = self.options
-        try:
-            return open_sandbox(options.backend, allow_unsafe=options.allow_unsafe, **options.backend_options)
-        except SandboxFailure as error:
-            raise failure_of(error) from None
-        except (TypeError, ValueError) as error:
-            raise EnvironmentFailure("unavailable", f"backend_options of {options.backend!r}: {error}") from None
 
 
 def _prelude(source: str, reference: CodeReference) -> Prelude:

@@ -162,13 +162,9 @@ def test(
         raise UsageError(f"{tests} is not JSON: {error}") from None
     reference = given if isinstance(given, dict) else {"tests": given}
     reference.setdefault("language", _language(file, language))
-    environment = load(
-        "code",
-        extract="all",
-        backend=backend,
-        backend_options=pairs(backend_option or [], "--backend-option"),
-        allow_unsafe=allow_unsafe,
-    )
+    options = pairs(backend_option or [], "--backend-option")
+    unsafe = options.pop("allow_unsafe", allow_unsafe)
+    environment = load("code", extract="all", backend=backend, backend_options=options, allow_unsafe=unsafe)
     try:
         prompt = environment.prompt(f"Test of {file.name}.", **reference)
     except UsageError as error:

@@ -58,10 +58,10 @@ def test_a_sandbox_that_fails_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> 
     def fails(*_: Any, **__: Any) -> Any:
         raise SandboxFailure("the worker died")
 
-    monkeypatch.setattr("verigym.envs.program_of_thought.open_sandbox", fails)
+    monkeypatch.setattr("verigym.envs.code.sandboxed.open_sandbox", fails)
     score = env.score(env.prompt("1 + 1?", answer="2"), "```python\nprint(2)\n```")
     assert score.status is Status.ERROR and score.reward is None and "the worker died" in str(score.error)
-    absent = load("program_of_thought", backend_options={"no_such": 1})
+    absent = load("program_of_thought", backend_options={"packages": ["no-such-package"]})
     monkeypatch.undo()
     assert absent.score(absent.prompt("1 + 1?", answer="2"), "```python\nprint(2)\n```").reward is None
 

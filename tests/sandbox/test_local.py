@@ -386,7 +386,7 @@ def test_the_same_sandbox_is_shared_and_a_closed_one_is_replaced() -> None:
 def test_unknown_names_are_told_apart() -> None:
     with pytest.raises(ValueError, match="did you mean 'local'"):
         open_sandbox("locl")
-    with pytest.raises(ValueError, match="unexpected keyword argument 'worker'"):
+    with pytest.raises(ValueError, match="no option is called 'worker'; did you mean 'workers'"):
         open_sandbox("local", worker=3)
     with pytest.raises(ValueError, match="wall_s"):
         Limits(wall_s=0)

@@ -99,7 +99,7 @@ def test_a_name_is_refused_when_a_sandbox_is_opened() -> None:
             open_sandbox(backend, packages=["no-such-package"])
         with pytest.raises(ValueError, match="programs never import verigym"):
             open_sandbox(backend, packages=["verigym"])
-        with pytest.raises(ValueError, match="expected True, False or a list of names"):
+        with pytest.raises(ValueError, match="expected true, false, or a list of names"):
             open_sandbox(backend, packages="numpy")
 
 

@@ -17,11 +17,11 @@ PROGRAM = "```python\nprint(1)\n```"
     ("options", "message"),
     [
         ({"backend_options": {"level": 1}}, "allow_unsafe"),
-        ({"backend_options": {"no_such_option": 1}}, "no_such_option"),
-        ({"backend_options": {"workers": 0}}, "workers"),
+        ({"backend_options": {"packages": ["no-such-package"]}}, "no-such-package"),
+        ({"backend_options": {"read_only": ["/no/such"]}}, "there is no /no/such"),
         ({"backend": "docker", "backend_options": {"base_url": "unix:///nowhere/docker.sock"}}, "docker"),
     ],
-    ids=["no isolation", "unknown option", "bad option", "no daemon"],
+    ids=["no isolation", "no such package", "no such path", "no daemon"],
 )
 def test_a_sandbox_that_cannot_work_is_unavailable(options: dict[str, Any], message: str) -> None:
     env = CodeEnvironment(**options)
@@ -49,6 +49,8 @@ def test_a_failure_that_may_pass_is_retryable() -> None:
     ("options", "message"),
     [
         ({"backend": "chroot"}, "backend"),
+        ({"backend_options": {"no_such_option": 1}}, "no_such_option"),
+        ({"backend_options": {"workers": 0}}, "workers=0: expected a whole number of at least 1"),
         ({"extract": "first"}, "extract"),
         ({"parallel": 0}, "parallel"),
         ({"max_program_kb": 0}, "max_program_kb"),

@@ -1,0 +1,50 @@
+"""The sandbox that an environment's options name: its settings typed when they are given, opened when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, JsonValue, ValidationInfo
+
+from verigym.envs.base import Options
+from verigym.envs.code.outcome import failure_of
+from verigym.envs.errors import EnvironmentFailure
+from verigym.sandbox import Sandbox, SandboxFailure, open_sandbox, typed_options
+
+
+def _typed(given: Mapping[str, JsonValue], info: ValidationInfo) -> Mapping[str, JsonValue]:
+    if "allow_unsafe" in given:
+        raise ValueError("allow_unsafe is an option of the environment itself; set it there")
+    backend = info.data.get("backend")
+    return given if backend is None else typed_options(backend, given)
+
+
+BackendOptions = Annotated[Mapping[str, JsonValue], AfterValidator(_typed)]
+"""Settings of the back end that the field `backend` before it names."""
+
+
+class SandboxedOptions(Options):
+    """Where programs run."""
+
+    backend: Literal["local", "bubblewrap", "docker"] = "local"
+    """Which sandbox runs the programs."""
+    backend_options: BackendOptions = {}
+    """Settings of that sandbox, such as `workers` or `image`."""
+    allow_unsafe: bool = False
+    """Whether to go on where this machine gives no isolation that would hold. For programs you trust."""
+
+
+def open_named(options: SandboxedOptions) -> Sandbox:
+    """Open the sandbox that the options name.
+
+    Raises:
+        EnvironmentFailure: it cannot work here.
+    """
+    settings: dict[str, Any] = {**options.backend_options, "allow_unsafe": options.allow_unsafe}
+    try:
+        return open_sandbox(options.backend, **settings)
+    except SandboxFailure as error:
+        raise failure_of(error) from None
+    except ValueError as error:  # what only this machine knows: a package or a path that is not there
+        raise EnvironmentFailure("unavailable", f"backend_options of {options.backend!r}: {error}") from None

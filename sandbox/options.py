@@ -1,0 +1,118 @@
+"""Options of the back ends: typed, so that Python, YAML and the command line read a value alike or have it refused."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+M = TypeVar("M", bound="SandboxOptions")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an option's value may be, for the message where it is something else."""
+
+    words: str
+
+
+def _no_truth_value(value: Any) -> Any:
+    if isinstance(value, bool):  # which Python counts as 0 and 1
+        raise ValueError("a truth value is no number")
+    return value
+
+
+_NoTruthValue = BeforeValidator(_no_truth_value)
+Flag = Annotated[bool, Expected("true or false")]
+Text = Annotated[str, Field(min_length=1), Expected("a text")]
+OptionalText = Annotated[str | None, Field(min_length=1), Expected("a text, or null")]
+Packages = bool | tuple[str, ...]
+"""Which packages programs may import: True for the usual ones that are installed, False for none, or names as in `pip list`."""
+
+
+class SandboxOptions(BaseModel):
+    """What every back end takes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    workers: Annotated[int | None, Field(ge=1), _NoTruthValue, Expected("a whole number of at least 1")] = None
+    """Runs at one time; by default one a usable core."""
+    packages: Annotated[Packages, Expected('true, false, or a list of names as in `pip list`, such as ["numpy"]')] = True
+    """Which packages programs may import, with what those need: true for the usual ones that are installed beside this Python
+    (with docker: in the image), false for none, or names as in `pip list`. Never verigym."""
+    allow_unsafe: Flag = False
+    """Accept level 1 of `local`, which only limits programs. The other back ends have no such level."""
+
+
+class HostOptions(SandboxOptions):
+    """What back ends take that show programs parts of this machine."""
+
+    read_only: Annotated[tuple[str, ...], Expected('a list of paths, such as ["/data"]')] = ()
+    """More files and folders of the host that programs may read; below `/tmp` they are seen as `placed` says."""
+
+
+class LocalOptions(HostOptions):
+    """Options of `local`."""
+
+    level: Annotated[int | None, Field(ge=1, le=3), _NoTruthValue, Expected("1, 2 or 3")] = None
+    """3 (namespaces), 2 (own uid or Landlock, and seccomp) or 1 (limits only); by default the best that works here."""
+
+
+class BubblewrapOptions(HostOptions):
+    """Options of `bubblewrap`."""
+
+    program: Text = "bwrap"
+    """Path or name of bubblewrap's executable."""
+
+
+class ContainerOptions(SandboxOptions):
+    """Options of `docker`."""
+
+    image: Text = "python:3.12-slim"
+    """Any image with Python 3.11 or newer as python3; compilers and node in it give more languages. Never pulled."""
+    base_url: OptionalText = None
+    """The daemon's address, such as unix:///run/podman/podman.sock; by default DOCKER_HOST or a usual socket."""
+    runtime: OptionalText = None
+    """The OCI runtime, such as "runsc" (gVisor); the daemon's default otherwise."""
+    cpus: Annotated[float | None, Field(gt=0, allow_inf_nan=False), _NoTruthValue, Expected("a number above 0, or null")] = 1.0
+    """CPUs that a container may use; null leaves them unlimited."""
+    python: Text = "python3"
+    """The image's interpreter."""
+    retire_after: Annotated[int, Field(ge=1), _NoTruthValue, Expected("a whole number of at least 1")] = 1000
+    """Runs after which a container is replaced."""
+
+
+def checked(model: type[M], backend: str, given: Mapping[str, Any]) -> M:
+    """Return the options of a back end.
+
+    Args:
+        model: of that back end.
+        backend: its name, for messages.
+        given: values by name. Texts, as the command line gives them, are read as what the option is: `"2"`, `"false"`.
+
+    Raises:
+        ValueError: a name is unknown, or a value is not what it may be; the message says what was expected.
+    """
+    try:
+        return model.model_validate(dict(given))
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False)
+        # A name that does not exist goes first: what else is wrong may follow from it.
+        first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
+        name = str(first["loc"][0])
+    if first["type"] == "extra_forbidden":
+        raise ValueError(
+            f"options of the sandbox back end {backend!r}: no option is called {name!r}{near(name, model.model_fields)}"
+        )
+    field = model.model_fields[name]
+    expected = next(item.words for item in field.metadata if isinstance(item, Expected))
+    raise ValueError(f"options of the sandbox back end {backend!r}: {name}={given[name]!r}: expected {expected}")
+
+
+def near(word: str, known: Collection[str]) -> str:
+    """Return `; did you mean 'x'?` or, where nothing is near, the known words."""
+    found = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {found[0]!r}?" if found else f"; known: {', '.join(sorted(known))}"
