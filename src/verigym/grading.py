@@ -39,7 +39,7 @@ def grade(
     completion_column: Annotated[
         list[str] | None,
         typer.Option(
-            help="Text, object with text, messages, or a list. May be repeated. By default completion, or the choices of an OpenAI response."
+            help="Text, object, messages, or a list; may be repeated. By default completion, or an OpenAI response's choices."
         ),
     ] = None,
     reference: Annotated[

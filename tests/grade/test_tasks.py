@@ -107,6 +107,12 @@ def test_fenced_programs_are_read_as_the_data_set_says(folder, capsys):
     assert "read with" not in capsys.readouterr().out
 
 
+def test_a_chat_response_without_a_fence_is_no_program(folder):
+    choice = {"index": 0, "message": {"role": "assistant", "content": "I cannot write that."}, "finish_reason": "stop"}
+    summary = grade([{"task_id": "HumanEval/1", "choices": [choice]}])
+    assert summary["statuses"] == {"no_answer": 1} and summary["options"]["extract"] == "fenced"
+
+
 def test_given_options_win(folder):
     rows = [{"task_id": "HumanEval/1", "completion": "def twice(n):\n    return n * 2\n"}]
     summary = grade(rows, "--id-column", "task_id", "--option", "extract=fenced")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from verigym.envs import UsageError
+from verigym.envs.extras import need
 from verigym.grade.rows import BadRow, Row
 
 BATCH_ROWS = 128
@@ -16,14 +17,13 @@ class ParquetSource:
     """Rows of a Parquet file."""
 
     def __init__(self, name: str, raw: io.BufferedReader) -> None:
-        import pyarrow
-        import pyarrow.parquet
-
+        pyarrow: Any = need("pyarrow", f"Parquet ({name})")
+        parquet: Any = need("pyarrow.parquet", f"Parquet ({name})")
         self.name = name
         self._read = 0
         self._errors = (pyarrow.ArrowException, OSError)
         try:
-            self._file = pyarrow.parquet.ParquetFile(raw)
+            self._file = parquet.ParquetFile(raw)
         except self._errors as error:
             raise UsageError(f"{name} is not a readable Parquet file: {_one_line(error)}") from None
         self.columns: list[str] = self._file.schema_arrow.names

@@ -22,6 +22,8 @@ TASK_ID = "task_id"
 ROW = "row"
 NAMED = 1000
 """So many ids are named; all are counted."""
+STANDARD = ("completion", "solution")
+"""Columns of the sample files of HumanEval, which go on after the prompt, and of EvalPlus, which hold whole programs."""
 FENCES = ("```", "~~~")
 
 
@@ -161,7 +163,7 @@ class Tasks:
 def completion_columns(job: DataJob | None) -> tuple[str, ...]:
     """Return the columns that are looked for where none is named; `solution` is a program only beside a task of code."""
     programs = job is not None and load_config(job.name).environment == "code"
-    return ("completion", *(("solution",) if programs else ()), *RESPONSES)
+    return (*(STANDARD if programs else STANDARD[:1]), *RESPONSES)
 
 
 def reading_options(job: DataJob, environment: str | None, column: str, texts: Iterable[str]) -> dict[str, Any]:
@@ -173,12 +175,12 @@ def reading_options(job: DataJob, environment: str | None, column: str, texts: I
         column: where the completions stand.
         texts: the first of them; where these have fences, programs are looked for in fences.
     """
-    if (environment or load_config(job.name).environment) != "code":
+    if column not in STANDARD or (environment or load_config(job.name).environment) != "code":
         return {}
     fenced = [any(fence in text for fence in FENCES) for text in texts]
     if not fenced or all(fenced):
         return {}
-    continued = {"continue_prefix": True} if column == "completion" else {}
+    continued = {"continue_prefix": True} if column == STANDARD[0] else {}
     return {"extract": "fenced_or_all" if any(fenced) else "all", **continued}
 
 
