@@ -25,7 +25,7 @@ from verigym.trainer.engines.build import build_engine
 from verigym.trainer.evaluation.config import THINKING, EvalConfig, PickerConfig
 from verigym.trainer.evaluation.contamination import contaminated
 from verigym.trainer.evaluation.report import budget_label, budgets, compare, draw, figures, markdown
-from verigym.trainer.evaluation.tasks import held_out, training_texts
+from verigym.trainer.evaluation.tasks import held_out, own_texts, training_texts
 from verigym.trainer.evaluation.thinking import ThinkingEngine, ThinkingRules, most_tokens
 from verigym.trainer.graders import open_graders
 from verigym.trainer.left_out import fitting
@@ -212,7 +212,8 @@ def _contamination(config: EvalConfig, sources: Sequence[Source], found: Mapping
     """Return how many prompts of each source are in the training data, and each model's figures without them."""
     prompts = [(source.label, prompt) for source in sources for prompt in source.held_out]
     data_dir = next((source.data_dir for source in config.sources if source.data_dir), None)
-    hits = contaminated([p.text for _, p in prompts], training_texts(config.train_data, data_dir), n=config.ngram)
+    texts = [text for one, source in zip(config.sources, sources, strict=True) for text in own_texts(one, source)]
+    hits = contaminated(texts, training_texts(config.train_data, data_dir), n=config.ngram)
     result: dict[str, Any] = {}
     for source in sources:
         mine = [hit for hit in hits if prompts[hit.prompt][0] == source.label]
@@ -225,7 +226,7 @@ def _contamination(config: EvalConfig, sources: Sequence[Source], found: Mapping
             "hits": len(mine),
             "prompts": len(source.held_out),
             "ngram": config.ngram,
-            "found": [{"prompt": prompts[h.prompt][1].text[:200], "words": h.example, "where": h.where} for h in mine[:20]],
+            "found": [{"prompt": texts[h.prompt].whole[:200], "words": h.example, "where": h.where} for h in mine[:20]],
             "without": {label: of[source.label]["figures"] for label, of in clean.items() if source.label in of},
         }
     return result

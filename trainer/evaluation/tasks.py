@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from verigym.datasets_cfg.fields import fill
 from verigym.datasets_cfg.load import load as load_dataset
+from verigym.datasets_cfg.rows import Task
+from verigym.datasets_cfg.schema import DatasetConfig
 from verigym.envs.errors import EnvironmentFailure, UsageError
 from verigym.trainer.config import SourceConfig
+from verigym.trainer.evaluation.contamination import OwnText, words
 from verigym.trainer.mixture import Source, as_graded, build_source, composed
 from verigym.trainer.rng import keyed_random
 from verigym.trainer.stages.examples import read_examples
+
+ANSWER_FORM = "form"
+"""The text that a shape of `datasets_cfg/shapes` makes of the answer's form: our words, whatever row it is made of."""
 
 
 def held_out(config: SourceConfig, prompts: int) -> Source:
@@ -39,6 +47,39 @@ def held_out(config: SourceConfig, prompts: int) -> Source:
     return Source(config.label, environment, config.weight, lambda index: asked[index % len(asked)], asked)
 
 
+def own_texts(config: SourceConfig, source: Source) -> list[OwnText]:
+    """Return the own text of each held-out prompt: of a data set's row the question, of an environment what it has written.
+
+    Args:
+        config: the source.
+        source: from `held_out`.
+    """
+    if config.dataset is None:
+        # Without a template the same tasks come in the same order.
+        bare = build_source(config.model_copy(update={"template": None}), 0, len(source.held_out))
+        return [OwnText(prompt.text) for prompt in bare.held_out]
+    rows = load_dataset(config.dataset, config.eval_split or "", data_dir=config.data_dir, options=config.options)
+    return [own_text(rows.config, rows.bare(int(str(prompt.metadata["row"])))[1]) for prompt in source.held_out]
+
+
+def own_text(config: DatasetConfig, task: Task) -> OwnText:
+    """Return what a row says of its task, without the words that its description puts around its columns."""
+    if config.generated:
+        return OwnText(task.text)
+    runs = [""]
+    for place, piece in enumerate(re.split(r"\{([A-Za-z_]\w*)\}", config.question or config.prompt)):
+        if place % 2 and piece != ANSWER_FORM:
+            runs[-1] += fill(f"{{{piece}}}", task.row)
+        elif not place % 2 and not words(piece):
+            runs[-1] += piece
+        else:
+            runs.append("")
+    runs = [run for run in runs if words(run)]
+    if task.question is None and len(runs) == 1:
+        return OwnText(runs[0])
+    return OwnText(task.question or task.text, tuple(runs))
+
+
 def training_texts(names: Sequence[str], data_dir: Path | None = None) -> Iterator[tuple[str, str]]:
     """Yield (place, text) of what models may have been trained on, prompts with completions where there are some.
 
@@ -57,6 +98,7 @@ def training_texts(names: Sequence[str], data_dir: Path | None = None) -> Iterat
         dataset, _, split = name.rpartition(":")
         if not dataset:
             raise UsageError(f"train_data: {name!r} is neither a .jsonl file nor NAME:SPLIT of a data set, such as gsm8k:train")
-        rows: Any = load_dataset(dataset, split, data_dir=data_dir)
+        rows = load_dataset(dataset, split, data_dir=data_dir)
         for row in range(len(rows)):
-            yield f"{name} row {row}", rows[row].text
+            task = rows.bare(row)[1]
+            yield f"{name} row {row}", task.question or task.text
