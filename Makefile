@@ -11,12 +11,12 @@ setup: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt lock.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "verigym needs Python 3.11 or newer; $(PYTHON) is older. Name another: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+		{ echo "verigym needs Python 3.11 or newer; $(PYTHON) is older, or does not start. Name another: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@echo "==> making the virtual environment $(VENV)"
 	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(VENV); \
 		else $(PYTHON) -m venv --without-pip $(VENV) && $(BIN)/python .ci/bootstrap_pip.py; fi
 	@echo "==> installing verigym with its training and development packages (some minutes)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --constraint lock.txt --editable '.[train,lora,quant,dev,docker,constraints,format,match,games,language]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --constraint lock.txt --editable '.[train,data,math-verify,lora,quant,dev,docker,constraints,format,match,games,language]'
 	@touch $@
 
 quickstart: setup

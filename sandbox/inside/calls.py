@@ -155,7 +155,7 @@ class Server:
         except CannotCross as left:
             answer["cannot"] = left.what
         except BaseException as error:
-            answer["error"] = describe(error)
+            answer["error"] = describe(error, hold)
             error.__traceback__ = None
         self.asked -= 1
         if hold is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _UPON = (int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, collections.deque)
-_STANDARD = {f"{kind.__module__}.{kind.__name__}": kind for kind in _UPON}
+STANDARD = {f"{kind.__module__}.{kind.__name__}": kind for kind in _UPON}
 _kinds: dict[tuple[tuple[str, ...], tuple[str, ...], type | None], type] = {}
 
 
@@ -38,7 +38,7 @@ def make(about: About, plain: Any) -> Any:
             if "builtins.BaseException" in about.names:
                 stand_in = about.proxies.error_class(*_split(about.names))
                 methods["__class__"] = property(lambda self: stand_in)
-            elif (upon_plain := next((base for name, base in _STANDARD.items() if name in about.names[1:]), None)) is not None:
+            elif (upon_plain := next((base for name, base in STANDARD.items() if name in about.names[1:]), None)) is not None:
                 stand_in = type(about.name, (upon_plain,), {})  # to `isinstance`, and to nothing that looks closer
                 methods["__class__"] = property(lambda self: stand_in)
             kind = type(about.name, (Handle,), {"__slots__": (), "__hash__": None, "__doc__": property(_doc)} | methods)
@@ -92,7 +92,8 @@ class Handle(Object):
                 return about.proxies.described(name, reply)
             if reply.get("cannot") != "method":
                 found = about.proxies.answer(reply)
-                if name not in OF_PLAIN_VALUES or not isinstance(found, Handle) or "__call__" not in found._about_it().special:
+                is_called = isinstance(found, Handle) and "__call__" in found._about_it().special
+                if name not in OF_PLAIN_VALUES or not is_called or about.is_named:
                     return found
             about.methods.add(name)
 
@@ -196,13 +197,7 @@ def _iter(self: Handle) -> Iterator[Any]:
 
 
 def _next(self: Handle) -> Any:
-    about = self._about_it()
-    if about.given is not None:
-        return next(Steps(about))
-    content = about.read()
-    if isinstance(content, list) and content:
-        return content.pop(0)
-    raise StopIteration
+    return next(Steps(self._about_it()))
 
 
 def _len(self: Handle) -> int:

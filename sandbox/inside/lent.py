@@ -21,6 +21,8 @@ _BASES = ("abc", "builtins", "enum", "typing", "unittest.mock")
 def is_lent(value: Any, module: str) -> bool:
     """Whether an object crosses by number: its class is the test's, or a mock, and plain data cannot be meant."""
     kind = type(value)
+    if kind is object:
+        return True
     homes = [base.__dict__.get("__module__", "builtins") for base in type.__dict__["__mro__"].__get__(kind)]
     return homes[0] in (module, "unittest.mock") and all(home == module or home in _BASES for home in homes)
 

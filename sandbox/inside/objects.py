@@ -37,8 +37,13 @@ _NAMED_REST_FLAG = 0x08
 _FUNCTIONS: tuple[type, ...] = (type(lambda: 0), type(len), type([].append))
 
 
-def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as plain data: its names, its arguments where they are plain, its message."""
+def describe(error: BaseException, hold: Callable[..., Any] | None = None) -> dict[str, Any]:
+    """An exception as plain data: its names, its arguments where they can cross, its message.
+
+    Args:
+        error: the exception.
+        hold: writes the objects among its arguments and attributes.
+    """
     mro, own = _bases(type(error))
     described: dict[str, Any] = {"type": str(type(error).__name__)[:200], "mro": mro, "own": own, "args": []}
     try:
@@ -46,8 +51,8 @@ def describe(error: BaseException) -> dict[str, Any]:
     except BaseException:
         described["message"] = ""
     try:
-        described["args"] = [encode(value) for value in error.args]
-        plain = {name: encode(value) for name, value in vars(error).items() if type(name) is str and name[:1] != "_"}
+        described["args"] = [encode(value, hold) for value in error.args]
+        plain = {name: encode(value, hold) for name, value in vars(error).items() if type(name) is str and name[:1] != "_"}
         if plain:
             described["attributes"] = plain
     except BaseException:
@@ -193,8 +198,10 @@ class Objects:
         about["async"] = type(flags) is int and bool(flags & _COROUTINE_FLAG)
         return about
 
-    def get(self, about: Any, *_: Any) -> Any:
+    def get(self, about: Any, plain: Any = None, *_: Any) -> Any:
         """The object of a number; of a function of the test's, one that asks for it to be called."""
+        if plain is iter:
+            return self._going_on(*about)
         if type(about) is not dict:
             return self.held[about]
         number = about["callback"]
@@ -206,6 +213,15 @@ class Objects:
             known = _callback(self.call_back, about)
         self._callbacks[number] = known
         return known
+
+    def _going_on(self, number: int, begun: list[Any]) -> Any:
+        """An iterator of the test's: what was given of it, then what its process gives."""
+        yield from begun
+        while True:
+            try:
+                yield self.call_back(number, (), {})
+            except StopIteration:
+                return
 
     def perform(self, op: str, number: int, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Do with an object what is asked for."""

@@ -10,6 +10,7 @@ import types
 from verigym.sandbox.inside import protocols, snapshots
 from verigym.sandbox.inside.about import About, about_of
 from verigym.sandbox.inside.derived import Deriving
+from verigym.sandbox.inside.encoding import iterator
 from verigym.sandbox.inside.guarded import Builtin, NoArray
 from verigym.sandbox.inside.handles import Handle, Steps, make
 from verigym.sandbox.inside.lent import Lent, is_lent, special
@@ -55,7 +56,15 @@ def _usual_error(name: str) -> type[Exception] | None:
 
 
 _COROUTINE_FLAG = 0x80
-_CALLED_BACK = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
+_CALLED_BACK = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.MethodDescriptorType,
+    functools.partial,
+)
+_ITERATOR_ITEMS = 1000
+"""Of an iterator of the test's so many items are given at once; the program asks for the others."""
 
 
 def _texts(value: Any) -> bool:
@@ -178,6 +187,12 @@ class Proxies:
             return {"h": about.number}
         if type(value) is Deriving:
             return {"h": value.number()}
+        if plain is iterator:
+            begun = [to.put(item, depth) for item in itertools.islice(value, _ITERATOR_ITEMS)]
+            if len(begun) < _ITERATOR_ITEMS:
+                return {"it": begun}
+            self.peer.callbacks.append(value.__next__)
+            return {"its": [begun, len(self.peer.callbacks) - 1]}
         if type(value) is Builtin:
             return {"bi": value.__name__}
         if type(value) is NoArray:

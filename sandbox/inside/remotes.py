@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from verigym.sandbox.inside.about import about_of
 from verigym.sandbox.inside.derived import Deriving, base_for
-from verigym.sandbox.inside.handles import Handle
+from verigym.sandbox.inside.handles import STANDARD, Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +37,14 @@ class RemoteClass:
         """Make an instance. Only where the test uses the name as a class's may it judge arguments: `f` could be a class too."""
         made = self._proxies.value({"call": self.__name__, "make": True}, args, kwargs)
         return self._made(made, args, kwargs)
+
+    @property
+    def __mro__(self) -> tuple[type | RemoteClass, ...]:
+        """Its bases, nearest first: those of the candidate's by their names."""
+        own = self._proxies.names()
+        return tuple(
+            self._proxies.find(name) if name in own else STANDARD.get(name) or type(name, (), {}) for name in self._names
+        ) + (object,)
 
     def _made(self, made: Any, args: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Any:
         if not isinstance(made, Handle) or made._about_it().number in self._proxies.members:

@@ -25,4 +25,4 @@ def test_programs_of_classes(env: CodeEnvironment, case: dict[str, Any]) -> None
 
 
 def test_how_many() -> None:
-    assert sum(case["status"] == "correct" for case in CASES) >= 0.88 * len(CASES)
+    assert sum(case["status"] == "correct" for case in CASES) >= 0.9 * len(CASES)

@@ -420,18 +420,18 @@ assert number == 2
 if double(1) == 2:
     assert decode(encode("x")) == "x"
 else:
-    assert decode(object()) == "x"
+    assert decode(memoryview(b'')) == "x"
 
 assert double(1) == 2 or decode(open("nothing")) == 1
 
-value = encode("a") if double(1) == 2 else object()
+value = encode("a") if double(1) == 2 else memoryview(b'')
 assert decode(value) == "a"
 
 match encode("a"):
     case [97]:
         assert double(1) == 2
     case other:
-        decode(iter([other, object()]))
+        decode(iter([other, memoryview(b'')]))
 
 assert (found := encode("a")) and decode(found) == "a"
 
@@ -553,7 +553,7 @@ PYTEST_LINES = [
     "assert divide(1, 3) == pytest.approx(0.333333, abs=1e-5)",
     "assert decode(encode('abc')) == 'abc', encode('abc')",
     "if double(1) != 2:\n    raise pytest.skip.Exception('odd')\nassert double(2) == 4",
-    "value = encode('a')\nif value != [97]:\n    decode(object())\nassert decode(value) == 'a'",
+    "value = encode('a')\nif value != [97]:\n    decode(memoryview(b''))\nassert decode(value) == 'a'",
 ]
 # Beside the functions of a file: what is done while it is loaded, and fixtures.
 PYTEST_MORE = [
@@ -585,7 +585,7 @@ WHOLE = [
         "",
         "import solution\nassert hasattr(solution, 'double') and callable(solution.double)\nassert solution.double(2) == 4",
     ),
-    ("assert", "", "try:\n    from solution import double\nexcept ImportError:\n    double = object()\nassert double(2) == 4"),
+    ("assert", "", "try:\n    from solution import double\nexcept ImportError:\n    double = memoryview(b'')\nassert double(2) == 4"),
     ("assert", "", "check = encode\nassert decode(check('a')) == 'a'"),
     ("assert", "", "check = compose(encode, decode)\nassert check('a') == 'a'"),
     ("assert", "", "for check in [encode('a')]:\n    assert decode(check) == 'a'"),
