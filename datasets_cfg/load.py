@@ -14,7 +14,7 @@ from verigym.datasets_cfg.reading import ChangedRevision, hub_rows, local_rows
 from verigym.datasets_cfg.rows import Task, make_task
 from verigym.datasets_cfg.schema import DatasetConfig
 from verigym.datasets_cfg.templates import load_template
-from verigym.datasets_cfg.yamlfile import line_of, read, text_of
+from verigym.datasets_cfg.yamlfile import parse, read, text_of
 from verigym.envs import Environment, Prompt, TaskSource, UsageError
 from verigym.envs import load as load_environment
 from verigym.envs.errors import did_you_mean
@@ -262,8 +262,7 @@ def _open(
         try:
             rows = local_rows(config, split, Path(data_dir), cache)
         except ChangedRevision as changed:
-            line = line_of(description(place), ("files", split, "sha256"))
-            raise UsageError(f"{place}, line {line}: {changed}") from None
+            raise UsageError(f"{_place(place, 'files', split, 'sha256')}: {changed}") from None
         source = str(Path(data_dir) / config.files[split].path)
     return PromptDataset(config, split, rows, environment, source)
 
@@ -276,15 +275,19 @@ def _check_reference(place: str | Path, config: DatasetConfig, environment: Envi
     for part, fields in (("reference", config.reference), ("fixed", config.fixed)):
         for field in fields:
             if field not in known:
-                line = line_of(description(place), (part, field))
                 reason = f"unknown field '{part}.{field}' for environment {config.environment!r}{did_you_mean(field, known)}"
-                raise UsageError(f"{place}, line {line}: {reason}")
+                raise UsageError(f"{_place(place, part, field)}: {reason}")
     lacking = [
         field for field, info in known.items() if info.is_required() and field not in {**config.reference, **config.fixed}
     ]
     if lacking and not config.layout:
-        line = line_of(description(place), ("reference",))
-        raise UsageError(f"{place}, line {line}: environment {config.environment!r} needs the field 'reference.{lacking[0]}'")
+        needed = f"environment {config.environment!r} needs the field 'reference.{lacking[0]}'"
+        raise UsageError(f"{_place(place, 'reference')}: {needed}")
+
+
+def _place(description_of: str | Path, *loc: str) -> str:
+    """Return where a field of a description stands, or what it should stand in."""
+    return parse(description(description_of), str(description_of)).place(loc)
 
 
 def _generated(config: DatasetConfig, split: str, environment: Environment) -> GeneratedDataset:

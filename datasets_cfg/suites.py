@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from verigym.datasets_cfg.load import SUFFIXES, load_config
-from verigym.datasets_cfg.yamlfile import read, text_of
+from verigym.datasets_cfg.yamlfile import Document, Loc, checked, parse, text_of
 from verigym.envs import UsageError
 from verigym.envs.errors import did_you_mean, told_of
 
@@ -213,4 +213,20 @@ def load_suite(name_or_path: str | Path) -> Suite:
     Raises:
         UsageError: as `suite_text`, or it does not follow the schema; the message names file, line and field.
     """
-    return read(suite_text(name_or_path), str(name_or_path), Suite, "name, description and sources")
+    document = suite_document(name_or_path)
+    return checked(Suite, document.fields, document)
+
+
+def suite_document(name_or_path: str | Path) -> Document:
+    """Return a suite's fields and where each stands.
+
+    Raises:
+        UsageError: as `suite_text`, or it is not YAML.
+    """
+    return parse(suite_text(name_or_path), str(name_or_path), "name, description and sources")
+
+
+def run_places(document: Document) -> dict[Loc, str]:
+    """Return where the fields stand that a suite gives a run (`Suite.fields`), by their place in the run."""
+    moved = {loc[1:]: place for loc, place in document.places.items() if loc[0] in ("train", "curriculum") and loc[1:]}
+    return moved | {loc: place for loc, place in document.places.items() if loc[0] in ("sources", "curriculum")}

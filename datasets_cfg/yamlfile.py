@@ -1,9 +1,10 @@
-"""YAML descriptions read with their lines, so that a mistake is named by file, line and field."""
+"""The one reader of YAML: data sets, templates, suites, runs, pipelines. Mistakes are named by file, line and field."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import yaml
@@ -12,13 +13,44 @@ from pydantic import BaseModel, ValidationError
 from verigym.envs.errors import UsageError, explain
 
 M = TypeVar("M", bound=BaseModel)
-
-Path = Sequence[str | int]
+Loc = tuple[int | str, ...]
+"""A field, by the keys and list positions that lead to it from the top."""
 
 MAX_CHARACTERS = 1 << 17
 """Of a description; whatever is longer is data, and reading it as YAML would take minutes."""
 MAX_VALUES = 100_000
 """Keys and values of a description, each alias counted as all that it stands for."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """Fields, and where each was set."""
+
+    name: str
+    """Of the file, or of what else the fields come from."""
+    fields: Mapping[str, Any]
+    places: Mapping[Loc, str]
+    """Of each field that was set: `file:line`, or the override of the command line."""
+
+    def place(self, loc: Sequence[int | str]) -> str:
+        """Return where a field was set, or the nearest one around it that was; what leads to no field is passed over.
+
+        Pydantic puts names of the alternatives that it tried into the way to a field.
+        """
+        around: Loc = ()
+        for part in loc:
+            if (*around, part) in self.places:
+                around = (*around, part)
+        return self.places.get(around, self.name)
+
+
+def read_document(path: str | os.PathLike[str]) -> Document:
+    """Read a YAML file of the user's.
+
+    Raises:
+        UsageError: as `text_of` and `parse`.
+    """
+    return parse(text_of(path), str(path))
 
 
 def text_of(path: str | os.PathLike[str]) -> str:
@@ -41,95 +73,67 @@ def text_of(path: str | os.PathLike[str]) -> str:
     return text
 
 
-def read(text: str, name: str, model: type[M], example: str) -> M:
-    """Return the description that a text holds.
+def parse(text: str, name: str, example: str = "`name: value`") -> Document:
+    """Return the fields that a text holds.
 
     Args:
         text: YAML.
         name: of the file, for messages.
-        model: what it must fit.
-        example: fields to name where the text holds no mapping.
+        example: what to name where the text holds no mapping.
 
     Raises:
-        UsageError: it is not YAML, a key stands twice, or it does not fit; the message names file, line and field.
+        UsageError: it is not YAML, a key stands twice, or it is no mapping; the message names file and line.
     """
-    try:
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        refuse_bombs(tree, name)
-        twice = repeated_key(tree)
-        data = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise UsageError(f"{name}{line}: not YAML: {error.problem or error.context}") from None
-    except RecursionError:
-        raise UsageError(f"{name}: not YAML: brackets or fields stand too deep in each other") from None
-    except UsageError:
-        raise
-    except (yaml.YAMLError, ValueError) as error:
-        raise UsageError(f"{name}: not YAML: {' '.join(str(error).split())}") from None
+    data, tree = _value(text, name, lambda line: f"{name}:{line}")
     if not isinstance(data, dict):
         got = "an empty file" if data is None else f"a {type(data).__name__}"
         raise UsageError(f"{name}: expected fields such as {example}; got {got}")
-    if twice is not None:
-        raise UsageError(f"{name}, line {twice.start_mark.line + 1}: field {twice.value!r} stands twice; keep one")
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        line = f", line {_line(tree, _place(error))}"
-        raise UsageError(f"{name}{line}: {explain(error, model.model_fields)}") from None
+    places = {loc: f"{name}:{line}" for loc, line in _lines(tree, ())}
+    for key in data:
+        if not isinstance(key, str):
+            raise UsageError(f"{places.get((str(key),), name)}: field {key!r}: the name of a field is text; put it in quotes")
+    return Document(name, data, places)
 
 
-def refuse_bombs(tree: Any, name: str) -> None:
-    """Refuse a document whose aliases stand for more than can be walked through, or for what they stand in themselves.
-
-    Args:
-        tree: its nodes, as `yaml.compose` gives them.
-        name: of the file, for the message.
+def value_of(text: str, name: str) -> Any:
+    """Return what a YAML text of one line stands for: fields, a list, or one value.
 
     Raises:
-        UsageError: it does.
+        UsageError: it is not YAML, or a key stands twice.
     """
-    sizes: dict[int, int | None] = {}
-
-    def size(node: Any) -> int:
-        key = id(node)
-        if key in sizes:
-            known = sizes[key]
-            if known is None:
-                raise UsageError(
-                    f"{name}, line {node.start_mark.line + 1}: an alias stands inside what it stands for; leave it out"
-                )
-            return known
-        sizes[key] = None
-        parts = node.value if isinstance(node, yaml.SequenceNode | yaml.MappingNode) else ()
-        total = 1 + sum(sum(map(size, part)) if isinstance(part, tuple) else size(part) for part in parts)
-        if total > MAX_VALUES:
-            line = node.start_mark.line + 1
-            raise UsageError(f"{name}, line {line}: over {MAX_VALUES:,} values, too many for a description; is it the data?")
-        sizes[key] = total
-        return total
-
-    if tree is not None:
-        size(tree)
+    return _value(text, name, lambda _: name)[0]
 
 
-def line_of(text: str, path: Path) -> int:
-    """Return the line, from 1, of the field at a path, or of the innermost one above it that is there."""
-    return _line(yaml.compose(text, Loader=yaml.SafeLoader), path)
+def read(text: str, name: str, model: type[M], example: str) -> M:
+    """Return the description that a text holds: `parse`, then `checked`.
+
+    Raises:
+        UsageError: as these.
+    """
+    document = parse(text, name, example)
+    return checked(model, document.fields, document)
 
 
-def node_at(text: str, path: Path) -> Any:
-    """Return the YAML node of the field at a path, with its marks; None where there is none."""
-    node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
-    for part in path:
-        if not isinstance(node, yaml.MappingNode):
-            return None
-        node = next((value for key, value in node.value if key.value == part), None)
-    return node
+def checked(model: type[M], fields: Mapping[str, Any], document: Document, loc: Loc = ()) -> M:
+    """Validate a part of a document.
+
+    Args:
+        model: what the part must be.
+        fields: the part.
+        document: where it stands, for messages.
+        loc: where in the document.
+
+    Raises:
+        UsageError: one line that names the file, the line, the field, what was expected and what was given.
+    """
+    try:
+        return model.model_validate(dict(fields))
+    except ValidationError as error:
+        raise UsageError(f"{document.place((*loc, *_place(error)))}: {explain(error, model.model_fields)}") from None
 
 
-def _place(error: ValidationError) -> Path:
-    """Return the path of the problem that `explain` tells of; where several fields clash, the one its message begins with."""
+def _place(error: ValidationError) -> Sequence[int | str]:
+    """Return the way to the problem that `explain` tells of; where several fields clash, to the one its message begins with."""
     problems = error.errors(include_url=False, include_context=False)
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
     if first["loc"]:
@@ -138,33 +142,80 @@ def _place(error: ValidationError) -> Path:
     return words[0].rstrip(":").split(".") if words else ()
 
 
-def _line(node: Any, path: Path) -> int:
-    line = node.start_mark.line
-    for part in path:
-        found = None
-        if isinstance(node, yaml.MappingNode):
-            found = next(((key, value) for key, value in node.value if key.value == str(part)), None)
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-            found = (node.value[part], node.value[part])
-        if found is None:  # the name of an alternative that was tried, or a field that is missing
-            continue
-        line, node = found[0].start_mark.line, found[1]
-    return int(line) + 1
+def _value(text: str, name: str, at: Callable[[int], str]) -> tuple[Any, Any]:
+    """Return what a text stands for, and its nodes; `at` says where a line is."""
+    try:
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        _refuse_bombs(tree, at)
+        _refuse_repeated_keys(tree, at)
+        return yaml.safe_load(text), tree
+    except yaml.MarkedYAMLError as error:
+        place = at(error.problem_mark.line + 1) if error.problem_mark else name
+        raise UsageError(f"{place}: not YAML: {error.problem or error.context}") from None
+    except RecursionError:
+        raise UsageError(f"{name}: not YAML: brackets or fields stand too deep in each other") from None
+    except UsageError:
+        raise
+    except (yaml.YAMLError, ValueError) as error:
+        raise UsageError(f"{name}: not YAML: {' '.join(str(error).split())[:200]}") from None
 
 
-def repeated_key(node: Any) -> Any:
-    """Return a key that stands twice in one mapping, at any depth; YAML itself would keep the last in silence."""
+def _refuse_bombs(tree: Any, at: Callable[[int], str]) -> None:
+    """Refuse a document whose aliases stand for more than can be walked through, or for what they stand in themselves."""
+    sizes: dict[int, int | None] = {}
+
+    def size(node: Any) -> int:
+        key = id(node)
+        if key in sizes:
+            known = sizes[key]
+            if known is None:
+                raise UsageError(f"{at(node.start_mark.line + 1)}: an alias stands inside what it stands for; leave it out")
+            return known
+        sizes[key] = None
+        parts = node.value if isinstance(node, yaml.SequenceNode | yaml.MappingNode) else ()
+        total = 1 + sum(sum(map(size, part)) if isinstance(part, tuple) else size(part) for part in parts)
+        if total > MAX_VALUES:
+            place = at(node.start_mark.line + 1)
+            raise UsageError(f"{place}: over {MAX_VALUES:,} values, too many for a description; is it the data?")
+        sizes[key] = total
+        return total
+
+    if tree is not None:
+        size(tree)
+
+
+def _refuse_repeated_keys(node: Any, at: Callable[[int], str]) -> None:
+    """Refuse a key that stands twice in one mapping, at any depth; YAML itself would keep the last in silence."""
     if isinstance(node, yaml.SequenceNode):
-        return next((twice for item in node.value if (twice := repeated_key(item)) is not None), None)
-    if not isinstance(node, yaml.MappingNode):
-        return None
-    seen = set()
-    for key, value in node.value:
-        if isinstance(key.value, str):
-            if key.value in seen:
-                return key
-            seen.add(key.value)
-        twice = repeated_key(value)
-        if twice is not None:
-            return twice
-    return None
+        for item in node.value:
+            _refuse_repeated_keys(item, at)
+    elif isinstance(node, yaml.MappingNode):
+        seen = set()
+        for key, value in node.value:
+            if isinstance(key.value, str):
+                if key.value in seen:
+                    raise UsageError(f"{at(key.start_mark.line + 1)}: field {key.value!r} stands twice; keep one")
+                seen.add(key.value)
+            _refuse_repeated_keys(value, at)
+
+
+def _lines(node: Any, loc: Loc) -> Iterator[tuple[Loc, int]]:
+    """Give the line of each field, from 1."""
+    inner: list[tuple[int | str, Any, Any]] = []
+    if isinstance(node, yaml.MappingNode):
+        inner = [(key.value, key, value) for key, value in node.value if isinstance(key.value, str)]
+    elif isinstance(node, yaml.SequenceNode):
+        inner = [(number, value, value) for number, value in enumerate(node.value)]
+    for part, key, value in inner:
+        yield (*loc, part), key.start_mark.line + 1
+        yield from _lines(value, (*loc, part))
+
+
+def node_at(text: str, path: Sequence[str]) -> Any:
+    """Return the YAML node of the field at a path, with its marks; None where there is none."""
+    node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    for part in path:
+        if not isinstance(node, yaml.MappingNode):
+            return None
+        node = next((value for key, value in node.value if key.value == part), None)
+    return node

@@ -6,22 +6,24 @@ A config is read once and unpacked into plain arguments: it never travels into t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from verigym.datasets_cfg.suites import SuiteSource, load_suite
+from verigym.datasets_cfg.suites import SuiteSource, load_suite, run_places, suite_document
+from verigym.datasets_cfg.yamlfile import Document, checked, read_document
 from verigym.envs.errors import UsageError, explain
 from verigym.trainer.care_config import CareFields
 from verigym.trainer.critic_config import CriticFields
 from verigym.trainer.engine_config import EngineFields
 from verigym.trainer.kernel_config import KernelFields
 from verigym.trainer.memory_config import MemoryFields
+from verigym.trainer.placing import overriding
 from verigym.trainer.presets import with_preset
 from verigym.trainer.resume_config import ResumeFields
 from verigym.trainer.sampling_config import SamplingFields
-from verigym.trainer.stages.reading import Document, checked, read_document
 from verigym.trainer.unused import refuse_unused
 from verigym.trainer.update_config import ON_POLICY_LOSSES, UpdateFields
 
@@ -137,13 +139,13 @@ class TrainConfig(
         return self
 
 
-def _with_suite(fields: dict[str, Any]) -> dict[str, Any]:
+def _with_suite(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Put the suite's fields under the run's own."""
     suite, data_dir = fields.get("suite"), fields.get("data_dir")
     if suite is None:
         if data_dir is not None:
             raise ValueError("data_dir goes with a suite; a source has its own data_dir")
-        return fields
+        return dict(fields)
     if fields.get("sources"):
         raise ValueError("suite and sources both say what is trained on; keep one")
     own = {name: value for name, value in fields.items() if name not in ("suite", "data_dir", "sources")}
@@ -188,8 +190,23 @@ def run_document(path: Path | str | None, overrides: Sequence[str] = ()) -> Docu
     Raises:
         UsageError: the file cannot be read, or an override leads nowhere.
     """
-    document = Document(Path("the command line"), {}, {}) if path is None else read_document(Path(path))
-    return document.overriding(overrides)
+    document = Document("the command line", {}, {}) if path is None else read_document(path)
+    return _with_places_of_suite(overriding(document, overrides))
+
+
+def _with_places_of_suite(document: Document) -> Document:
+    """Return the document with the suite's fields in place of its name, each where the suite's file has it."""
+    suite = document.fields.get("suite")
+    if suite is None:
+        return document
+    try:
+        fields = _with_suite(document.fields)
+    except ValueError as error:
+        said = str(error)  # of the suite's own file, or of its being named here
+        raise UsageError(said if said.startswith(f"{suite}:") else f"{document.place(('suite',))}: {said}") from None
+    own = {loc: place for loc, place in document.places.items() if loc[0] in fields}
+    given = {loc: place for loc, place in run_places(suite_document(str(suite))).items() if (loc[0],) not in own}
+    return replace(document, fields=fields, places=given | own)
 
 
 def config_of(document: Document) -> TrainConfig:

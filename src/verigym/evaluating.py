@@ -40,7 +40,7 @@ def evaluate(
     """Evaluate models: avg@k, pass@k, maj@k, best-of-n, with intervals. A stopped evaluation goes on with the same command."""
     from verigym.cliargs import validated
     from verigym.envs import UsageError
-    from verigym.trainer.stages.reading import apply_override
+    from verigym.trainer.placing import apply_override
 
     sources = [
         *(
@@ -130,11 +130,11 @@ def _named_picker(given: str) -> tuple[str, Any]:
 
 def _suite(name: str, data_dir: Path | None) -> Any:
     from verigym.datasets_cfg.suites import load_suite
+    from verigym.datasets_cfg.yamlfile import read_document
     from verigym.envs import UsageError
-    from verigym.trainer.stages.reading import read_document
 
     if name.endswith((".yaml", ".yml")):
-        fields = read_document(Path(name)).fields
+        fields = read_document(name).fields
         if "model" in fields and isinstance(fields.get("sources"), list):  # a training run
             return fields["sources"]
         if "model" in fields:

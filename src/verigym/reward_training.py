@@ -11,7 +11,7 @@ import typer
 from verigym.envs.errors import UsageError
 
 if TYPE_CHECKING:
-    from verigym.trainer.stages.reading import Document
+    from verigym.datasets_cfg.yamlfile import Document
 
 Config = Annotated[Path, typer.Option(help="YAML file of the stage's fields; docs/stages_table.md lists them.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Override the file.")]
@@ -38,11 +38,12 @@ def prm(config: Config, overrides: Overrides = None) -> int:
 
 
 def _run(kind: str, path: Path, overrides: list[str]) -> int:
+    from verigym.datasets_cfg.yamlfile import checked, read_document
+    from verigym.trainer.placing import located, overriding
     from verigym.trainer.stages.checks import refuse_stage_on_this_machine, refuse_unstartable_stage
     from verigym.trainer.stages.kinds import KINDS, figures
-    from verigym.trainer.stages.reading import checked, located, read_document
 
-    document = read_document(path).overriding(overrides)
+    document = overriding(read_document(path), overrides)
     _refuse_references(document)
     config = checked(KINDS[kind].config_type(), document.fields, document)
     print("loading torch and transformers", file=sys.stderr, flush=True)

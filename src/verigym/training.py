@@ -24,7 +24,7 @@ def train(
     from verigym.envs import UsageError
     from verigym.trainer.config import config_of, run_document
     from verigym.trainer.launched import launched_rank
-    from verigym.trainer.stages.reading import located
+    from verigym.trainer.placing import located
 
     if config is None and suite is None:
         raise UsageError("give --config FILE, or --suite NAME with model=... and output=...")

@@ -47,7 +47,7 @@ def test_the_mistake_that_the_page_shows_is_real(folder, capsys):
     (folder / "mine.yaml").write_text(text, encoding="utf-8")
     assert main(["datasets", "show", "mine.yaml"]) == 2
     error = capsys.readouterr().err.strip().removeprefix("error: ")
-    told = re.search(r"`(mine\.yaml, line 3: .*?)`", PAGE)
+    told = re.search(r"`(mine\.yaml:3: .*?)`", PAGE)
     assert error.startswith(told[1])
 
 

@@ -38,7 +38,7 @@ def test_a_mistake_in_a_description_names_file_line_and_field(make, old, new, li
         load_config(path)
     assert message in str(caught.value) and "\n" not in str(caught.value)
     if "describes rows" not in message:
-        assert str(caught.value).startswith(f"{path}, line {line}: ")
+        assert str(caught.value).startswith(f"{path}:{line}: ")
 
 
 def test_a_split_that_is_not_there(make, tmp_path):
@@ -72,7 +72,7 @@ def test_another_revision_of_a_local_file_is_refused(make, tmp_path):
         stream.write(json.dumps(ROWS[0]) + "\n")
     with pytest.raises(UsageError) as caught:
         load(path, "train", data_dir=tmp_path)
-    assert str(caught.value).startswith(f"{path}, line 6: field files.train.sha256 is ")
+    assert str(caught.value).startswith(f"{path}:6: field files.train.sha256 is ")
     assert "another revision of the data" in str(caught.value) and "rows.jsonl" in str(caught.value)
 
 

@@ -107,12 +107,12 @@ def test_what_a_template_needs_and_the_set_lacks_is_named(make, tmp_path):
     [
         (
             "name: t\ndescription: d\nuser: '{prompt} {answer}'\n",
-            r"t.yaml, line 3: user names \{answer\}; known: prompt, question",
+            r"t.yaml:3: user names \{answer\}; known: prompt, question",
         ),
         ("name: t\ndescription: d\nuser: hello\n", "user names none of"),
-        ("name: t\ndescription: d\nuser: '{prompt}'\nsystem: '{prompt}'\n", "line 4: system is the same for every task"),
-        ("name: t\ndescription: d\nusr: '{prompt}'\n", "line 3: unknown field 'usr'; did you mean 'user'"),
-        ("name: t\ndescription: d\nlanguages: {de: {user: '{gone}'}}\n", "line 3: field 'languages.de'"),
+        ("name: t\ndescription: d\nuser: '{prompt}'\nsystem: '{prompt}'\n", "t.yaml:4: system is the same for every task"),
+        ("name: t\ndescription: d\nusr: '{prompt}'\n", "t.yaml:3: unknown field 'usr'; did you mean 'user'"),
+        ("name: t\ndescription: d\nlanguages: {de: {user: '{gone}'}}\n", "t.yaml:3: field 'languages.de'"),
     ],
 )
 def test_a_template_of_yours_is_checked(tmp_path, text, message):

@@ -23,11 +23,11 @@ SOURCE = "sources: [{environment: arithmetic}]\n"
 BASE = "model: some/model\noutput: OUTPUT\n"
 
 MALFORMED = {
-    "not yaml": ("model: [", "run.yaml:1: not valid YAML"),
-    "an alias in itself": ("model: &m [*m]", "run.yaml, line 1: an alias stands inside what it stands for"),
-    "a list": ("- model", "expected `field: value` lines"),
-    "empty": ("", "got NoneType"),
-    "a number as key": (BASE + SOURCE + "1: 2", "expected `field: value` lines"),
+    "not yaml": ("model: [", "run.yaml:1: not YAML"),
+    "an alias in itself": ("model: &m [*m]", "run.yaml:1: an alias stands inside what it stands for"),
+    "a list": ("- model", "expected fields such as `name: value`; got a list"),
+    "empty": ("", "got an empty file"),
+    "a number as key": (BASE + SOURCE + "1: 2", "run.yaml:4: field 1: the name of a field is text; put it in quotes"),
     "unknown field": (BASE + SOURCE + "learning_rat: 1.0", "did you mean 'learning_rate'?"),
     "no model": ("output: OUTPUT\n" + SOURCE, "field 'model' is missing"),
     "no sources": (BASE, "field 'sources' is missing"),
@@ -101,7 +101,8 @@ def test_a_malformed_configuration_is_one_line_that_names_the_place(
     [
         ("steps", "expected key=value"),
         ("=3", "expected key=value"),
-        ("steps=[", "not valid YAML"),
+        ("steps=[", "override 'steps=[': not YAML"),
+        ("sources.0.options={digits: 1, digits: 2}", "field 'digits' stands twice; keep one"),
         ("sources.7.weight=1", "there is no '7'"),
         ("nothing.at.all=1", "there is no 'nothing'"),
         ("step=1", "did you mean 'steps'?"),
@@ -131,7 +132,7 @@ def test_a_bad_value_of_the_command_line_is_not_blamed_on_the_file(tmp_path: Pat
 
 
 def test_missing_and_binary_files(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot read"):
         read_config(tmp_path / "absent.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="not UTF-8"):

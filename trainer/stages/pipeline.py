@@ -83,7 +83,7 @@ def run_pipeline(pipeline: Pipeline, *, until: str | None = None, tell: Tell = l
         )
     names = [stage.name for stage in pipeline.stages]
     if until is not None and until not in names:
-        raise UsageError(f"{pipeline.document.path}: no stage is called {until!r}{did_you_mean(until, names)}")
+        raise UsageError(f"{pipeline.document.name}: no stage is called {until!r}{did_you_mean(until, names)}")
     _refuse_what_is_missing(pipeline, names if until is None else names[: names.index(until) + 1])
     prepare(pipeline.output)
     with locked(pipeline.output):
@@ -227,7 +227,7 @@ def versions() -> dict[str, str]:
 
 def _write_manifest(pipeline: Pipeline, records: Mapping[str, Mapping[str, Any]]) -> None:
     manifest = {
-        "pipeline": str(pipeline.document.path),
+        "pipeline": pipeline.document.name,
         "fields_sha256": sha256_hex(canonical_json(replaced(pipeline.document.fields, str))),
         "seed": pipeline.seed,
         "versions": versions(),

@@ -11,12 +11,13 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from verigym.datasets_cfg.yamlfile import Document, Loc, checked, read_document
 from verigym.envs.errors import UsageError, did_you_mean
 from verigym.trainer.frozen import Frozen
+from verigym.trainer.placing import place_of
 from verigym.trainer.rng import keyed_int
 from verigym.trainer.stages.checks import NOWHERE, refuse_stage_on_this_machine, refuse_unstartable_stage
 from verigym.trainer.stages.kinds import KINDS, Kind
-from verigym.trainer.stages.reading import Document, Loc, checked, place_of, read_document
 
 REFERENCE = "stage:"
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
