@@ -11,7 +11,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from verigym.envs.blame import guarded, in_range
 from verigym.envs.errors import UsageError, did_you_mean, explain
-from verigym.envs.schema import Completion, Message, Prompt, Reference, Score, as_messages, canonical_json, sha256_hex
+from verigym.envs.schema import (
+    Completion,
+    CompletionLike,
+    Message,
+    Prompt,
+    Reference,
+    Score,
+    as_messages,
+    canonical_json,
+    sha256_hex,
+)
 
 Expectation = Literal["maximum", "floor", "free"]
 
@@ -164,8 +174,19 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         """Return a few sample tasks; `verigym check` and `check_env` use them where no prompts are given."""
         return ()
 
-    def prompt(self, text: str | Sequence[Message], *, metadata: Mapping[str, Any] | None = None, **reference: Any) -> Prompt:
-        """Make a task. A plain text becomes one user message; the other arguments fill the reference's fields."""
+    def prompt(
+        self,
+        text: str | Sequence[Message | Mapping[str, Any]],
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        **reference: Any,
+    ) -> Prompt:
+        """Make a task. A plain text becomes one user message; the other arguments fill the reference's fields.
+
+        Raises:
+            UsageError: a field of the reference is missing, unknown or of the wrong type.
+            ValueError: a message is not one (`schema.as_messages`).
+        """
         return Prompt(
             messages=as_messages(text),
             environment=self.name,
@@ -206,12 +227,12 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
             )
         return cast(R, found)
 
-    def score(self, prompt: Prompt, completion: Completion | str) -> Score:
+    def score(self, prompt: Prompt, completion: CompletionLike) -> Score:
         """Judge one completion. What the model wrote always gets a verdict; a failure of ours gets `reward=None`.
 
         Raises:
             UsageError: the prompt was made by another environment.
-            TypeError: the arguments are not a prompt and a completion.
+            TypeError, ValueError: the arguments are not a prompt and a completion (`Completion.of`).
         """
         reference = self.reference(prompt)
         candidate = Completion.of(completion)

@@ -21,7 +21,17 @@ from verigym.envs.goldtext import gold_candidates
 from verigym.envs.grading.judging import grades_groups, is_hardened, judge_group, judge_one
 from verigym.envs.part_scores import scores_steps
 from verigym.envs.partnames import inner, outer
-from verigym.envs.schema import Completion, Message, Prompt, Reference, Score, as_messages, canonical_json, sha256_hex
+from verigym.envs.schema import (
+    Completion,
+    CompletionLike,
+    Message,
+    Prompt,
+    Reference,
+    Score,
+    as_messages,
+    canonical_json,
+    sha256_hex,
+)
 
 ALGEBRA_VERSION = "2"
 
@@ -115,7 +125,12 @@ class Composition(ABC):
         """Return the verdict of the whole."""
 
     def prompt(
-        self, text: str | Sequence[Message], /, *, metadata: Mapping[str, Any] | None = None, **reference: Any
+        self,
+        text: str | Sequence[Message | Mapping[str, Any]],
+        /,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        **reference: Any,
     ) -> Prompt:
         """Make a task: `env.prompt(text, math={"answer": "4"}, language={...})`; a part left out gets no fields.
 
@@ -165,7 +180,7 @@ class Composition(ABC):
                 return candidate
         return None
 
-    def score(self, prompt: Prompt, completion: Completion | str) -> Score:
+    def score(self, prompt: Prompt, completion: CompletionLike) -> Score:
         """Judge one completion with every part that matters.
 
         Raises:

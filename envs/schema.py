@@ -14,6 +14,8 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializeAsAny, model_validator
 
+from verigym.envs.chat import completion_text, message_fields
+
 KEY_HEX_DIGITS = 32
 
 ErrorKind = Literal["gold_invalid", "unavailable", "backend", "timeout", "crashed", "protocol", "internal"]
@@ -82,35 +84,56 @@ class Prompt(_Frozen):
         return "\n".join(message.content for message in self.messages)
 
 
-def as_messages(text: str | Sequence[Message]) -> tuple[Message, ...]:
-    """Return a plain text as one user message; messages as they are."""
-    return (Message(role="user", content=text),) if isinstance(text, str) else tuple(text)
+def as_messages(text: str | Sequence[Message | Mapping[str, Any]]) -> tuple[Message, ...]:
+    """Return a plain text as one user message; messages, and dictionaries with `role` and `content`, as messages.
+
+    Raises:
+        TypeError: it is neither a text nor a list of messages.
+        ValueError: a message has no text, calls a tool, or has a role that no chat has.
+    """
+    if isinstance(text, str):
+        return (Message(role="user", content=text),)
+    if not isinstance(text, list | tuple):
+        raise TypeError(f"a prompt is made of a text or a list of messages, not of {type(text).__name__}: {text!r:.80}")
+    if not text:
+        raise ValueError("a prompt is made of an empty list of messages; expected at least one")
+    return tuple(
+        message if isinstance(message, Message) else Message(**message_fields(message, f"message {place} of the prompt"))
+        for place, message in enumerate(text)
+    )
 
 
 class Completion(_Frozen):
-    """What the model wrote. A plain string is accepted wherever a Completion is."""
+    """What the model wrote. A plain string is accepted wherever a Completion is, and so are the messages of a chat."""
 
     text: str
     token_ids: tuple[int, ...] | None = None
     finish_reason: Literal["stop", "length", "abort"] | None = None
 
     @classmethod
-    def of(cls, value: Completion | str) -> Completion:
-        """Wrap a plain string.
+    def of(cls, value: CompletionLike) -> Completion:
+        """Return a Completion as it is, and make one of a text or of messages that end with the assistant's.
 
         Raises:
-            TypeError: it is neither a string nor a Completion, which is the caller's mistake and never the model's.
+            TypeError: it is none of these, which is the caller's mistake and never the model's.
+            ValueError: the messages do not hold one text of the assistant's.
         """
+        if isinstance(value, Completion):
+            return value
         if isinstance(value, str):
             return cls(text=value)
-        if not isinstance(value, Completion):
-            raise TypeError(f"a completion is a str or a Completion, not {type(value).__name__}: {value!r:.80}")
-        return value
+        if isinstance(value, list | tuple):
+            return cls(text=completion_text([one.model_dump() if isinstance(one, Message) else one for one in value]))
+        raise TypeError(f"a completion is a str, a Completion or a list of messages, not {type(value).__name__}: {value!r:.80}")
 
     @property
     def digest(self) -> str:
         """sha256 hex over everything a verdict may depend on."""
         return sha256_hex(canonical_json([self.text, self.token_ids, self.finish_reason]))
+
+
+CompletionLike = Completion | str | Sequence[Mapping[str, Any]]
+"""What is taken as a completion: `Completion.of` makes one of it."""
 
 
 class Status(StrEnum):

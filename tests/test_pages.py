@@ -33,7 +33,7 @@ def test_grading_a_file(tmp_path: Path) -> None:
 
 def test_grading_as_a_reward(tmp_path: Path) -> None:
     done = run("grading.md", "reward", tmp_path)
-    assert done.stdout.strip() == "[1.0, 0.0]", done.stdout + done.stderr
+    assert done.stdout.split("\n") == ["[1.0, 0.0]", "[1.0]", ""], done.stdout + done.stderr
 
 
 @needs("gcc")

@@ -23,9 +23,9 @@ from verigym.envs.grading.engine import Engine
 from verigym.envs.grading.judging import grades_groups
 from verigym.envs.grading.stats import GraderStats
 from verigym.envs.grading.workers import Limits, WorkerStartError
-from verigym.envs.schema import Completion, Prompt, Score
+from verigym.envs.schema import Completion, CompletionLike, Prompt, Score
 
-Item = tuple[Prompt, Completion | str]
+Item = tuple[Prompt, CompletionLike]
 Environments = Environment | Sequence[Environment] | Mapping[str, Environment]
 
 MAX_DEFAULT_WORKERS = 8
@@ -129,18 +129,19 @@ class Grader:
             for future in pending:
                 future.cancel()
 
-    def submit(self, prompt: Prompt, completion: Completion | str) -> Future[Score]:
+    def submit(self, prompt: Prompt, completion: CompletionLike) -> Future[Score]:
         """Queue one item and return at once; the future's result is always a Score.
 
         An item equal to one that is being graded shares its result.
 
         Raises:
             UsageError: the grader is closed, or it has no environment of the name in `prompt.environment`.
+            TypeError, ValueError: the arguments are not a prompt and a completion (`Completion.of`).
         """
         environment = self._environment(prompt)
         return self._engine.submit(environment, prompt, Completion.of(completion))
 
-    def submit_group(self, prompt: Prompt, completions: Sequence[Completion | str]) -> list[Future[Score]]:
+    def submit_group(self, prompt: Prompt, completions: Sequence[CompletionLike]) -> list[Future[Score]]:
         """Queue the completions of one prompt, and return a future for each, in order.
 
         Where the environment grades groups (`grades_groups`), `score_group` is asked once for all of them, in one worker

@@ -135,10 +135,10 @@ def test_import_pulls_in_no_heavy_library():
     assert out.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("completion", [None, 5, b"answer: 4", ["answer: 4"]])
+@pytest.mark.parametrize("completion", [None, 5, b"answer: 4", {"role": "assistant", "content": "4"}])
 def test_a_caller_that_passes_no_completion_is_told_and_nobody_is_blamed(completion):
     env = ExactEnvironment()
-    with pytest.raises(TypeError, match="a completion is a str or a Completion"):
+    with pytest.raises(TypeError, match="a completion is a str, a Completion or a list of messages"):
         env.score(env.prompt("q", answer="4"), completion)
 
 
