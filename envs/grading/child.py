@@ -13,16 +13,14 @@ from verigym.envs.base import Environment
 from verigym.envs.blame import describe
 from verigym.envs.grading.channel import Channel, encode
 from verigym.envs.grading.judging import control_one, judge_group, judge_one
+from verigym.envs.grading.process import READY
 from verigym.envs.schema import Completion, Score
 from verigym.sandbox.confine import confine, parent_is
-
-READY = b'{"ready":true}'
 
 
 def serve(sock: socket.socket, environments: Mapping[str, Environment], memory_bytes: int | None, parent_pid: int) -> None:
     """Answer requests until the connection closes. Runs as the target of a spawned process."""
-    _settle(memory_bytes, parent_pid)
-    sock.set_inheritable(False)
+    settle(sock, memory_bytes, parent_pid)
     channel = Channel(sock)
     for environment in environments.values():
         if callable(prepare := getattr(environment, "prepare", None)):
@@ -39,8 +37,9 @@ def serve(sock: socket.socket, environments: Mapping[str, Environment], memory_b
         channel.send(encode({"id": request["id"], "scores": scores, "retire": not roomy.enough()}))
 
 
-def _settle(memory_bytes: int | None, parent_pid: int) -> None:
+def settle(sock: socket.socket, memory_bytes: int | None, parent_pid: int) -> None:
     """Own session, bounded memory, no core dump, death with the parent, nothing on the parent's stdin and stdout."""
+    sock.set_inheritable(False)
     os.setsid()
     # Not hardened: an environment may have to make namespaces or containers of its own.
     confine(memory_bytes=memory_bytes, die_with_parent=True, hardened=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import multiprocessing
 import os
 import weakref
 from collections import deque
@@ -21,8 +20,9 @@ from verigym.envs.errors import UsageError, did_you_mean
 from verigym.envs.grading.cache import ScoreCache
 from verigym.envs.grading.engine import Engine
 from verigym.envs.grading.judging import grades_groups
+from verigym.envs.grading.process import WorkerStartError, refuse_in_a_worker
 from verigym.envs.grading.stats import GraderStats
-from verigym.envs.grading.workers import Limits, WorkerStartError
+from verigym.envs.grading.workers import Limits
 from verigym.envs.schema import Completion, CompletionLike, Prompt, Score
 
 Item = tuple[Prompt, CompletionLike]
@@ -73,10 +73,8 @@ class Grader:
             if name not in self._environments:
                 raise UsageError(f"concurrency: no environment {name!r}{did_you_mean(name, self._environments)}")
             _refuse(limit < 1, f"concurrency of {name!r} is {limit}: expected 1 or more")
-        _refuse(
-            bool(workers) and getattr(multiprocessing.current_process(), "_inheriting", False),
-            "a grading worker is importing the script that made it: grade under `if __name__ == '__main__':`",
-        )
+        if workers:
+            refuse_in_a_worker()
         self._engine = Engine(
             self._environments,
             workers=workers,

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from verigym.envs.base import Environment
 from verigym.envs.grading.breaker import Breaker, Trust
 from verigym.envs.grading.groups import Member, Refused, judged_together
+from verigym.envs.grading.process import Died, WorkerStartError
 from verigym.envs.grading.stats import StatsCounter, ThrottledLog
-from verigym.envs.grading.workers import Died, Worker, WorkerStartError
+from verigym.envs.grading.workers import Worker
 from verigym.envs.schema import Completion, ErrorKind, Prompt, Score
 
 TRIES = 2

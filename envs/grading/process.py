@@ -1,0 +1,225 @@
+"""A child process that answers one request at a time, and is killed when it hangs, crashes or talks nonsense."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from typing import Any, Literal
+
+from verigym.envs.blame import describe
+from verigym.envs.errors import UsageError
+from verigym.envs.grading.channel import Channel, encode
+
+READY = b'{"ready":true}'
+"""The first message of a child: it can be asked."""
+_REAP_S = 5.0
+
+START_HINT = (
+    "a script that grades must do so under `if __name__ == '__main__':`, and an environment's class must be importable "
+    "(defined in a module, not in a notebook cell or a function); `workers=0` grades without worker processes"
+)
+
+
+@dataclass(frozen=True)
+class Died:
+    """The process gave no answer and is gone."""
+
+    kind: Literal["timeout", "crashed"]
+    why: str
+
+
+class WorkerStartError(Exception):
+    """No process could be started; the message says why and what to do."""
+
+
+class ChildProcess:
+    """A process, started when first asked and again after each death. Owned by one thread; `kill` by any.
+
+    Args:
+        serve: runs in the child as `serve(socket, *arguments, parent_pid)`: sends `READY`, then a reply to each request,
+            JSON both ways, with the request's `id`.
+        arguments: for `serve`.
+        start_timeout_s: wall time until it is ready.
+        method: how it is started; a forked one needs nothing that can be sent.
+        variables: environment variables that it starts with, such as PYTHONHASHSEED, which is read at no later time.
+    """
+
+    def __init__(
+        self,
+        serve: Callable[..., None],
+        arguments: tuple[Any, ...],
+        start_timeout_s: float,
+        *,
+        method: Literal["spawn", "fork"] = "spawn",
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self._serve = serve
+        self._arguments = arguments
+        self._start_timeout_s = start_timeout_s
+        self._method = method
+        self._variables = dict(variables or {})
+        self._process: BaseProcess | None = None
+        self._channel: Channel | None = None
+        self._ids = itertools.count()
+
+    @property
+    def running(self) -> bool:
+        """Whether it can answer without being started."""
+        return self._process is not None
+
+    def start(self) -> None:
+        """Start the process and wait until it says that it is ready.
+
+        Raises:
+            WorkerStartError: it cannot be started, died on the way, or took longer than `start_timeout_s`.
+        """
+        if self._process is not None:
+            return
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise WorkerStartError(f"no connection to a worker can be made: {describe(error)}") from error
+        self._channel = Channel(ours)
+        context: Any = multiprocessing.get_context(self._method)
+        process = context.Process(
+            target=self._serve, args=(theirs, *self._arguments, os.getpid()), name="verigym-grading-worker"
+        )
+        try:
+            with _variables(self._variables), warnings.catch_warnings():
+                if self._method == "fork":  # a fork of several threads may hang, which is met like any other hang
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                process.start()
+        except Exception as error:
+            self._discard()
+            raise WorkerStartError(
+                f"the environments cannot be sent to a worker process: {describe(error)}; {START_HINT}"
+            ) from error
+        finally:
+            theirs.close()
+        self._process = process
+        try:
+            if self._channel.receive(time.monotonic() + self._start_timeout_s) != READY:
+                raise ValueError("its first message is not the expected one")
+        except TimeoutError:
+            self.stop()
+            raise WorkerStartError(
+                f"a worker process was not ready after {self._start_timeout_s:g} s (start_timeout_s)"
+            ) from None
+        except (EOFError, OSError, ValueError) as error:
+            how = self._exit()
+            self.stop()
+            raise WorkerStartError(
+                f"a worker process {how} while starting ({describe(error)}; its own message is on stderr); {START_HINT}"
+            ) from None
+
+    def exchange(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any] | Died:
+        """Return the reply; anything but one that belongs to the request, in time, ends the process.
+
+        Raises:
+            ValueError: the request cannot be sent.
+            WorkerStartError: as `start`.
+        """
+        self.start()
+        assert self._channel is not None
+        number = next(self._ids)
+        frame = encode({**request, "id": number})
+        deadline = time.monotonic() + timeout_s
+        try:
+            self._channel.send(frame, deadline)
+            reply: dict[str, Any] = json.loads(self._channel.receive(deadline))
+            # An environment that forks by accident answers twice: without the number, every later verdict would shift.
+            if reply["id"] != number:
+                raise ValueError(f"it answered item {reply['id']} when asked for item {number}")
+        except TimeoutError:
+            died = Died("timeout", f"no verdict after {timeout_s:g} s (timeout_s)")
+        except (EOFError, OSError):
+            died = Died("crashed", f"the worker process {self._exit()}")
+        except (ValueError, LookupError, TypeError) as error:
+            died = malformed(error)
+        else:
+            return reply
+        self.stop()
+        return died
+
+    def kill(self) -> None:
+        """Signal the process and all it started; `stop`, called by the owner, reaps it."""
+        process = self._process
+        if process is None:
+            return
+        # The group exists once the child has called setsid. ValueError: the owner has just closed the process.
+        with contextlib.suppress(ValueError, OSError):
+            if process.pid is not None:
+                os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ValueError, OSError):
+            process.kill()
+
+    def stop(self) -> None:
+        """Kill, reap and close."""
+        self.kill()
+        process, self._process = self._process, None
+        if process is not None:
+            process.join(_REAP_S)
+            with contextlib.suppress(ValueError):  # still there: stuck in the kernel; it dies when that returns
+                process.close()
+        self._discard()
+
+    def _discard(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _exit(self) -> str:
+        """Say how the process ended; it has closed its end, so it is about to."""
+        process = self._process
+        if process is None:
+            return "was killed"
+        process.join(1.0)
+        code = process.exitcode
+        if code is None:
+            return "closed its connection"
+        if code >= 0:
+            return f"exited with code {code}"
+        try:
+            return f"was killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was killed by signal {-code}"
+
+
+def malformed(error: Exception) -> Died:
+    """Return the death of a process whose answer cannot be read."""
+    return Died("crashed", f"the worker process sent a malformed answer: {describe(error)}")
+
+
+def refuse_in_a_worker() -> None:
+    """Refuse to start processes while a worker imports the script that made it.
+
+    Raises:
+        UsageError: this is such a worker.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise UsageError("a grading worker is importing the script that made it: grade under `if __name__ == '__main__':`")
+
+
+@contextlib.contextmanager
+def _variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the moment in which a process is started: it inherits ours."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
