@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any, Protocol
 
 from verigym.datasets_cfg.asking import Asking
-from verigym.datasets_cfg.load import RowError
+from verigym.datasets_cfg.load import PromptDataset, RowError
 from verigym.datasets_cfg.load import load as load_dataset
 from verigym.datasets_cfg.rows import Task
 from verigym.datasets_cfg.templates import load_template
@@ -51,6 +51,10 @@ class Source:
     min_share: float = 0.0
     endless: bool = False
     """Whether new tasks never run out; a data set gives each of its own once an epoch."""
+
+
+OpenRows = Callable[..., PromptDataset]
+"""Opens a split of a data set, as `datasets_cfg.load` does."""
 
 
 class Mixture:
@@ -167,14 +171,38 @@ def build_source(config: SourceConfig, seed: int, eval_prompts: int, given: Mapp
         given: environments made in Python, by the name that `config.environment` uses; before the registry.
 
     Raises:
+        UsageError: as `make_source`, or the environment cannot work here.
+    """
+    source = make_source(config, seed, eval_prompts, given)
+    with told_of(f"source {config.label!r}"):
+        source.environment.check()
+    return source
+
+
+def make_source(
+    config: SourceConfig,
+    seed: int,
+    eval_prompts: int,
+    given: Mapping[str, Environment] | None = None,
+    open_rows: OpenRows = load_dataset,
+) -> Source:
+    """Load a source's environment and tasks, without asking whether what the environment needs is here.
+
+    Args:
+        config: the source.
+        seed: key of the order of tasks.
+        eval_prompts: how many held-out prompts.
+        given: as `build_source` takes it.
+        open_rows: opens a data set's splits.
+
+    Raises:
         UsageError: an unknown name, a bad option, an environment that generates no tasks, or a row that does not fit.
     """
     with told_of(f"source {config.label!r}"):
         if config.dataset is not None:
-            environment, train, held_out = _from_dataset(config, seed, eval_prompts)
+            environment, train, held_out = _from_dataset(config, seed, eval_prompts, open_rows)
         else:
             environment, train, held_out = _from_environment(config, seed, eval_prompts, given or {})
-        environment.check()
     endless = config.dataset is None
     return Source(config.label, environment, config.weight, train, held_out, config.min_share, endless)
 
@@ -217,10 +245,12 @@ def _from_environment(
     return environment, task, list(held_out.values())
 
 
-def _from_dataset(config: SourceConfig, seed: int, eval_prompts: int) -> tuple[Environment, Tasks, list[Prompt]]:
+def _from_dataset(
+    config: SourceConfig, seed: int, eval_prompts: int, open_rows: OpenRows
+) -> tuple[Environment, Tasks, list[Prompt]]:
     data: dict[str, Any] = {"data_dir": config.data_dir, "options": config.options}
     data |= {"template": config.template, "shots": config.shots, "environment": config.environment}
-    rows = load_dataset(config.dataset or "", config.split, **data)
+    rows = open_rows(config.dataset or "", config.split, **data)
     if config.split in rows.config.evaluation_only:
         raise UsageError(
             f"source {config.label!r}: split {config.split!r} of data set {config.dataset!r} is for evaluation only; "
@@ -235,7 +265,7 @@ def _from_dataset(config: SourceConfig, seed: int, eval_prompts: int) -> tuple[E
 
     held_out: list[Prompt] = []
     if config.eval_split:
-        held_rows = load_dataset(config.dataset or "", config.eval_split, **data)
+        held_rows = open_rows(config.dataset or "", config.eval_split, **data)
         chosen = keyed_random("held out", config.label).sample(range(len(held_rows)), min(eval_prompts, len(held_rows)))
         held_out = [ask(held_rows[row]) for row in sorted(chosen)]
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from verigym.trainer.config import TrainConfig
 
 app = typer.Typer(no_args_is_help=True, help="Suites: what a model is trained on together.")
 
@@ -53,16 +59,20 @@ def check(
     from verigym.datasets_cfg.suites import check_split, load_suite
     from verigym.datasets_cfg.templates import load_template
     from verigym.suite_price import price
-    from verigym.trainer.config import build_config
+    from verigym.trainer.config import config_of, run_document
+    from verigym.trainer.placing import located
 
     described = load_suite(suite)
     for measured in described.measure:
         check_split(measured.dataset, measured.split)
         if measured.template:
             load_template(measured.template)
-    fields: dict[str, Any] = {**described.fields(data_dir), "model": "none", "output": "none"}
-    config = build_config(fields, suite)
-    found = price(config, golds, hub, _counter(tokenizer))
+    given = [f"suite={json.dumps(suite)}", "model=none", "output=none"]
+    document = run_document(None, given if data_dir is None else [*given, f"data_dir={json.dumps(str(data_dir))}"])
+    config = config_of(document)
+    with located(document):
+        _refuse_unstartable(config)
+        found = price(config, golds, hub, _counter(tokenizer))
     table = Table("source", "grader", "share", "tasks", "measured on", "prompt tokens", "s a verdict", "golds", box=None)
     for one in found:
         tasks = "-" if one.tasks is None and one.where != "generated" else "endless" if one.tasks is None else f"{one.tasks:,}"
@@ -85,6 +95,16 @@ def check(
             print(printable(f"problem: {one.label}: {one.problem}"))
     print(f"measured on: {', '.join(f'{m.dataset}/{m.split}' for m in described.measure) or 'nothing named'}")
     return SOME_FAILED if any(one.problem for one in found) else FINE
+
+
+def _refuse_unstartable(config: TrainConfig) -> None:
+    """Check what a run checks first: that its loss, correction and advantages are there and fit each other."""
+    if find_spec("torch") is None:
+        print("not checked without torch: losses, corrections and advantages; pip install 'verigym[train]'", file=sys.stderr)
+        return
+    from verigym.trainer.startable import refuse_unstartable
+
+    refuse_unstartable(config)
 
 
 def _counter(tokenizer: str | None) -> Callable[[Any], int] | None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from statistics import mean
 from typing import Any
 
-from verigym.datasets_cfg import load, load_sample
+from verigym.datasets_cfg import PromptDataset, load, load_sample
 from verigym.datasets_cfg.load import RowError
-from verigym.envs import Environment, Prompt, UsageError
-from verigym.envs import load as load_environment
-from verigym.envs.base import TaskSource
-from verigym.envs.errors import EnvironmentFailure, told_of
+from verigym.envs import Prompt
+from verigym.envs.errors import EnvironmentFailure
 from verigym.trainer.config import SourceConfig, TrainConfig
-from verigym.trainer.mixture import build_source, shares_of
+from verigym.trainer.mixture import make_source, shares_of
 
 CHARACTERS_A_TOKEN = 4
 """Of English text under the usual tokenizers, roughly; a tokenizer of yours says it exactly."""
@@ -64,7 +62,22 @@ def _characters(prompt: Prompt) -> int:
 
 
 def _measure(source: SourceConfig, seed: int, golds: int, hub: bool, count: Callable[[Prompt], int]) -> SourcePrice:
-    prompts, environment, tasks, where, problem = _some(source, seed, golds, hub)
+    rows = _Rows(sample=source.data_dir is None and not hub)
+    built = make_source(source, seed, golds, open_rows=rows)
+    problem = ""
+    try:
+        built.environment.check()
+    except EnvironmentFailure as failure:
+        problem = str(failure)
+    if source.dataset is None:
+        environment, tasks, where = built.environment, None, "generated"
+        prompts = [built.train(index) for index in range(golds)]
+    else:
+        # Golds are the data set's own, which need not please what the source adds to its reward.
+        opened = rows.opened[source.split]
+        environment, tasks = opened.environment, None if rows.sample else len(opened)
+        where = "sample row" if rows.sample else "local" if source.data_dir is not None else "hub"
+        prompts = _first(opened, golds)
     seconds: list[float] = []
     for prompt in prompts if not problem else ():
         try:
@@ -86,40 +99,35 @@ def _measure(source: SourceConfig, seed: int, golds: int, hub: bool, count: Call
     )
 
 
-def _some(source: SourceConfig, seed: int, golds: int, hub: bool) -> tuple[Sequence[Prompt], Environment, int | None, str, str]:
-    """Return a few tasks, their environment, how many there are, what was looked at, and what is missing."""
-    if source.dataset is None:
-        with told_of(f"source {source.label!r}"):
-            environment = load_environment(source.environment or "", **source.options)
-        if not isinstance(environment, TaskSource):
-            raise UsageError(f"source {source.label!r}: environment {source.environment!r} generates no tasks of its own")
-        try:
-            built = build_source(source, seed, 1)
-            return [built.train(index) for index in range(golds)], built.environment, None, "generated", ""
-        except EnvironmentFailure as failure:
-            return [], environment, None, "generated", str(failure)
-    where = "local" if source.data_dir is not None else "hub" if hub else "sample row"
-    asked: dict[str, Any] = {"template": source.template, "options": source.options, "environment": source.environment}
-    with told_of(f"source {source.label!r}"):
-        if where == "sample row":
-            rows = load_sample(source.dataset, **asked)
-        else:
-            rows = load(source.dataset, source.split, data_dir=source.data_dir, shots=source.shots, **asked)
+@dataclass
+class _Rows:
+    """Opens each split once; where `sample` says so, its description's own sample row stands for the rows."""
+
+    sample: bool
+    opened: dict[str, PromptDataset] = field(default_factory=dict)
+
+    def __call__(self, name_or_path: str, split: str, /, **how: Any) -> PromptDataset:
+        if self.sample:
+            row = {name: how[name] for name in ("options", "template", "environment")}
+            return self.opened.setdefault(split, load_sample(name_or_path, **row))
+        if split not in self.opened:
+            self.opened[split] = load(name_or_path, split, **how)
+        return self.opened[split]
+
+
+def _first(rows: PromptDataset, count: int) -> list[Prompt]:
+    """Return the first tasks whose rows fit.
+
+    Raises:
+        RowError: of very many rows at the beginning, too few do.
+    """
     prompts: list[Prompt] = []
-    problem = ""
-    try:
-        rows.environment.check()
-    except EnvironmentFailure as failure:
-        problem = str(failure)
-    try:
-        for row in range(len(rows)):
-            if len(prompts) == golds:
-                break
-            try:
-                prompts.append(rows[row])
-            except RowError as error:
-                if row > 100 * golds:
-                    raise error
-    except EnvironmentFailure as failure:
-        problem = problem or str(failure)
-    return prompts, rows.environment, None if where == "sample row" else len(rows), where, problem
+    for row in range(len(rows)):
+        if len(prompts) == count:
+            break
+        try:
+            prompts.append(rows[row])
+        except RowError:
+            if row > 100 * count:
+                raise
+    return prompts

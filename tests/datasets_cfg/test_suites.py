@@ -98,16 +98,29 @@ def test_mistakes_in_a_run(fields, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sources: [{dataset: gsm8k, wieght: 2}]", "s.yaml, line 3: unknown field 'sources.0.wieght'"),
-        ("sources: [{dataset: gsm8k}, {dataset: gsm8k}]", "line 3: sources: two are called 'gsm8k'"),
-        ("sources:\n  - {dataset: gsm8k, weight: 1}\n  - {environment: units, weight: -1}", "line 5: field 'sources.1.weight'"),
+        ("sources: [{dataset: gsm8k, wieght: 2}]", "s.yaml:3: unknown field 'sources.0.wieght'"),
+        ("sources: [{dataset: gsm8k}, {dataset: gsm8k}]", "s.yaml:3: sources: two are called 'gsm8k'"),
+        (
+            "sources:\n  - {dataset: gsm8k}\n  - {environment: units, weight: -1}",
+            "s.yaml:5: field 'sources.1.weight'",
+        ),
         ("sources: [{dataset: gsm9k}]", "no data set is called 'gsm9k'"),
         ("sources: [{dataset: gsm8k, split: trian}]", "data set 'gsm8k' has no split 'trian'; did you mean 'train'"),
         ("sources: [{dataset: gsm8k, template: r2}]", "no template is called 'r2'"),
         ("sources: [{environment: math}]", "environment 'math' generates no tasks of its own"),
         ("sources: [{dataset: gsm8k}]\ntrain: {group_sise: 4}", "unknown field 'group_sise'"),
         ("sources: [{dataset: gsm8k}]\nmeasure: [{dataset: aime24, split: train}]", "data set 'aime24' has no split 'train'"),
-        ("sources: []", "line 3: field 'sources'"),
+        ("sources: [{dataset: gsm8k, format: {preset: r2}}]", "s.yaml:3: source 'gsm8k': options of 'format': field 'preset'"),
+        (
+            "sources: [{dataset: gsm8k, add: {length: {weight: 0.1, options: {x: 1}}}}]",
+            "options of 'length': unknown",
+        ),
+        ("sources: [{dataset: gsm8k, options: {tol: 1}}]", "options of 'math': unknown field 'tol'"),
+        (
+            "sources: [{dataset: aime24, split: test, eval_split: null}]",
+            "split 'test' of data set 'aime24' is for evaluation",
+        ),
+        ("sources: []", "s.yaml:3: field 'sources'"),
     ],
 )
 def test_mistakes_in_a_suite_of_yours(tmp_path, capsys, text, message):
@@ -116,6 +129,41 @@ def test_mistakes_in_a_suite_of_yours(tmp_path, capsys, text, message):
     assert main(["suite", "check", str(path)]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sources: [{environment: units}]\ntrain:\n  stepz: 3", "s.yaml:5: unknown field 'stepz'; did you mean 'steps'"),
+        ("sources: [{environment: units}]\ntrain:\n  steps: few", "s.yaml:5: field 'steps'"),
+        ("sources: [{environment: units}]\ntrain: {steps: 1}\ntrain: {steps: 2}", "s.yaml:5: field 'train' stands twice"),
+        ("sources:\n  - environment: units\n    wieght: 2", "s.yaml:5: unknown field 'sources.0.wieght'"),
+        (
+            "sources:\n  - environment: units\n    options:\n      lvl: 2",
+            "s.yaml:6: source 'units': options of 'units'",
+        ),
+        ("sources:\n  - environment: units\n    format:\n      preset: r2", "s.yaml:6: source 'units': options of 'format'"),
+        ("sources: [{environment: units}]\ntrain:\n  advantage: nosuch", "s.yaml:5: field 'advantage': there is no advantage"),
+    ],
+)
+def test_a_mistake_in_a_suite_is_the_same_line_for_check_and_train(tmp_path, capsys, text, message):
+    path = tmp_path / "s.yaml"
+    path.write_text(f"name: s\ndescription: d\n{text}\n")
+    said = []
+    for command in (["suite", "check", str(path)], ["train", "--suite", str(path), "model=m", f"output={tmp_path}/o"]):
+        assert main(command) == 2
+        said.append(capsys.readouterr().err.splitlines()[-1])
+        assert message in said[-1]
+    assert said[0] == said[1]
+
+
+def test_a_suite_that_does_not_exist_is_placed_where_it_is_named(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("model: m\noutput: o\nsuite: maths\n")
+    with pytest.raises(UsageError, match="run.yaml:3: no suite is called 'maths'; did you mean 'math'"):
+        read_config(path)
+    with pytest.raises(UsageError, match="override 'suite=maths': no suite is called"):
+        from_overrides(["model=m", "output=o", "suite=maths"])
 
 
 def test_train_asks_for_a_file_or_a_suite(capsys):
