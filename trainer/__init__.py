@@ -8,7 +8,7 @@ __all__ = ["Interrupted", "SourceConfig", "TrainConfig", "build_config", "read_c
 def __getattr__(name: str) -> object:
     """Import the loop, and with it torch, only when it is asked for: configurations are checked without."""
     if name in ("Interrupted", "train"):
-        from verigym.trainer import loop
+        from verigym.trainer import loop, progress
 
-        return getattr(loop, name)
+        return loop.train if name == "train" else progress.Interrupted
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

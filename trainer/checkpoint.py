@@ -12,10 +12,11 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from verigym.envs.differences import differing
 from verigym.envs.errors import UsageError
 from verigym.envs.schema import canonical_json, sha256_hex
 from verigym.trainer.care_config import CareFields
@@ -43,6 +44,8 @@ FREE_FIELDS = (
         "grade_memory_mb",
     }
 )
+FIELDS_TOLD = 5
+"""Of the settings that differ, so many are named."""
 NAME = re.compile(r"step-(\d{8})")
 
 
@@ -56,20 +59,45 @@ class State(BaseModel):
     drawn: dict[str, int]
     """Tasks drawn of each source."""
     config: str
-    """Fingerprint of the settings that decide what is computed."""
+    """Fingerprint of `made_with`."""
+    made_with: dict[str, Any] = {}
+    """What decides what is computed, see `made_with`."""
     files: dict[str, str]
     """sha256 of every file, by path relative to the checkpoint."""
     contents: dict[str, str] = {}
     """Hashes of the run's inputs, see `contents.contents`."""
 
 
-def fingerprint(config: TrainConfig, graders: Mapping[str, str]) -> str:
-    """Return a hash over what decides what is computed: settings, and each source's grader id.
+def made_with(config: TrainConfig, graders: Mapping[str, str]) -> dict[str, Any]:
+    """Return what decides what is computed, as JSON: settings, and each source's grader id.
 
     A falling schedule depends on `steps`, too.
     """
     free = FREE_FIELDS if config.schedule == "constant" else FREE_FIELDS - {"steps"}
-    return sha256_hex(canonical_json([config.model_dump(mode="json", exclude=free), dict(graders)]))[:16]
+    return {**config.model_dump(mode="json", exclude=free), "graders": dict(graders)}
+
+
+def fingerprint(made: Mapping[str, Any]) -> str:
+    """Return a hash of what `made_with` returns."""
+    return sha256_hex(canonical_json(made))[:16]
+
+
+def refuse_other(place: Path, then: Mapping[str, Any], now: Mapping[str, Any], advice: str) -> NoReturn:
+    """Say that something was made with other settings, and which.
+
+    Args:
+        place: of what was made.
+        then: what it was made with; empty where that was not kept.
+        now: what would go on with it.
+        advice: what to do.
+
+    Raises:
+        UsageError: always.
+    """
+    found = [words for _, words in differing(dict(then), dict(now))] if then else []
+    more = f"; and {len(found) - FIELDS_TOLD} more" if len(found) > FIELDS_TOLD else ""
+    what = f": {'; '.join(found[:FIELDS_TOLD])}{more}" if found else ""
+    raise UsageError(f"{place} was made with other settings{what}. Going on from it would mix two runs; {advice}")
 
 
 def save(
@@ -77,7 +105,7 @@ def save(
     step: int,
     write: Callable[[Path], None],
     drawn: Mapping[str, int],
-    identity: str,
+    made: Mapping[str, Any],
     keep: int,
     work: Mapping[str, Any],
     world: World = SOLO,
@@ -91,7 +119,7 @@ def save(
         step: how many steps are finished.
         write: puts the policy and its optimizer into the folder it is given; each process its part, in files of its own.
         drawn: tasks drawn of each source.
-        identity: the run's `fingerprint`.
+        made: what the run is `made_with`.
         keep: how many checkpoints stay.
         work: other state of the choice of tasks, as JSON: leftovers, replay, curriculum.
         world: the processes, which see the same folder; the main one makes the checkpoint of what all have written.
@@ -106,7 +134,8 @@ def save(
     write(partial)
     world.wait()
     if world.main:
-        state = State(step=step, drawn=dict(drawn), config=identity, files={}, contents=dict(contents or {}))
+        hashes = dict(contents or {})
+        state = State(step=step, drawn=dict(drawn), config=fingerprint(made), made_with=dict(made), files={}, contents=hashes)
         _complete(partial, final, state, work, keep)
     world.wait()
     return final
@@ -128,12 +157,12 @@ def _complete(partial: Path, final: Path, state: State, work: Mapping[str, Any],
         shutil.rmtree(old)
 
 
-def latest(folder: Path, identity: str, steps: int) -> tuple[Path, State] | None:
+def latest(folder: Path, made: Mapping[str, Any], steps: int) -> tuple[Path, State] | None:
     """Return the newest intact checkpoint, None where there has been none. Damaged ones are put aside with a warning.
 
     Args:
         folder: where checkpoints are.
-        identity: the run's `fingerprint`.
+        made: what the run is `made_with`.
         steps: how many steps the run is to have.
 
     Raises:
@@ -153,11 +182,9 @@ def latest(folder: Path, identity: str, steps: int) -> tuple[Path, State] | None
             shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)
             continue
-        if state.config != identity:
-            raise UsageError(
-                f"{path} was made with other settings, so going on from it would mix two runs; "
-                f"set `output` to a new folder, or use the settings in {folder.parent / 'config.json'}"
-            )
+        if state.config != fingerprint(made):
+            advice = f"set `output` to a new folder, or use the settings in {folder.parent / 'config.json'}"
+            refuse_other(path, state.made_with, made, advice)
         if state.step > steps:
             raise UsageError(f"steps: the run in {folder.parent} has already done {state.step}, more than {steps}")
         return path, state

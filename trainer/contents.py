@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from verigym.datasets_cfg.load import description, load_config
 from verigym.envs.errors import UsageError
 from verigym.envs.schema import sha256_hex
-from verigym.trainer.config import TrainConfig
+from verigym.trainer.config import SourceConfig, TrainConfig
 from verigym.trainer.model_path import model_path
 
 logger = logging.getLogger("verigym.trainer")
@@ -32,7 +32,13 @@ def contents(config: TrainConfig) -> dict[str, str]:
     if folder.is_dir():
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             found[f"model {path.relative_to(folder)}"] = file_hash(path)
-    for source in config.sources:
+    return found | data_hashes(config.sources)
+
+
+def data_hashes(sources: Iterable[SourceConfig]) -> dict[str, str]:
+    """Return a hash of each data set's description and of its files that lie here, by name."""
+    found: dict[str, str] = {}
+    for source in sources:
         if source.dataset is None:
             continue
         found[f"the description of {source.label}"] = sha256_hex(description(source.dataset))[:16]

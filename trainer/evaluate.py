@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from verigym.envs.grading import Grader
 from verigym.envs.metrics import pass_at_k
@@ -23,6 +23,7 @@ def evaluate(
     graders: Mapping[str, Grader],
     config: TrainConfig,
     world: World = SOLO,
+    give_up: Callable[[], bool] = lambda: False,
 ) -> tuple[dict[str, float], list[Group]]:
     """Answer every source's held-out prompts and return the metrics and the completions.
 
@@ -33,8 +34,10 @@ def evaluate(
         graders: by source.
         config: for the sampler's settings in evaluation.
         world: the processes, which share the prompts out.
+        give_up: see `collect`.
 
     Raises:
+        Dropped: `give_up` said so.
         UsageError: more held-out prompts are too long than max_left_out allows.
     """
     tasks, left_out = fitting(sources, codec, config.max_prompt_tokens, config.max_left_out)
@@ -48,6 +51,7 @@ def evaluate(
         max_new_tokens=config.max_new_tokens,
         temperature=config.eval_temperature,
         world=world,
+        give_up=give_up,
     )
     metrics = evaluation_metrics(groups, sources, config.eval_samples)
     return metrics | {f"{label}/prompts_left_out": float(count) for label, count in left_out.items() if count}, groups

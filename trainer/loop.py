@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 import transformers
@@ -23,13 +24,15 @@ from verigym.trainer.engines.build import build_engine
 from verigym.trainer.evaluate import evaluate
 from verigym.trainer.grader_bugs import Causes
 from verigym.trainer.graders import open_graders
+from verigym.trainer.launched import launched_rank
 from verigym.trainer.learner import Learner
 from verigym.trainer.left_out import check_tasks
 from verigym.trainer.logs import RunLog, open_log, score_metrics
 from verigym.trainer.mixture import Source, build_source
-from verigym.trainer.progress import Progress, StopRequest
+from verigym.trainer.progress import BEFORE, Progress, StopRequest
 from verigym.trainer.reflection import reflection_metrics
-from verigym.trainer.rollout import Group, collect, verdict_metrics
+from verigym.trainer.rollout import Dropped, Group, collect, verdict_metrics
+from verigym.trainer.run_record import record_start
 from verigym.trainer.startable import refuse_on_this_machine, refuse_unstartable
 from verigym.trainer.stopwatch import Stopwatch
 from verigym.trainer.watch import build_watch, heed
@@ -49,7 +52,7 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
 
     Raises:
         UsageError: the model, a source or a checkpoint does not fit the config.
-        Interrupted: Ctrl-C; the same call goes on from there.
+        Interrupted: Ctrl-C, SIGTERM or SIGUSR1; the same call goes on from there.
     """
     transformers.utils.logging.disable_progress_bar()
     if config.threads:
@@ -57,11 +60,13 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
     refuse_unstartable(config)
     refuse_on_this_machine(config)
     checkpoint.prepare(config.output)
-    sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
-    with open_world(config) as world, checkpoint.locked(config.output, world), open_graders(sources, config, world) as graders:
-        run = Run(config, sources, graders, world)
-        with closing(run.engine):
-            return run.run()
+    with StopRequest(launched_rank() > 0, at_once=BEFORE) as stop:
+        sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
+        with open_world(config) as world, checkpoint.locked(config.output, world):
+            with open_graders(sources, config, world) as graders:
+                run = Run(config, sources, graders, world)
+                with closing(run.engine):
+                    return run.run(stop)
 
 
 class Run:
@@ -82,8 +87,8 @@ class Run:
         self.graders = graders
         self.clock = Stopwatch()
         self.checkpoints = config.output / "checkpoints"
-        self.identity = checkpoint.fingerprint(config, {source.label: source.environment.grader for source in sources})
-        found = world.first(lambda: checkpoint.latest(self.checkpoints, self.identity, config.steps))
+        self.made_with = checkpoint.made_with(config, {source.label: source.environment.grader for source in sources})
+        found = world.first(lambda: checkpoint.latest(self.checkpoints, self.made_with, config.steps))
         self.contents = world.first(lambda: contents(config))
         if found:
             refuse_changed(found[1].contents, self.contents, config.changed_inputs)
@@ -93,32 +98,45 @@ class Run:
         check_tasks(sources, self.codec, config.max_prompt_tokens, config.max_left_out)
         self.work = Work(config, sources, self.learner.credit)
         self.causes = Causes()
-        self.done = 0
+        self.done = self.saved = 0
         self.resumed = found is not None
         if found:
-            self.done = found[1].step
+            self.done = self.saved = found[1].step
             self.work.restore(found[1].drawn, checkpoint.load_work(found[0]))
             logger.info("going on after step %d", self.done)
         self.engine: Engine = build_engine(config, self.learner.spread.twin, self.codec)
 
-    def run(self) -> Path:
-        """Train to the last step and return the final model's folder."""
+    def run(self, stop: StopRequest) -> Path:
+        """Train to the last step and return the final model's folder.
+
+        Asked to stop, the step is finished and kept in a checkpoint. After SIGTERM what is being generated is dropped instead:
+        a step or an evaluation that is made again is the same.
+
+        Args:
+            stop: whether the run is to stop.
+
+        Raises:
+            Interrupted: it has stopped.
+        """
         config, world = self.config, self.world
         world.first(lambda: checkpoint.write_config(config.output, config))
+        world.first(lambda: record_start(config.output, self.made_with, self.contents, self.done))
         log = open_log(config, self.done if self.resumed else None, world)
         history = world.first(log.history)
         watch = build_watch(config, history)
         lengths = (row["completion_tokens"] for row in history if row["kind"] == "train" and row.get("completion_tokens"))
         first = next(lengths, 0.0)
-        with StopRequest(not world.main) as stop, Progress(config.steps, self.done, not world.main) as progress:
+        evaluated = {row["step"] for row in history if row["kind"] == "eval"}
+        stop.at_once = None
+        with Progress(config.steps, self.done, not world.main) as progress:
             try:
                 self.engine.sync()
-                if self.done == 0 and config.eval_every:
-                    self._evaluate(log, progress)
+                if self.done not in evaluated:
+                    self._evaluate_if_due(log, progress, stop)
                 while self.done < config.steps:
                     start = time.perf_counter()
                     with self.clock("generate_grade"):
-                        batch = self.rollouts(self.done)
+                        batch = self._rollouts_or_stop(stop)
                     metrics = {**score_metrics(batch.sampled), **verdict_metrics(batch.sampled), **batch.metrics}
                     metrics.update(reflection_metrics([text for group in batch.sampled for text in group.texts]))
                     metrics["length_growth"] = metrics["completion_tokens"] / first if first else 1.0
@@ -135,34 +153,49 @@ class Run:
                     progress.step(self.done, metrics)
                     self._record_causes(log, batch.sampled)
                     heed(watch.update(row), logger.warning, log.event)
-                    last = self.done == config.steps
-                    stopping = world.any(stop.requested)
-                    if config.eval_every and (last or self.done % config.eval_every == 0):
-                        self._evaluate(log, progress)
-                    if last or stopping or self.done % config.checkpoint_every == 0:
+                    if world.any(stop.requested):  # an evaluation that is due now is made when the run goes on
+                        self._stop(stop)
+                    self._evaluate_if_due(log, progress, stop)
+                    if self.done == config.steps or self.done % config.checkpoint_every == 0:
                         with self.clock("checkpoint"):
                             self._save()
-                    if stopping and not last:
-                        raise stop.interrupted(f"stopped after step {self.done} of {config.steps}")
             finally:
                 log.close()
         return self.learner.export(config.output / "final")
 
+    def _stop(self, stop: StopRequest) -> NoReturn:
+        """Keep what is done, and end the run."""
+        if self.done and self.done != self.saved:
+            self._save()
+        after = f"after step {self.done} of {self.config.steps}" if self.done else BEFORE
+        raise stop.interrupted(f"stopped {after}")
+
+    def _rollouts_or_stop(self, stop: StopRequest) -> Batch:
+        if self.world.size > 1:  # the processes would have to agree
+            return self.rollouts(self.done)
+        before = dict(self.work.mixture.drawn), self.work.state()
+        try:
+            return self.rollouts(self.done, lambda: stop.urgent)
+        except Dropped:
+            self.work.restore(*before)
+            self._stop(stop)
+
     def _save(self) -> None:
+        self.saved = self.done
         checkpoint.save(
             self.checkpoints,
             self.done,
             self.learner.save,
             self.work.mixture.drawn,
-            self.identity,
+            self.made_with,
             self.config.keep_checkpoints,
             self.work.state(),
             self.world,
             self.contents,
         )
 
-    def rollouts(self, step: int) -> Batch:
-        """Return what a step, counted from 0, trains on, sampled and graded."""
+    def rollouts(self, step: int, give_up: Callable[[], bool] = lambda: False) -> Batch:
+        """Return what a step, counted from 0, trains on, sampled and graded; `give_up` as in `collect`."""
         config = self.config
 
         def sample(tasks: Sequence[tuple[Source, Prompt]], key: tuple[object, ...]) -> list[Group]:
@@ -177,6 +210,7 @@ class Run:
                 temperature=config.temperature,
                 clock=self.clock,
                 world=self.world,
+                give_up=give_up,
             )
 
         return self.work.step(step, sample, self._fits)
@@ -188,13 +222,28 @@ class Run:
         for cause in self.causes.new(self.done, groups):  # the console has it from the grader
             log.event(cause.row)
 
-    def _evaluate(self, log: RunLog, progress: Progress) -> None:
-        with self.clock("evaluate"):
-            metrics, groups = evaluate(
-                self.engine, self.codec, self.work.mixture.sources, self.graders, self.config, self.world
-            )
+    def _evaluate_if_due(self, log: RunLog, progress: Progress, stop: StopRequest) -> None:
+        config = self.config
+        if not config.eval_every or (self.done % config.eval_every and self.done != config.steps):
+            return
+        alone = self.world.size == 1
+        try:
+            with self.clock("evaluate"):
+                metrics, groups = evaluate(
+                    self.engine,
+                    self.codec,
+                    self.work.mixture.sources,
+                    self.graders,
+                    config,
+                    self.world,
+                    lambda: alone and stop.urgent,
+                )
+        except Dropped:
+            self._stop(stop)
         if groups:
             log.metrics(self.done, "eval", metrics)
             self._record_causes(log, groups)
             log.samples(self.done, "eval", groups, 4 * len(self.work.mixture.sources))
             progress.evaluated(self.done, metrics)
+        if self.world.any(stop.requested):
+            self._stop(stop)

@@ -29,11 +29,21 @@ class Interrupted(Exception):
         """Of the process, as shells say it: 130 after Ctrl-C, 143 after SIGTERM or SIGUSR1."""
 
 
-class StopRequest:
-    """Within this context Ctrl-C, SIGTERM and SIGUSR1 ask to stop after the current step; a second Ctrl-C stops at once."""
+BEFORE = "before the first step"
 
-    def __init__(self, quiet: bool = False) -> None:
-        self.requested, self._quiet = False, quiet
+
+class StopRequest:
+    """Within this context Ctrl-C, SIGTERM and SIGUSR1 ask to stop; a second Ctrl-C stops at once.
+
+    Args:
+        quiet: says nothing, as a process beside the main one.
+        at_once: set while there is nothing to finish: a signal raises `Interrupted`, which says that it stopped then.
+    """
+
+    def __init__(self, quiet: bool = False, at_once: str | None = None) -> None:
+        self.requested, self.at_once, self._quiet = False, at_once, quiet
+        self.urgent = False
+        """After SIGTERM: whoever sent it will soon kill, so what can be made again is dropped."""
         self.exit_code = 130
         self._previous: dict[signal.Signals, Any] = {}
 
@@ -52,15 +62,19 @@ class StopRequest:
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         by_hand = number == signal.SIGINT
+        self.urgent |= number == signal.SIGTERM
         if self.requested:
             if by_hand:
                 raise KeyboardInterrupt
             return  # a scheduler may say it more than once
         self.requested = True
         self.exit_code = 130 if by_hand else 128 + signal.SIGTERM
+        why = "" if by_hand else f"{signal.Signals(number).name}: "
+        if self.at_once is not None:
+            raise self.interrupted(f"{why}stopped {self.at_once}")
         if not self._quiet:
-            why = "" if by_hand else f"{signal.Signals(number).name}: "
-            print(f"\n{why}stopping after this step; Ctrl-C {'again ' if by_hand else ''}stops at once", file=sys.stderr)
+            what = "stopping as soon as a checkpoint is written" if self.urgent else "stopping after this step"
+            print(f"\n{why}{what}; Ctrl-C {'again ' if by_hand else ''}stops at once", file=sys.stderr)
 
 
 class Progress:

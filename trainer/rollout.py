@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
 import torch
@@ -50,6 +50,10 @@ class Group:
         return [completion.finish_reason == "length" for completion in self.generated]
 
 
+class Dropped(Exception):
+    """A generation was given up because the run is to stop; made again it gives the same."""
+
+
 def collect(
     engine: Engine,
     codec: Codec,
@@ -62,6 +66,7 @@ def collect(
     temperature: float,
     clock: Stopwatch | None = None,
     world: World = SOLO,
+    give_up: Callable[[], bool] = lambda: False,
 ) -> list[Group]:
     """Generate `samples` completions a task and grade each as soon as it ends.
 
@@ -79,6 +84,10 @@ def collect(
         temperature: 0 is greedy.
         clock: is told how long generation took, and how long verdicts were waited for after it.
         world: the processes.
+        give_up: is asked whenever a completion ends, and twice a second while verdicts are waited for.
+
+    Raises:
+        Dropped: `give_up` said so.
     """
     if not tasks:
         return []
@@ -90,6 +99,8 @@ def collect(
     ended: dict[int, dict[int, Completion]] = {}
 
     def grade(i: int, g: int, done: Generated) -> None:
+        if give_up():
+            raise Dropped
         source, prompt = tasks[mine[i]]
         texts[i, g] = codec.decode(done.token_ids)
         completion = Completion(text=texts[i, g], token_ids=done.token_ids, finish_reason=done.finish_reason)
@@ -110,6 +121,11 @@ def collect(
             on_finished=grade,
         )
     with clock("grade_wait"):
+        waiting = set(futures.values())
+        while waiting:
+            if give_up():
+                raise Dropped
+            waiting = wait(waiting, timeout=0.5).not_done
         scores = {place: future.result() for place, future in futures.items()}
     places = [[(i, g) for g in range(samples)] for i in range(len(mine))]
     answers = [(tuple(generated[i]), [texts[at] for at in row], [scores[at] for at in row]) for i, row in enumerate(places)]

@@ -36,20 +36,25 @@ def train(
             with located(document):
                 _show_price(settings)
         return 0
-    from verigym.trainer.loop import train as run
-    from verigym.trainer.progress import Interrupted
-    from verigym.trainer.report import write_report
+    from verigym.trainer.progress import BEFORE, Interrupted, StopRequest
 
+    if launched_rank() == 0:
+        print("loading torch and transformers", file=sys.stderr, flush=True)
     try:
-        with located(document):
+        # Here, too, because torch takes seconds to import, and the report to draw.
+        with located(document), StopRequest(launched_rank() > 0, at_once=BEFORE) as asked:
+            from verigym.trainer.loop import train as run
+            from verigym.trainer.report import write_report
+
             final = run(settings)
+            if launched_rank():  # the process beside has the last word
+                return 0
+            asked.at_once = "before its report was written"
+            curves, samples = write_report(settings.output, f"GRPO run {settings.output.name}", [("model", settings.model)])
     except Interrupted as stop:
         if launched_rank() == 0:
             print(f"{stop}; go on with the same command", file=sys.stderr)
         return stop.exit_code
-    if launched_rank():  # the process beside has the last word
-        return 0
-    curves, samples = write_report(settings.output, f"GRPO run {settings.output.name}", [("model", settings.model)])
     print(f"final model: {final}\ncurves: {curves}\nsamples: {samples}")
     return 0
 

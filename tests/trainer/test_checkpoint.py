@@ -20,8 +20,8 @@ def settings(output: Path, **more: Any) -> TrainConfig:
     return build_config({**fields, **more}, "test")
 
 
-def identity(output: Path, grader: str = "arithmetic@1+0", **more: Any) -> str:
-    return checkpoint.fingerprint(settings(output, **more), {"arithmetic": grader})
+def identity(output: Path, grader: str = "arithmetic@1+0", **more: Any) -> dict[str, Any]:
+    return checkpoint.made_with(settings(output, **more), {"arithmetic": grader})
 
 
 def write_parts(model: Any, tokenizer: Any, optimizer: Any, folder: Path) -> None:
@@ -81,10 +81,26 @@ def test_none_is_found_where_there_is_none(tmp_path: Path) -> None:
 
 
 def test_other_settings_are_refused_and_harmless_ones_are_not(saved: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="other settings"):
+    told = r"step-00000006 was made with other settings: learning_rate was 1e-06 and is now 0.5\. Going on"
+    with pytest.raises(UsageError, match=told):
         checkpoint.latest(saved, identity(tmp_path, learning_rate=0.5), 200)
-    with pytest.raises(UsageError, match="other settings"):
+    told = r'other settings: graders.arithmetic was "arithmetic@1\+0" and is now "arithmetic@2\+0"\. Going on'
+    with pytest.raises(UsageError, match=told):
         checkpoint.latest(saved, identity(tmp_path, grader="arithmetic@2+0"), 200)
+    sources: list[dict[str, Any]] = [{"environment": "arithmetic", "options": {"digits": 3}, "weight": 2}]
+    told = r"sources.0.options.digits was null and is now 3; sources.0.weight was 1.0 and is now 2.0; seed was 0 and is now 1"
+    with pytest.raises(UsageError, match=told):
+        checkpoint.latest(saved, identity(tmp_path, sources=sources, seed=1), 200)
+    many: dict[str, Any] = {
+        "loss": "cispo",
+        "advantage": "rloo",
+        "group_size": 3,
+        "temperature": 0.5,
+        "max_new_tokens": 7,
+        "seed": 4,
+    }
+    with pytest.raises(UsageError, match=r"; and 1 more\. Going on from it would mix two runs; set `output` to a new folder"):
+        checkpoint.latest(saved, identity(tmp_path, **many), 200)
     with pytest.raises(UsageError, match="already done 6"):
         checkpoint.latest(saved, identity(tmp_path), 5)
     assert checkpoint.latest(saved, identity(tmp_path, steps=999, workers=1, keep_checkpoints=5), 999) is not None

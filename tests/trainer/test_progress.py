@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from verigym.trainer.progress import PLAIN_EVERY, Progress, StopRequest
+from verigym.trainer.progress import PLAIN_EVERY, Interrupted, Progress, StopRequest
 
 
 @pytest.fixture(params=["plain", "terminal"])
@@ -40,10 +40,20 @@ def test_a_scheduler_may_ask_more_than_once(number: signal.Signals, capsys: pyte
         os.kill(os.getpid(), number)
         os.kill(os.getpid(), number)
         assert stop.requested and stop.interrupted("stopped after step 3").exit_code == 143
-        assert capsys.readouterr().err == f"\n{number.name}: stopping after this step; Ctrl-C stops at once\n"
+        what = "stopping as soon as a checkpoint is written" if number == signal.SIGTERM else "stopping after this step"
+        assert capsys.readouterr().err == f"\n{number.name}: {what}; Ctrl-C stops at once\n"
+        assert stop.urgent is (number == signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_before_there_is_anything_to_finish_a_signal_stops_at_once(number: signal.Signals) -> None:
+    with StopRequest(at_once="before the first step") as stop:
+        with pytest.raises(Interrupted, match="stopped before the first step") as found:
+            os.kill(os.getpid(), number)
+        assert stop.requested and found.value.exit_code == (130 if number == signal.SIGINT else 143)
 
 
 def test_the_handler_is_put_back_after_an_error() -> None:

@@ -21,6 +21,7 @@ from verigym.envs.grading import Grader, grades_groups
 from verigym.envs.registry import load as load_environment
 from verigym.envs.schema import Completion, Prompt, canonical_json, sha256_hex
 from verigym.trainer.checkpoint import FREE_FIELDS, locked, prepare
+from verigym.trainer.contents import data_hashes, file_hash
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.evaluation.config import THINKING, EvalConfig, PickerConfig
 from verigym.trainer.evaluation.contamination import contaminated
@@ -31,6 +32,7 @@ from verigym.trainer.graders import open_graders
 from verigym.trainer.left_out import fitting
 from verigym.trainer.mixture import Source
 from verigym.trainer.models import load_model, pick_device
+from verigym.trainer.run_record import record_start
 from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.stages.sampled import Sampled, SampleLog, sample_all
 from verigym.trainer.tokens import Codec
@@ -73,10 +75,18 @@ def run_evaluation(config: EvalConfig) -> Path:
         }
         report = _report(config, sources, found, picked)
         report["left_out"] = left_out
+        report["start"] = record_start(config.output, config.model_dump(mode="json"), _inputs(config))
         _write(config.output / "report.md", markdown(report))
         draw(report, config.output / "curves.png")
         _write(config.output / "report.json", json.dumps(report, indent=1))
     return config.output / "report.json"
+
+
+def _inputs(config: EvalConfig) -> dict[str, str]:
+    """Return the hash of each input that lies here."""
+    found = {f"model {label}": model_digest(model) for label, model in config.models.items()}
+    found |= data_hashes(config.sources)
+    return found | {name: file_hash(Path(name)) for name in config.train_data if name.endswith(".jsonl")}
 
 
 def _sampled(
@@ -92,12 +102,12 @@ def _sampled(
     tasks, left_out = fitting(sources, codec, config.max_prompt_tokens, config.max_left_out)
     if not tasks:
         raise UsageError(f"model {label!r}: all prompts are longer than max_prompt_tokens ({config.max_prompt_tokens})")
-    made_with = [
-        model_digest(model),
-        {source.label: source.environment.grader for source in sources},
-        config.model_dump(mode="json", exclude=FREE_FIELDS | LOOKS | THINKING_FIELDS),
-        config.heat,
-    ]
+    made_with = {
+        **config.model_dump(mode="json", exclude=FREE_FIELDS | LOOKS | THINKING_FIELDS),
+        "model": model_digest(model),
+        "graders": {source.label: source.environment.grader for source in sources},
+        "temperature": config.heat,
+    }
     rules: dict[str, ThinkingRules | None] = {label: None}
     if config.thinking_budgets:
         rules = {budget_label(label, budget): config.thinking_rules(budget) for budget in config.thinking_budgets}
@@ -110,8 +120,8 @@ def _sampled(
         plain.sync()
         for name, one in rules.items():
             engine = plain if one is None else ThinkingEngine(plain, codec, one, positions)
-            identity = sha256_hex(canonical_json([*made_with, *([asdict(one)] if one else [])]))
-            with SampleLog(config.output / f"samples-{name}.jsonl", identity, config.prompts_at_a_time, len(tasks)) as log:
+            made = made_with | ({"thinking": asdict(one)} if one else {})
+            with SampleLog(config.output / f"samples-{name}.jsonl", made, config.prompts_at_a_time, len(tasks)) as log:
                 found[name] = sample_all(
                     engine,
                     codec,

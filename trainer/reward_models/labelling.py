@@ -15,7 +15,7 @@ import transformers
 
 from verigym.envs.errors import UsageError
 from verigym.envs.grading import Grader
-from verigym.envs.schema import Message, Prompt, canonical_json, sha256_hex
+from verigym.envs.schema import Message, Prompt
 from verigym.trainer.checkpoint import FREE_FIELDS, locked, prepare
 from verigym.trainer.engines.base import Engine
 from verigym.trainer.engines.build import build_engine
@@ -84,8 +84,8 @@ def label_steps(config: StepLabelsConfig) -> Path:
         codec = Codec(tokenizer, model.generation_config)
         drawn, left_out = draw(sources, config, config.prompts, codec)
         tasks = _different(drawn)
-        identity = sha256_hex(canonical_json([made_with, config.model_dump(mode="json", exclude=FREE_FIELDS | {"model"})]))
-        log = BlockLog(config.output / "outcomes.jsonl", identity, config.prompts_at_a_time, len(tasks), _dump, _load)
+        made = {**config.model_dump(mode="json", exclude=FREE_FIELDS | {"model"}), **made_with}
+        log = BlockLog(config.output / "outcomes.jsonl", made, config.prompts_at_a_time, len(tasks), _dump, _load)
         with log, closing(build_engine(run, model, codec)) as engine:
             engine.sync()
             found = _label_all(config, engine, codec, graders, tasks, log)

@@ -6,10 +6,8 @@ names, its environments' versions. The same inputs find the same folder, finishe
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from verigym.envs.schema import canonical_json, sha256_hex
 from verigym.trainer.checkpoint import locked, prepare
 from verigym.trainer.config import TrainConfig
 from verigym.trainer.launched import launched
+from verigym.trainer.run_record import command_line, versions
 from verigym.trainer.stages.hashing import digest, model_digest
 from verigym.trainer.stages.kinds import figures
 from verigym.trainer.stages.plan import REFERENCE, Pipeline, Stage, replaced
@@ -39,7 +38,6 @@ FREE = frozenset(
         "max_left_out",
     }
 )
-PACKAGES = ("verigym", "torch", "transformers", "tokenizers", "numpy", "pydantic")
 Tell = Callable[[str], None]
 
 
@@ -140,6 +138,7 @@ def _run(pipeline: Pipeline, stage: Stage, folder: Path, records: Mapping[str, M
         "product": str(product),
         "product_sha256": digest(product),
         "figures": figures(stage.kind_name, folder),
+        "command": command_line(),
         "versions": versions(),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seconds": round(time.time() - begun, 1),
@@ -214,22 +213,12 @@ def graders(config: Any) -> dict[str, str]:
     return found
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of what computes: Python and the packages that decide numbers."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = "absent"
-    return found
-
-
 def _write_manifest(pipeline: Pipeline, records: Mapping[str, Mapping[str, Any]]) -> None:
     manifest = {
         "pipeline": pipeline.document.name,
         "fields_sha256": sha256_hex(canonical_json(replaced(pipeline.document.fields, str))),
         "seed": pipeline.seed,
+        "command": command_line(),
         "versions": versions(),
         "stages": list(records.values()),
     }

@@ -22,8 +22,10 @@ from verigym.trainer.models import pick_device
 from verigym.trainer.optimizers import build_optimizer
 from verigym.trainer.policy import Forward, checkpointing
 from verigym.trainer.progress import Progress, StopRequest
+from verigym.trainer.run_record import record_start
 from verigym.trainer.shards import restore
 from verigym.trainer.stages.config import FitFields, StepFields
+from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.tokens import Codec
 from verigym.trainer.update import learning_rate
 
@@ -62,8 +64,9 @@ class StepRun(ABC):
         self.checkpoints = config.output / "checkpoints"
         # These functions read fields by name, and the stage has the same ones.
         self._settings = cast(TrainConfig, config)
-        self.identity = checkpoint.fingerprint(self._settings, inputs)
-        found = checkpoint.latest(self.checkpoints, self.identity, 10**9)
+        self.inputs = dict(inputs)
+        self.made_with = checkpoint.made_with(self._settings, inputs)
+        found = checkpoint.latest(self.checkpoints, self.made_with, 10**9)
         self.device = pick_device(config.device)
         self.model, tokenizer = self.load(found[0] if found else None)
         self.codec = Codec(tokenizer, getattr(self.model, "generation_config", None))
@@ -102,17 +105,19 @@ class StepRun(ABC):
 
         Raises:
             UsageError: more steps have been done already.
-            Interrupted: Ctrl-C; the same call goes on from there.
+            Interrupted: Ctrl-C, SIGTERM or SIGUSR1; the same call goes on from there.
         """
         config: StepFields = self.config
         if self.done > steps:
             raise UsageError(f"steps: the run in {config.output} has already done {self.done}, more than {steps}")
         checkpoint.write_config(config.output, self._settings)
+        record_start(config.output, self.made_with, {"model": model_digest(config.model), **self.inputs}, self.done)
         log = open_log(self._settings, self.done if self.resumed else None)
         with StopRequest() as stop, Progress(steps, self.done, title=self.title, shown=("loss",)) as progress:
             try:
-                if self.done == 0:
-                    self._look(look, log, steps)
+                looked = {row["step"] for row in log.history() if row["kind"] == "eval"}
+                if self.done not in looked:
+                    self._look_if_due(look, log, steps)
                 while self.done < steps:
                     start = time.perf_counter()
                     metrics = self._step(self.done, steps, gradient)
@@ -120,12 +125,12 @@ class StepRun(ABC):
                     metrics["step_s"] = time.perf_counter() - start
                     log.metrics(self.done, "train", metrics)
                     progress.step(self.done, metrics)
-                    last = self.done == steps
-                    if last or (config.eval_every and self.done % config.eval_every == 0):
-                        self._look(look, log, steps)
-                    if last or stop.requested or self.done % config.checkpoint_every == 0:
+                    # A look that is due when the run is to stop is had when it goes on.
+                    if not stop.requested:
+                        self._look_if_due(look, log, steps)
+                    if stop.requested or self.done == steps or self.done % config.checkpoint_every == 0:
                         self._save()
-                    if stop.requested and not last:
+                    if stop.requested:
                         raise stop.interrupted(f"{self.title}: stopped after step {self.done} of {steps}")
             finally:
                 log.close()
@@ -149,8 +154,9 @@ class StepRun(ABC):
             logger.warning("step %d: the gradient is not finite; this update is left out", step + 1)
         return {"learning_rate": rate, "grad_norm": float(norm), **metrics}
 
-    def _look(self, look: Callable[[], dict[str, float]] | None, log: Any, steps: int) -> None:
-        if look is None or not self.config.eval_every:
+    def _look_if_due(self, look: Callable[[], dict[str, float]] | None, log: Any, steps: int) -> None:
+        every = self.config.eval_every
+        if look is None or not every or (self.done % every and self.done != steps):
             return
         self.model.eval()
         with torch.no_grad():
@@ -165,7 +171,7 @@ class StepRun(ABC):
             torch.save(self.optimizer.state_dict(), folder / "optimizer.pt")
 
         keep = self.config.keep_checkpoints
-        checkpoint.save(self.checkpoints, self.done, write, {}, self.identity, keep, {})
+        checkpoint.save(self.checkpoints, self.done, write, {}, self.made_with, keep, {})
 
 
 class PolicyRun(StepRun):

@@ -12,14 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from verigym.envs.errors import UsageError
 from verigym.envs.grading import Grader
 from verigym.envs.schema import Message, Prompt, Score, Status
+from verigym.trainer.checkpoint import fingerprint, refuse_other
 from verigym.trainer.engines.base import Engine
 from verigym.trainer.generate import Thought
 from verigym.trainer.mixture import Source
 from verigym.trainer.progress import Progress, StopRequest
-from verigym.trainer.rollout import Group, collect
+from verigym.trainer.rollout import Dropped, Group, collect
 from verigym.trainer.tokens import Codec
 
 logger = logging.getLogger("verigym.trainer")
@@ -70,7 +70,7 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
     def __init__(
         self,
         path: Path,
-        identity: str,
+        made: Mapping[str, Any],
         block: int,
         total: int,
         dump: Callable[[T], dict[str, Any]],
@@ -80,7 +80,7 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
 
         Args:
             path: of the file.
-            identity: hash of everything that decides what the lines hold.
+            made: everything that decides what the lines hold, as JSON.
             block: prompts that are written together; what is drawn depends on where blocks begin.
             total: prompts of a finished file.
             dump: makes a line of a prompt.
@@ -93,18 +93,16 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
         self.found: list[T] = []
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         lines = [line for line in lines if line.endswith(b"\n")]
-        if lines and json.loads(lines[0]).get("identity") != identity:
-            raise UsageError(
-                f"{path} was made with another model, other tasks or other settings, so going on would mix two experiments; "
-                "set `output` to a new folder"
-            )
+        head = json.loads(lines[0]) if lines else {}
+        if lines and head.get("identity") != fingerprint(made):
+            refuse_other(path, head.get("made_with", {}), made, "set `output` to a new folder")
         whole = len(lines) - 1 if len(lines) - 1 == total else (len(lines) - 1) // block * block
         kept = lines[: 1 + max(0, whole)]
         self.found = [load(json.loads(line)) for line in kept[1:]]
         self._file = path.open("ab")
         self._file.truncate(sum(map(len, kept)))
         if not kept:
-            self._write([{"identity": identity}])
+            self._write([{"identity": fingerprint(made), "made_with": dict(made)}])
 
     def add(self, prompts: Sequence[T]) -> None:
         """Write some prompts; they are on disk when this returns."""
@@ -126,8 +124,8 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
 class SampleLog(BlockLog[Sampled]):
     """Prompts with their samples."""
 
-    def __init__(self, path: Path, identity: str, block: int, total: int) -> None:
-        super().__init__(path, identity, block, total, _dump, _load)
+    def __init__(self, path: Path, made: Mapping[str, Any], block: int, total: int) -> None:
+        super().__init__(path, made, block, total, _dump, _load)
 
 
 def _dump(one: Sampled) -> dict[str, Any]:
@@ -193,22 +191,26 @@ def sample_all(
         told: is given each batch of finished prompts.
 
     Raises:
-        Interrupted: Ctrl-C; what is finished is in the log.
+        Interrupted: Ctrl-C, SIGTERM or SIGUSR1; what is finished is in the log.
     """
     done = len(log.found)
     with StopRequest() as stop, Progress(len(tasks), done, title=title, shown=("accuracy",)) as progress:
         while done < len(tasks):
             batch = tasks[done : done + prompts_at_a_time]
-            groups = collect(
-                engine,
-                codec,
-                lambda source: graders[source.label],
-                batch,
-                samples=samples,
-                key=(*key, done),
-                max_new_tokens=max_new_tokens,
-                temperature=temperature,
-            )
+            try:
+                groups = collect(
+                    engine,
+                    codec,
+                    lambda source: graders[source.label],
+                    batch,
+                    samples=samples,
+                    key=(*key, done),
+                    max_new_tokens=max_new_tokens,
+                    temperature=temperature,
+                    give_up=lambda: stop.urgent,
+                )
+            except Dropped:
+                raise stop.interrupted(f"{title}: stopped after {done} of {len(tasks)} prompts") from None
             found = [of_group(done + place, group) for place, group in enumerate(groups)]
             log.add(found)
             told(found)

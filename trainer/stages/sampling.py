@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from verigym.envs.errors import UsageError, told_of
-from verigym.envs.schema import Prompt, canonical_json, sha256_hex
+from verigym.envs.schema import Prompt
 from verigym.trainer.checkpoint import FREE_FIELDS, locked, prepare
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.graders import open_graders
@@ -57,8 +57,8 @@ def sample(config: SampleConfig) -> Path:
         codec = Codec(tokenizer, model.generation_config)
         tasks, left_out = draw(sources, config, config.prompts, codec)
         free = FREE_FIELDS | {"model", "keep", "keep_if", "at_most", "least_reward"}
-        identity = sha256_hex(canonical_json([made_with, config.model_dump(mode="json", exclude=free)]))
-        log = SampleLog(config.output / "samples.jsonl", identity, config.prompts_at_a_time, len(tasks))
+        made = {**config.model_dump(mode="json", exclude=free), **made_with}
+        log = SampleLog(config.output / "samples.jsonl", made, config.prompts_at_a_time, len(tasks))
         with log, closing(build_engine(run, model, codec)) as engine:
             engine.sync()
             found = sample_all(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from verigym.envs import Environment
+from verigym.envs.differences import differing
 
 FORMAT_VERSION = 2
 PACKAGES = (
@@ -21,7 +21,6 @@ PACKAGES = (
     "py3langid", "emoji", "syllapy", "jsonschema", "google-re2", "chess", "reasoning-gym", "torch", "transformers",
 )  # fmt: skip
 """Packages that a verdict may depend on."""
-HEX_SHOWN = 12
 
 
 def versions() -> dict[str, str]:
@@ -51,22 +50,7 @@ def differences(old: Any, new: Any) -> list[str]:
     """Return every field that differs, with its old and its new value, in words."""
     if isinstance(old, dict) and isinstance(new, dict) and old.get("format_version") != new.get("format_version"):
         return [f"format_version was {old.get('format_version')!r} and is now {new.get('format_version')!r}"]
-    found = list(_differing(old, new, ""))
+    found = list(differing(old, new))
     if any(place.startswith("options.") for place, _ in found):
         found = [(place, words) for place, words in found if place != "grader"]  # its hash only repeats them
     return [words for _, words in found]
-
-
-def _differing(old: Any, new: Any, place: str) -> Iterator[tuple[str, str]]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in [*new, *(key for key in old if key not in new)]:
-            yield from _differing(old.get(key), new.get(key), f"{place}.{key}" if place else str(key))
-    elif old != new:
-        yield place, f"{place} was {_shown(old)} and is now {_shown(new)}"
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    if isinstance(value, str) and len(value) == 64 and value.isalnum():
-        return f"{value[:HEX_SHOWN]}..."
-    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -9,7 +9,7 @@ import pytest
 from needs import lacking
 
 from verigym.envs.errors import UsageError
-from verigym.trainer.checkpoint import fingerprint
+from verigym.trainer.checkpoint import made_with
 from verigym.trainer.config import TrainConfig, build_config
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.tokens import Codec
@@ -43,9 +43,9 @@ def test_clashes_are_refused(fields: dict[str, Any], told: str) -> None:
 
 def test_a_run_may_go_on_with_other_servers_but_not_with_another_engine() -> None:
     server: dict[str, Any] = {"engine": "vllm-server", "vllm_urls": ["http://a:1"]}
-    identity = fingerprint(config(**server), {})
-    assert fingerprint(config(**{**server, "vllm_urls": ["http://b:2"], "vllm_wait_s": 1}), {}) == identity
-    assert fingerprint(config(), {}) != identity
+    identity = made_with(config(**server), {})
+    assert made_with(config(**{**server, "vllm_urls": ["http://b:2"], "vllm_wait_s": 1}), {}) == identity
+    assert made_with(config(), {}) != identity
 
 
 @lacking("elsewhere", importlib.util.find_spec("vllm") is not None, "vLLM is installed here")

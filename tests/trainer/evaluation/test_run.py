@@ -94,6 +94,17 @@ def test_the_figures_are_those_of_the_samples(first: Path) -> None:
     assert low < sums["avg@4"]["value"] < high
 
 
+def test_the_report_says_how_it_was_made(first: Path) -> None:
+    start = report_of(first)["start"]
+    assert start == json.loads((first / "run.json").read_text())["starts"][-1]
+    assert (
+        start["made_with"]["samples"] == 4 and start["made_with"]["pickers"]["steps"]["options"] == PICKERS["steps"]["options"]
+    )
+    assert start["versions"].keys() >= {"python", "torch", "verigym"} and "pytest" in start["command"]
+    assert {name.split()[0] for name in start["inputs"]} == {"model", str(first.parent / "train.jsonl")}
+    assert all(len(digest) >= 16 for digest in start["inputs"].values())
+
+
 def test_models_stand_side_by_side(first: Path) -> None:
     report, page = report_of(first), (first / "report.md").read_text()
     assert "| | sums | noise |" in page and "noise against sums: avg@4 -" in page
@@ -136,7 +147,7 @@ def test_stopped_it_goes_on_and_another_look_samples_nothing(
     run_evaluation(settings(tmp_path, sums_model))
     assert asked == [5, 5, 5, 5], "a picker looks at the samples that are there"
     assert report_of(tmp_path)["models"]["sums"]["all"]["figures"] == same
-    with pytest.raises(UsageError, match="new folder"):
+    with pytest.raises(UsageError, match=r"was made with other settings: samples was 4 and is now 3\. .*new folder"):
         run_evaluation(settings(tmp_path, sums_model, samples=3))
 
 
