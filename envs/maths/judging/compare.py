@@ -12,7 +12,7 @@ from verigym.envs.maths.judging.case import Case, Symbolic
 from verigym.envs.maths.judging.choices import is_contradicted
 from verigym.envs.maths.judging.congruences import is_foreign
 from verigym.envs.maths.judging.copied import is_copied
-from verigym.envs.maths.judging.echo import hands_back
+from verigym.envs.maths.judging.echo import REPEATS, hands_back
 from verigym.envs.maths.judging.factored import is_less_factored
 from verigym.envs.maths.judging.listings import same_lists
 from verigym.envs.maths.judging.notations import written_as
@@ -127,10 +127,9 @@ def _guarded(case: Case, gold: Node, answer: Node, *, apart: bool = False) -> st
             return "refused: a number is asked, and this is arithmetic to be worked out; unworked=refuse"
     if is_foreign(case.question, gold, answer):
         return "refused: it speaks of another modulus than the question"
-    if case.policy.echo == "refuse" and (
-        is_copied(case.question, gold, answer) or hands_back(case.question, gold, answer, case.work)
-    ):
-        return "refused: it repeats the question; echo=refuse"
+    if case.policy.echo == "refuse":
+        copied = REPEATS if is_copied(case.question, gold, answer) else hands_back(case.question, gold, answer, case.work)
+        return f"refused: {copied}; echo=refuse" if copied else ""
     return ""
 
 

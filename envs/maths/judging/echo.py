@@ -43,13 +43,17 @@ MAX_CHECKS = 8
 """So many parts of the question are compared with the answer by value."""
 
 
-def hands_back(question: str, gold: Node, answer: Node, work: Work | None = None) -> bool:
-    """Whether an answer, equal to the gold, holds a part of the question that was to be worked out."""
+REPEATS = "it repeats the question"
+COMPUTES = "the question computes this value, and so does the answer, in another way"
+
+
+def hands_back(question: str, gold: Node, answer: Node, work: Work | None = None) -> str:
+    """Return why an answer, equal to the gold, leaves the question as it was: `REPEATS`, `COMPUTES`, or nothing."""
     if not question or (isinstance(gold, Relation) and split_names(gold.sides, question)[0] is None):
-        return False  # an equation is equal to many, and is asked for as such
+        return ""  # an equation is equal to many, and is asked for as such
     work = Work(ANSWER_WORK) if work is None else work
     if _keeps_factor(question, gold, answer, work):
-        return True
+        return REPEATS
     golds = tuple(shape(side) for sides in claims(gold, question) for side in sides)
     found: list[tuple[Node, ...]] = []
     for sides in claims(answer, question):
@@ -57,9 +61,13 @@ def hands_back(question: str, gold: Node, answer: Node, work: Work | None = None
         if not any(side in golds or is_literal(side) for side in shapes):
             found.append(shapes)
     if not found:
-        return False
+        return ""
     guard = _Guard(question, golds, work)
-    return any(all(map(guard.hands_back, shapes)) for shapes in found)
+    for shapes in found:
+        reasons = list(map(guard.hands_back, shapes))
+        if all(reasons):
+            return max(reasons, key=(COMPUTES, REPEATS).index)
+    return ""
 
 
 class _Guard:
@@ -72,11 +80,14 @@ class _Guard:
         self.golds = golds
         self.known = frozenset(part for gold in golds for part in walk(gold))
 
-    def hands_back(self, side: Node) -> bool:
+    def hands_back(self, side: Node) -> str:
         if is_residue(side) and side not in self.found.wholes:
-            return False
-        checks = (self._is_copied, self._is_computed, self._keeps_matrices, self._keeps_form)
-        return any(check(side) for check in checks)
+            return ""
+        if self._is_copied(side):
+            return REPEATS
+        if self._is_computed(side):
+            return COMPUTES
+        return REPEATS if self._keeps_matrices(side) or self._keeps_form(side) else ""
 
     def _is_copied(self, side: Node) -> bool:
         if side in self.found.shapes:

@@ -24,6 +24,7 @@ def test_cases(case: dict[str, Any]) -> None:
     env = MathEnvironment()
     score = env.score(env.prompt(case["question"], answer=case["gold"]), rf"\boxed{{{case['answer']}}}")
     assert score.reward == (1.0 if case["expected"] else 0.0), score.reason
+    assert case.get("said", "") in (score.reason or "")
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case["expected"]], ids=lambda case: case["answer"])
