@@ -1,5 +1,7 @@
+import importlib.metadata
 import json
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -24,6 +26,17 @@ def test_help_loads_nothing_heavy():
         "assert not bad, bad"
     )
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL, timeout=60)
+
+
+def test_version_names_what_verdicts_depend_on(capsys):
+    assert main(["--version"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"verigym {importlib.metadata.version('verigym')}"
+    shown = dict(line.split(" ") for line in lines)
+    assert shown["python"] == platform.python_version()
+    assert {name: shown[name] for name in ("sympy", "pydantic")} == {
+        name: importlib.metadata.version(name) for name in ("sympy", "pydantic")
+    }
 
 
 def test_envs_lists_names_with_origin(capsys):

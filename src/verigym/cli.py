@@ -44,6 +44,31 @@ Workers = Annotated[int | None, typer.Option(min=0, help="Grading processes; 0 g
 TimeoutS = Annotated[float, typer.Option(min=0.001, help="Wall time that one completion may take.")]
 
 
+def _show_versions(wanted: bool) -> None:
+    if not wanted:
+        return
+    from verigym.grade.manifest import versions
+
+    for name, version in sorted(versions().items(), key=lambda found: found[0] != "verigym"):
+        print(name, version)
+    raise typer.Exit
+
+
+@app.callback()
+def whole(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_show_versions,
+            is_eager=True,
+            help="Print the versions that verdicts may depend on, and exit.",
+        ),
+    ] = False,
+) -> None:
+    """Take what stands before the command."""
+
+
 @app.command()
 def score(
     env: Env,
