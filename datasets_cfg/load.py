@@ -193,18 +193,15 @@ def load(
     grading = grading_environment(config, environment, options)
     if limit is not None and limit < 1:
         raise UsageError(f"limit={limit}: expected at least 1 row")
+    if shots and shots_split in config.evaluation_only:
+        raise UsageError(f"data set {config.name!r}: split {shots_split!r} is for evaluation only; draw examples from another")
+    wanted = template or config.template or ("chat" if shots else None)
+    wording = None if wanted is None else load_template(wanted)  # before any row is: reading them may take long
     cache = None if cache_dir is None else str(cache_dir)
     rows = _open(name_or_path, config, split, data_dir, cache, grading)
-    wanted = template or config.template or ("chat" if shots else None)
-    if wanted is not None:
-        examples = None
-        if shots:
-            if shots_split in config.evaluation_only:
-                raise UsageError(
-                    f"data set {config.name!r}: split {shots_split!r} is for evaluation only; draw examples from another"
-                )
-            examples = _open(name_or_path, config, shots_split, data_dir, cache, grading)
-        rows.asking = Asking(load_template(wanted), shots, examples)
+    if wording is not None:
+        examples = _open(name_or_path, config, shots_split, data_dir, cache, grading) if shots else None
+        rows.asking = Asking(wording, shots, examples)
     return rows if limit is None else rows.first(limit)
 
 

@@ -65,6 +65,13 @@ def told_of(what: str) -> Iterator[None]:
 _INSTANCE = re.compile(r"a valid dictionary or (?:instance of [A-Za-z_]\w*|object to extract fields from)")
 """Pydantic's words for a field that is a model of its own; whoever writes YAML has no instances."""
 
+_LENGTH = re.compile(r"(Tuple|List|Set|Dictionary) should have at (least|most) (\d+) items? after validation.*")
+
+
+def _expected_length(match: re.Match[str]) -> str:
+    kind = "mapping" if match[1] == "Dictionary" else "list"
+    return f"expected a {kind} of at {match[2]} {match[3]} item{'' if match[3] == '1' else 's'}"
+
 
 def _place(loc: tuple[int | str, ...], known: Iterable[str]) -> tuple[tuple[int | str, ...], tuple[str, ...]]:
     """Return a problem's place without the alternatives of unions, and the names of the fields that may stand there.
@@ -140,7 +147,7 @@ def explain(error: ValidationError, known: Iterable[str] = ()) -> str:
     if first["type"] == "missing":
         return f"field {place!r} is missing{more}"
     message = first["msg"].removeprefix("Value error, ").replace("\n", " ").replace("a valid tuple", "a list")
-    message = _INSTANCE.sub("a mapping of fields", message)
+    message = _LENGTH.sub(_expected_length, _INSTANCE.sub("a mapping of fields", message))
     if not place:  # several fields together
         return f"{message}{more}"
     try:

@@ -70,6 +70,8 @@ def test_check_prints_the_report(capsys):
         (["chek", "math"], "No such command 'chek'"),
         (["check", "mth"], "did you mean 'math'"),
         (["check", "math", "--option", "x=1"], "unknown field 'x'"),
+        (["check", "math", "--option", '{"x": 1}'], "expected NAME=VALUE"),
+        (["check", "match", "--option", 'x={"a": 1, "a": 2}'], "--option x: not JSON: "),
         (["score", "--env", "math", "--prompt", "q", "--completion", "c"], "field 'answer' is missing"),
         (["validate", "gsm9k"], "no data set is called 'gsm9k'; did you mean 'gsm8k'"),
         (["validate", "gsm8k", "--split", "tets", "--data-dir", "."], "no local file for split 'tets'; did you mean 'test'"),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from verigym.envs import UsageError
+from verigym.envs import UsageError, strict_json
 from verigym.envs.errors import explain
 
 M = TypeVar("M", bound=BaseModel)
@@ -24,7 +23,7 @@ def pairs(given: Sequence[str], flag: str, *, alone: bool = False) -> dict[str, 
         alone: whether NAME alone is allowed, for NAME=NAME.
 
     Raises:
-        UsageError: an argument has no name or no `=`, a name comes twice, or a value is broken JSON.
+        UsageError: an argument has no name or no `=`, a name comes twice, or a value is broken JSON or has a key twice.
     """
     found: dict[str, Any] = {}
     for argument in given:
@@ -41,8 +40,8 @@ def _value(text: str, place: str) -> Any:
     if not text.startswith(("[", "{")):
         return text
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return strict_json.loads(text)
+    except ValueError as error:
         raise UsageError(f"{place}: not JSON: {error}") from None
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from verigym import UsageError
+from verigym.cli import main
 from verigym.datasets_cfg import load, load_sample
 from verigym.datasets_cfg.templates import available_templates, load_template
 
@@ -136,3 +137,11 @@ def test_a_plain_template_does_not_pass_through_the_chat_template(tiny_tokenizer
     plain, chat = (load_sample("gsm8k", template=name)[0] for name in ("r1-zero", "chat"))
     assert codec.decode(codec.encode(plain)) == plain.text
     assert codec.decode(codec.encode(chat)) != chat.text and tiny_tokenizer.chat_template
+
+
+def test_an_unknown_template_is_refused_before_any_row_is_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("verigym.datasets_cfg.load.hub_rows", lambda *_: pytest.fail("the hub was asked"))
+    assert main(["datasets", "sample", "gsm8k", "--split", "test", "--template", "nosuch"]) == 2
+    assert "no template is called 'nosuch'; known: base, boxed" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="no template is called 'nosuch'"):
+        load("gsm8k", "train", data_dir=tmp_path / "absent", template="nosuch")

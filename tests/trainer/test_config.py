@@ -31,7 +31,7 @@ MALFORMED = {
     "unknown field": (BASE + SOURCE + "learning_rat: 1.0", "did you mean 'learning_rate'?"),
     "no model": ("output: OUTPUT\n" + SOURCE, "field 'model' is missing"),
     "no sources": (BASE, "field 'sources' is missing"),
-    "empty sources": (BASE + "sources: []", "field 'sources'"),
+    "empty sources": (BASE + "sources: []", "run.yaml:3: field 'sources': expected a list of at least 1 item; got []"),
     "a source that is text": (BASE + "sources: [arithmetic]", "field 'sources.0'"),
     "unknown field of a source": (BASE + "sources: [{environment: arithmetic, wait: 2}]", "did you mean 'weight'?"),
     "neither kind": (BASE + "sources: [{weight: 1}]", "an `environment` that writes its tasks, or a `dataset`"),
