@@ -1,5 +1,7 @@
 """Prompt templates: the published words, languages, system prompts, examples drawn by hash and never the asked row."""
 
+import importlib
+
 import pytest
 
 from verigym import UsageError
@@ -140,7 +142,8 @@ def test_a_plain_template_does_not_pass_through_the_chat_template(tiny_tokenizer
 
 
 def test_an_unknown_template_is_refused_before_any_row_is_read(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("verigym.datasets_cfg.load.hub_rows", lambda *_: pytest.fail("the hub was asked"))
+    module = importlib.import_module("verigym.datasets_cfg.load")  # the package has a function of that name
+    monkeypatch.setattr(module, "hub_rows", lambda *_: pytest.fail("the hub was asked"))
     assert main(["datasets", "sample", "gsm8k", "--split", "test", "--template", "nosuch"]) == 2
     assert "no template is called 'nosuch'; known: base, boxed" in capsys.readouterr().err
     with pytest.raises(UsageError, match="no template is called 'nosuch'"):
