@@ -84,6 +84,19 @@ class JsonRows(Sequence[Mapping[str, Any]]):
         return chosen
 
 
+class ListRows(list[Mapping[str, Any]]):
+    """Rows that are in memory, all with the columns of the first."""
+
+    @property
+    def column_names(self) -> list[str]:
+        """Return the names of the columns."""
+        return list(self[0]) if self else []
+
+    def select(self, rows: Sequence[int]) -> ListRows:
+        """Return the rows of these numbers."""
+        return ListRows(self[row] for row in rows)
+
+
 def _content(path: Path) -> bytes | mmap.mmap:
     with path.open("rb") as file:
         if file.read(2) == b"\x1f\x8b":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -12,6 +13,7 @@ from verigym.datasets_cfg.reading import digest
 from verigym.datasets_cfg.schema import DatasetConfig
 from verigym.datasets_cfg.yamlfile import node_at
 from verigym.envs import UsageError
+from verigym.envs.extras import need
 
 
 def newest(repository: str) -> str:
@@ -20,10 +22,9 @@ def newest(repository: str) -> str:
     Raises:
         UsageError: the hub cannot be reached, or does not know the repository or the log-in.
     """
-    from huggingface_hub import HfApi
-
+    hub: Any = need("huggingface_hub", f"the newest revision of {repository}")
     try:
-        revision = HfApi().dataset_info(repository).sha
+        revision = hub.HfApi().dataset_info(repository).sha
     except Exception as error:  # the client's, the network's and the offline mode's errors have no common base
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UsageError(f"{repository}: the hub gives no revision: {reason}; try later, or pass --data-dir alone") from None

@@ -1,4 +1,4 @@
-"""Where a data set's rows are read: local files, or the hub through the `datasets` library."""
+"""Where a data set's rows are read: local files; Parquet and the hub through the `datasets` library, of the extra `data`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from verigym.datasets_cfg.archives import lean_files
-from verigym.datasets_cfg.jsonrows import JsonRows
+from verigym.datasets_cfg.jsonrows import JsonRows, ListRows
 from verigym.datasets_cfg.schema import DatasetConfig, LocalFile
 from verigym.envs import UsageError
 from verigym.envs.errors import did_you_mean
+from verigym.envs.extras import need
 
 MAX_RATIO = 200
 """Of a .gz file's content to its size, above MAX_UNASKED_BYTES; text is packed 3 to 20 times smaller."""
@@ -40,38 +41,36 @@ def local_rows(config: DatasetConfig, split: str, data_dir: Path, cache: str | N
         what = "is no file" if os.path.exists(path) else "does not exist"
         raise UsageError(f"data set {config.name!r}: {path} {what}; is --data-dir {data_dir} the right folder?")
     kind = "columns" if file.layout == "columns" else "Parquet" if path.suffix == ".parquet" else "JSON Lines"
-    with quiet_datasets() as datasets:
-        try:
-            if path.suffix == ".gz":
-                refuse_packed_bomb(path)
-            if file.sha256 and (found := digest(path)) != file.sha256:
-                raise ChangedRevision(
-                    f"field files.{split}.sha256 is {file.sha256[:12]}..., but the content of {path} has {found[:12]}...: "
-                    f"another revision of the data. Fetch the one described, or describe this one (`verigym datasets pin`)"
-                )
-            rows = _chosen(file, _read(datasets, path, kind, cache))
-            if not len(rows):
-                raise ValueError(
-                    "it has no rows" + (f", or none that files.{split} asks for" if file.rows or file.where else "")
-                )
-        except ChangedRevision:
-            raise
-        except Exception as error:  # the library's own, pyarrow's and the file system's errors have no common base
-            raise UsageError(f"data set {config.name!r}: {path} cannot be read as {kind}: {_cause(error)}") from None
+    try:
+        if path.suffix == ".gz":
+            refuse_packed_bomb(path)
+        if file.sha256 and (found := digest(path)) != file.sha256:
+            raise ChangedRevision(
+                f"field files.{split}.sha256 is {file.sha256[:12]}..., but the content of {path} has {found[:12]}...: "
+                f"another revision of the data. Fetch the one described, or describe this one (`verigym datasets pin`)"
+            )
+        rows = _chosen(file, _read(path, kind, cache))
+        if not len(rows):
+            raise ValueError("it has no rows" + (f", or none that files.{split} asks for" if file.rows or file.where else ""))
+    except UsageError:  # another revision, or a package that is not installed
+        raise
+    except Exception as error:  # the library's own, pyarrow's and the file system's errors have no common base
+        raise UsageError(f"data set {config.name!r}: {path} cannot be read as {kind}: {_cause(error)}") from None
     return rows
 
 
-def _read(datasets: Any, path: Path, kind: str, cache: str | None) -> Any:
+def _read(path: Path, kind: str, cache: str | None) -> Any:
     if path.name.endswith(".tar.gz"):
-        return datasets.Dataset.from_list(lean_files(path))
+        return ListRows(lean_files(path))
     if kind == "columns":
-        return datasets.Dataset.from_dict(_columns(path))
+        return ListRows(_columns(path))
     with path.open("rb") as stream:  # the library says this in words that nobody understands
         if not stream.read(1 << 20).strip():
             raise ValueError("it is empty")
     if kind == "JSON Lines":
         return JsonRows(path)
-    return datasets.load_dataset("parquet", data_files=str(path), split="train", cache_dir=cache)
+    with quiet_datasets(str(path)) as datasets:
+        return datasets.load_dataset("parquet", data_files=str(path), split="train", cache_dir=cache)
 
 
 def digest(path: Path) -> str:
@@ -105,7 +104,7 @@ def refuse_packed_bomb(path: Path) -> None:
                 )
 
 
-def _columns(path: Path) -> dict[str, list[Any]]:
+def _columns(path: Path) -> list[dict[str, Any]]:
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
         table = json.load(stream)
     if not isinstance(table, dict) or not table or not all(isinstance(column, dict) for column in table.values()):
@@ -113,7 +112,7 @@ def _columns(path: Path) -> dict[str, list[Any]]:
     rows = list(next(iter(table.values())))
     if any(list(column) != rows for column in table.values()):
         raise ValueError("the columns do not have the same rows")
-    return {name: [column[row] for row in rows] for name, column in table.items()}
+    return [{name: column[row] for name, column in table.items()} for row in rows]
 
 
 def _chosen(file: LocalFile, rows: Any) -> Any:
@@ -139,7 +138,7 @@ def hub_rows(config: DatasetConfig, split: str, cache: str | None) -> Any:
         local = f"; with --data-dir: {', '.join(config.files)}" if split in config.files else ""
         raise UsageError(f"data set {config.name!r} has no split {split!r} on the hub{hint}{local}")
     hub = config.hub
-    with quiet_datasets() as datasets:
+    with quiet_datasets(f"data set {config.name!r} from the hub") as datasets:
         try:
             if split in hub.files:
                 at = f"@{hub.revision}" if hub.revision else ""
@@ -154,10 +153,16 @@ def hub_rows(config: DatasetConfig, split: str, cache: str | None) -> Any:
 
 
 @contextmanager
-def quiet_datasets() -> Iterator[Any]:
-    """Import `datasets` and keep its progress bars and log lines off the terminal while it loads."""
-    import datasets
+def quiet_datasets(what: str) -> Iterator[Any]:
+    """Import `datasets` and keep its progress bars and log lines off the terminal while it loads.
 
+    Args:
+        what: is read, for the message where the package is missing.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    datasets: Any = need("datasets", what)
     bars = datasets.are_progress_bars_disabled()
     verbosity = datasets.logging.get_verbosity()
     datasets.disable_progress_bars()

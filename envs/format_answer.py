@@ -9,11 +9,10 @@ from fractions import Fraction
 from typing import Any
 
 from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.extras import install
 from verigym.envs.linear import check_pattern, search
 from verigym.envs.schema import canonical_json
 from verigym.envs.visible import blank
-
-SCHEMA_HINT = "pip install 'verigym[format]'"
 
 # The library matches these with backtracking expressions, or fetches what they name.
 _REFUSED = {
@@ -83,7 +82,7 @@ def _validator(schema: str) -> Any:
     try:
         from jsonschema import Draft202012Validator, ValidationError, validators
     except ImportError:
-        raise EnvironmentFailure("unavailable", f"JSON schemas need the package jsonschema; {SCHEMA_HINT}") from None
+        raise EnvironmentFailure("unavailable", f"JSON schemas need the package jsonschema; {install('jsonschema')}") from None
     import json
 
     def pattern(_: Any, wanted: str, value: Any, __: Any) -> Iterator[Any]:

@@ -11,9 +11,9 @@ import importlib.util
 from typing import Any
 
 from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.extras import install
 
 PACKAGE = "py3langid"
-HINT = "pip install 'verigym[language]'"
 
 # The identifier tells some varieties apart that ISO 639-1 does not, and writes Norwegian bokmål with the code of both.
 MACRO = {"ary": "ar", "arz": "ar", "hbo": "he", "wuu": "zh", "yue": "zh", "sdh": "ku", "nb": "no"}
@@ -61,5 +61,7 @@ def identifier() -> Any:
     try:
         from py3langid import langid
     except ImportError:
-        raise EnvironmentFailure("unavailable", f"language identification needs the package {PACKAGE}; {HINT}") from None
+        raise EnvironmentFailure(
+            "unavailable", f"language identification needs the package {PACKAGE}; {install(PACKAGE)}"
+        ) from None
     return langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)

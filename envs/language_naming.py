@@ -34,9 +34,9 @@ def name_languages(texts: Sequence[str], script: str) -> list[str]:
     """
     if len(texts) < 2 and sum(map(len, texts)) < _SHORT:
         return [name_language(text, script) for text in texts]
+    narrowed = _narrowed(script)
     import numpy
 
-    narrowed = _narrowed(script)
     encoded = [narrowed._encode(text) for text in texts]
     sizes = numpy.array([len(data) for data in encoded])
     found = _features(encoded)
@@ -98,9 +98,9 @@ def _features(encoded: Sequence[bytes]) -> Any:
 
 @functools.cache
 def _automaton() -> _Automaton:
+    model = identifier()
     import numpy
 
-    model = identifier()
     following = numpy.asarray(model.tk_nextmove)
     rows = numpy.asarray(model._rowbase, dtype=numpy.intp)
     outputs = numpy.asarray(model.tk_output, dtype=numpy.intp)
@@ -120,9 +120,9 @@ def _automaton() -> _Automaton:
 
 @functools.cache
 def _narrowed(script: str) -> Any:
+    narrowed = copy.copy(identifier())
     import numpy
 
-    narrowed = copy.copy(identifier())
     wanted = {code for code, scripts in SCRIPTS_OF.items() if script in scripts}
     narrowed.set_languages([label for label in narrowed.labels if MACRO.get(label, label) in wanted])
     # Half precision in columns would be converted and gathered again for each sentence, which is most of the time.

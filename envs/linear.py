@@ -7,8 +7,8 @@ from typing import Any
 
 from verigym.envs import strict_json
 from verigym.envs.errors import EnvironmentFailure, UsageError
+from verigym.envs.extras import install
 
-RE2_HINT = "pip install 'verigym[match]'"
 MOST_PATTERN = 10_000
 
 
@@ -21,7 +21,7 @@ def _re2(pattern: str) -> Any:
     try:
         import re2
     except ImportError:
-        raise EnvironmentFailure("unavailable", f"regular expressions need the package google-re2; {RE2_HINT}") from None
+        raise EnvironmentFailure("unavailable", f"regular expressions need the package google-re2; {install('re2')}") from None
     options = re2.Options()
     options.log_errors = False
     options.dot_nl = True

@@ -17,6 +17,7 @@ from pydantic import Field, field_validator
 from verigym.envs.base import BaseEnvironment
 from verigym.envs.errors import EnvironmentFailure
 from verigym.envs.extract import Extraction, Method, extract, strip_thinking
+from verigym.envs.extras import install
 from verigym.envs.maths.judging.golds import GoldBoxes, explain_gold, gold_text, read
 from verigym.envs.maths.judging.tiers import Answer, Decision, TierOptions, Tiers
 from verigym.envs.maths.reading.failures import ParseError
@@ -99,12 +100,12 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
 
     def check(self) -> None:
         """Look whether what the options need is installed."""
-        for wanted, module, package in (
-            (self.options.symbolic, "sympy", "sympy"),
-            (self.options.math_verify, "math_verify", "math-verify[antlr4_13_2]"),
+        for option, wanted, module, remedy in (
+            ("symbolic", self.options.symbolic, "sympy", "pip install sympy"),
+            ("math_verify", self.options.math_verify, "math_verify", install("math_verify")),
         ):
             if wanted and importlib.util.find_spec(module) is None:
-                raise EnvironmentFailure("unavailable", f"{module} is not installed: pip install {package}")
+                raise EnvironmentFailure("unavailable", f"option {option} needs {module}, which is not installed; {remedy}")
 
     def examples(self) -> Sequence[Prompt]:
         """Return a task for each kind of answer."""

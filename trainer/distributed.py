@@ -2,26 +2,28 @@
 
 All of them make the same decisions from the same data: which tasks come, which groups are kept, when to stop. Only work is
 shared out: each process generates and grades its part of a step's prompts, and runs its part of an update's rows.
+
+torch is imported where there is more than one process: what only reads a run's folder does without.
 """
 
 from __future__ import annotations
 
 import atexit
+import importlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
-
-import torch
-from torch import distributed
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from verigym.envs.errors import UsageError
 from verigym.trainer.config import TrainConfig
 from verigym.trainer.launched import LAUNCHED
-from verigym.trainer.models import pick_device
+
+if TYPE_CHECKING:
+    import torch
 
 Value = TypeVar("Value")
 
@@ -54,6 +56,8 @@ class World:
         """Return every process's value, in the order of their ranks."""
         if self.size == 1:
             return [mine]
+        from torch import distributed
+
         values: list[Any] = [None] * self.size
         distributed.all_gather_object(values, mine)
         return values
@@ -75,6 +79,8 @@ class World:
         """Return what the main process makes; the others do not call `make`."""
         if self.size == 1:
             return make()
+        from torch import distributed
+
         box: list[Any] = [make() if self.main else None]
         distributed.broadcast_object_list(box)
         found: Value = box[0]
@@ -90,7 +96,11 @@ class World:
 
     def loading(self, device: torch.device) -> torch.device:
         """Return where a model is loaded that `sharding.shard` will bring to the device, whole or in part."""
-        return device if self.size == 1 else torch.device("cpu")
+        if self.size == 1:
+            return device
+        import torch
+
+        return torch.device("cpu")
 
     def workers(self, wanted: int | None) -> int | None:
         """Return how many grading processes this process starts; the cores of a machine are shared by default."""
@@ -126,7 +136,7 @@ def _meeting_place() -> Any:
     """
     hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     main = os.environ["RANK"] == "0" and not hosted
-    stores: Any = distributed  # its types do not name them
+    stores: Any = importlib.import_module("torch.distributed")  # its types do not name them
     store = stores.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=main)
     return stores.PrefixStore(f"verigym/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
@@ -147,6 +157,11 @@ def open_world(config: TrainConfig) -> Iterator[World]:
     if not all(sizes.values()) or sizes["WORLD_SIZE"] == "1":
         yield SOLO
         return
+    import torch
+    from torch import distributed
+
+    from verigym.trainer.models import pick_device
+
     rank, size, local_rank, local_size = (int(sizes[name]) for name in LAUNCHED[:4])
     refuse_alone(config)
     backend = "gloo"

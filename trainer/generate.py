@@ -9,47 +9,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from verigym.trainer.decoders import build_decoder
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.rng import keyed_uniforms
 
 REFILL_AT = 0.125
 """New rows come when this share of the places is free: whenever some come, the others wait for their prompts."""
-
-
-@dataclass(frozen=True)
-class Thought:
-    """What became of a completion's thought under a budget; see `evaluation.thinking`."""
-
-    tokens: int
-    """Sampled before the close."""
-    forced: bool
-    """Whether the close was put in, because the budget was used up."""
-    waits: int
-    """How often the thought was taken up again."""
-
-
-@dataclass(frozen=True)
-class Generated:
-    """One sampled completion, its end-of-sequence token included where it was sampled."""
-
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    """Log-probability of each token under the distribution it was drawn from; greedy decoding reports temperature 1."""
-    finish_reason: Literal["stop", "length"]
-    written: tuple[bool, ...] | None = None
-    """False for the tokens that the policy did not sample, such as a tool's output between its turns, whose `logprobs` are 0;
-    None where it sampled all."""
-    thought: Thought | None = None
-    """Where there was a budget for it."""
-
-    @property
-    def length(self) -> int:
-        """How many tokens the policy sampled."""
-        return len(self.token_ids) if self.written is None else sum(self.written)
 
 
 @dataclass

@@ -57,6 +57,6 @@ def use_liger(model: Any, device: torch.device) -> None:
     kind = base.config.model_type
     if kind not in LIGER:
         raise UsageError(f"liger: its kernels are put into {', '.join(LIGER)} here, and this model is {kind}; leave liger out")
-    kernels = need("liger_kernel.transformers", "liger: true", "liger")
+    kernels = need("liger_kernel.transformers", "liger: true")
     apply = getattr(kernels, LIGER[kind])
     apply(rope=True, cross_entropy=False, fused_linear_cross_entropy=False, rms_norm=True, swiglu=True, model=base)

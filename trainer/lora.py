@@ -115,7 +115,7 @@ def load_base(config: MemoryFields, path: str | Path, device: torch.device) -> t
     """
     if config.lora_base != "4bit":
         return load_model(path, device, dtype=torch.float32 if config.lora_base == "fp32" else torch.bfloat16)
-    need("bitsandbytes", "lora_base: 4bit", "quant")
+    need("bitsandbytes", "lora_base: 4bit")
     nf4 = transformers.BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
@@ -141,7 +141,7 @@ def add_adapter(model: Any, config: MemoryFields, seed: int) -> Any:
     Raises:
         UsageError: peft is absent, the model has no such layers, or the head or the embeddings would get an adapter.
     """
-    peft = need("peft", "lora_rank", "lora")
+    peft = need("peft", "lora_rank")
     targets = config.lora_targets
     settings = peft.LoraConfig(
         r=config.lora_rank,
@@ -213,7 +213,7 @@ def merged_weights(policy: Any) -> Iterator[tuple[str, torch.Tensor]]:
 def _expanded(parameter: Any) -> torch.Tensor:
     tensor: torch.Tensor = parameter.detach()
     if getattr(parameter, "quant_state", None) is not None:
-        tensor = need("bitsandbytes", "lora_base: 4bit", "quant").functional.dequantize_4bit(tensor, parameter.quant_state)
+        tensor = need("bitsandbytes", "lora_base: 4bit").functional.dequantize_4bit(tensor, parameter.quant_state)
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 

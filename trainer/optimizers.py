@@ -27,7 +27,7 @@ def build_optimizer(parameters: Iterable[torch.nn.Parameter], config: TrainConfi
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     kind: type[torch.optim.Optimizer] = torch.optim.AdamW
     if config.optimizer == "adamw_8bit":
-        kind = need("bitsandbytes", "optimizer: adamw_8bit", "quant").optim.AdamW8bit
+        kind = need("bitsandbytes", "optimizer: adamw_8bit").optim.AdamW8bit
     options: dict[str, Any] = {"lr": config.learning_rate, "betas": config.adam_betas, "weight_decay": config.weight_decay}
     if config.optimizer == "adamw" and all(_can_be_fused(parameter) for parameter in trained):
         options["fused"] = True  # one pass over memory; a checkpoint that was made without it goes on without it

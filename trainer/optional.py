@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import warnings
 from typing import Any
 
-from verigym.envs.errors import UsageError
+from verigym.envs import extras
 
 
-def need(package: str, setting: str, extra: str) -> Any:
-    """Import a package that only some runs need.
+def need(module: str, setting: str) -> Any:
+    """Import a module that only some runs need, without what it warns of while it is imported.
 
     Args:
-        package: its import name.
+        module: its import name.
         setting: what asked for it, for the message.
-        extra: of verigym, that installs it.
 
     Raises:
-        UsageError: it is not installed, or cannot be imported.
+        UsageError: it is not installed, or cannot be imported; the message names the extra.
     """
     # bitsandbytes reports kernels that it would rather have downloaded, and builds on what torch calls deprecated.
     log = logging.getLogger("bitsandbytes")
@@ -28,9 +26,6 @@ def need(package: str, setting: str, extra: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return importlib.import_module(package)
-    except ImportError as error:
-        line = " ".join(str(error).split())[:200]
-        raise UsageError(f"{setting} needs the package {package} ({line}); pip install 'verigym[{extra}]'") from None
+            return extras.need(module, setting)
     finally:
         log.setLevel(level)

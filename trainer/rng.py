@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import random
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 
 def keyed_int(*key: object) -> int:
@@ -16,6 +18,8 @@ def keyed_int(*key: object) -> int:
 
 def keyed_uniforms(count: int, *key: object) -> torch.Tensor:
     """Return `count` uniforms in [0, 1), float64, that depend on the key alone."""
+    import torch  # here, so that what only draws tasks needs none
+
     generator = torch.Generator().manual_seed(keyed_int(*key))
     return torch.rand(count, generator=generator, dtype=torch.float64)
 

@@ -13,8 +13,7 @@ from verigym.envs.grading import Grader, grades_groups
 from verigym.envs.schema import Completion, Prompt, Score, Status
 from verigym.trainer.advantages import centred
 from verigym.trainer.distributed import SOLO, World
-from verigym.trainer.engines.base import Engine
-from verigym.trainer.generate import Generated
+from verigym.trainer.engines.base import Engine, Generated
 from verigym.trainer.mixture import Source
 from verigym.trainer.stopwatch import Stopwatch
 from verigym.trainer.tokens import Codec

@@ -7,7 +7,7 @@ from typing import Any
 
 from verigym.envs.base import Environment
 from verigym.envs.schema import Score
-from verigym.trainer.generate import Generated
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.rollout import Group
 
 

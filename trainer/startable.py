@@ -59,10 +59,10 @@ def refuse_on_this_machine(config: TrainConfig) -> None:
         raise UsageError("engine: vllm is not installed here; pip install 'verigym[vllm]', or take engine native")
     if config.liger:
         refuse_liger_without_cuda(device)
-        need("liger_kernel.transformers", "liger: true", "liger")
+        need("liger_kernel.transformers", "liger: true")
     if config.lora_rank:
-        need("peft", "lora_rank", "lora")
+        need("peft", "lora_rank")
     if config.lora_base == "4bit":
-        need("bitsandbytes", "lora_base: 4bit", "quant")
+        need("bitsandbytes", "lora_base: 4bit")
     if config.optimizer == "adamw_8bit":
-        need("bitsandbytes", "optimizer: adamw_8bit", "quant")
+        need("bitsandbytes", "optimizer: adamw_8bit")

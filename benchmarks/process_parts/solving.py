@@ -18,8 +18,8 @@ from verigym.envs.grading import Grader
 from verigym.envs.metrics import Cluster, bootstrap_interval
 from verigym.envs.schema import Completion, Prompt, Score, Status
 from verigym.trainer.cold_start import cold_start
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.engines.native import NativeEngine
-from verigym.trainer.generate import Generated
 from verigym.trainer.rng import keyed_int
 from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.tokens import Codec

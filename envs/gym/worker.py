@@ -11,11 +11,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from verigym.envs.extras import install
 from verigym.envs.gym.golds import gold_of
 from verigym.envs.gym.strict import STRICT
 from verigym.envs.schema import sha256_hex
 
-HINT = "pip install 'verigym[reasoning-gym]'"
 DIGEST = 16
 
 
@@ -33,7 +33,7 @@ def load() -> Callable[[bytes], bytes]:
     try:
         import reasoning_gym
     except ModuleNotFoundError as error:
-        raise ImportError(f"reasoning-gym is not installed ({error}): {HINT}") from error
+        raise ImportError(f"reasoning-gym is not installed ({error}): {install('reasoning_gym')}") from error
 
     def answer(payload: bytes) -> bytes:
         request = json.loads(payload)

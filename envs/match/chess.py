@@ -7,9 +7,9 @@ from typing import Any
 
 from verigym.envs.dress import undressed
 from verigym.envs.errors import EnvironmentFailure, UsageError
+from verigym.envs.extras import install
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
 
-HINT = "pip install 'verigym[games]'"
 LONGEST = 10
 _NUMBER = re.compile(r"[0-9]{1,3}\.(?:\.\.)?\s*(?=[A-Za-z])")
 """Of a move in a game's score: 12. Nf3, 12... Nf6."""
@@ -19,7 +19,7 @@ def _chess() -> Any:
     try:
         import chess
     except ImportError:
-        raise EnvironmentFailure("unavailable", f"kind='chess' needs the package chess; {HINT}") from None
+        raise EnvironmentFailure("unavailable", f"kind='chess' needs the package chess; {install('chess')}") from None
     return chess
 
 

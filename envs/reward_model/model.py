@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.extras import install
 from verigym.envs.schema import Message, sha256_hex
 from verigym.envs.weights import fingerprint, missing_folder
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
-HINT = "pip install 'verigym[train]'"
 _STAND_IN = sha256_hex("the answer stands here")[:24]
 # What some templates write before an answer that came without thinking; before a whole trace it would be a second thinking.
 _EMPTY_THINKING = "<think>\n\n</think>\n\n"
@@ -129,7 +129,9 @@ def _load(name: str, revision: str | None, device: Device, dtype: Dtype, weights
         import torch
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
     except ImportError as error:
-        raise EnvironmentFailure("unavailable", f"reward_model needs torch and transformers ({error}); {HINT}") from None
+        raise EnvironmentFailure(
+            "unavailable", f"reward_model needs torch and transformers ({error}); {install('torch')}"
+        ) from None
     if weights and fingerprint(name) != weights:
         raise EnvironmentFailure(
             "unavailable",

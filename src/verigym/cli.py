@@ -120,13 +120,25 @@ def envs(
 def check(
     env: Annotated[str, typer.Argument(metavar="ENV", help="Name of the environment.")],
     option: Options = None,
+    budget_s: Annotated[
+        float, typer.Option(min=0.001, help="Wall time that judging one text may take; killed after twice as long.")
+    ] = 10.0,
+    total_s: Annotated[float, typer.Option(min=0.001, help="Wall time for the whole check.")] = 300.0,
+    memory_mb: Annotated[
+        int, typer.Option(min=0, help="Address space of a judging process; 0 for no limit, which CUDA needs.")
+    ] = 4096,
 ) -> int:
-    """Check that an environment keeps the contract: gold, empty, echo, garbage and hacks score as it declares."""
+    """Check that an environment keeps the contract: gold, empty, echo, garbage and hacks score as it declares.
+
+    Judging runs in processes of its own, within limits: what hangs, crashes or takes too much memory is a FAIL row.
+    """
     from verigym.cliargs import pairs
     from verigym.envs.conformance import check_env
     from verigym.envs.registry import load_usable
 
-    report = check_env(load_usable(env, **pairs(option or [], "--option")))
+    environment = load_usable(env, **pairs(option or [], "--option"))
+    memory_bytes = memory_mb * 2**20 if memory_mb else None
+    report = check_env(environment, budget_s=budget_s, total_s=total_s, memory_bytes=memory_bytes)
     print(report)
     return FINE if report.passed else SOME_FAILED
 
@@ -151,6 +163,7 @@ app.add_typer(pipelines.app, name="pipeline")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: bad input is one line on standard error, never a traceback."""
     from verigym.envs.errors import UsageError
+    from verigym.envs.extras import missing
 
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
@@ -175,6 +188,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return USAGE
         if callable(message):
             return _failed(error, f"{' '.join(str(message()).split())} (see verigym --help)")
+        if isinstance(error, ImportError) and (lack := missing(error)):
+            return _failed(error, str(lack))
         text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         return _failed(error, f"unexpected {text}; set {DEBUG_VARIABLE}=1 for the traceback", SOME_FAILED)
 

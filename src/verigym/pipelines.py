@@ -59,7 +59,7 @@ def status(file: File) -> int:
     from verigym.trainer.stages.plan import read_pipeline
 
     table = Table("stage", "kind", "state", "makes", "figures", box=None)
-    for state in states_of(read_pipeline(file)):
+    for state in states_of(read_pipeline(file, losses=False)):  # without torch, which may be on another machine
         figures = state.record["figures"] if state.record else {}
         shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
         made = str(state.record["product"]) if state.record else str(state.folder or "")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from verigym.trainer.generate import Generated, generate, sample
+from verigym.trainer.engines.base import Generated
+from verigym.trainer.generate import generate, sample
 from verigym.trainer.rng import keyed_uniforms
 
 PROMPTS = [[5, 6, 7], [8, 9, 10, 11, 12, 13], [14], [5, 9, 20, 21]]

@@ -15,7 +15,7 @@ from verigym.envs.blame import guarded
 from verigym.envs.errors import UsageError
 from verigym.envs.grading import Grader
 from verigym.trainer.config import build_config
-from verigym.trainer.generate import Generated
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.grader_bugs import FEWEST, Causes, GraderBugs
 from verigym.trainer.loop import train
 from verigym.trainer.rollout import Group

@@ -13,7 +13,7 @@ from letters import LettersEnvironment
 from verigym import WeightedSum
 from verigym.envs import Environment, Score
 from verigym.envs.schema import StepScore
-from verigym.trainer.generate import Generated
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.replay import Replay
 from verigym.trainer.rollout import Group
 from verigym.trainer.saved import dump_group, load_group

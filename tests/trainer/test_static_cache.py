@@ -16,7 +16,8 @@ from tape import record
 
 from verigym.trainer import decoders
 from verigym.trainer.decoders import SharedDecoder, StaticDecoder, build_decoder
-from verigym.trainer.generate import Generated, generate
+from verigym.trainer.engines.base import Generated
+from verigym.trainer.generate import generate
 from verigym.trainer.graphs import PLAIN_RUNS, Graphs
 from verigym.trainer.rng import keyed_random
 

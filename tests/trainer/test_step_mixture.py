@@ -16,7 +16,7 @@ from verigym.envs.process.environment import ProcessEnvironment
 from verigym.envs.registry import load
 from verigym.envs.schema import Completion, StepScore
 from verigym.trainer.config import TrainConfig, read_config
-from verigym.trainer.generate import Generated
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.mixture import Source, build_source
 from verigym.trainer.rollout import Group
 from verigym.trainer.rows import Credit, credits_of, has_signal, training_rows

@@ -13,7 +13,7 @@ from letters import LettersEnvironment
 
 from verigym.envs import Prompt, UsageError
 from verigym.trainer.config import build_config
-from verigym.trainer.generate import Generated
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.mixture import Source
 from verigym.trainer.rng import keyed_random
 from verigym.trainer.rollout import Group

@@ -14,7 +14,7 @@ from groups import RIGHT, WRONG, group
 from letters import LettersEnvironment
 
 from verigym.trainer.corrections import sampler_weights
-from verigym.trainer.generate import Generated
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.kl import KL_ESTIMATORS, k3
 from verigym.trainer.kl_reward import kl_penalties
 from verigym.trainer.losses import LOSSES, clipped

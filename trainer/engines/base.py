@@ -1,11 +1,43 @@
-"""What the loop asks of an engine."""
+"""What the loop asks of an engine, and what it gets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
-from verigym.trainer.generate import Generated
+
+@dataclass(frozen=True)
+class Thought:
+    """What became of a completion's thought under a budget; see `evaluation.thinking`."""
+
+    tokens: int
+    """Sampled before the close."""
+    forced: bool
+    """Whether the close was put in, because the budget was used up."""
+    waits: int
+    """How often the thought was taken up again."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """One sampled completion, its end-of-sequence token included where it was sampled."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Log-probability of each token under the distribution it was drawn from; greedy decoding reports temperature 1."""
+    finish_reason: Literal["stop", "length"]
+    written: tuple[bool, ...] | None = None
+    """False for the tokens that the policy did not sample, such as a tool's output between its turns, whose `logprobs` are 0;
+    None where it sampled all."""
+    thought: Thought | None = None
+    """Where there was a budget for it."""
+
+    @property
+    def length(self) -> int:
+        """How many tokens the policy sampled."""
+        return len(self.token_ids) if self.written is None else sum(self.written)
+
 
 OnFinished = Callable[[int, int, Generated], None]
 """Takes (prompt index, sample index, completion) as soon as a completion ends, so that grading can start while others go on."""

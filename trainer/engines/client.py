@@ -13,8 +13,8 @@ from urllib.parse import quote
 import requests
 
 from verigym.envs.errors import UsageError
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.engines.sampling import Parameter
-from verigym.trainer.generate import Generated
 
 CONNECT_S = 5.0
 PASSING = (408, 425, 429)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from verigym.trainer.engines.base import OnFinished
-from verigym.trainer.generate import Generated, generate
+from verigym.trainer.engines.base import Generated, OnFinished
+from verigym.trainer.generate import generate
 from verigym.trainer.policy import autocast
 from verigym.trainer.tokens import Codec
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 import transformers
 
-from verigym.trainer.engines.base import OnFinished
-from verigym.trainer.generate import Generated, sample
+from verigym.trainer.engines.base import Generated, OnFinished
+from verigym.trainer.generate import sample
 from verigym.trainer.policy import autocast
 from verigym.trainer.rng import keyed_uniforms
 from verigym.trainer.tokens import Codec

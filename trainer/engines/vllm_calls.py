@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from verigym.envs.errors import UsageError
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.engines.sampling import Parameter
 from verigym.trainer.engines.weights import DTYPES, policy_weights, write_weights
-from verigym.trainer.generate import Generated
 from verigym.trainer.lora import plain_config
 
 VLLM_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}

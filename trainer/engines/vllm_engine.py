@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from verigym.trainer.engines.base import OnFinished
+from verigym.trainer.engines.base import Generated, OnFinished
 from verigym.trainer.engines.sampling import sampling_parameters
 from verigym.trainer.engines.vllm_calls import Vllm
-from verigym.trainer.generate import Generated
 from verigym.trainer.tokens import Codec
 
 

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from verigym.envs.errors import UsageError
-from verigym.trainer.engines.base import OnFinished
+from verigym.trainer.engines.base import Generated, OnFinished
 from verigym.trainer.engines.client import Client, Failed
 from verigym.trainer.engines.sampling import Parameter, sampling_parameters
 from verigym.trainer.engines.server import FIRST_PAUSE_S, LONGEST_PAUSE_S, Server, Weights
 from verigym.trainer.engines.weights import DTYPES, write_weights
-from verigym.trainer.generate import Generated
 from verigym.trainer.tokens import Codec
 
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from verigym.envs.errors import UsageError
-from verigym.trainer.engines.base import Engine, OnFinished
-from verigym.trainer.generate import Generated, Thought
+from verigym.trainer.engines.base import Engine, Generated, OnFinished, Thought
 from verigym.trainer.tokens import Codec
 
 

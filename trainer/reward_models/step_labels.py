@@ -14,8 +14,7 @@ from verigym.envs.errors import UsageError
 from verigym.envs.grading import Grader
 from verigym.envs.process.steps import Ends, Span, Splitting, split
 from verigym.envs.schema import Completion, Prompt, Score, Status, sha256_hex
-from verigym.trainer.engines.base import Engine
-from verigym.trainer.generate import Generated
+from verigym.trainer.engines.base import Engine, Generated
 from verigym.trainer.reward_models.labels import Estimate, LabelledSolution, estimates
 from verigym.trainer.tokens import Codec
 

@@ -24,8 +24,12 @@ NOWHERE = Path("made-by")
 """Folder that stands for what earlier stages are going to make."""
 
 
-def refuse_unstartable_stage(config: BaseModel) -> None:
+def refuse_unstartable_stage(config: BaseModel, *, losses: bool = True) -> None:
     """Check that a stage can start: its environments, data sets, splits, and the run that it stands for. Looks at no machine.
+
+    Args:
+        config: its fields.
+        losses: whether to try a training run's loss, correction and advantages too, which needs torch.
 
     Raises:
         UsageError: naming the field or the source, what was given and what goes with it.
@@ -44,7 +48,7 @@ def refuse_unstartable_stage(config: BaseModel) -> None:
             if not _refers_to_a_stage(picker):
                 load_environment(picker.environment, **picker.options)
     _as_run(config)
-    if isinstance(config, TrainConfig):
+    if losses and isinstance(config, TrainConfig):
         from verigym.trainer.startable import refuse_unstartable
 
         refuse_unstartable(config, environments if len(environments) == len(config.sources) else None)

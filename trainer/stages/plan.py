@@ -104,10 +104,14 @@ class Pipeline:
         return checked(stage.kind.config_type(), {**fields, "output": str(output)}, self.document, stage.loc)
 
 
-def read_pipeline(path: Path) -> Pipeline:
+def read_pipeline(path: Path, *, losses: bool = True) -> Pipeline:
     """Read a pipeline's file and check every stage of it, so that a mistake in the last is found before the first runs.
 
     A stage is checked as far as its fields decide: names, values, and what a run refuses before it loads a model.
+
+    Args:
+        path: the file.
+        losses: as `refuse_unstartable_stage` takes it.
 
     Raises:
         UsageError: one line that names file, line and field.
@@ -125,7 +129,7 @@ def read_pipeline(path: Path) -> Pipeline:
     for stage in stages:
         config = pipeline.expected(stage)
         with _named(document, stage):
-            refuse_unstartable_stage(config)
+            refuse_unstartable_stage(config, losses=losses)
     return pipeline
 
 

@@ -15,8 +15,7 @@ from typing import Any, Generic, Self, TypeVar
 from verigym.envs.grading import Grader
 from verigym.envs.schema import Message, Prompt, Score, Status
 from verigym.trainer.checkpoint import fingerprint, refuse_other
-from verigym.trainer.engines.base import Engine
-from verigym.trainer.generate import Thought
+from verigym.trainer.engines.base import Engine, Thought
 from verigym.trainer.mixture import Source
 from verigym.trainer.progress import Progress, StopRequest
 from verigym.trainer.rollout import Dropped, Group, collect

@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from verigym.envs.extras import install
+
 SIGNIFICANT = 1e-13  # a decimal stands for an irrational gold only if it is right to the precision of a double
 
 # One text for every construction the parser knows: it learns its decisions on first meeting, and forks inherit them.
@@ -30,7 +32,7 @@ def load() -> Callable[[bytes], bytes]:
         from latex2sympy2_extended import NormalizationConfig
         from math_verify import LatexExtractionConfig, parse, verify
     except ImportError as error:
-        raise ImportError(f"math-verify is not installed ({error}): pip install math-verify[antlr4_13_2]") from error
+        raise ImportError(f"math-verify is not installed ({error}): {install('math_verify')}") from error
 
     # LaTeX only: the plain-expression extractor goes through SymPy's string parser. No units: "5m" is not 5.
     config = LatexExtractionConfig(

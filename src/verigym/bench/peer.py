@@ -17,6 +17,7 @@ from verigym.bench.cases import Case
 from verigym.bench.peer_worker import LENGTH, MATH_VERIFY, MAX_FRAME, MAX_REPLY
 from verigym.bench.verdicts import KINDS, Verdict
 from verigym.envs import UsageError
+from verigym.envs.extras import install
 
 START_S = 120.0
 
@@ -77,7 +78,7 @@ class Isolated:
             raise
         if "ready" not in hello:
             self.close()
-            hint = "; pip install 'math-verify[antlr4_13_2]'" if self._target == MATH_VERIFY else ""
+            hint = f"; {install('math_verify')}" if self._target == MATH_VERIFY else ""
             raise UsageError(f"--against {self._target!r} cannot be loaded: {str(hello.get('failed'))[:300]}{hint}")
         self.name = str(hello["ready"])[:80]
 

@@ -301,5 +301,5 @@ def test_a_worker_without_sympy_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(subprocess, "Popen", without)
     with pytest.raises(EnvironmentFailure, match="pip install sympy"):
         symbolic_equal(x, N[1])
-    with pytest.raises(EnvironmentFailure, match="pip install math-verify"):
+    with pytest.raises(EnvironmentFailure, match=r"pip install 'verigym\[math-verify\]'"):
         symbolic.compare("1", "1")

@@ -11,9 +11,9 @@ import torch
 from letters import LettersEnvironment
 
 from verigym.trainer.config import build_config
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.engines.native import NativeEngine
 from verigym.trainer.engines.transformers_engine import TransformersEngine
-from verigym.trainer.generate import Generated
 from verigym.trainer.loop import train
 from verigym.trainer.tokens import Codec
 from verigym.trainer.update import Row, policy_logprobs

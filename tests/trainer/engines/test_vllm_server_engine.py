@@ -16,9 +16,9 @@ from small_server import SmallServer, small_server
 
 from verigym.envs.errors import UsageError
 from verigym.trainer.config import build_config
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.engines.native import NativeEngine
 from verigym.trainer.engines.vllm_server import VllmServerEngine
-from verigym.trainer.generate import Generated
 from verigym.trainer.loop import train
 from verigym.trainer.scratch_model import scratch_qwen3
 from verigym.trainer.tokens import Codec

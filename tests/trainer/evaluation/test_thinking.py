@@ -14,10 +14,10 @@ import torch
 
 from verigym import cli
 from verigym.envs import UsageError
+from verigym.trainer.engines.base import Generated, Thought
 from verigym.trainer.evaluation.config import EvalConfig
 from verigym.trainer.evaluation.run import run_evaluation
 from verigym.trainer.evaluation.thinking import ThinkingEngine, ThinkingRules
-from verigym.trainer.generate import Generated, Thought
 from verigym.trainer.models import load_model
 from verigym.trainer.policy import Forward, score_separately
 from verigym.trainer.stages.sampled import read_samples

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from verigym.envs.procedural import ProceduralEnvironment
 from verigym.envs.schema import Prompt
-from verigym.trainer.engines.base import OnFinished
-from verigym.trainer.generate import Generated
+from verigym.trainer.engines.base import Generated, OnFinished
 from verigym.trainer.tokens import Codec
 
 EVENS = tuple(map(str, range(10, 100, 2)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from letters import LettersEnvironment
 
 from verigym.envs import Score
-from verigym.trainer.generate import Generated
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.rollout import Group
 
 RIGHT, WRONG = Score.correct(), Score.incorrect()

@@ -25,7 +25,7 @@ from verigym.envs import Environment, Prompt, Status
 from verigym.envs.composition import Composition
 from verigym.trainer import loop
 from verigym.trainer.engine_config import EngineFields
-from verigym.trainer.generate import Generated
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.policy import completion_logprobs
 from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.stages import sampled

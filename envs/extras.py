@@ -1,0 +1,73 @@
+"""Optional packages: which extra of verigym installs each, and the one sentence that says so where one is missing."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from types import ModuleType
+
+from verigym.envs.errors import UsageError
+
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "train": ("torch", "transformers", "tokenizers", "safetensors", "requests", "tensorboard", "matplotlib", "numpy", "jinja2"),
+    "data": ("datasets", "pyarrow", "huggingface_hub"),
+    "math-verify": ("math_verify", "latex2sympy2_extended", "antlr4"),
+    "language": ("py3langid",),
+    "constraints": ("emoji", "syllapy"),
+    "format": ("jsonschema",),
+    "match": ("re2",),
+    "games": ("chess",),
+    "reasoning-gym": ("reasoning_gym",),
+    "lean": ("lean_interact", "lean_dojo"),
+    "docker": ("docker",),
+    "lora": ("peft",),
+    "quant": ("bitsandbytes",),
+    "liger": ("liger_kernel",),
+    "vllm": ("vllm",),
+    "boards": ("wandb", "trackio"),
+}
+"""The packages that verigym imports where they are asked for, by their import names, under the extra to install for them.
+
+`pyproject.toml` says what an extra holds in all; several have packages in common."""
+
+_EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in packages}
+
+
+def install(package: str) -> str:
+    """Return the command that installs a package of `EXTRAS`."""
+    return f"pip install 'verigym[{_EXTRA_OF[package]}]'"
+
+
+def need(module: str, what: str) -> ModuleType:
+    """Import a module of an optional package.
+
+    Args:
+        module: its import name; its package is one of `EXTRAS`.
+        what: what asks for it, for the message.
+
+    Raises:
+        UsageError: it is not installed, or cannot be imported; the message names the extra.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        line = " ".join(str(error).split())[:200]
+        raise UsageError(f"{what} needs the package {package} ({line}); {install(package)}") from None
+
+
+def missing(error: ImportError) -> UsageError | None:
+    """Return what the command line says of an import that failed for want of an optional package; None for other reasons.
+
+    Args:
+        error: as Python raised it.
+    """
+    package = (error.name or "").partition(".")[0]
+    if package not in _EXTRA_OF:
+        return None
+    if importlib.util.find_spec(package) is None:
+        return UsageError(f"this command needs the package {package}, which is not installed; {install(package)}")
+    line = " ".join(str(error).split())[:200]
+    command = install(package).replace("install", "install --upgrade", 1)
+    return UsageError(f"the package {package} is installed, but not as this command needs it ({line}); {command}")
