@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from needs import lack
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"]
@@ -125,6 +126,33 @@ def test_the_installed_command_lists_checks_and_grades(installed: Path, tmp_path
     (tmp_path / "in.jsonl").write_text('{"prompt": "2+2?", "answer": "4", "completion": "\\\\boxed{4}"}\n')
     run(command, "grade", "in.jsonl", "--env", "math", "--out", "out.jsonl", "--workers", "1", cwd=tmp_path)
     assert '"reward":1.0' in (tmp_path / "out.jsonl").read_text().replace(": ", ":")
+
+
+def test_pip_installs_a_small_core_that_grades(wheel: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "venv"
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=tmp_path)
+    (site,) = folder.glob("lib/python3*/site-packages")
+    # The versions that are tested, but not their dependencies: what the core needs is for pip to find out.
+    pins = [argument for name in ("constraints.txt", "lock.txt") for argument in ("--constraint", ROOT / name)]
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", "-qq", "--retries", "1", *pins, wheel]
+    done = subprocess.run([*map(str, pip)], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        lack("packages", f"pip cannot install the core: {done.stderr.strip().rpartition(chr(10))[2][:200]}")
+    names = {path.name.split("-")[0].lower() for path in site.glob("*.dist-info")}
+    assert {"verigym", "sympy", "pydantic"} <= names
+    assert not names & {"numpy", "pyarrow", "pandas", "datasets", "huggingface_hub", "math_verify", "torch", "transformers"}
+    size = sum(path.stat().st_blocks * 512 for path in site.rglob("*") if not path.is_symlink())
+    assert 50e6 < size < 150e6, f"{size / 1e6:.0f} MB"
+    command = folder / "bin/verigym"
+    (tmp_path / "in.jsonl").write_text('{"prompt": "?", "answer": "(x+1)^2", "completion": "\\\\boxed{x^2+2x+1}"}\n')
+    assert "correct 1" in run(
+        command, "grade", "in.jsonl", "--env", "math", "--out", "out.jsonl", "--workers", "1", cwd=tmp_path
+    )
+    (tmp_path / "in.parquet").write_bytes(b"PAR1")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    grade = [command, "grade", "in.parquet", "--env", "math", "--out", "other.jsonl"]
+    done = subprocess.run([*map(str, grade)], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr.endswith("; pip install 'verigym[data]'\n")) == (2, True), done.stderr
 
 
 def test_its_types_are_seen(installed: Path, tmp_path: Path) -> None:
