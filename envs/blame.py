@@ -29,7 +29,8 @@ _OTHERS_AT = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 
 def describe(error: BaseException) -> str:
     """Return the exception's type and message, cut short: grader messages may quote the whole completion."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
+    said = " ".join(str(error).split())
+    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return text if len(text) <= MESSAGE_CHARS else text[: MESSAGE_CHARS - 3] + "..."
 
 

@@ -314,3 +314,10 @@ def sample_tasks(environment: Environment) -> Sequence[Prompt]:
     """Return the environment's `examples()`; nothing where it has no such method."""
     examples = getattr(environment, "examples", None)
     return () if examples is None else list(examples())
+
+
+def generates_tasks(environment: Environment) -> bool:
+    """Whether the environment has tasks of its own; a composition's are its primary part's."""
+    if isinstance(environment, Composition):
+        return environment._others() is not None and generates_tasks(environment.parts[environment.options.primary])
+    return isinstance(environment, TaskSource)

@@ -212,7 +212,7 @@ class SlowEnvironment(ExactEnvironment):
 
     def judge(self, prompt: Prompt, reference: Answer, completion: Completion) -> Score:
         if len(completion.text) > 100_000:
-            time.sleep(0.15)
+            time.sleep(0.4)
         return super().judge(prompt, reference, completion)
 
 
