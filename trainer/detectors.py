@@ -17,6 +17,9 @@ RECENT = 9
 """Steps whose median is what a metric is now; one odd batch is not news."""
 LENGTH_KEPT = 2 / 3
 """A reward that jumps while completions keep less than this share of their length is suspicious."""
+FEW_STEPS = 5
+"""Steps before a suspicion about the beginning of a run is uttered."""
+MOSTLY = 0.5
 EQUAL = 1e-6
 """Rewards that differ by less are equal but for rounding."""
 
@@ -146,6 +149,79 @@ class Drift:
             return None
         seen = f"{self.metric} is {now:.3g}, {now / was:.2g} times the {was:.3g} of the first {FIRST} steps"
         return Alarm(self.name, row["step"], since, seen, self.advice[high])
+
+
+class NoAnswer:
+    """Most completions of a source hold no answer that its environment reads: often a question of form, or of room."""
+
+    def __init__(self, share: float = MOSTLY) -> None:
+        self.share = share
+        self.recent: dict[str, deque[float]] = {}
+        self.since = _Since()
+
+    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+        for name, value in row.items():
+            if name.endswith("no_answer") and value is not None:
+                self.recent.setdefault(name.removesuffix("no_answer"), deque(maxlen=RECENT)).append(value)
+        mostly = {
+            prefix: median(recent)
+            for prefix, recent in self.recent.items()
+            if len(recent) >= FEW_STEPS and median(recent) > self.share
+        }
+        mostly = {prefix: value for prefix, value in mostly.items() if prefix or len(mostly) == 1}
+        since = self.since.update(bool(mostly), row["step"])
+        if since is None:
+            return None
+        told = ", ".join(f"{value:.0%} of the completions{_of(prefix)}" for prefix, value in mostly.items())
+        cut = max(row.get(f"{prefix}truncated") or 0.0 for prefix in mostly)
+        advice = "does the prompt ask for the form that the environment reads, and would one of its options read these?"
+        if cut > self.share:
+            advice = f"{cut:.0%} are cut off: raise max_new_tokens"
+        return Alarm("no_answer", row["step"], since, f"no answer was found in {told}", advice)
+
+
+class EqualSinceTheStart:
+    """All completions of a source have got one and the same reward so far: mostly 0, because nothing was ever right."""
+
+    def __init__(self) -> None:
+        self.rewards: dict[str, list[float]] = {}
+        self.different: set[str] = set()
+        self.wrong: set[str] = set()
+        self.since = _Since()
+
+    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+        for name, value in row.items():
+            if name.rpartition("/")[2] != "groups_without_signal":
+                continue
+            prefix = name.removesuffix("groups_without_signal")
+            reward = row.get(f"{prefix}reward")
+            if reward is None:
+                continue
+            seen = self.rewards.setdefault(prefix, [])
+            seen.append(reward)
+            right = row.get(f"{prefix}accuracy")
+            # Where components or steps are rewarded one by one, equal totals teach all the same.
+            taught = not prefix and row.get("rows_with_advantage", 0) > 0
+            if value != 1 or taught or right not in (0, 1) or abs(reward - seen[0]) > EQUAL:
+                self.different.add(prefix)
+            if not right:
+                self.wrong.add(prefix)
+        equal = [prefix for prefix, seen in self.rewards.items() if len(seen) >= FEW_STEPS and prefix not in self.different]
+        equal = [prefix for prefix in equal if prefix or len(equal) == 1]
+        since = self.since.update(bool(equal), row["step"])
+        if since is None:
+            return None
+        rewards = ", ".join(sorted({f"{self.rewards[prefix][0]:.3g}" for prefix in equal}))
+        told = f"every completion{_of(*equal)} so far has got the reward {rewards}"
+        if self.wrong.isdisjoint(equal):
+            return Alarm("equal_rewards", row["step"], since, f"{told}, all are right", "give harder tasks")
+        advice = "is the gold in the right field and written as answers are? `verigym check` and `validate` try the golds"
+        return Alarm("nothing_right", row["step"], since, f"{told}, and none was right", advice)
+
+
+def _of(*prefixes: str) -> str:
+    labels = ", ".join(prefix.removesuffix("/") for prefix in prefixes if prefix)
+    return f" of {labels}" if labels else ""
 
 
 class RewardJump:

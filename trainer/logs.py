@@ -14,7 +14,7 @@ from typing import Any
 from verigym.trainer.boards import open_boards
 from verigym.trainer.config import TrainConfig
 from verigym.trainer.distributed import SOLO, World
-from verigym.trainer.rollout import Group
+from verigym.trainer.rollout import Group, gold_text
 from verigym.trainer.update import Row
 
 
@@ -86,6 +86,7 @@ class RunLog:
                 "kind": kind,
                 "source": group.source,
                 "prompt": group.prompt.text,
+                "gold": gold_text(group.prompt),
                 "completion": group.texts[0],
                 "finish_reason": group.generated[0].finish_reason,
                 "reward": score.reward,

@@ -35,7 +35,8 @@ from verigym.trainer.rollout import Dropped, Group, collect, verdict_metrics
 from verigym.trainer.run_record import record_start
 from verigym.trainer.startable import refuse_on_this_machine, refuse_unstartable
 from verigym.trainer.stopwatch import Stopwatch
-from verigym.trainer.watch import build_watch, heed
+from verigym.trainer.told import UnscoredReasons, opening
+from verigym.trainer.watch import build_watch, heed, with_texts
 from verigym.trainer.work import Batch, Work
 
 logger = logging.getLogger("verigym.trainer")
@@ -103,7 +104,6 @@ class Run:
         if found:
             self.done = self.saved = found[1].step
             self.work.restore(found[1].drawn, checkpoint.load_work(found[0]))
-            logger.info("going on after step %d", self.done)
         self.engine: Engine = build_engine(config, self.learner.spread.twin, self.codec)
 
     def run(self, stop: StopRequest) -> Path:
@@ -128,8 +128,12 @@ class Run:
         first = next(lengths, 0.0)
         evaluated = {row["step"] for row in history if row["kind"] == "eval"}
         stop.at_once = None
+        unscored = UnscoredReasons()
         with Progress(config.steps, self.done, not world.main) as progress:
             try:
+                device = str(self.learner.device)
+                for line in opening(config, self.work.mixture.sources, self.learner.model, device, world.size, self.done):
+                    progress.say(line)
                 self.engine.sync()
                 if self.done not in evaluated:
                     self._evaluate_if_due(log, progress, stop)
@@ -150,15 +154,18 @@ class Run:
                     row = log.metrics(self.done, "train", metrics)
                     first = first or row["completion_tokens"]
                     log.samples(self.done, "train", batch.groups, config.samples_per_step, rows)
-                    progress.step(self.done, metrics)
+                    progress.step(self.done, metrics, metrics["completions"])
+                    unscored.add(batch.sampled)
                     self._record_causes(log, batch.sampled)
-                    heed(watch.update(row), logger.warning, log.event)
+                    heed([with_texts(alarm, batch.sampled) for alarm in watch.update(row)], logger.warning, log.event)
                     if world.any(stop.requested):  # an evaluation that is due now is made when the run goes on
                         self._stop(stop)
                     self._evaluate_if_due(log, progress, stop)
                     if self.done == config.steps or self.done % config.checkpoint_every == 0:
                         with self.clock("checkpoint"):
                             self._save()
+                for line in unscored.closing(log.history()):
+                    progress.say(line)
             finally:
                 log.close()
         return self.learner.export(config.output / "final")

@@ -51,6 +51,8 @@ class Source:
     min_share: float = 0.0
     endless: bool = False
     """Whether new tasks never run out; a data set gives each of its own once an epoch."""
+    tasks: int | None = None
+    """How many tasks there are; None where they never run out."""
 
 
 OpenRows = Callable[..., PromptDataset]
@@ -199,12 +201,12 @@ def make_source(
         UsageError: an unknown name, a bad option, an environment that generates no tasks, or a row that does not fit.
     """
     with told_of(f"source {config.label!r}"):
+        tasks: int | None = None
         if config.dataset is not None:
-            environment, train, held_out = _from_dataset(config, seed, eval_prompts, open_rows)
+            environment, train, held_out, tasks = _from_dataset(config, seed, eval_prompts, open_rows)
         else:
             environment, train, held_out = _from_environment(config, seed, eval_prompts, given or {})
-    endless = config.dataset is None
-    return Source(config.label, environment, config.weight, train, held_out, config.min_share, endless)
+    return Source(config.label, environment, config.weight, train, held_out, config.min_share, tasks is None, tasks)
 
 
 def _from_environment(
@@ -247,7 +249,7 @@ def _from_environment(
 
 def _from_dataset(
     config: SourceConfig, seed: int, eval_prompts: int, open_rows: OpenRows
-) -> tuple[Environment, Tasks, list[Prompt]]:
+) -> tuple[Environment, Tasks, list[Prompt], int]:
     data: dict[str, Any] = {"data_dir": config.data_dir, "options": config.options}
     data |= {"template": config.template, "shots": config.shots, "environment": config.environment}
     rows = open_rows(config.dataset or "", config.split, **data)
@@ -279,7 +281,7 @@ def _from_dataset(
         epoch, place = divmod(index, len(rows))
         return ask(rows[order(epoch)[place]])
 
-    return compositions[-1], task, held_out
+    return compositions[-1], task, held_out, len(rows)
 
 
 def composed(config: SourceConfig, environment: Environment) -> list[Environment]:

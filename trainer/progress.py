@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -14,6 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as RichProgress
 
 PLAIN_EVERY = 25
+"""Steps between plain lines."""
+PLAIN_EVERY_S = 60.0
+"""Seconds after which a line comes earlier."""
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -78,7 +83,16 @@ class StopRequest:
 
 
 class Progress:
-    """A rich bar on a terminal; elsewhere a plain line now and then."""
+    """A rich bar on a terminal; elsewhere a plain line now and then. Numbers are means over the steps since the last line.
+
+    Args:
+        steps: how many in all.
+        done: how many are done already.
+        quiet: says nothing.
+        title: what is going on.
+        shown: the metrics to show, and of each source those that end in the first one's name.
+        unit: what a step is.
+    """
 
     def __init__(
         self,
@@ -88,10 +102,13 @@ class Progress:
         *,
         title: str = "GRPO",
         shown: Sequence[str] = ("reward", "accuracy"),
+        unit: str = "step",
     ) -> None:
-        self._shown = shown
+        self._shown, self._title, self._unit = shown, title, unit
         self._console = Console(stderr=True, quiet=quiet)
         self._steps, self._quiet = steps, quiet
+        self._first = self._printed = done
+        self._begun = self._printed_at = time.monotonic()
         self._bar: RichProgress | None = None
         if self._console.is_terminal and not quiet:
             columns = (
@@ -103,6 +120,7 @@ class Progress:
             )
             self._bar = RichProgress(*columns, TextColumn("{task.description}"), console=self._console)
             self._task = self._bar.add_task("", total=steps, completed=done)
+        self._recent: deque[tuple[float, Mapping[str, float]]] = deque(maxlen=PLAIN_EVERY if self._bar else None)
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -113,19 +131,61 @@ class Progress:
         if self._bar:
             self._bar.stop()
 
-    def step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Show a finished step."""
-        text = " ".join(f"{name} {metrics[name]:.3f}" for name in self._shown if name in metrics)
-        if metrics.get("unscored"):
-            text += f" unscored {metrics['unscored']:.0f}"
+    def say(self, line: str) -> None:
+        """Print a line as it is."""
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def step(self, step: int, metrics: Mapping[str, float], weight: float = 1.0) -> None:
+        """Show a finished step.
+
+        Args:
+            step: how many are done.
+            metrics: of what was done since the last call.
+            weight: of these metrics in the means.
+        """
+        self._recent.append((weight, metrics))
         if self._bar:
-            self._bar.update(self._task, completed=step, description=text)
-        elif not self._quiet and (step % PLAIN_EVERY == 0 or step == self._steps):
-            print(f"step {step}/{self._steps}  {text}  {metrics['step_s']:.2f} s", file=sys.stderr, flush=True)
+            self._bar.update(self._task, completed=step, description=self._means())
+            return
+        now = time.monotonic()
+        due = step - self._printed >= PLAIN_EVERY or now - self._printed_at >= PLAIN_EVERY_S or step == self._steps
+        if self._quiet or not due:
+            return
+        span = f"mean of {self._unit}s {self._printed + 1} to {step}: " if step - self._printed > 1 else ""
+        each = (now - self._begun) / max(1, step - self._first)
+        left = f", {duration(each * (self._steps - step))} left" if step < self._steps else ""
+        head = f"{self._title} {self._unit} {step}/{self._steps}"
+        print(f"{head}  {span}{self._means()}  {each:.2f} s a {self._unit}{left}", file=sys.stderr, flush=True)
+        self._printed, self._printed_at = step, now
+        self._recent.clear()
+
+    def _means(self) -> str:
+        parts = []
+        for name in self._shown:
+            mean = self._mean(name)
+            if mean is None:
+                continue
+            sources = sorted({key for _, metrics in self._recent for key in metrics if key.endswith(f"/{name}")})
+            told = [f"{key.removesuffix(f'/{name}')} {self._mean(key):.3f}" for key in sources if name == self._shown[0]]
+            parts.append(f"{name} {mean:.3f}" + (f" ({', '.join(told)})" if told else ""))
+        unscored = sum(metrics.get("unscored", 0.0) for _, metrics in self._recent)
+        return " ".join([*parts, *([f"unscored {unscored:.0f}"] if unscored else [])])
+
+    def _mean(self, name: str) -> float | None:
+        known = [(weight, metrics[name]) for weight, metrics in self._recent if name in metrics]
+        total = sum(weight for weight, _ in known)
+        return sum(weight * value for weight, value in known) / total if total else None
 
     def evaluated(self, step: int, metrics: Mapping[str, float]) -> None:
         """Show an evaluation."""
         parts = [f"{name.removesuffix('/accuracy')} {value:.3f}" for name, value in metrics.items() if "/accuracy" in name]
         overall = f"{metrics['accuracy']:.3f}" if "accuracy" in metrics else "none scored"
-        line = f"step {step}: held-out accuracy {overall}  ({', '.join(parts)})"
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self.say(f"step {step}: held-out accuracy {overall}  ({', '.join(parts)})")
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, such as `40 s`, `12 min` or `3 h 05 min`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"

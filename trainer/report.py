@@ -71,7 +71,7 @@ def _draw(path: Path, panels: Mapping[str, Mapping[str, Points]]) -> None:
         if "accuracy" in title:
             axis.set_ylim(0, 1)
         if len(axis.lines) > 1:
-            axis.legend(fontsize="small")
+            axis.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)  # below the lines
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
     figure.savefig(path, dpi=130)

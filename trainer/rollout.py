@@ -10,7 +10,7 @@ import torch
 
 from verigym.envs.errors import UsageError
 from verigym.envs.grading import Grader, grades_groups
-from verigym.envs.schema import Completion, Prompt, Score, Status
+from verigym.envs.schema import Completion, Prompt, Score, Status, canonical_json
 from verigym.trainer.advantages import centred
 from verigym.trainer.distributed import SOLO, World
 from verigym.trainer.engines.base import Engine, Generated
@@ -47,6 +47,12 @@ class Group:
     def truncated(self) -> list[bool]:
         """Which completions were cut off by the token limit."""
         return [completion.finish_reason == "length" for completion in self.generated]
+
+
+GOLD_SHOWN = 300
+"""Characters of a gold that logs show: tests of programs have megabytes."""
+UNREAD = (Status.NO_ANSWER, Status.TRUNCATED)
+"""Verdicts on completions in which no answer was found."""
 
 
 class Dropped(Exception):
@@ -136,6 +142,14 @@ def collect(
     ]
 
 
+def gold_text(prompt: Prompt) -> str | None:
+    """Return what a prompt's answers are compared with, for people: the field `answer`, or the whole reference as JSON."""
+    parts = [reference.model_dump(mode="json", exclude_defaults=True) for reference in prompt.references.values()]
+    golds = [part["answer"] if isinstance(part.get("answer"), str) else canonical_json(part) for part in parts if part]
+    text = "; ".join(dict.fromkeys(golds))
+    return (text if len(text) <= GOLD_SHOWN else f"{text[:GOLD_SHOWN]}...") or None
+
+
 def reward_tensors(groups: Sequence[Group]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (rewards_PG, scored_PG). An unscored completion has nan and False: it is in no mean and in no loss."""
     rewards = [[float("nan") if s.reward is None else s.reward for s in group.scores] for group in groups]
@@ -175,6 +189,7 @@ def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:
         if scored:
             metrics[f"{prefix}reward"] = sum(score.reward or 0.0 for score in scored) / len(scored)
             metrics[f"{prefix}accuracy"] = sum(s.status is Status.CORRECT for s in scored) / len(scored)
+            metrics[f"{prefix}no_answer"] = sum(s.status in UNREAD for s in scored) / len(scored)
         lengths = [done.length for group in mine for done in group.generated]
         metrics[f"{prefix}completion_tokens"] = sum(lengths) / len(lengths)
         metrics[f"{prefix}truncated"] = sum(sum(group.truncated) for group in mine) / len(lengths)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from verigym.envs.errors import UsageError
+from verigym.envs.schema import Prompt
 from verigym.trainer.care_config import CareFields
 from verigym.trainer.detectors import (
     Alarm,
@@ -13,12 +15,18 @@ from verigym.trainer.detectors import (
     DeadRun,
     Detector,
     Drift,
+    EqualSinceTheStart,
+    NoAnswer,
     NotFinite,
     RewardJump,
     Row,
     SamplerGap,
     Unscored,
 )
+from verigym.trainer.rollout import UNREAD, Group, gold_text
+
+TEXTS = 3
+TEXT_END = 60
 
 
 class Watch:
@@ -64,6 +72,8 @@ def build_watch(config: CareFields, history: Iterable[Row] = ()) -> Watch:
                 "read samples.jsonl: thoughts may have been given up; add a length reward or kl_coef",
                 "read samples.jsonl for repetition; see `truncated`, try aggregation fixed_length or an overlong penalty",
             ),
+            NoAnswer(),
+            EqualSinceTheStart(),
             RewardJump(config.reward_jump),
             Unscored(config.unscored_share),
             BrokenGrader(stop=config.on_broken_grader == "stop"),
@@ -73,6 +83,32 @@ def build_watch(config: CareFields, history: Iterable[Row] = ()) -> Watch:
     )
     watch.replay(history)
     return watch
+
+
+def with_texts(alarm: Alarm, groups: Sequence[Group]) -> Alarm:
+    """Return an alarm about the texts themselves with the ends of three of them; others as they are.
+
+    Args:
+        alarm: of a step.
+        groups: that the step has sampled.
+    """
+    if alarm.name not in ("no_answer", "nothing_right"):
+        return alarm
+    seen = [
+        (group, text)
+        for group in groups
+        for text, score in zip(group.texts, group.scores, strict=True)
+        if score.status in UNREAD or alarm.name != "no_answer"
+    ]
+    # Of different prompts where there are any.
+    seen = list({id(group): (group, text) for group, text in seen}.values())[:TEXTS]
+    ends = [repr(text.rstrip()[-TEXT_END:]) + _against(group.prompt) for group, text in seen]
+    return replace(alarm, seen=f"{alarm.seen}. Some end in: {'; '.join(ends)}") if ends else alarm
+
+
+def _against(prompt: Prompt) -> str:
+    gold = gold_text(prompt)
+    return f" (gold {gold[:TEXT_END]!r})" if gold else ""
 
 
 def heed(alarms: Sequence[Alarm], say: Callable[[str], None], record: Callable[[Mapping[str, Any]], None]) -> None:

@@ -95,6 +95,7 @@ def test_a_sample_holds_its_verdict(tmp_path: Path) -> None:
             "kind": "eval",
             "source": "a",
             "prompt": "text",
+            "gold": None,
             "completion": "text",
             "finish_reason": "length",
             "reward": None,

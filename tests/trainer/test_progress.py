@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from typing import Any
 
 import pytest
 
-from verigym.trainer.progress import PLAIN_EVERY, Interrupted, Progress, StopRequest
+from verigym.trainer.progress import PLAIN_EVERY, Interrupted, Progress, StopRequest, duration
 
 
 @pytest.fixture(params=["plain", "terminal"])
@@ -78,10 +79,10 @@ def test_outside_the_main_thread_signals_are_left_alone() -> None:
     assert seen == [before, False]
 
 
-def run(steps: int, metrics: dict[str, float]) -> None:
-    with Progress(steps, 0) as progress:
+def run(steps: int, metrics: dict[str, float], **settings: Any) -> None:
+    with Progress(steps, 0, **settings) as progress:
         for step in range(1, steps + 1):
-            progress.step(step, {"step_s": 0.25, **metrics})
+            progress.step(step, metrics)
         progress.evaluated(steps, {"accuracy": 0.625, "a/accuracy": 0.5, "b [/x] [red]/accuracy": 0.75, "a/unscored": 0})
 
 
@@ -89,18 +90,54 @@ def test_steps_and_evaluations_are_shown(terminal: bool, capsys: pytest.CaptureF
     run(PLAIN_EVERY + 2, {"reward": 0.5, "accuracy": 0.25, "unscored": 3.0})
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "reward 0.500 accuracy 0.250 unscored 3" in captured.err
+    assert "reward 0.500 accuracy 0.250 unscored" in captured.err
     assert f"{PLAIN_EVERY + 2}/{PLAIN_EVERY + 2}" in captured.err
     assert "held-out accuracy 0.625  (a 0.500, b [/x] [red] 0.750)" in captured.err
     if not terminal:
-        lines = [line.split()[1] for line in captured.err.splitlines() if "reward" in line]
+        lines = [line.split()[2] for line in captured.err.splitlines() if "reward" in line]
         assert lines == [f"{PLAIN_EVERY}/{PLAIN_EVERY + 2}", f"{PLAIN_EVERY + 2}/{PLAIN_EVERY + 2}"]
         assert "\x1b" not in captured.err
 
 
+@pytest.mark.parametrize("terminal", ["plain"], indirect=True)
+def test_a_line_has_the_means_since_the_last_one(terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(60, 10) as progress:
+        for step in range(11, 61):
+            late = step > 35
+            # One step of 24 completions counts three times as much as one of 8.
+            progress.step(
+                step, {"reward": 1.0 if late and step % 2 else 0.0, "a/reward": 0.25, "unscored": 1.0}, 8 + 16 * (step % 2)
+            )
+    first, last = capsys.readouterr().err.splitlines()
+    assert (
+        first.startswith("GRPO step 35/60  mean of steps 11 to 35: reward 0.000 (a 0.250) unscored 25  ") and " left" in first
+    )
+    assert last.startswith("GRPO step 60/60  mean of steps 36 to 60: reward 0.735 (a 0.250) unscored 25  ")
+    assert "left" not in last
+
+
+@pytest.mark.parametrize("terminal", ["plain"], indirect=True)
+def test_long_steps_get_a_line_each_minute(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(0, 10_000, 40))
+    monkeypatch.setattr("verigym.trainer.progress.time.monotonic", lambda: float(next(now)))
+    run(6, {"accuracy": 0.5}, title="eval mine", shown=("accuracy",), unit="prompt")
+    lines = [line for line in capsys.readouterr().err.splitlines() if "prompt" in line]
+    assert lines[0] == "eval mine prompt 2/6  mean of prompts 1 to 2: accuracy 0.500  40.00 s a prompt, 3 min left"
+    assert [line.split()[3] for line in lines] == ["2/6", "4/6", "6/6"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(4.4, "4 s"), (99, "99 s"), (750, "12 min"), (5999, "1 h 40 min"), (11100, "3 h 05 min")]
+)
+def test_durations(seconds: float, told: str) -> None:
+    assert duration(seconds) == told
+
+
 def test_a_step_and_an_evaluation_without_any_verdict(terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(1, 0) as progress:
-        progress.step(1, {"step_s": 1.0, "unscored": 8.0})
+        progress.step(1, {"unscored": 8.0})
         progress.evaluated(1, {"a/unscored": 8.0})
     text = capsys.readouterr().err
     assert "unscored 8" in text

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from groups import RIGHT, UNSCORED, WRONG, group
+from matplotlib.figure import Figure
 
 from verigym.envs import Score, Status
 from verigym.trainer import report
@@ -122,8 +123,24 @@ def test_the_end_of_training_is_shown_with_rewards_components_and_advantages(
     assert text.index("training 3") < text.index("training 4")
     cells = [" ".join(cell.split()) for cell in Page(text).cells]
     at = cells.index("training 4")
-    assert cells[at + 2 : at + 6] == ["partial", "0.5format 1format/tags 1bonus none", "-3", "half"]
+    assert cells[at + 3 : at + 7] == ["partial", "0.5format 1format/tags 1bonus none", "-3", "half"]
     assert "Step 3, length: it was seen &lt;here&gt;, since step\n2; do this." in text
+
+
+def test_no_legend_covers_a_line(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *args, **kwargs: figures.append(self))
+    for step in range(5, 60):
+        log = RunLog(output, step - 1)
+        log.metrics(step, "train", {f"source number {n}/reward": n / 9 for n in range(9)} | {"reward": 0.5})
+        log.close()
+    write_report(output, "run", [])
+    (figure,) = figures
+    figure.canvas.draw()
+    legends = [legend for axis in figure.axes if (legend := axis.get_legend())]
+    assert len(legends) == 2, "accuracy and reward by source"
+    for legend in legends:
+        assert not any(legend.get_window_extent().overlaps(axis.get_window_extent()) for axis in figure.axes)
 
 
 def test_components_and_sources_have_curves(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +12,16 @@ import torch
 from groups import RIGHT, UNSCORED, WRONG, group
 from letters import LettersEnvironment, Nothing
 
-from verigym.envs import Completion, Prompt, Score, Status, UsageError
+from verigym.envs import Completion, Gate, Prompt, Score, Status, UsageError, load
 from verigym.envs.grading import Grader
 from verigym.trainer.engines.native import NativeEngine
 from verigym.trainer.generate import sample
 from verigym.trainer.mixture import Source
 from verigym.trainer.rollout import (
+    Dropped,
     Group,
     collect,
+    gold_text,
     refuse_accepted_canaries,
     reward_tensors,
     verdict_metrics,
@@ -141,6 +144,7 @@ def test_metrics_of_one_source_are_not_told_twice() -> None:
         "judge_exceptions": 0,
         "reward": 0.5,
         "accuracy": pytest.approx(1 / 3),
+        "no_answer": 0.0,
         "completion_tokens": 3.0,
         "surprise": 1.0,
         "truncated": pytest.approx(1 / 3),
@@ -192,3 +196,44 @@ def test_a_canary_that_is_paid_for_stops_the_run() -> None:
     refuse_accepted_canaries([group("a", [RIGHT, WRONG]), canary([WRONG, UNSCORED])])
     with pytest.raises(UsageError, match="cannot be trusted"):
         refuse_accepted_canaries([canary([WRONG, RIGHT])])
+
+
+def test_a_gold_is_shown_for_people() -> None:
+    arithmetic = load("arithmetic")
+    assert gold_text(arithmetic.prompt("2+2?", answer="4")) == "4"
+    gated = Gate("format", "math").prompt("2+2?", math={"answer": "4"})
+    assert gold_text(gated) == "4"
+    tests = [{"type": "call", "function": "f", "args": [n], "expected": n} for n in range(100)]
+    code = gold_text(load("code").prompt("Write f.", tests=tests))
+    assert code is not None and code.startswith('{"tests":[{') and len(code) == 303 and code.endswith("...")
+    assert gold_text(LettersEnvironment().prompt("?")) is None
+
+
+def test_a_generation_that_is_given_up_ends_at_once(tiny_model: Any, codec: Codec, tasks: list[tuple[Source, Prompt]]) -> None:
+    asked: list[int] = []
+
+    def give_up() -> bool:
+        asked.append(1)
+        return len(asked) > 2
+
+    with Grader(LETTERS, workers=0) as grader, pytest.raises(Dropped):
+        roll(tiny_model, codec, grader, tasks, give_up=give_up)
+    assert len(asked) == 3
+
+
+class Slow(LettersEnvironment):
+    """Judges for longer than a cluster waits."""
+
+    def judge(self, prompt: Prompt, reference: Nothing, completion: Completion) -> Score:
+        time.sleep(60)
+        return Score.correct()
+
+
+def test_verdicts_are_not_waited_for_once_it_is_given_up(tiny_model: Any, codec: Codec) -> None:
+    slow = Slow()
+    begun = time.monotonic()
+    with Grader(slow, workers=1) as grader, pytest.raises(Dropped):
+        source = Source("slow", slow, 1.0, slow.prompt, ())
+        asked = [(source, slow.prompt("a"))]
+        roll(tiny_model, codec, grader, asked, samples=1, give_up=lambda: time.monotonic() > begun + 5)
+    assert time.monotonic() - begun < 30

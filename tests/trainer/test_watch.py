@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from groups import group
 
+from verigym.envs import Score, Status
 from verigym.envs.errors import UsageError
 from verigym.trainer.care_config import CareFields
 from verigym.trainer.detectors import Alarm
-from verigym.trainer.watch import Watch, build_watch, heed
+from verigym.trainer.rollout import Group
+from verigym.trainer.watch import Watch, build_watch, heed, with_texts
 
 # Recorded on 2026-11-22 from `verigym quickstart` (400 steps, seed 0, one thread): held-out accuracy 0.27 at first.
 QUICKSTART = Path(__file__).parent / "support/quickstart_curve.csv"
@@ -238,3 +242,46 @@ def test_alarms_are_said_and_recorded_and_may_stop_the_run() -> None:
     with pytest.raises(UsageError, match="training stopped at step 7: dead_run: nothing, since step 2; stop it"):
         heed([stop, warn], said.append, recorded.append)
     assert len(recorded) == 3, "the others are recorded, too"
+
+
+def test_most_completions_without_an_answer() -> None:
+    assert alarms(lambda step: {"no_answer": 0.4}) == []
+    assert alarms(lambda step: {"no_answer": 0.9}, 4) == []
+    (alarm, *_) = alarms(lambda step: {"no_answer": 0.9, "truncated": 0.1}, 5)
+    assert (alarm.name, alarm.step, alarm.since, alarm.stop) == ("no_answer", 5, 5, False)
+    assert alarm.seen == "no answer was found in 90% of the completions" and "one of its options" in alarm.advice
+    (alarm,) = alarms(lambda step: {"no_answer": 0.5, "a/no_answer": 0.9, "a/truncated": 0.8, "b/no_answer": 0.1}, 5)
+    assert alarm.seen == "no answer was found in 90% of the completions of a"
+    assert alarm.advice == "80% are cut off: raise max_new_tokens"
+
+
+def test_nothing_ever_right_and_everything_right() -> None:
+    flat = {**FLAT, "reward": 0.0, "accuracy": 0.0}
+    (alarm,) = alarms(lambda step: flat, 5)
+    assert alarm.name == "nothing_right"
+    assert alarm.seen == "every completion so far has got the reward 0, and none was right"
+    (alarm,) = alarms(lambda step: {**flat, "reward": 1.0, "accuracy": 1.0}, 5)
+    assert alarm.name == "equal_rewards" and alarm.seen.endswith("the reward 1, all are right")
+    assert alarms(lambda step: flat if step != 3 else {}, 15) == []
+    by_source = {f"a/{name}": value for name, value in flat.items()}
+    assert alarms(lambda step: {**flat, "rows_with_advantage": 3.0}, 15) == [], "components teach"
+    by_source |= {"b/groups_without_signal": 0.5, "b/reward": 0.3, "b/accuracy": 0.3}
+    (alarm,) = alarms(lambda step: by_source, 8)
+    assert alarm.seen == "every completion of a so far has got the reward 0, and none was right"
+    both = {**flat, **by_source, **{f"b/{name}": value for name, value in flat.items()}}
+    (alarm,) = alarms(lambda step: both, 8)
+    assert alarm.seen == "every completion of a, b so far has got the reward 0, and none was right"
+
+
+def test_such_a_warning_shows_the_ends_of_three_texts() -> None:
+    def texts(prefix: str, status: Status) -> Group:
+        score = Score.correct() if status is Status.CORRECT else Score(reward=0.0, status=status)
+        made = group("a", [score, score])
+        return replace(made, texts=tuple(f"{prefix} {'x' * 100} end {place}" for place in range(2)))
+
+    groups = [texts(name, Status.NO_ANSWER) for name in "pqrs"] + [texts("t", Status.CORRECT)]
+    alarm = Alarm("no_answer", 5, 5, "no answer was found in 80% of the completions", "advice")
+    seen = with_texts(alarm, groups).seen
+    assert seen.count("end 1'") == 3 and len(seen) < 300
+    assert with_texts(replace(alarm, name="length"), groups).seen == alarm.seen
+    assert with_texts(alarm, groups[4:]) == alarm

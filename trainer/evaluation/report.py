@@ -163,6 +163,15 @@ def shown(figure: Mapping[str, Any], digits: int = 3) -> str:
     return f"{figure['value']:.{digits}f} [{figure['low']:.{digits}f}, {figure['high']:.{digits}f}]"
 
 
+def gain(figure: Mapping[str, Any]) -> str:
+    """Return a difference with its sign, `+0.062 [-0.010, +0.130]`, or a dash where there is none."""
+    if figure["value"] is None:
+        return "-"
+    if figure["low"] is None:
+        return f"{figure['value']:+.3f}"
+    return f"{figure['value']:+.3f} [{figure['low']:+.3f}, {figure['high']:+.3f}]"
+
+
 def markdown(report: Mapping[str, Any]) -> str:
     """Return the report's tables: figures by row, models by column."""
     models: Mapping[str, Any] = report["models"]
@@ -190,7 +199,9 @@ def markdown(report: Mapping[str, Any]) -> str:
     for name, other in report["compared"].items():
         growth = other["length_growth"]
         much = "" if growth is None else f"; completions are {growth:.2f} times as long"
-        lines.append(f"{name} against {report['first']}: avg@{report['samples']} {shown(other['gain'])}{much}.")
+        lines.append(
+            f"{name} minus {report['first']}, on the same prompts: avg@{report['samples']} {gain(other['gain'])}{much}."
+        )
     for label, found in report["contamination"].items():
         lines.append(
             f"{label}: {found['hits']} of {found['prompts']} prompts share {found['ngram']} words in a row with training data."
@@ -233,5 +244,5 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
             if any(len(line.get_xdata()) > 1 for line in axis.lines) and math.prod(axis.get_xlim()) > 0:
                 axis.set_xscale("log", base=2)
             axis.grid(alpha=0.3)
-            axis.legend(fontsize="small")
+            axis.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)  # below the lines
     figure.savefig(path, dpi=120)

@@ -115,7 +115,7 @@ def _label_all(
     log: BlockLog[Labelled],
 ) -> list[Labelled]:
     done = len(log.found)
-    with StopRequest() as stop, Progress(len(tasks), done, title="step labels", shown=("right",)) as progress:
+    with StopRequest() as stop, Progress(len(tasks), done, title="step labels", shown=("right",), unit="prompt") as progress:
         while done < len(tasks):
             batch = tasks[done : done + config.prompts_at_a_time]
             log.add(_label_block(config, engine, codec, graders, batch, done))
@@ -123,7 +123,7 @@ def _label_all(
             last = [solution for one in log.found[-len(batch) :] for solution in one.solutions]
             scored = sum(sum(one.scored) for one in last)
             right = {"right": sum(sum(one.right) for one in last) / scored} if scored else {}
-            progress.step(done, {**right, "step_s": 0.0})
+            progress.step(done, right, scored)
             if stop.requested and done < len(tasks):
                 raise stop.interrupted(f"step labels: stopped after {done} of {len(tasks)} prompts")
     return log.found

@@ -116,7 +116,8 @@ def figures(kind: str, output: Path) -> dict[str, float]:
         rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
         looks = [row for row in rows if row["kind"] == "eval"]
         last = looks[-1] if looks else {}
-        named = {name: last[name] for name in sorted(last) if name in ("accuracy", "loss") or name.endswith("/accuracy")}
+        names = [name for name in sorted(last) if name in ("accuracy", "loss") or name.endswith("/accuracy")]
+        named = {f"held_out_{name}": last[name] for name in names}
         return {"steps": float(max((row["step"] for row in rows), default=0)), **named}
     if kind == "evaluate":
         report = json.loads((output / "report.json").read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ from verigym.envs.errors import UsageError
 from verigym.trainer import checkpoint
 from verigym.trainer.boards import require_boards
 from verigym.trainer.config import TrainConfig
-from verigym.trainer.logs import open_log
+from verigym.trainer.logs import RunLog, open_log
 from verigym.trainer.lora import export_policy, load_policy, save_policy
 from verigym.trainer.models import pick_device
 from verigym.trainer.optimizers import build_optimizer
@@ -27,6 +27,7 @@ from verigym.trainer.shards import restore
 from verigym.trainer.stages.config import FitFields, StepFields
 from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.tokens import Codec
+from verigym.trainer.told import size
 from verigym.trainer.update import learning_rate
 
 logger = logging.getLogger("verigym.trainer")
@@ -76,7 +77,6 @@ class StepRun(ABC):
         if found:
             restore(found[0], self.model, self.optimizer)
             self.done = found[1].step
-            logger.info("going on after step %d", self.done)
 
     @abstractmethod
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
@@ -115,9 +115,12 @@ class StepRun(ABC):
         log = open_log(self._settings, self.done if self.resumed else None)
         with StopRequest() as stop, Progress(steps, self.done, title=self.title, shown=("loss",)) as progress:
             try:
+                numbers = size(sum(parameter.numel() for parameter in self.model.parameters()))
+                going = f"; resuming from step {self.done}" if self.done else ""
+                progress.say(f"{self.title} of {config.model} ({numbers} parameters) on {self.device}: {steps} steps{going}")
                 looked = {row["step"] for row in log.history() if row["kind"] == "eval"}
                 if self.done not in looked:
-                    self._look_if_due(look, log, steps)
+                    self._look_if_due(look, log, steps, progress)
                 while self.done < steps:
                     start = time.perf_counter()
                     metrics = self._step(self.done, steps, gradient)
@@ -127,7 +130,7 @@ class StepRun(ABC):
                     progress.step(self.done, metrics)
                     # A look that is due when the run is to stop is had when it goes on.
                     if not stop.requested:
-                        self._look_if_due(look, log, steps)
+                        self._look_if_due(look, log, steps, progress)
                     if stop.requested or self.done == steps or self.done % config.checkpoint_every == 0:
                         self._save()
                     if stop.requested:
@@ -154,7 +157,7 @@ class StepRun(ABC):
             logger.warning("step %d: the gradient is not finite; this update is left out", step + 1)
         return {"learning_rate": rate, "grad_norm": float(norm), **metrics}
 
-    def _look_if_due(self, look: Callable[[], dict[str, float]] | None, log: Any, steps: int) -> None:
+    def _look_if_due(self, look: Callable[[], dict[str, float]] | None, log: RunLog, steps: int, progress: Progress) -> None:
         every = self.config.eval_every
         if look is None or not every or (self.done % every and self.done != steps):
             return
@@ -163,7 +166,7 @@ class StepRun(ABC):
             metrics = look()
         log.metrics(self.done, "eval", metrics)
         shown = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-        logger.info("%s %d/%d: held out: %s", self.title, self.done, steps, shown)
+        progress.say(f"{self.title} step {self.done}/{steps}: held-out {shown}")
 
     def _save(self) -> None:
         def write(folder: Path) -> None:

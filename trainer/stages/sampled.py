@@ -18,7 +18,7 @@ from verigym.trainer.checkpoint import fingerprint, refuse_other
 from verigym.trainer.engines.base import Engine, Thought
 from verigym.trainer.mixture import Source
 from verigym.trainer.progress import Progress, StopRequest
-from verigym.trainer.rollout import Dropped, Group, collect
+from verigym.trainer.rollout import Dropped, Group, collect, gold_text
 from verigym.trainer.tokens import Codec
 
 logger = logging.getLogger("verigym.trainer")
@@ -54,13 +54,16 @@ class Sampled:
     prompt_key: str
     metadata: Mapping[str, Any]
     samples: tuple[Sample, ...]
+    gold: str | None = None
+    """What answers were compared with; see `gold_text`."""
 
 
 def of_group(number: int, group: Group) -> Sampled:
     """Return what is kept of a group."""
     rows = zip(group.texts, group.generated, group.scores, strict=True)
     samples = tuple(Sample(text, done.length, done.finish_reason, score, done.thought) for text, done, score in rows)
-    return Sampled(number, group.source, group.prompt.messages, group.prompt.key, dict(group.prompt.metadata), samples)
+    prompt = group.prompt
+    return Sampled(number, group.source, prompt.messages, prompt.key, dict(prompt.metadata), samples, gold_text(prompt))
 
 
 class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
@@ -134,6 +137,7 @@ def _dump(one: Sampled) -> dict[str, Any]:
         "messages": [message.model_dump() for message in one.messages],
         "prompt_key": one.prompt_key,
         "metadata": dict(one.metadata),
+        "gold": one.gold,
         "samples": [_dump_sample(sample) for sample in one.samples],
     }
 
@@ -149,7 +153,7 @@ def _load(row: Mapping[str, Any]) -> Sampled:
         for text, tokens, reason, score, *thought in row["samples"]
     )
     messages = tuple(Message(**message) for message in row["messages"])
-    return Sampled(row["number"], row["source"], messages, row["prompt_key"], row["metadata"], tuple(samples))
+    return Sampled(row["number"], row["source"], messages, row["prompt_key"], row["metadata"], tuple(samples), row.get("gold"))
 
 
 def read_samples(path: Path) -> list[Sampled]:
@@ -193,7 +197,7 @@ def sample_all(
         Interrupted: Ctrl-C, SIGTERM or SIGUSR1; what is finished is in the log.
     """
     done = len(log.found)
-    with StopRequest() as stop, Progress(len(tasks), done, title=title, shown=("accuracy",)) as progress:
+    with StopRequest() as stop, Progress(len(tasks), done, title=title, shown=("accuracy",), unit="prompt") as progress:
         while done < len(tasks):
             batch = tasks[done : done + prompts_at_a_time]
             try:
@@ -216,7 +220,8 @@ def sample_all(
             done += len(batch)
             scored = [sample for one in found for sample in one.samples if sample.score.scored]
             accuracy = {"accuracy": sum(sample.correct for sample in scored) / len(scored)} if scored else {}
-            progress.step(done, {**accuracy, "step_s": 0.0})
+            unscored = sum(len(one.samples) for one in found) - len(scored)
+            progress.step(done, {**accuracy, "unscored": unscored}, len(scored))
             if stop.requested and done < len(tasks):
                 raise stop.interrupted(f"{title}: stopped after {done} of {len(tasks)} prompts")
     return log.found

@@ -107,7 +107,7 @@ def test_the_report_says_how_it_was_made(first: Path) -> None:
 
 def test_models_stand_side_by_side(first: Path) -> None:
     report, page = report_of(first), (first / "report.md").read_text()
-    assert "| | sums | noise |" in page and "noise against sums: avg@4 -" in page
+    assert "| | sums | noise |" in page and "noise minus sums, on the same prompts: avg@4 -" in page
     compared = report["compared"]["noise"]
     all_of = {name: report["models"][name]["all"]["figures"]["avg@4"]["value"] for name in ("sums", "noise")}
     assert compared["gain"]["value"] == pytest.approx(all_of["noise"] - all_of["sums"])

@@ -241,7 +241,7 @@ def test_accuracy_by_budget_is_a_count_of_the_samples(first: Path) -> None:
     page = (first / "report.md").read_text()
     table = list(takewhile(bool, page.partition("## sums: accuracy by thinking budget\n\n")[2].splitlines()))
     assert len(table) == 5 and table[3].startswith("| arithmetic | 2 | 0.")
-    assert "sums@8 against sums@0: avg@4" in page
+    assert "sums@8 minus sums@0, on the same prompts: avg@4" in page
 
 
 def test_another_budget_leaves_the_samples_of_the_others(first: Path, tmp_path: Path, sums_model: Path) -> None:

@@ -126,7 +126,7 @@ def test_the_manifest_says_how_all_of_it_was_made(finished: Path) -> None:
     }
     assert "arithmetic@" in stages["rl"]["inputs"]["graders"]["arithmetic"]
     assert len({record["seed"] for record in stages.values()}) == 6, "each stage has randomness of its own"
-    assert 0 <= stages["rl"]["figures"]["accuracy"] <= 1
+    assert 0 <= stages["rl"]["figures"]["held_out_accuracy"] <= 1
     assert stages["traces"]["figures"]["kept"] >= 1
     assert {"rl/all", "rl/units", "sft/all"} <= set(stages["held-out"]["figures"])
     assert Path(stages["sft"]["product"], "model.safetensors").exists()
