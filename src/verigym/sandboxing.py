@@ -153,11 +153,11 @@ def test(
     Exit code: 0 all tests passed, 1 not, 2 a mistake in the call.
     """
     from verigym.cliargs import pairs
-    from verigym.envs import load
+    from verigym.envs import load, strict_json
     from verigym.envs.errors import UsageError
 
     try:
-        given = json.loads(_read(tests))
+        given = strict_json.loads(_read(tests))
     except ValueError as error:
         raise UsageError(f"{tests} is not JSON: {error}") from None
     reference = given if isinstance(given, dict) else {"tests": given}
