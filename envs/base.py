@@ -106,6 +106,27 @@ def _stamped(score: Score, grader: str, seconds: float) -> Score:
     return copy
 
 
+def require_declared(cls: type[Any]) -> None:
+    """Refuse a class that does not say what every environment must.
+
+    Raises:
+        UsageError: naming the attribute or method, and what to write.
+    """
+    place = f"{cls.__module__}:{cls.__qualname__}"
+    for attribute, example in (("name", '"one-word"'), ("version", '"1"')):
+        given = getattr(cls, attribute, None)
+        if not isinstance(given, str) or not given:
+            what = f"has no {attribute}" if given is None else f"has {attribute} = {given!r}, which is no text"
+            raise UsageError(f"environment {place} {what}: write `{attribute} = {example}` in the class")
+    for attribute, base in (("reference_type", Reference), ("options_type", Options)):
+        given = getattr(cls, attribute, None)
+        if not (isinstance(given, type) and issubclass(given, base)):
+            what = f"has no {attribute}" if given is None else f"has {attribute} = {given!r}"
+            raise UsageError(f"environment {place} {what}: write `{attribute} = ...`, a class that extends {base.__name__}")
+    if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+        raise UsageError(f"environment {place} lacks {', '.join(missing)}: write it as a method of the class")
+
+
 R = TypeVar("R", bound=Reference)
 Opts = TypeVar("Opts", bound=Options)
 
@@ -131,6 +152,7 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
     """Whether verdicts hold `steps`, each with a reward of its own. An environment that sets `Score.steps` must declare it."""
 
     def __init__(self, **options: Any) -> None:
+        require_declared(type(self))
         try:
             self.options: Opts = cast(Opts, self.options_type(**options))
         except ValidationError as error:

@@ -59,7 +59,7 @@ class ProceduralEnvironment(GeneratedTasks[MathReference, MathOptions], MathEnvi
             UsageError: the split is neither train nor test, or there are so few questions that none falls into it.
         """
         made = self.drawn(split, seed, index)
-        return made.question, made.answer, made.reasoning
+        return made.question, made.answer or "", made.reasoning
 
     def demonstration(self, split: str, seed: int, index: int) -> tuple[Prompt, str]:
         """Return a task with a worked solution: `<think>` reasoning, then the box. For a supervised cold start."""

@@ -33,12 +33,12 @@ class Made(NamedTuple):
     """A task as it was drawn."""
 
     question: str
-    answer: str
-    """A right answer, as it stands in the box."""
+    answer: str | None = None
+    """A right answer, for the reference's field `answer`; None where the reference has no such field."""
     reasoning: str = ""
     """A worked solution, where one is written."""
     facts: Mapping[str, Any] = MappingProxyType({})
-    """Fields of the reference besides `answer`."""
+    """All other fields of the reference."""
 
 
 class GeneratedTasks(BaseEnvironment[R, Opts]):
@@ -71,8 +71,15 @@ class GeneratedTasks(BaseEnvironment[R, Opts]):
         """Return task number `index` of an endless sequence.
 
         Raises:
-            UsageError: as `drawn`.
+            UsageError: as `drawn`, or `make` gave other fields than the reference has.
         """
         made = self.drawn(split, seed, index)
         metadata = {"split": split, "seed": seed, "index": index}
-        return self.prompt(made.question, metadata=metadata, answer=made.answer, **made.facts)
+        known = self.reference_type.model_fields
+        if made.answer is not None and "answer" not in known:
+            raise UsageError(
+                f"{self.name!r}: make() gave an answer, and {self.reference_type.__name__} has no field 'answer'; give its "
+                f"fields ({', '.join(known) or 'none'}) as Made(question, facts={{'field': value}}), or add the field"
+            )
+        answer = {} if made.answer is None else {"answer": made.answer}
+        return self.prompt(made.question, metadata=metadata, **answer, **made.facts)

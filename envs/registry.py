@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from verigym.envs.base import BaseEnvironment, Environment
+from verigym.envs.base import BaseEnvironment, Environment, require_declared
 from verigym.envs.errors import EnvironmentFailure, UsageError, did_you_mean
 
 ENTRY_POINT_GROUP = "verigym.environments"
@@ -58,10 +58,12 @@ def register(name: str) -> Callable[[C], C]:
     """Class decorator: make an environment loadable by name in this process.
 
     Raises:
-        UsageError: the name is taken; the message names both origins.
+        UsageError: the name is taken, and the message names both origins; or the class leaves out what it must declare.
     """
 
     def add(cls: C) -> C:
+        if issubclass(cls, BaseEnvironment):
+            require_declared(cls)
         origin = f"{cls.__module__}:{cls.__qualname__}"
         if name in ENVIRONMENTS:
             raise UsageError(f"environment {name!r} is registered twice: by {ENVIRONMENTS[name]} and by {origin}")
@@ -129,6 +131,7 @@ def _at(place: str) -> type[BaseEnvironment[Any, Any]]:
     # Nothing else may be called with the options of a configuration, which may come from elsewhere.
     if not (isinstance(found, type) and issubclass(found, BaseEnvironment)):
         raise UsageError(f"environment {place!r} is no class that extends BaseEnvironment; name one that does")
+    require_declared(found)
     return found
 
 

@@ -188,6 +188,10 @@ class Raised(_Frozen):
         return f"{self.error.partition(':')[0]} at {self.place}"
 
 
+Components = Mapping[str, float | None]
+"""Numbers of a score by name."""
+
+
 class Score(_Frozen):
     """A verdict. `reward is None` exactly when `status` is ERROR exactly when `error` is set.
 
@@ -196,7 +200,10 @@ class Score(_Frozen):
 
     reward: float | None
     status: Status
-    components: Mapping[str, float | None] = Field(default_factory=dict)
+    components: Components = Field(default_factory=dict)
+    """Numbers that the reward is made of, or that stand beside it, by name; None for one that could not be had. No rule makes
+    the reward of them: they are logged as curves, and `reward_weights` of gdpo names them. In a composition's score, a
+    part's component is `part/component`."""
     answer: str | None = None
     reason: str = ""
     steps: tuple[StepScore, ...] | None = None
@@ -231,34 +238,42 @@ class Score(_Frozen):
         return self.status is not Status.ERROR
 
     @classmethod
-    def correct(cls, *, reward: float = 1.0, answer: str | None = None, reason: str = "") -> Score:
+    def correct(
+        cls, *, reward: float = 1.0, answer: str | None = None, reason: str = "", components: Components | None = None
+    ) -> Score:
         """Full marks."""
-        return cls(reward=reward, status=Status.CORRECT, answer=answer, reason=reason)
+        return cls(reward=reward, status=Status.CORRECT, answer=answer, reason=reason, components=components or {})
 
     @classmethod
-    def partial(cls, reward: float, *, answer: str | None = None, reason: str = "") -> Score:
+    def partial(
+        cls, reward: float, *, answer: str | None = None, reason: str = "", components: Components | None = None
+    ) -> Score:
         """Something between the floor and full marks."""
-        return cls(reward=reward, status=Status.PARTIAL, answer=answer, reason=reason)
+        return cls(reward=reward, status=Status.PARTIAL, answer=answer, reason=reason, components=components or {})
 
     @classmethod
-    def incorrect(cls, *, reward: float = 0.0, answer: str | None = None, reason: str = "") -> Score:
+    def incorrect(
+        cls, *, reward: float = 0.0, answer: str | None = None, reason: str = "", components: Components | None = None
+    ) -> Score:
         """An answer that is wrong."""
-        return cls(reward=reward, status=Status.INCORRECT, answer=answer, reason=reason)
+        return cls(reward=reward, status=Status.INCORRECT, answer=answer, reason=reason, components=components or {})
 
     @classmethod
-    def no_answer(cls, *, reward: float = 0.0, reason: str = "") -> Score:
+    def no_answer(cls, *, reward: float = 0.0, reason: str = "", components: Components | None = None) -> Score:
         """Nothing that could be judged."""
-        return cls(reward=reward, status=Status.NO_ANSWER, reason=reason)
+        return cls(reward=reward, status=Status.NO_ANSWER, reason=reason, components=components or {})
 
     @classmethod
-    def truncated(cls, *, reward: float = 0.0, reason: str = "") -> Score:
+    def truncated(cls, *, reward: float = 0.0, reason: str = "", components: Components | None = None) -> Score:
         """Cut off by the token limit before there was an answer."""
-        return cls(reward=reward, status=Status.TRUNCATED, reason=reason)
+        return cls(reward=reward, status=Status.TRUNCATED, reason=reason, components=components or {})
 
     @classmethod
-    def limit(cls, *, reward: float = 0.0, answer: str | None = None, reason: str = "") -> Score:
+    def limit(
+        cls, *, reward: float = 0.0, answer: str | None = None, reason: str = "", components: Components | None = None
+    ) -> Score:
         """The submission ran past a limit or brought the grader down."""
-        return cls(reward=reward, status=Status.LIMIT, answer=answer, reason=reason)
+        return cls(reward=reward, status=Status.LIMIT, answer=answer, reason=reason, components=components or {})
 
     @classmethod
     def failed(cls, kind: ErrorKind, message: str, *, retryable: bool = False) -> Score:
