@@ -20,6 +20,7 @@ from verigym.trainer.critic_config import CriticFields
 from verigym.trainer.engine_config import EngineFields
 from verigym.trainer.kernel_config import KernelFields
 from verigym.trainer.memory_config import MemoryFields
+from verigym.trainer.other_trainers import refuse_foreign
 from verigym.trainer.placing import overriding
 from verigym.trainer.presets import with_preset
 from verigym.trainer.resume_config import ResumeFields
@@ -108,6 +109,7 @@ class TrainConfig(
     @classmethod
     def _from_preset(cls, fields: Any) -> Any:
         if isinstance(fields, dict):
+            refuse_foreign(fields, cls.model_fields)
             fields = _with_suite(fields)
         if isinstance(fields, dict) and isinstance(fields.get("preset"), str):
             return with_preset(fields)

@@ -17,6 +17,7 @@ from verigym.envs.grading import Grader
 from verigym.envs.schema import Prompt
 from verigym.trainer import checkpoint
 from verigym.trainer.config import TrainConfig
+from verigym.trainer.console import UnscoredReasons, opening
 from verigym.trainer.contents import contents, refuse_changed
 from verigym.trainer.distributed import SOLO, World, open_world
 from verigym.trainer.engines.base import Engine
@@ -35,7 +36,6 @@ from verigym.trainer.rollout import Dropped, Group, collect, verdict_metrics
 from verigym.trainer.run_record import record_start
 from verigym.trainer.startable import refuse_on_this_machine, refuse_unstartable
 from verigym.trainer.stopwatch import Stopwatch
-from verigym.trainer.told import UnscoredReasons, opening
 from verigym.trainer.watch import build_watch, heed, with_texts
 from verigym.trainer.work import Batch, Work
 

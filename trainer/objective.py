@@ -14,6 +14,7 @@ from verigym.envs.errors import UsageError, did_you_mean
 from verigym.trainer.corrections import CORRECTIONS, opsm, sampler_weights
 from verigym.trainer.kl import KL_ESTIMATORS, on_policy
 from verigym.trainer.losses import LOSSES, SEQUENCE_LOSSES, LossAndMetrics
+from verigym.trainer.other_trainers import suggestion
 from verigym.trainer.update import Correction, Objective
 from verigym.trainer.update_config import SHARED_OPTIONS, UpdateFields
 
@@ -140,7 +141,7 @@ def bind(field: str, name: str, table: Mapping[str, Callable[..., Any]], options
         UsageError: the name or an option is unknown.
     """
     if name not in table:
-        raise UsageError(f"field '{field}': there is no {field} {name!r}{did_you_mean(name, table)}")
+        raise UsageError(f"field '{field}': there is no {field} {name!r}{suggestion(field, name, table)}")
     parameters = inspect.signature(table[name]).parameters.values()
     taken = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in ("mask_BT", "lengths_PG")]
     for option in options:

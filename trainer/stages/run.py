@@ -16,6 +16,7 @@ from verigym.envs.errors import UsageError
 from verigym.trainer import checkpoint
 from verigym.trainer.boards import require_boards
 from verigym.trainer.config import TrainConfig
+from verigym.trainer.console import size
 from verigym.trainer.logs import RunLog, open_log
 from verigym.trainer.lora import export_policy, load_policy, save_policy
 from verigym.trainer.models import pick_device
@@ -27,7 +28,6 @@ from verigym.trainer.shards import restore
 from verigym.trainer.stages.config import FitFields, StepFields
 from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.tokens import Codec
-from verigym.trainer.told import size
 from verigym.trainer.update import learning_rate
 
 logger = logging.getLogger("verigym.trainer")
