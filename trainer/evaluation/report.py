@@ -19,9 +19,14 @@ from verigym.trainer.evaluation.figures import (
     weighted_majority,
 )
 from verigym.trainer.reflection import length_growth, reflection_metrics
+from verigym.trainer.rollout import UNREAD
 from verigym.trainer.stages.sampled import Sampled
 
 ALL = "all"
+FEW = 8
+"""With fewer scored samples, nothing about them is suspicious."""
+TEXTS = 3
+TEXT_END = 60
 Picked = Mapping[str, Sequence[Sequence[float | None]]]
 """By picker: of each prompt, its score of each sample; None where it has none."""
 BUDGET = {"thinking tokens": "thinking_tokens", "sampled tokens": "tokens", "share forced": "forced", "waits": "waits"}
@@ -59,6 +64,7 @@ def _source(found: Sequence[Sampled], picked: Picked, k: int, level: float) -> d
         "prompts": len(found),
         "samples": len(samples),
         "unscored": sum(not sample.score.scored for sample in samples),
+        "no_answer": sum(sample.score.status in UNREAD for sample in samples) / max(1, len(samples)),
         "truncated": sum(sample.finish_reason == "length" for sample in samples) / max(1, len(samples)),
         "tokens": sum(lengths) / max(1, len(lengths)),
         **reflection_metrics([sample.text for sample in samples]),
@@ -143,6 +149,34 @@ def _budget(budget: int, found: Sequence[Sampled], level: float) -> dict[str, An
     }
 
 
+def hints(found: Mapping[str, Sequence[Sampled]]) -> list[str]:
+    """Return a line for each model and source of which most samples hold no answer, or none is right, with three texts' ends.
+
+    Args:
+        found: samples by model.
+    """
+    lines = []
+    for name, of in found.items():
+        for label in dict.fromkeys(one.source for one in of):
+            mine = [one for one in of if one.source == label]
+            samples = [(one, sample) for one in mine for sample in one.samples if sample.score.scored]
+            unread = [(one, sample) for one, sample in samples if sample.score.status in UNREAD]
+            if len(samples) < FEW or (len(unread) <= len(samples) / 2 and any(sample.correct for _, sample in samples)):
+                continue
+            mostly = len(unread) > len(samples) / 2
+            what = f"no answer was found in {len(unread)} of {len(samples)}" if mostly else f"none of {len(samples)} is right"
+            shown = list({one.number: (one, sample) for one, sample in (unread if mostly else samples)}.values())[:TEXTS]
+            ends = (f"{sample.text.rstrip()[-TEXT_END:]!r} (gold {str(one.gold)[:TEXT_END]!r})" for one, sample in shown)
+            cut = sum(sample.finish_reason == "length" for _, sample in samples) > len(samples) / 2
+            advice = (
+                "most are cut off: raise max_new_tokens"
+                if cut
+                else "are the prompt's words and the environment's options those of this model?"
+            )
+            lines.append(f"{name}, {label}: {what} samples, which end in {'; '.join(ends)}; {advice}")
+    return lines
+
+
 def compare(first: Sequence[Sampled], other: Sequence[Sampled], level: float = 0.95) -> dict[str, Any]:
     """Return how another model differs from the first on the same prompts: avg@k with a paired interval, and length."""
     mine = {(one.source, one.prompt_key): one for one in first}
@@ -181,7 +215,7 @@ def markdown(report: Mapping[str, Any]) -> str:
         lines += [f"## {label}", "", "| | " + " | ".join(models) + " |", "|---" * (len(models) + 1) + "|"]
         for name in next(iter(parts.values()))["figures"]:
             lines.append(f"| {name} | " + " | ".join(shown(part["figures"][name]) for part in parts.values()) + " |")
-        plain = ["prompts", "unscored", "truncated", "tokens"]
+        plain = ["prompts", "unscored", "no_answer", "truncated", "tokens"]
         for name in [*plain, *sorted(key for key in next(iter(parts.values())) if key.startswith("reflection/"))]:
             lines.append(f"| {name} | " + " | ".join(f"{part[name]:.4g}" for part in parts.values()) + " |")
         if any(left_out.get(label) for left_out in report["left_out"].values()):
@@ -202,6 +236,7 @@ def markdown(report: Mapping[str, Any]) -> str:
         lines.append(
             f"{name} minus {report['first']}, on the same prompts: avg@{report['samples']} {gain(other['gain'])}{much}."
         )
+    lines += [f"hint: {line}" for line in report["hints"]]
     for label, found in report["contamination"].items():
         lines.append(
             f"{label}: {found['hits']} of {found['prompts']} prompts share {found['ngram']} words in a row with training data."

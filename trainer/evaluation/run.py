@@ -25,7 +25,7 @@ from verigym.trainer.contents import data_hashes, file_hash
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.evaluation.config import THINKING, EvalConfig, PickerConfig
 from verigym.trainer.evaluation.contamination import contaminated
-from verigym.trainer.evaluation.report import budget_label, budgets, compare, draw, figures, markdown
+from verigym.trainer.evaluation.report import budget_label, budgets, compare, draw, figures, hints, markdown
 from verigym.trainer.evaluation.tasks import held_out, own_texts, training_texts
 from verigym.trainer.evaluation.thinking import ThinkingEngine, ThinkingRules, most_tokens
 from verigym.trainer.graders import open_graders
@@ -206,6 +206,7 @@ def _report(
         "graders": {source.label: source.environment.grader for source in sources},
         "models": {label: figures(of, picked[label], config.samples, config.level) for label, of in found.items()},
         "compared": {label: compare(found[first], of, config.level) for label, of in found.items() if label != first},
+        "hints": hints(found),
         "contamination": {},
     }
     if config.thinking_budgets:
