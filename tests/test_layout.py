@@ -127,3 +127,10 @@ def test_importing_envs_is_light() -> None:
     code = "import sys, verigym.envs; print([m for m in ('torch', 'sympy', 'numpy', 'datasets') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_importing_verigym_imports_no_back_end_of_the_sandbox() -> None:
+    names = [f"verigym.sandbox.{name}" for name in ("local", "bubblewrap", "container")]
+    code = f"import sys, verigym; print([m for m in {names} if m in sys.modules]); from verigym.sandbox import LocalSandbox"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

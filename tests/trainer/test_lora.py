@@ -15,8 +15,8 @@ from exact import float64, relative
 from groups import RIGHT, WRONG, group
 from torch.func import functional_call
 
+from verigym.envs import extras
 from verigym.envs.errors import UsageError
-from verigym.trainer import optional
 from verigym.trainer.config import build_config
 from verigym.trainer.generate import generate
 from verigym.trainer.kl import k3
@@ -206,7 +206,7 @@ def test_an_absent_package_is_named_with_its_extra(tiny_model: Any, monkeypatch:
     def absent(name: str) -> Any:
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr(optional.importlib, "import_module", absent)
+    monkeypatch.setattr(extras.importlib, "import_module", absent)
     with pytest.raises(UsageError, match=r"lora_rank needs the package peft .*pip install 'verigym\[lora\]'"):
         add_adapter(copy.deepcopy(tiny_model), settings(), seed=0)
 

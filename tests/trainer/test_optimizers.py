@@ -10,8 +10,8 @@ import pytest
 import torch
 from needs import require
 
+from verigym.envs import extras
 from verigym.envs.errors import UsageError
-from verigym.trainer import optional
 from verigym.trainer.config import SourceConfig, TrainConfig
 from verigym.trainer.optimizers import build_optimizer
 from verigym.trainer.pricing import moment_bytes
@@ -131,6 +131,6 @@ def test_an_absent_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     def absent(name: str) -> Any:
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr(optional.importlib, "import_module", absent)
+    monkeypatch.setattr(extras.importlib, "import_module", absent)
     with pytest.raises(UsageError, match=r"optimizer: adamw_8bit needs the package bitsandbytes .*'verigym\[quant\]'"):
         build_optimizer([torch.nn.Parameter(torch.ones(2))], config(optimizer="adamw_8bit"))
