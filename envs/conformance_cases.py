@@ -53,7 +53,7 @@ def cases_of(prompt: Prompt, gold: str | None, *, stress: bool) -> Iterator[Case
     if gold is not None:
         yield case("gold", "gold", gold)
     yield case("empty", "empty", "")
-    yield case("empty", "cut off before an answer", "Let me think about", "length")
+    yield case("garbage", "cut off before an answer", "Let me think about", "length")
     yield case("echo", "echo of the prompt", prompt.text)
     yield case("echo", "echo of the last message", prompt.messages[-1].content)
     yield from (case("garbage", f"garbage: {name}", text) for name, text in garbage(prompt))

@@ -15,7 +15,7 @@ from verigym.sandbox.inside.guarded import Builtin, NoArray
 from verigym.sandbox.inside.handles import Handle, Steps, make
 from verigym.sandbox.inside.lent import Lent, is_lent, special
 from verigym.sandbox.inside.peer import Peer, is_of_the_candidate
-from verigym.sandbox.inside.remotes import RemoteClass
+from verigym.sandbox.inside.remotes import RemoteClass, RemoteModule
 from verigym.sandbox.inside.usage import Usage
 
 TYPE_CHECKING = False
@@ -385,31 +385,3 @@ class Proxies:
 def _said(error: Exception) -> str:
     said = error.__dict__.get("_said")
     return said if said is not None else Exception.__str__(error)
-
-
-class RemoteModule(types.ModuleType):
-    """What `import solution` gives to the test."""
-
-    def __init__(self, name: str, proxies: Proxies, public: Callable[[], list[str]]) -> None:
-        super().__init__(name)
-        self.__dict__.update(_proxies=proxies, _public=public)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "__all__":
-            return self._public()
-        if name[:2] == "__":
-            raise AttributeError(name)
-        try:
-            return self._proxies.find(name)
-        except LookupError:
-            self._proxies.peer.lacks_a_name = True
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name[:2] != "__":
-            self._proxies.peer.refuse(f"the test sets {self.__name__}.{name}")
-        super().__setattr__(name, value)
-
-    def __dir__(self) -> list[str]:
-        self._proxies.peer.lacks_a_name = True  # whichever it looks for
-        return sorted(self._proxies.peer.names())

@@ -1,6 +1,8 @@
-"""Classes of the candidate's, as the test sees them."""
+"""Classes and the module of the candidate's, as the test sees them."""
 
 from __future__ import annotations
+
+import types
 
 from verigym.sandbox.inside.about import about_of
 from verigym.sandbox.inside.derived import Deriving, base_for
@@ -8,7 +10,7 @@ from verigym.sandbox.inside.handles import STANDARD, Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from verigym.sandbox.inside.about import About
@@ -102,3 +104,31 @@ class RemoteClass:
         if "_derivable" not in self.__dict__:
             self.__dict__["_derivable"] = base_for(self)
         return (self.__dict__["_derivable"],)
+
+
+class RemoteModule(types.ModuleType):
+    """What `import solution` gives to the test."""
+
+    def __init__(self, name: str, proxies: Proxies, public: Callable[[], list[str]]) -> None:
+        super().__init__(name)
+        self.__dict__.update(_proxies=proxies, _public=public)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__all__":
+            return self._public()
+        if name[:2] == "__":
+            raise AttributeError(name)
+        try:
+            return self._proxies.find(name)
+        except LookupError:
+            self._proxies.peer.lacks_a_name = True
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name[:2] != "__":
+            self._proxies.peer.refuse(f"the test sets {self.__name__}.{name}")
+        super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        self._proxies.peer.lacks_a_name = True  # whichever it looks for
+        return sorted(self._proxies.peer.names())
