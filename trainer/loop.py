@@ -127,7 +127,7 @@ class Run:
         lengths = (row["completion_tokens"] for row in history if row["kind"] == "train" and row.get("completion_tokens"))
         first = next(lengths, 0.0)
         evaluated = {row["step"] for row in history if row["kind"] == "eval"}
-        stop.at_once = None
+        stop.begin()
         unscored = UnscoredReasons()
         with Progress(config.steps, self.done, not world.main) as progress:
             try:

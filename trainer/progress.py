@@ -37,12 +37,17 @@ class Interrupted(Exception):
 BEFORE = "before the first step"
 
 
+class _AtOnce(BaseException):
+    """Ends what is being done. No Exception: imports and libraries turn those into others of their own."""
+
+
 class StopRequest:
     """Within this context Ctrl-C, SIGTERM and SIGUSR1 ask to stop; a second Ctrl-C stops at once.
 
     Args:
         quiet: says nothing, as a process beside the main one.
-        at_once: set while there is nothing to finish: a signal raises `Interrupted`, which says that it stopped then.
+        at_once: set while there is nothing to finish: a signal ends the context with `Interrupted`, which says that it stopped
+            then. `begin` is called when there is something.
     """
 
     def __init__(self, quiet: bool = False, at_once: str | None = None) -> None:
@@ -50,6 +55,7 @@ class StopRequest:
         self.urgent = False
         """After SIGTERM: whoever sent it will soon kill, so what can be made again is dropped."""
         self.exit_code = 130
+        self._why = ""
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -60,6 +66,27 @@ class StopRequest:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for number, previous in self._previous.items():
             signal.signal(number, previous)
+        # Whatever the import of a library has made of it.
+        if error is not None and not isinstance(error, KeyboardInterrupt | Interrupted):
+            self.refuse_to_go_on()
+
+    def refuse_to_go_on(self) -> None:
+        """Stop here where a signal has come while there was nothing to finish.
+
+        Raises:
+            Interrupted: one has.
+        """
+        if self.requested and self.at_once is not None:
+            raise self.interrupted(f"{self._why}stopped {self.at_once}") from None
+
+    def begin(self) -> None:
+        """Note that from now on there is something to finish.
+
+        Raises:
+            Interrupted: a signal has come before.
+        """
+        self.refuse_to_go_on()
+        self.at_once = None
 
     def interrupted(self, message: str) -> Interrupted:
         """Return the exception that ends the run."""
@@ -74,12 +101,12 @@ class StopRequest:
             return  # a scheduler may say it more than once
         self.requested = True
         self.exit_code = 130 if by_hand else 128 + signal.SIGTERM
-        why = "" if by_hand else f"{signal.Signals(number).name}: "
+        self._why = "" if by_hand else f"{signal.Signals(number).name}: "
         if self.at_once is not None:
-            raise self.interrupted(f"{why}stopped {self.at_once}")
+            raise _AtOnce
         if not self._quiet:
             what = "stopping as soon as a checkpoint is written" if self.urgent else "stopping after this step"
-            print(f"\n{why}{what}; Ctrl-C {'again ' if by_hand else ''}stops at once", file=sys.stderr)
+            print(f"\n{self._why}{what}; Ctrl-C {'again ' if by_hand else ''}stops at once", file=sys.stderr)
 
 
 class Progress:

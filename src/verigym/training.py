@@ -46,6 +46,7 @@ def train(
             from verigym.trainer.loop import train as run
             from verigym.trainer.report import write_report
 
+            asked.refuse_to_go_on()
             final = run(settings)
             if launched_rank():  # the process beside has the last word
                 return 0

@@ -51,10 +51,29 @@ def test_a_scheduler_may_ask_more_than_once(number: signal.Signals, capsys: pyte
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_before_there_is_anything_to_finish_a_signal_stops_at_once(number: signal.Signals) -> None:
-    with StopRequest(at_once="before the first step") as stop:
-        with pytest.raises(Interrupted, match="stopped before the first step") as found:
-            os.kill(os.getpid(), number)
-        assert stop.requested and found.value.exit_code == (130 if number == signal.SIGINT else 143)
+    before = signal.getsignal(number)
+    told = ("" if number == signal.SIGINT else f"{number.name}: ") + "stopped before the first step"
+    with pytest.raises(Interrupted, match=f"^{told}$") as found, StopRequest(at_once="before the first step"):
+        os.kill(os.getpid(), number)
+        raise AssertionError("not reached")
+    assert found.value.exit_code == (130 if number == signal.SIGINT else 143)
+    assert signal.getsignal(number) is before
+
+
+def test_a_library_that_makes_something_else_of_the_signal_hides_nothing() -> None:
+    with pytest.raises(Interrupted, match="SIGTERM: stopped before"), StopRequest(at_once="before the first step"):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except BaseException as error:
+            raise ImportError("numpy is broken") from error
+    with pytest.raises(Interrupted, match="SIGTERM: stopped before"), StopRequest(at_once="before the first step") as stop:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except BaseException:
+            pass
+        stop.begin()
+    with pytest.raises(ImportError, match="of its own"), StopRequest(at_once="before the first step"):
+        raise ImportError("of its own")
 
 
 def test_the_handler_is_put_back_after_an_error() -> None:

@@ -124,11 +124,12 @@ def test_sigterm_at_any_moment(attempt: int, whole: Path, letters_model: Path, t
 
 
 @pytest.mark.slow
-def test_sigterm_while_torch_is_loaded(letters_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("attempt", range(TRIES))
+def test_sigterm_while_torch_is_loaded(attempt: int, letters_model: Path, tmp_path: Path) -> None:
     process = subprocess.Popen(command(letters_model, tmp_path), stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     assert process.stderr.readline() == "loading torch and transformers\n"
-    time.sleep(0.5)
+    time.sleep(1.5 * keyed_random("SIGTERM while loading", SEED, attempt).random())
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (143, "SIGTERM: stopped before the first step; go on with the same command\n")
