@@ -12,6 +12,7 @@ Whoever asks, the same rules hold, so that no library that the test uses can be 
 
 from __future__ import annotations
 
+from verigym.sandbox.inside import protocols
 from verigym.sandbox.inside.usage import OF_PLAIN_VALUES, is_as_classes_are
 
 TYPE_CHECKING = False
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 _VALUES = {"method": slice(1, None), "operate": slice(1, 2), "set": slice(1, None), "delattr": slice(1, None)}
 """Which of an operation's arguments are values; the others are names and switches of ours."""
+_YES_OR_NO = frozenset("startswith endswith isdisjoint issubset issuperset equals all any".split())
+_ANSWERING = _YES_OR_NO | frozenset("count index find rfind rindex".split())
+"""Methods of plain values that say of a value whether, where or how often it is there."""
+_CANCELLING = frozenset(("sub xor and truediv floordiv mod divmod " + " ".join(protocols.IN_PLACE.values())).split())
+"""Operators that leave of the right value what anyone could name: nothing, or one; and those that change the object itself."""
 _AS_OBJECT = {"iter": {"make": True}}
 
 
@@ -41,8 +47,11 @@ class About:
     """What is known of an object of the candidate's."""
 
     __slots__ = (
+        "cancels",
         "content",
+        "follows_class",
         "given",
+        "is_derived",
         "is_named",
         "is_open",
         "methods",
@@ -70,6 +79,12 @@ class About:
         """Whether the test uses it as an object, and may give it values."""
         self.is_named = False
         """Whether it is a name of the test's own, as a function is."""
+        self.is_derived = False
+        """Whether its class is the test's, derived from one of the program's."""
+        self.cancels = False
+        """Whether a value of the test's was taken from it, or put into it: what is left may say whether that was right."""
+        self.follows_class = False
+        """Whether an operation on what the test made by a class gave it."""
         self.told = False
         """Whether it was made of a value of the test's that no class's object was to be given."""
         self.touched = False
@@ -85,7 +100,13 @@ class About:
         return self.given is not None and not self.touched and not self.passed
 
     def ask(self, op: str, /, *args: Any, **kwargs: Any) -> Any:
-        """Have an operation done."""
+        """Have an operation done.
+
+        Raises:
+            TypeError: the object may only say whether a value of the test's is right.
+        """
+        if self.cancels:
+            raise self.refusal(op)
         body = {"op": op, "h": self.number}
         return self.proxies.value(body | _AS_OBJECT.get(op, {}), args, kwargs, is_tests_doing=self.is_open)
 
@@ -96,20 +117,43 @@ class About:
             TypeError: it did.
         """
         self.touched = True
-        found = self.ask(op, *args, **kwargs)
+        return self.believed(self.ask(op, *args, **kwargs), op, args, kwargs)
+
+    def believed(self, found: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What an operation gave, where it is more than whether a value of the test's agrees.
+
+        Raises:
+            TypeError: it is not.
+        """
+        self.followed_by(found)
         if self._may_judge(op, args) or not any(
             map(self.proxies.is_of_the_test, (*args[_VALUES.get(op, slice(None))], *kwargs.values()))
         ):
             return found
+        is_of_a_class = self.is_of_a_class()
         if isinstance(found, Object):
-            found._about_it().told = op == "operate"
-        elif found is not None and not (self._is_of_a_class() and type(found) is not bool):
+            made = found._about_it()
+            made.told = (op == "operate" and not is_of_a_class) or (op == "method" and args[0] in _ANSWERING)
+            made.cancels = op == "operate" and not is_of_a_class and args[0] in _CANCELLING
+        elif not self._may_be_believed(op, args, found):
             raise self.refusal(f"{args[0]}() with arguments")
         return found
 
-    def _is_of_a_class(self) -> bool:
+    def followed_by(self, found: Any) -> None:
+        """Remember of an object where it comes from."""
+        about = about_of(found)
+        if about is not None and about.given is None:
+            about.follows_class = about.follows_class or self.is_of_a_class()
+
+    def _may_be_believed(self, op: str, args: tuple[Any, ...], found: Any) -> bool:
+        """Whether what an object has said of a value of the test's is more than whether it agrees."""
+        if op == "method" and args[0] in _ANSWERING:
+            return found is None and args[0] not in _YES_OR_NO
+        return found is None or (self.is_of_a_class() and type(found) is not bool)
+
+    def is_of_a_class(self) -> bool:
         """Whether the test made it by a name written as classes' names are: more than yes and no is then believed."""
-        return self.given is not None and is_as_classes_are(self.given[0].__name__)
+        return self.follows_class or (self.given is not None and is_as_classes_are(self.given[0].__name__))
 
     def _may_judge(self, op: str, args: tuple[Any, ...]) -> bool:
         """Whether no plain value could have stood there, so that it must be an object of the program's that the test means."""

@@ -5,6 +5,7 @@ The channel carries inputs in and answers out, never a verdict: those who compar
 
 from __future__ import annotations
 
+import _thread
 import os
 import stat
 import sys
@@ -95,6 +96,8 @@ class Server:
         self.objects = Objects(MODULE, self.call_back)
         self.aliases = Aliases(self.objects.encode)
         self.loop: Any = None
+        self.calling_back = _thread.RLock()
+        """Held by the thread whose call of a function of the test's is being answered: the channel is for one at a time."""
         self.out_seen = 0
 
     def names(self) -> list[str]:
@@ -200,6 +203,10 @@ class Server:
 
     def call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Have a function of the test's called; meanwhile the test may ask in turn."""
+        with self.calling_back:
+            return self._call_back(number, args, kwargs)
+
+    def _call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self.asked:
             raise RuntimeError("the test waits for nothing that could call its function")
         given = {name: encode(value, self.objects.encode) for name, value in kwargs.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import types
 
-from verigym.sandbox.inside.about import About, Object
+from verigym.sandbox.inside.about import About, Object, about_of
 from verigym.sandbox.inside.handles import SPECIAL, Handle, make
 
 TYPE_CHECKING = False
@@ -32,6 +32,7 @@ _OF_THE_BODY = {
 
 _CALLED_BY_NAME = ("__init__", "__post_init__")
 """What `super()` is asked for. All other special methods answer to syntax, by the rules for all objects."""
+_COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 _NOBODYS = ("abc", "builtins", "typing", Handle.__module__, Object.__module__)
 
 
@@ -69,8 +70,8 @@ def base_for(remote: RemoteClass) -> type:
     body: dict[str, Any] = {name: _inherited(name) for name in shape if name[:2] != "__" or name in _CALLED_BY_NAME}
     usual = SPECIAL | {name: getattr(Handle, name) for name in ("__eq__", "__ne__", "__bool__", "__str__", "__repr__")}
     body |= {name: _special(name, usual[name]) for name in usual.keys() & {*shape, "__str__", "__repr__"}}
+    body["__hash__"] = SPECIAL["__hash__"] if "__hash__" in shape else None
     body |= {"__new__": _new, "__init__": _inherited("__init__"), "_base": remote, "_parameters": None}
-    body.setdefault("__hash__", Handle.__hash__)
     return Deriving(remote.__name__, (Handle,), {"__slots__": (), "__module__": "solution"} | body)
 
 
@@ -80,7 +81,7 @@ def _new(cls: Any, *args: Any, **kwargs: Any) -> Any:
     if type(made) is not cls:
         proxies.peer.lose("protocol: an object of another class")
     about = made._about_it()
-    about.given, about.touched = (cls, args, kwargs), False
+    about.given, about.is_open = (cls, args, kwargs), True
     return made
 
 
@@ -88,8 +89,10 @@ def _inherited(name: str) -> Callable[..., Any]:
     """What the candidate's class defines under a name, whatever a class of the test's has in its place."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        base = type(self)._base
-        return base._proxies.value({"op": "inherited", "h": base._about_it().number}, (name, self, *args), kwargs)
+        base, about = type(self)._base, self._about_it()
+        about.touched = True
+        found = base._proxies.value({"op": "inherited", "h": base._about_it().number}, (name, self, *args), kwargs)
+        return about.believed(found, "method", (name, *args), kwargs)
 
     method.__name__ = name
     return method
@@ -100,6 +103,8 @@ def _special(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
     inherited = _inherited(name)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if name in _COMPARING and about_of(args[0]) is None and getattr(type(self), name) is not method:
+            return NotImplemented  # it would be told what is expected
         return (usual if getattr(type(self), name) is method else inherited)(self, *args, **kwargs)
 
     method.__name__ = name

@@ -27,7 +27,7 @@ def make(about: About, plain: Any) -> Any:
     if about.names[0][: len(TESTS_OWN)] == TESTS_OWN:  # of a class that the test derives
         made: Any = object.__new__(about.proxies.derived_class(about.names[0]))
         object.__setattr__(made, "_verigym", about)
-        about.given, about.is_open, about.touched = (type(made), None, {}), True, True
+        about.is_derived = True
         return made
     upon = None if plain is None else type(plain)
     key = (tuple(about.names), tuple(sorted(about.special)), upon)
@@ -94,6 +94,7 @@ class Handle(Object):
                 found = about.proxies.answer(reply)
                 is_called = isinstance(found, Handle) and "__call__" in found._about_it().special
                 if name not in OF_PLAIN_VALUES or not is_called or about.is_named:
+                    about.followed_by(found)
                     return found
             about.methods.add(name)
 
@@ -106,7 +107,8 @@ class Handle(Object):
     def __setattr__(self, name: str, value: Any) -> None:
         about = self._about_it()
         about.tell("set", name, value)
-        if about.given is None and not about.is_named and about_of(value) is None:  # else a read-only one would not show
+        is_the_tests = about.given is not None or about.is_named or about.is_derived
+        if not is_the_tests and about_of(value) is None:  # else a read-only one would not show
             raise about.refusal("attributes to set")
 
     def __delattr__(self, name: str) -> None:
@@ -209,15 +211,16 @@ def _len(self: Handle) -> int:
 
 def _contains(self: Handle, item: Any) -> bool:
     about = self._about_it()
-    if about.is_open or (about.given is not None and about.given[0].__name__[:1].isupper()):
+    if about.is_open or (about.given is not None and about.given[0].__name__[:1].isupper() and about.given[0].__name__[1:]):
         return bool(about.tell("contains", item))
     return bool(about.agreed(any(item is found or item == found for found in about.read()), "contains", item))
 
 
 def _getitem(self: Handle, key: Any) -> Any:
     about = self._about_it()
-    # No list or text takes a tuple, so it is told nothing that it could confirm.
-    if about.given is not None or about.is_named or "builtins.type" in about.names or isinstance(key, tuple):
+    # Keys of several parts are for what the test makes by its class: the keys of a dictionary might be what is expected.
+    is_of_such_keys = isinstance(key, tuple) and about.name in about.proxies.usage.made
+    if about.given is not None or about.is_named or is_of_such_keys:
         return about.tell("item", key)
     if isinstance(key, slice):
         raise about.refusal("a slice")

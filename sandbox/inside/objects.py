@@ -6,10 +6,11 @@ import _operator
 import builtins
 import collections
 import copy
+import sys
 import time
 
 from verigym.sandbox.inside import protocols
-from verigym.sandbox.inside.encoding import PLAIN, UPON, CannotCross, Encoder, encode, iterator, upon
+from verigym.sandbox.inside.encoding import PLAIN, PROGRAM, UPON, CannotCross, Encoder, encode, iterator, upon
 from verigym.sandbox.inside.lent import stand_in
 
 TYPE_CHECKING = False
@@ -63,14 +64,26 @@ def describe(error: BaseException, hold: Callable[..., Any] | None = None) -> di
 def _bases(kind: type) -> tuple[list[str], list[str]]:
     """The names of its built-in bases and of its own ones, nearest first."""
     bases = [(str(base.__name__)[:200], base) for base in type.__dict__["__mro__"].__get__(kind)[:-1]]
-    own = [name for name, base in bases if _BUILTIN.get(name) is not base]
+    own = [_qualified(name, base) for name, base in bases if _BUILTIN.get(name) is not base]
     return [name for name, base in bases if _BUILTIN.get(name) is base], own[:50]
+
+
+def _qualified(name: str, kind: type) -> str:
+    """A name with its module where that has the class under it; without a dot where the class is the program's."""
+    module = getattr(kind, "__module__", None)
+    is_librarys = type(module) is str and getattr(sys.modules.get(module), name, None) is kind
+    return f"{module}.{name}" if is_librarys and module != PROGRAM else name.replace(".", "_")
+
+
+def _is_enum(kind: type) -> bool:
+    enum = sys.modules.get("enum")
+    return enum is not None and isinstance(kind, getattr(enum, "EnumMeta", ()))
 
 
 def _names(kind: type) -> list[str]:
     """The names of a class and its bases, nearest first; Python's own with their modules, so that none other passes for one."""
     found = []
-    for base in type.__dict__["__mro__"].__get__(kind)[:-1]:
+    for base in type.__dict__["__mro__"].__get__(kind)[:-1] or (object,):
         name = str(base.__name__)[:200].replace(".", "_")
         if base in _derived:
             found.append(f"{TESTS_OWN}{_derived[base]}")
@@ -188,7 +201,7 @@ class Objects:
             about["mro"], about["own"] = _bases(value)
             about["names"] = _names(value)
             about["parameters"] = _parameters(value)
-            members = getattr(value, "__members__", None)
+            members = getattr(value, "__members__", None) if _is_enum(value) else None
             if hold and members is not None:
                 about["members"] = {name: encode(member, self.encode) for name, member in dict(members).items()}
             return about
@@ -250,7 +263,8 @@ _MADE_AS: dict[str, Callable[..., Any]] = {"property": property, "static": stati
 def _shape(kind: type) -> list[str]:
     """The names of the functions that the program's classes define for an instance of a class."""
     bases = [base for base in kind.__mro__ if _OWN.get(base.__name__) is not base]
-    return sorted({name for base in bases for name, value in vars(base).items() if type(value) is _FUNCTIONS[0]})
+    found = {name for base in bases for name, value in vars(base).items() if type(value) is _FUNCTIONS[0]}
+    return sorted(found | ({"__hash__"} if kind.__hash__ is not None else set()))
 
 
 def _callback(call_back: Any, about: dict[str, Any]) -> Any:

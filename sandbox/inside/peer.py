@@ -24,6 +24,10 @@ class Stopped(BaseException):
     """The test cannot go on: the candidate is gone, or the test asks for what cannot be done across processes."""
 
 
+class CandidateError(BaseException):
+    """The candidate raised what must not be raised here: SystemExit, KeyboardInterrupt and their like, no `Exception`."""
+
+
 class RemoteError(Exception):
     """The candidate raised what it described."""
 
@@ -51,8 +55,10 @@ class Peer:
         self.lacks_a_name = False
         """Whether the test asked for a name that the candidate does not define: it may go on otherwise for that."""
         self._calling_back = 0
-        self.note: Callable[[Any], None] | None = None
-        """Told of the states of objects that were asked for something, or given to it."""
+        self.is_hearing = False
+        """Whether what is read was not asked for: it says nothing new of the objects that are known."""
+        self.note: Callable[[Any, set[int]], None] | None = None
+        """Told of the states of objects that were asked for something, or given to it, and which these are."""
         self._names: frozenset[str] | None = None
         self.functions: dict[str, Any] = {}
         """What the candidate has said of its functions when it was loaded."""
@@ -124,7 +130,8 @@ class Peer:
         self._agree(reply)
         self._keep(reply.get("kept", []), list(args), kwargs)
         if self.note is not None and "states" in reply:
-            self.note(reply["states"])
+            held = [body, *(data for data in (*body["args"], *body["kwargs"].values()) if type(data) is dict)]
+            self.note(reply["states"], {data["h"] for data in held if type(data.get("h")) is int})
         out = reply.get("out", "")
         if type(out) is not str:
             self.lose("protocol: printed text that is no text")
@@ -142,12 +149,16 @@ class Peer:
             or type(kwargs) is not dict
         ):
             self.lose("protocol: a call of no known function")
+        self.is_hearing = True
         given = [self.read(data) for data in args or ()], {name: self.read(data) for name, data in (kwargs or {}).items()}
+        self.is_hearing = False
         self._calling_back += 1
         try:
             found = self.callbacks[number](*given[0], **given[1])
             return {"returned": encode(found, self.unwrap)}
-        except Exception as error:
+        except Stopped:
+            raise
+        except BaseException as error:  # an exit too: else the program would have ended the test as one that has passed
             self.raised.append(error)
             mro = [kind.__name__ for kind in type(error).__mro__[:-2]]
             return {"raised": len(self.raised) - 1, "mro": mro, "message": _message(error)}
@@ -224,10 +235,12 @@ class Peer:
 
     def _agree(self, frame: dict[str, Any]) -> None:
         """Change what the candidate has changed of what both hold."""
+        self.is_hearing = True
         try:
             self.aliases.apply(frame.get("aliases", []), self.read)
         except ValueError as error:
             self.lose(f"protocol: {error}")
+        self.is_hearing = False
 
     def _keep(self, kept: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
         """Remember the arguments that the candidate has kept."""
@@ -270,7 +283,7 @@ class Peer:
         return dict(error)
 
 
-def _message(error: Exception) -> str:
+def _message(error: BaseException) -> str:
     try:
         return str(error)[:10_000]
     except Exception:

@@ -14,7 +14,7 @@ from verigym.sandbox.inside.encoding import iterator
 from verigym.sandbox.inside.guarded import Builtin, NoArray
 from verigym.sandbox.inside.handles import Handle, Steps, make
 from verigym.sandbox.inside.lent import Lent, is_lent, special
-from verigym.sandbox.inside.peer import Peer, is_of_the_candidate
+from verigym.sandbox.inside.peer import CandidateError, Peer, is_of_the_candidate
 from verigym.sandbox.inside.remotes import RemoteClass, RemoteModule
 from verigym.sandbox.inside.usage import Usage
 
@@ -91,10 +91,6 @@ async def _ready(value: Any) -> Any:
     return value
 
 
-class CandidateError(Exception):
-    """The candidate raised what must not be raised here: SystemExit, KeyboardInterrupt and their like."""
-
-
 class Proxies:
     """Makes and remembers them, for one candidate."""
 
@@ -110,7 +106,7 @@ class Proxies:
         self.derived: dict[int, type] = {}
         """Classes of the test's that derive from the candidate's, by number."""
         self.known: dict[str, Any] = {}
-        self.errors: dict[str, type[Exception]] = {}
+        self.errors: dict[str, type[BaseException]] = {}
         self.numbers: dict[int, int] = {}
         self.of_the_test = "__main__"
         """The module that the test's classes are of."""
@@ -148,7 +144,8 @@ class Proxies:
             return self.members[number]
         # What the test gave comes back; and where it asks whether two objects are one, what it made.
         if number in self.mades and (self.mades[number]._about_it().passed or self.usage.compares_identity):
-            self.mades[number]._about_it().state = state
+            if not self.peer.is_hearing:
+                self.mades[number]._about_it().state = state
             return self.mades[number]
         about = About(self, number, names, frozenset(has), state)
         if number in self.ambiguous:
@@ -157,7 +154,9 @@ class Proxies:
             # A member of an enumeration is one object; of other values each one is as it was when it came.
             return self.handles.setdefault(number, make(about, plain)) if "Enum" in names else make(about, plain)
         known = self.handles.setdefault(number, make(about, None))
-        known._about_it().state = state
+        # Not while the candidate makes what the test compares it with: it could give it the state of that.
+        if not self.peer.is_hearing:
+            known._about_it().state = state
         return known
 
     def derived_class(self, name: str) -> type:
@@ -249,12 +248,12 @@ class Proxies:
                 return False
         return bool(one.ask("order", "eq", other))
 
-    def note(self, states: Any) -> None:
+    def note(self, states: Any, of: set[int]) -> None:
         """Keep the states that the candidate says objects have now: before the test says what it expects of them."""
         if type(states) is not list:
             return
         for pair in states:
-            if type(pair) is list and len(pair) == 2 and type(pair[0]) is int:
+            if type(pair) is list and len(pair) == 2 and type(pair[0]) is int and pair[0] in of:
                 for known in (self.handles.get(pair[0]), self.mades.get(pair[0])):
                     if known is not None:
                         known._about_it().state = pair[1]
@@ -340,9 +339,9 @@ class Proxies:
         made.__module__ = "solution"
         return made
 
-    def error_class(self, own: list[str], mro: list[str]) -> type[Exception]:
+    def error_class(self, own: list[str], mro: list[str]) -> type[BaseException]:
         """The local class for an exception: the built-in one, or one of that name that derives from it."""
-        made: type[Exception] = CandidateError
+        made: type[BaseException] = CandidateError
         if "Exception" in mro:
             made = next((_ERRORS[name] for name in mro if name in _ERRORS), Exception)
         if issubclass(made, StopIteration | StopAsyncIteration):
@@ -350,8 +349,8 @@ class Proxies:
             made = RuntimeError
         built_in = made
         for name in reversed(own):
-            if (usual := _usual_error(name)) is not None:
-                made = usual
+            if "." in name:  # of the standard library, and no class of the candidate's of that name
+                made = _usual_error(name.rpartition(".")[2]) or made
                 continue
             if name not in self.errors:
                 bases = (made,) if issubclass(made, built_in) else (made, built_in)
@@ -359,11 +358,11 @@ class Proxies:
             made = self.errors[name]
         return made
 
-    def exception(self, error: dict[str, Any]) -> Exception:
+    def exception(self, error: dict[str, Any]) -> BaseException:
         """The local exception for what the candidate raised."""
         raised = error["attributes"].get("raised_by_test")
         if type(raised) is int and 0 <= raised < len(self.peer.raised) and isinstance(self.peer.raised[raised], Exception):
-            return self.peer.raised[raised]  # type: ignore[return-value]
+            return self.peer.raised[raised]
         kind = self.error_class(error["own"], error["mro"])
         if kind is CandidateError:
             return CandidateError(f"{error['type']}: {error['message']}")

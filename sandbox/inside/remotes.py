@@ -99,8 +99,8 @@ class RemoteClass:
         return type(its) is RemoteClass and self.__name__ in its._names
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> Any:
-        if self._members:
-            self._proxies.peer.refuse(f"the test derives a class from {self.__name__}, an enumeration")
+        if self._members:  # so Python says, and a program chooses what its classes are
+            raise TypeError(f"{self.__name__!r} is an enumeration: no class can be derived from it")
         if "_derivable" not in self.__dict__:
             self.__dict__["_derivable"] = base_for(self)
         return (self.__dict__["_derivable"],)

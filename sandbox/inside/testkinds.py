@@ -8,6 +8,7 @@ import os
 import sys
 
 from verigym.sandbox.inside import names, usage
+from verigym.sandbox.inside.peer import CandidateError
 from verigym.sandbox.inside.testworld import SETUP, TEST, World, where
 
 TYPE_CHECKING = False
@@ -57,7 +58,7 @@ def run_assert(job: dict[str, Any], code: CodeType, world: World) -> Ended:
             check(world.source.find(job["entry_point"]))
     except SystemExit as left:
         return Ended(left.code in (None, 0), f"the test calls exit({left.code!r})", 1)
-    except Exception as error:
+    except (Exception, CandidateError) as error:
         if isinstance(error, TestFault):
             raise
         return Ended(False, where(error, world), 1)

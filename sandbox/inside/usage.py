@@ -53,6 +53,9 @@ class Usage:
         """Name -> what is taken from what its calls give."""
         self.compares_identity = any(isinstance(node, ast.Compare) and _is_of_identity(node) for node in nodes)
         """Whether it asks for objects to be the same one."""
+        calls = [_last(node.func) for node in nodes if isinstance(node, ast.Call)]
+        self.made = {name for name in calls if is_as_classes_are(name)}
+        """Names written as classes' names are, of which the test makes instances."""
         self._makers: dict[str, set[str]] = {}
         """Variable, or function of the test's -> the names whose calls it may hold."""
         for _ in range(3):  # what was assigned may be assigned again

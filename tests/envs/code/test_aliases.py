@@ -109,8 +109,8 @@ def test_a_class_is_no_other_of_its_name(env: CodeEnvironment, name: str) -> Non
         ),
         # An item of several keys tells the object nothing that it could confirm.
         (
-            "class M:\n    def __getitem__(self, key): return key[0] * 10 + key[1]\ndef f(x): return M()",
-            "assert f(3)[1, 2] == 12",
+            "class Grid:\n    def __getitem__(self, key): return key[0] * 10 + key[1]\ndef f(x): return Grid()",
+            "assert Grid()[0, 1] == 1 and f(3)[1, 2] == 12",
             "correct",
         ),
         (
