@@ -38,6 +38,8 @@ class Alarm:
     advice: str
     stop: bool = False
     """Whether the run must not go on."""
+    sources: tuple[str, ...] = ()
+    """Labels of the sources that it is about; empty where it is about the run as a whole."""
 
     @property
     def text(self) -> str:
@@ -177,7 +179,7 @@ class NoAnswer:
         advice = "does the prompt ask for the form that the environment reads, and would one of its options read these?"
         if cut > self.share:
             advice = f"{cut:.0%} are cut off: raise max_new_tokens"
-        return Alarm("no_answer", row["step"], since, f"no answer was found in {told}", advice)
+        return Alarm("no_answer", row["step"], since, f"no answer was found in {told}", advice, sources=_labels(*mostly))
 
 
 class EqualSinceTheStart:
@@ -211,16 +213,23 @@ class EqualSinceTheStart:
         since = self.since.update(bool(equal), row["step"])
         if since is None:
             return None
-        rewards = ", ".join(sorted({f"{self.rewards[prefix][0]:.3g}" for prefix in equal}))
-        told = f"every completion{_of(*equal)} so far has got the reward {rewards}"
-        if self.wrong.isdisjoint(equal):
-            return Alarm("equal_rewards", row["step"], since, f"{told}, all are right", "give harder tasks")
-        advice = "is the gold in the right field and written as answers are? `verigym check` and `validate` try the golds"
-        return Alarm("nothing_right", row["step"], since, f"{told}, and none was right", advice)
+        wrong = [prefix for prefix in equal if prefix in self.wrong]
+        about = wrong or equal
+        rewards = ", ".join(sorted({f"{self.rewards[prefix][0]:.3g}" for prefix in about}))
+        told = f"every completion{_of(*about)} so far has got the reward {rewards}"
+        kind, what, advice = "equal_rewards", f"{told}, all are right", "give harder tasks"
+        if wrong:
+            kind, what = "nothing_right", f"{told}, and none was right"
+            advice = "is the gold in the right field and written as answers are? `verigym check` and `validate` try the golds"
+        return Alarm(kind, row["step"], since, what, advice, sources=_labels(*about))
+
+
+def _labels(*prefixes: str) -> tuple[str, ...]:
+    return tuple(prefix.removesuffix("/") for prefix in prefixes if prefix)
 
 
 def _of(*prefixes: str) -> str:
-    labels = ", ".join(prefix.removesuffix("/") for prefix in prefixes if prefix)
+    labels = ", ".join(_labels(*prefixes))
     return f" of {labels}" if labels else ""
 
 

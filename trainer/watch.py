@@ -86,7 +86,7 @@ def build_watch(config: CareFields, history: Iterable[Row] = ()) -> Watch:
 
 
 def with_texts(alarm: Alarm, groups: Sequence[Group]) -> Alarm:
-    """Return an alarm about the texts themselves with the ends of three of them; others as they are.
+    """Return an alarm about the texts themselves with the ends of three of its sources' texts; others as they are.
 
     Args:
         alarm: of a step.
@@ -97,6 +97,7 @@ def with_texts(alarm: Alarm, groups: Sequence[Group]) -> Alarm:
     seen = [
         (group, text)
         for group in groups
+        if not group.canary and (not alarm.sources or group.source in alarm.sources)
         for text, score in zip(group.texts, group.scores, strict=True)
         if score.status in UNREAD or alarm.name != "no_answer"
     ]

@@ -237,6 +237,7 @@ def test_alarms_are_said_and_recorded_and_may_stop_the_run() -> None:
             "seen": "it was seen",
             "advice": "do this",
             "stop": False,
+            "sources": (),
         }
     ]
     with pytest.raises(UsageError, match="training stopped at step 7: dead_run: nothing, since step 2; stop it"):
@@ -271,6 +272,9 @@ def test_nothing_ever_right_and_everything_right() -> None:
     both = {**flat, **by_source, **{f"b/{name}": value for name, value in flat.items()}}
     (alarm,) = alarms(lambda step: both, 8)
     assert alarm.seen == "every completion of a, b so far has got the reward 0, and none was right"
+    both |= {"b/reward": 1.0, "b/accuracy": 1.0}
+    (alarm,) = alarms(lambda step: both, 8)
+    assert alarm.seen == "every completion of a so far has got the reward 0, and none was right", "of b all are right"
 
 
 def test_such_a_warning_shows_the_ends_of_three_texts() -> None:
@@ -285,3 +289,21 @@ def test_such_a_warning_shows_the_ends_of_three_texts() -> None:
     assert seen.count("end 1'") == 3 and len(seen) < 300
     assert with_texts(replace(alarm, name="length"), groups).seen == alarm.seen
     assert with_texts(alarm, groups[4:]) == alarm
+
+
+def test_the_texts_shown_are_of_the_sources_that_the_warning_is_about() -> None:
+    def texts(source: str, canary: bool = False) -> Group:
+        made = group(source, [Score(reward=0.0, status=Status.NO_ANSWER)] * 2)
+        prompt = made.prompt.model_copy(update={"metadata": {"canary": "reject"}}) if canary else made.prompt
+        return replace(made, prompt=prompt, texts=(f"from {source}",) * 2)
+
+    groups = [texts("b"), texts("a"), texts("b"), texts("a", canary=True)]
+    flat = {"groups_without_signal": 1.0, "reward": 0.0, "accuracy": 0.0, "no_answer": 1.0}
+    fine = {"groups_without_signal": 0.5, "reward": 0.3, "accuracy": 0.3, "no_answer": 0.0}
+    both = {f"{source}/{name}": value for source, of in (("a", flat), ("b", fine)) for name, value in of.items()}
+    found = alarms(lambda step: both, 5)
+    assert [(alarm.name, alarm.sources) for alarm in found] == [("no_answer", ("a",)), ("nothing_right", ("a",))]
+    for alarm in found:
+        assert with_texts(alarm, groups).seen == f"{alarm.seen}. Some end in: 'from a'"
+    whole = replace(found[0], sources=())
+    assert with_texts(whole, groups).seen.count("from a") == 1 and with_texts(whole, groups).seen.count("from b") == 2
