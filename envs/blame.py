@@ -62,10 +62,12 @@ def guarded(
         completion: what the model wrote.
         gold: returns the control text, None where there is none (a plain answer is the control then).
         floor: the reward of a submission that brought the grader down.
-        hardened: whether the author declares that only texts can make it raise, so that an exception is no bug to be told of.
+        hardened: whether the author declares that only texts can make it raise, so that an exception is no bug to be told of
+            unless it is raised on the control too.
     """
     score, error = _guarded(judge, completion, gold, floor)
-    return score if error is None or hardened else score.model_copy(update={"raised": raised_by(error)})
+    broken = score.error is not None and score.error.kind == "internal"
+    return score if error is None or (hardened and not broken) else score.model_copy(update={"raised": raised_by(error)})
 
 
 def _guarded(

@@ -21,6 +21,7 @@ from verigym.envs.conformance_cases import (
     completeness_row,
     gold_row,
     judged,
+    raised_rows,
     score_rows,
     verdict_rows,
     worker_row,
@@ -97,6 +98,7 @@ def _checked(
     yield worker_row(worker, cases, outcomes)
     yield completeness_row(cases, outcomes, allowance)
     yield from agreement
+    yield from raised_rows(cases, outcomes)
     troubles = [gold for gold in golds if isinstance(gold, Trouble)]
     if troubles or (environment.panel.gold == "maximum" and not any(case.group == "gold" for case in cases)):
         yield gold_row(environment, troubles)

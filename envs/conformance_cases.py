@@ -208,7 +208,6 @@ def score_rows(environment: Environment, cases: Sequence[Case], outcomes: Sequen
     def steps_inside(case: Case, score: Score) -> bool:
         return all(step.end <= len(case.completion.text) for step in score.steps or ())
 
-    yield from raised_rows(scores)
     yield row("grader id on every score", environment.grader, lambda _, s: s.grader == environment.grader, lambda s: s.grader)
     yield row("time budget", f"at most {budget_s:g} s", lambda _, s: s.seconds <= budget_s, lambda s: f"{s.seconds:.3g} s")
     yield row("status fits the reward", "correct above the floor, wrong below the maximum", consistent, _short)
@@ -217,17 +216,23 @@ def score_rows(environment: Environment, cases: Sequence[Case], outcomes: Sequen
     yield row("steps are declared", "scores_steps = True", lambda _, s: declared or not s.steps, lambda s: str(s.steps))
 
 
-def raised_rows(scores: Sequence[tuple[Case, Score]]) -> Iterator[Row]:
-    """Yield a failure for each cause for which `judge` raises, or the row that it does not."""
-    raising = [(case, score.raised) for case, score in scores if score.raised is not None]
+def raised_rows(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Iterator[Row]:
+    """Yield a failure for each cause for which `judge` raises, or the row that it does not.
+
+    These rows come before those of the verdicts, so that a cause which fails both is shown with the place in the code.
+    """
+    scores = [(case, score) for case, score in zip(cases, outcomes, strict=True) if isinstance(score, Score)]
+    raising = [(case, score.raised, score.scored) for case, score in scores if score.raised is not None]
     name = "judge raises nothing"
     if not raising:
         yield Row(name, True, "a Score", "all")
-    for cause in dict.fromkeys(raised.cause for _, raised in raising):
-        alike = [(case, raised) for case, raised in raising if raised.cause == cause]
-        case, raised = alike[0]
+    for cause in dict.fromkeys(raised.cause for _, raised, _ in raising):
+        alike = [(case, raised, scored) for case, raised, scored in raising if raised.cause == cause]
+        case, raised, _ = alike[0]
         texts = f"{len(alike)} text{'' if len(alike) == 1 else 's'}, the first: {case.name}"
-        why = f"{texts}; if only a text can make it raise, declare hardened = True"
+        blamed = all(scored for _, _, scored in alike)
+        hint = "if only a text can make it raise, declare hardened = True" if blamed else "judge is at fault, whatever the text"
+        why = f"{texts}; {hint}"
         text, prompt = shown(case.completion.text), shown(case.prompt.messages[-1].content)
         yield Row(name, False, "a Score", f"{raised.error} at {raised.place}", why, text, prompt, cause)
 

@@ -243,6 +243,19 @@ def test_each_way_to_raise_is_a_cause():
     assert len(report.causes) == 2
 
 
+@pytest.mark.parametrize("hardened", [False, True])
+def test_a_judge_that_raises_on_the_gold_too_is_shown_with_its_place(hardened):
+    environment = variant(lambda completion: completion.txt)
+    type(environment).hardened = hardened
+    report = check_env(environment)
+    row = next(row for row in report.failures if row.name == "judge raises nothing")
+    assert "no attribute 'txt' at " in row.got and "test_conformance.py:" in row.got
+    assert row.why.endswith("judge is at fault, whatever the text")
+    cause = next(cause for cause in report.causes if cause.example is row)
+    assert {"gold", "empty"} <= set(cause.names)
+    assert "FAIL  judge raises nothing (and " in str(report)
+
+
 def test_texts_are_shown_escaped_and_short():
     assert shown("a\n\x1b[0m\ud800") == r"'a\n\x1b[0m\ud800'"
     assert shown("x" * 1000) == f"'{'x' * 120}' ... '{'x' * 40}' (1,000 characters)"
