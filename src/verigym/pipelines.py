@@ -17,7 +17,7 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML file of the pip
 @app.command()
 def run(
     file: File,
-    until: Annotated[str | None, typer.Option(help="Name of the last stage to run.")] = None,
+    until: Annotated[str | None, typer.Option(help="Name of the last stage to check and run.")] = None,
 ) -> int:
     """Run the stages that are not done. Stopped at any time, the same command goes on; what has not changed is skipped.
 
@@ -27,7 +27,7 @@ def run(
     from verigym.trainer.stages.plan import read_pipeline
 
     print("loading torch and transformers", file=sys.stderr, flush=True)
-    pipeline = read_pipeline(file)
+    pipeline = read_pipeline(file, until=until)
     from verigym.trainer.evaluation.report import beside
     from verigym.trainer.progress import Interrupted
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verigym.envs.errors import UsageError, did_you_mean
+from verigym.envs.errors import UsageError
 from verigym.envs.schema import canonical_json, sha256_hex
 from verigym.trainer.checkpoint import locked, prepare
 from verigym.trainer.config import TrainConfig
@@ -62,11 +62,11 @@ class State:
 
 
 def run_pipeline(pipeline: Pipeline, *, until: str | None = None, tell: Tell = lambda line: None) -> list[State]:
-    """Run what is not done yet, and return where all stages stand.
+    """Run what is not done yet, and return where the stages up to `until` stand.
 
     Args:
         pipeline: the file.
-        until: name of the last stage to run; all where None.
+        until: name of the last stage to run, and to look at; all where None.
         tell: is given a line when a stage begins, ends or is skipped.
 
     Raises:
@@ -79,14 +79,12 @@ def run_pipeline(pipeline: Pipeline, *, until: str | None = None, tell: Tell = l
             "a pipeline runs in one process; start it without torchrun. To train a stage with several, give its fields to "
             "`torchrun -m verigym train` and name the model that this makes in the stages after it"
         )
-    names = [stage.name for stage in pipeline.stages]
-    if until is not None and until not in names:
-        raise UsageError(f"{pipeline.document.name}: no stage is called {until!r}{did_you_mean(until, names)}")
-    _refuse_what_is_missing(pipeline, names if until is None else names[: names.index(until) + 1])
+    stages = pipeline.up_to(until)
+    _refuse_what_is_missing(pipeline, stages)
     prepare(pipeline.output)
     with locked(pipeline.output):
         records: dict[str, Mapping[str, Any]] = {}
-        for stage in pipeline.stages:
+        for stage in stages:
             state = _state(pipeline, stage, records)
             if state.folder is None:
                 raise UsageError(f"stage {stage.name!r} waits for a stage that is not done")
@@ -98,27 +96,29 @@ def run_pipeline(pipeline: Pipeline, *, until: str | None = None, tell: Tell = l
                 records[stage.name] = _run(pipeline, stage, state.folder, records)
                 tell(f"{stage.name}: done in {records[stage.name]['seconds']:.0f} s{_shown(records[stage.name]['figures'])}")
             _write_manifest(pipeline, records)
-            if stage.name == until:
-                break
-    return status(pipeline)
+    return _states(pipeline, stages)
 
 
-def _refuse_what_is_missing(pipeline: Pipeline, names: Sequence[str]) -> None:
+def _refuse_what_is_missing(pipeline: Pipeline, stages: Sequence[Stage]) -> None:
     """Check this machine for the stages that are not done.
 
     Raises:
         UsageError: naming the stage, and what is missing.
     """
-    for state in status(pipeline):
-        if state.record is None and state.stage.name in names:
+    for state in _states(pipeline, stages):
+        if state.record is None:
             pipeline.refuse_on_this_machine(state.stage)
 
 
 def status(pipeline: Pipeline) -> list[State]:
     """Return where all stages stand; runs nothing."""
+    return _states(pipeline, pipeline.stages)
+
+
+def _states(pipeline: Pipeline, stages: Sequence[Stage]) -> list[State]:
     records: dict[str, Mapping[str, Any]] = {}
     found = []
-    for stage in pipeline.stages:
+    for stage in stages:
         state = _state(pipeline, stage, records)
         if state.record is not None:
             records[stage.name] = state.record

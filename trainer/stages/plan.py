@@ -68,6 +68,17 @@ class Pipeline:
     seed: int
     stages: tuple[Stage, ...]
 
+    def up_to(self, until: str | None) -> tuple[Stage, ...]:
+        """Return the stages up to the one of this name; all where None.
+
+        Raises:
+            UsageError: no stage is called so.
+        """
+        names = [stage.name for stage in self.stages]
+        if until is not None and until not in names:
+            raise UsageError(f"{self.document.name}: no stage is called {until!r}{did_you_mean(until, names)}")
+        return self.stages if until is None else self.stages[: names.index(until) + 1]
+
     def expected(self, stage: Stage) -> BaseModel:
         """Return a stage's fields with names of what is not made yet, for checks before anything runs.
 
@@ -104,14 +115,15 @@ class Pipeline:
         return checked(stage.kind.config_type(), {**fields, "output": str(output)}, self.document, stage.loc)
 
 
-def read_pipeline(path: Path, *, losses: bool = True) -> Pipeline:
-    """Read a pipeline's file and check every stage of it, so that a mistake in the last is found before the first runs.
+def read_pipeline(path: Path, *, losses: bool = True, until: str | None = None) -> Pipeline:
+    """Read a pipeline's file and check its stages, so that a mistake in the last is found before the first runs.
 
     A stage is checked as far as its fields decide: names, values, and what a run refuses before it loads a model.
 
     Args:
         path: the file.
         losses: as `refuse_unstartable_stage` takes it.
+        until: name of the last stage that is to run; of those after it only name, kind and references are checked.
 
     Raises:
         UsageError: one line that names file, line and field.
@@ -126,7 +138,7 @@ def read_pipeline(path: Path, *, losses: bool = True) -> Pipeline:
     for name in top.defaults:
         if name not in used:
             raise UsageError(f"{document.place(('defaults', name))}: no stage has a field {name!r}; leave it out")
-    for stage in stages:
+    for stage in pipeline.up_to(until):
         config = pipeline.expected(stage)
         with _named(document, stage):
             refuse_unstartable_stage(config, losses=losses)

@@ -125,6 +125,21 @@ def test_a_local_file_that_is_missing(tmp_path: Path) -> None:
         run_pipeline(read_pipeline(write(tmp_path, sample(sources=[source]))))
 
 
+def test_until_looks_at_no_stage_after_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    learn = {"kind": "sft", "name": "learn", "model": "stage:base", "data": [str(tmp_path / "absent.jsonl")], "steps": 1}
+    path = write(tmp_path, learn, evaluate(name="held-out", sources=[{**ARITHMETIC, "eval_split": None}]))
+    assert cli.main(["pipeline", "run", str(path), "--until", "base"]) == 0
+    told = capsys.readouterr()
+    assert "base: done in" in told.out and "manifest: " in told.out and "error" not in told.err
+    assert cli.main(["pipeline", "run", str(path), "--until", "base"]) == 0
+    assert "base: unchanged" in capsys.readouterr().out
+    assert cli.main(["pipeline", "run", str(path), "--until", "learn"]) == 2
+    assert "stage 'learn': field 'data': there is no file" in capsys.readouterr().err
+    assert cli.main(["pipeline", "run", str(path)]) == 2
+    told_of = capsys.readouterr().err
+    assert "stage 'held-out': source 'arithmetic': field 'sources': eval_split is null" in told_of
+
+
 def test_torchrun_starts_no_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in LAUNCHED:
         monkeypatch.setenv(name, "2" if name == "WORLD_SIZE" else "1")
