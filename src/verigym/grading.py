@@ -79,7 +79,7 @@ def grade(
     from verigym.grade.columns import Columns
     from verigym.grade.diff import check_paths
     from verigym.grade.job import GradeJob, run
-    from verigym.grade.outfile import check_name, default_out
+    from verigym.grade.outfile import check_name, default_out, remove
     from verigym.grade.report import show, show_hints
     from verigym.grade.tasks import data_job
 
@@ -93,7 +93,7 @@ def grade(
         raise UsageError("missing option --env, or --data (see verigym grade --help)")
     if out is None and diff is not None:
         raise UsageError("missing option --out: with --diff, name the file that is compared with it")
-    out = out or default_out(input)
+    beside, out = out is None, out or default_out(input)
     asked = {"--split": split, "--data-dir": data_dir, "--id-column": id_column}
     own = {"--prompt-column": prompt_column, "--reference": reference, "--gold-extract": gold_extract}
     joined = data_job(data, id_column, split, data_dir, with_data=asked, without_data=own)
@@ -127,7 +127,11 @@ def grade(
     )
     outcome = run(job)
     if not outcome.summary.n:
-        complain(f"all {outcome.bad_rows} rows of {input} are bad; the first, {outcome.first_bad}; see {outcome.bad_path}")
+        if beside:  # nobody named a file, and what there is to say is said below
+            remove(outcome.bad_path)
+            remove(outcome.summary_path)
+        where = "--out names a file, beside which all are listed" if beside else f"see {outcome.bad_path}"
+        complain(f"all {outcome.bad_rows} rows of {input} are bad; the first, {outcome.first_bad}; {where}")
         return SOME_FAILED
     show(outcome)
     show_hints(outcome)

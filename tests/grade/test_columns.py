@@ -64,6 +64,13 @@ def test_columns_are_numbered_together_and_a_bad_sample_keeps_its_number():
         ({"completion": None}, "completion", "is null"),
         ({"completion": []}, "completion", "is an empty list"),
         ({"completion": {"texts": "x"}}, "completion.text", "is missing"),
+        (
+            {"completion": {"is_correct": True, "solution": "x"}},
+            "completion.text",
+            "the object has is_correct, solution; name one: --completion-column completion.solution",
+        ),
+        ({"completion": {"is_correct": True}}, "completion.text", "expected text; the object has is_correct"),
+        ({"completion": [{"solution": "x"}]}, "completion[0].text", "expected text; the object has solution"),
         ({"completion": {"text": "x", "finish_reason": "eos"}}, "completion", "field 'finish_reason'"),
         ({"completion": [{"role": "user", "content": "x"}]}, "completion", "ends with a message of 'user'"),
         ({"answer": None}, "answer", "is null; expected a reference"),

@@ -152,6 +152,16 @@ def test_all_rows_bad(tmp_path, capsys):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert f"error: all 2 rows of {source} are bad; the first, line 1: not JSON" in error
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {IN, f"{OUT}.bad.jsonl", f"{OUT}.summary.json"}  # no scores, and nothing that says how they were made
+
+
+def test_all_rows_bad_leave_nothing_beside_the_input(tmp_path, capsys):
+    source = tmp_path / IN
+    source.write_bytes(b"x\ny\n")
+    assert main(["grade", str(source), "--env", "math"]) == 1
+    assert "line 1: not JSON" in (error := capsys.readouterr().err) and "; --out names a file" in error
+    assert [path.name for path in tmp_path.iterdir()] == [IN]
 
 
 def test_what_was_read_before_a_break_is_graded(tmp_path, capsys):

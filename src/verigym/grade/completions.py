@@ -13,6 +13,7 @@ from verigym.envs.errors import explain
 
 RESPONSES = ("choices", "response.body.choices")
 """Where the choices of a chat or completions response stand: in the response, and in a line of a batch's output."""
+SHOWN_NAMES = 8
 _FINISHED = {"tool_calls": "stop", "function_call": "stop", "content_filter": "abort"}
 """OpenAI's reasons to end -> ours."""
 
@@ -68,12 +69,24 @@ def completion(value: Any, place: str) -> Completion:
     if text is None and isinstance(holder.get("refusal"), str):
         text = holder["refusal"]
     if not isinstance(text, str):
-        raise FieldProblem(f"{place}.{field}", f"{describe(text)}; expected text")
+        has = _instead(holder, place) if text is MISSING and holder is value else ""
+        raise FieldProblem(f"{place}.{field}", f"{describe(text)}; expected text{has}")
     finished = value.get("finish_reason")
     try:
         return Completion(text=text, finish_reason=_FINISHED.get(finished, finished) if isinstance(finished, str) else finished)
     except ValidationError as error:
         raise FieldProblem(place, explain(error)) from None
+
+
+def _instead(holder: Mapping[str, Any], place: str) -> str:
+    """Return what an object without text has, and how to name its text where it has one under another name."""
+    names = [str(name) for name in holder]
+    if not names:
+        return "; the object is empty"
+    listed = ", ".join(names[:SHOWN_NAMES]) + (f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else "")
+    texts = [name for name in names if isinstance(holder[name], str)]
+    path = "[" not in place  # a column's path leads to one element of a list, never to all of them
+    return f"; the object has {listed}" + (f"; name one: --completion-column {place}.{texts[0]}" if texts and path else "")
 
 
 def _parts(value: Any, place: str) -> Iterator[tuple[str, Any]]:

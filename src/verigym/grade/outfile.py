@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -73,7 +74,7 @@ def json_line(value: Any) -> bytes:
 
 
 class OutFile:
-    """The output, open for appending.
+    """The output, open for appending. Where it ends without a line, it is left out, and its sidecar too.
 
     Raises:
         UsageError: it cannot be written, another process is writing it, or it was made with other settings.
@@ -103,6 +104,10 @@ class OutFile:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self._old.close()
+        status = os.fstat(self._stream.fileno())
+        if stat.S_ISREG(status.st_mode) and not status.st_size and not self.path.is_symlink():
+            remove(sidecar(self.path, "meta.json"))  # while the lock is held
+            remove(self.path)
         self._stream.close()
 
     def earlier(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
