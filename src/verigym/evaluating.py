@@ -32,7 +32,9 @@ def evaluate(
     picker: Annotated[
         Many, typer.Option(help="Who picks the best of k: ENV or NAME=ENV{options as JSON}. May be repeated.")
     ] = None,
-    train_data: Annotated[Many, typer.Option(help="Look for the prompts in FILE.jsonl or NAME:SPLIT. May be repeated.")] = None,
+    train_data: Annotated[
+        Many, typer.Option(help="Look for prompts in FILE.jsonl[.gz] or NAME:SPLIT. May be repeated.")
+    ] = None,
     set_field: Annotated[
         Many, typer.Option("--set", metavar="FIELD=VALUE", help="Any other field of docs/evaluation.md.")
     ] = None,

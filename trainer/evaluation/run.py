@@ -26,8 +26,9 @@ from verigym.trainer.engines.build import build_engine
 from verigym.trainer.evaluation.config import THINKING, EvalConfig, PickerConfig
 from verigym.trainer.evaluation.contamination import contaminated
 from verigym.trainer.evaluation.report import budget_label, budgets, compare, draw, figures, hints, markdown
-from verigym.trainer.evaluation.tasks import held_out, own_texts, training_texts
+from verigym.trainer.evaluation.tasks import held_out, own_texts
 from verigym.trainer.evaluation.thinking import ThinkingEngine, ThinkingRules, most_tokens
+from verigym.trainer.evaluation.training_data import is_file, refuse_unreadable, training_texts
 from verigym.trainer.graders import open_graders
 from verigym.trainer.left_out import fitting
 from verigym.trainer.mixture import Source
@@ -56,6 +57,7 @@ def run_evaluation(config: EvalConfig) -> Path:
     transformers.utils.logging.disable_progress_bar()
     if config.threads:
         torch.set_num_threads(config.threads)
+    refuse_unreadable(config.train_data, _data_dir(config))
     prepare(config.output)
     sources = [held_out(source, config.prompts) for source in config.sources]
     pickers = {name: _picker(name, picker) for name, picker in config.pickers.items()}
@@ -86,7 +88,12 @@ def _inputs(config: EvalConfig) -> dict[str, str]:
     """Return the hash of each input that lies here."""
     found = {f"model {label}": model_digest(model) for label, model in config.models.items()}
     found |= data_hashes(config.sources)
-    return found | {name: file_hash(Path(name)) for name in config.train_data if name.endswith(".jsonl")}
+    return found | {name: file_hash(Path(name)) for name in config.train_data if is_file(name)}
+
+
+def _data_dir(config: EvalConfig) -> Path | None:
+    """Return where training data's data sets are read from: as those of the sources."""
+    return next((source.data_dir for source in config.sources if source.data_dir), None)
 
 
 def _sampled(
@@ -222,9 +229,8 @@ def _report(
 def _contamination(config: EvalConfig, sources: Sequence[Source], found: Mapping[str, Sequence[Sampled]]) -> dict[str, Any]:
     """Return how many prompts of each source are in the training data, and each model's figures without them."""
     prompts = [(source.label, prompt) for source in sources for prompt in source.held_out]
-    data_dir = next((source.data_dir for source in config.sources if source.data_dir), None)
     texts = [text for one, source in zip(config.sources, sources, strict=True) for text in own_texts(one, source)]
-    hits = contaminated(texts, training_texts(config.train_data, data_dir), n=config.ngram)
+    hits = contaminated(texts, training_texts(config.train_data, _data_dir(config)), n=config.ngram)
     result: dict[str, Any] = {}
     for source in sources:
         mine = [hit for hit in hits if prompts[hit.prompt][0] == source.label]

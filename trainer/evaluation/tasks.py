@@ -1,10 +1,8 @@
-"""The prompts of an evaluation, and the texts they are looked for in."""
+"""The prompts of an evaluation, and their own texts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from verigym.datasets_cfg.fields import fill
@@ -16,7 +14,6 @@ from verigym.trainer.config import SourceConfig
 from verigym.trainer.evaluation.contamination import OwnText, words
 from verigym.trainer.mixture import Source, as_graded, build_source, composed
 from verigym.trainer.rng import keyed_random
-from verigym.trainer.stages.examples import read_examples
 
 ANSWER_FORM = "form"
 """The text that a shape of `datasets_cfg/shapes` makes of the answer's form: our words, whatever row it is made of."""
@@ -78,27 +75,3 @@ def own_text(config: DatasetConfig, task: Task) -> OwnText:
     if task.question is None and len(runs) == 1:
         return OwnText(runs[0])
     return OwnText(task.question or task.text, tuple(runs))
-
-
-def training_texts(names: Sequence[str], data_dir: Path | None = None) -> Iterator[tuple[str, str]]:
-    """Yield (place, text) of what models may have been trained on, prompts with completions where there are some.
-
-    Args:
-        names: JSON Lines files, or `NAME:SPLIT` of data sets.
-        data_dir: folder of the data sets' local files; the hub where None.
-
-    Raises:
-        UsageError: a file or a data set cannot be read.
-    """
-    for name in names:
-        if name.endswith(".jsonl"):
-            for number, example in enumerate(read_examples(Path(name)), 1):
-                yield f"{name}:{number}", f"{example.prompt.text}\n{example.completion}"
-            continue
-        dataset, _, split = name.rpartition(":")
-        if not dataset:
-            raise UsageError(f"train_data: {name!r} is neither a .jsonl file nor NAME:SPLIT of a data set, such as gsm8k:train")
-        rows = load_dataset(dataset, split, data_dir=data_dir)
-        for row in range(len(rows)):
-            task = rows.bare(row)[1]
-            yield f"{name} row {row}", task.question or task.text

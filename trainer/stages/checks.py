@@ -16,6 +16,7 @@ from verigym.envs.errors import UsageError, explain, told_of
 from verigym.envs.registry import load as load_environment
 from verigym.trainer.config import SourceConfig, TrainConfig
 from verigym.trainer.evaluation.config import EvalConfig
+from verigym.trainer.evaluation.training_data import refuse_missing
 from verigym.trainer.mixture import composed
 from verigym.trainer.stages.config import FitFields, StepFields
 from verigym.trainer.stages.sampling_config import SamplerFields
@@ -75,6 +76,7 @@ def refuse_stage_on_this_machine(config: BaseModel) -> None:
         for file in getattr(config, field, ()):
             if not _made_by_a_stage(str(file)) and not Path(file).is_file():
                 raise UsageError(f"field {field!r}: there is no file {str(file)!r}; give the path of a JSON Lines file")
+    refuse_missing(getattr(config, "train_data", ()))
     run = _as_run(config)
     if run is not None:
         refuse_on_this_machine(run)

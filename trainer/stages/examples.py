@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from verigym.trainer.config import SourceConfig
 from verigym.trainer.tokens import Codec
 
 _MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
+_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -69,13 +72,19 @@ def read_examples(path: Path) -> list[Example]:
 
 
 def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield (`file:line`, value) for each line of a JSON Lines file that is not blank.
+    """Yield (`file:line`, value) for each line of a JSON Lines file, plain or gzip, that is not blank.
 
     Raises:
         UsageError: the file cannot be read, or a line is not JSON: `strict_json` refuses a field that stands twice, and NaN.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # JSON may hold other line breaks as they are
+        data = path.read_bytes()
+        if data.startswith(_GZIP):
+            data = gzip.decompress(data)
+        text = data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.split("\n")  # JSON may hold other line breaks as they are
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UsageError(f"data: {path} is a damaged gzip file: {error}") from None
     except OSError as error:
         raise UsageError(f"data: {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

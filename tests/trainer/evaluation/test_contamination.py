@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from needs import needs
 
 from verigym.datasets_cfg.rows import make_task
 from verigym.datasets_cfg.schema import DatasetConfig
+from verigym.envs import UsageError
 from verigym.trainer.config import SourceConfig
 from verigym.trainer.evaluation.contamination import OwnText, contaminated, ngrams, words
-from verigym.trainer.evaluation.tasks import held_out, own_text, own_texts, training_texts
+from verigym.trainer.evaluation.tasks import held_out, own_text, own_texts
+from verigym.trainer.evaluation.training_data import refuse_unreadable, training_texts
 
 LONG = "A farmer has 12 cows and 7 horses and sells 3 of the cows to his neighbour; how many animals are left?"
 OTHER = "Find all real x such that x squared minus five x plus six is zero and x exceeds two and a half"
@@ -144,6 +147,76 @@ def test_a_generated_task_is_its_environments_text_whatever_the_template() -> No
     texts = own_texts(config, source)
     assert len(texts) == 5 and all(text.whole in prompt.text for text, prompt in zip(texts, source.held_out, strict=True))
     assert not any("<think>" in text.whole for text in texts)
+
+
+ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": LONG}]
+CALLED = [*ASKED, {"role": "assistant", "content": None, "tool_calls": []}, {"role": "tool", "content": "9", "name": "sum"}]
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": LONG},
+        {"prompt": ASKED},
+        {"prompt": "Solve it.", "question": LONG},
+        {"prompt": None, "problem": LONG},
+        {"question": LONG, "answer": "16"},
+        {"text": f"Q: {LONG} A: 16"},
+        {"messages": CALLED},
+        {"prompt": "Go on.", "completion": LONG},
+        {"prompt": "Go on.", "completion": [{"role": "assistant", "content": LONG}]},
+    ],
+    ids=str,
+)
+def test_the_layouts_of_training_files(row: dict[str, Any], zipped: bool, tmp_path: Path) -> None:
+    lines = "\n" + json.dumps(row) + "\n" + json.dumps({"prompt": "Nothing of it.", "answer": LONG}) + "\n"
+    path = tmp_path / ("train.jsonl.gz" if zipped else "train.jsonl")
+    path.write_bytes(gzip.compress(lines.encode()) if zipped else lines.encode())
+    refuse_unreadable([str(path)])
+    (hit,) = contaminated(own(LONG), training_texts([str(path)]))
+    assert hit.where == f"{path}:2"
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            {"instruction": "a", "output": "b"},
+            "found the fields 'instruction', 'output'",
+        ),
+        ({"prompt": None}, "one of the fields prompt, question, problem, text, messages; found the fields 'prompt'"),
+        ({}, "found the fields none"),
+        ([1], "found list"),
+        ({"prompt": 3}, "field 'prompt': expected a text, or a list of messages with `content`; got int"),
+        (
+            {"messages": [{"role": "user"}]},
+            "field 'messages': expected a text, or a list of messages with `content`",
+        ),
+        ({"prompt": "a", "completion": {}}, "field 'completion': expected a text"),
+    ],
+    ids=str,
+)
+def test_a_row_without_a_prompt_is_named(row: Any, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.jsonl"
+    path.write_text(json.dumps({"prompt": "a"}) + "\n" + json.dumps(row) + "\n")
+    with pytest.raises(UsageError) as caught:
+        refuse_unreadable([str(path)])
+    assert str(caught.value).startswith(f"{path}:2: ") and message in str(caught.value)
+
+
+def test_training_data_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(b'{"prompt": "a"}')[:-9])
+    for name, message in [
+        ("absent.jsonl", "field 'train_data': there is no file"),
+        ("train.json", "is neither a .jsonl or .jsonl.gz file nor NAME:SPLIT"),
+        ("empty.jsonl", "has no rows"),
+        ("cut.jsonl.gz", "is a damaged gzip file"),
+        ("gsm9k:train", "gsm9k"),
+    ]:
+        with pytest.raises(UsageError, match=message):
+            refuse_unreadable([name if ":" in name else str(tmp_path / name)])
 
 
 GSM8K = Path(__file__).parents[4] / "shared/data"

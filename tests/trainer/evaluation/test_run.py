@@ -193,3 +193,10 @@ def test_the_command_line(tmp_path: Path, sums_model: Path, capsys: pytest.Captu
 def test_mistakes_are_one_line(arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["eval", *arguments, "--output", str(tmp_path / "out")]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_training_data_is_checked_before_a_model_is_looked_at(tmp_path: Path) -> None:
+    config = settings(tmp_path / "out", tmp_path / "no-model", train_data=[str(tmp_path / "absent.jsonl")])
+    with pytest.raises(UsageError, match=r"field 'train_data': there is no file '\S*absent.jsonl'"):
+        run_evaluation(config)
+    assert not (tmp_path / "out").exists()

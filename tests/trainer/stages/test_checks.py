@@ -125,6 +125,13 @@ def test_a_local_file_that_is_missing(tmp_path: Path) -> None:
         run_pipeline(read_pipeline(write(tmp_path, sample(sources=[source]))))
 
 
+def test_training_data_of_an_evaluation_that_is_missing(tmp_path: Path) -> None:
+    path = write(tmp_path, evaluate(name="held-out", train_data=[str(tmp_path / "absent.jsonl")]))
+    with pytest.raises(UsageError, match=r"stage 'held-out': field 'train_data': there is no file '\S*absent.jsonl'"):
+        run_pipeline(read_pipeline(path))
+    assert not (tmp_path / "out").exists()
+
+
 def test_until_looks_at_no_stage_after_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     learn = {"kind": "sft", "name": "learn", "model": "stage:base", "data": [str(tmp_path / "absent.jsonl")], "steps": 1}
     path = write(tmp_path, learn, evaluate(name="held-out", sources=[{**ARITHMETIC, "eval_split": None}]))
