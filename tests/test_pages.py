@@ -33,7 +33,29 @@ def test_grading_a_file(tmp_path: Path) -> None:
 
 def test_grading_as_a_reward(tmp_path: Path) -> None:
     done = run("grading.md", "reward", tmp_path)
-    assert done.stdout.split("\n") == ["[1.0, 0.0]", "[1.0]", ""], done.stdout + done.stderr
+    assert done.stdout.split("\n") == ["[1.0, 0.0]", "[1.0]", "[None, 1.0, None]", ""], done.stdout + done.stderr
+    assert done.stderr.count("no reward: ") >= 2  # a bad answer is said, not only left out
+
+
+def test_an_environment_without_tasks_of_its_own_is_checked_with_its_examples(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "own_environment.md").read_text()
+    ((whole,),) = [re.findall(r"<!-- example: environment -->\n```python\n(.*?)```", text, re.DOTALL)]
+    (method,) = re.findall(r"```python\n(    def examples\(.*?)```", text, re.DOTALL)
+    program, count = re.subn(r"    def (make|demonstration)\(.*?(?=\n    def |\Z)", "", whole, flags=re.DOTALL)
+    assert count == 2
+    program = program.replace("from verigym.envs.procedural_base import GeneratedTasks, Made\n", "")
+    program = program.replace("GeneratedTasks[", "BaseEnvironment[").replace(
+        "import Completion", "import BaseEnvironment, Completion"
+    )
+    for name, source in (("without", program), ("given", program + "\n" + method)):
+        (tmp_path / f"{name}.py").write_text(source)
+    command = [Path(sys.executable).parent / "verigym", "check"]
+    runs = [
+        subprocess.run([*command, f"{name}:Backwards"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        for name in ("without", "given")
+    ]
+    assert runs[0].returncode == 2 and "give it `examples()`" in runs[0].stderr, runs[0].stdout + runs[0].stderr
+    assert runs[1].returncode == 0 and runs[1].stdout.rstrip().endswith("passed"), runs[1].stdout + runs[1].stderr
 
 
 @needs("gcc")
