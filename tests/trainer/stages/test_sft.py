@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import json
 import signal
 from collections.abc import Callable
@@ -110,6 +111,15 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_examples(path)
     assert message in str(caught.value)
+
+
+def test_a_gzip_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"prompt": "a", "completion": "b"}\r\n\n{"prompt": "c", "completion": "d"}\n'))
+    assert [example.completion for example in read_examples(path)] == ["b", "d"]
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(UsageError, match=r"data.jsonl.gz is a damaged gzip file"):
+        read_examples(path)
 
 
 def test_it_learns_and_says_so(tmp_path: Path, fit_fields: Fields) -> None:
