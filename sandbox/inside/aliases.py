@@ -1,6 +1,7 @@
 """Lists, dictionaries and sets that test and program both hold, each a copy: whoever goes on next has the other's changes.
 
-Both sides have one of these. Both hold an argument that the program has kept, and an attribute that the test has read.
+Both sides have one of these. Both hold an argument that the program has kept, what it returns and keeps, and an attribute or a
+name of its own that the test has read.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def merge(old: Any, new: Any) -> Any:
 
 def kept(given: list[tuple[Any, Any, Any]], most: int | None = None) -> list[tuple[Any, Any]]:
     """Which of the values, each the third in its tuple, something else holds as well; with the first of its tuple."""
-    most = _ONCE if most is None else most
+    most = ONCE if most is None else most
     return [(place, value) for place, _, value in given if _references(value) > most]
 
 
@@ -141,7 +142,7 @@ def _counted(given: list[tuple[Any, Any, Any]]) -> int:
     return next(most for most in range(10) if not kept(given, most))
 
 
-_ONCE = _counted([(0, 0, [])])
+ONCE = _counted([(0, 0, [])])
 _EXAMPLE: dict[int, list[Any]] = {0: [[], None]}
 _OURS = next(_references(held[0]) for held in _EXAMPLE.values())
 """How often interpreters count what is held once: here in a tuple, there in the list of `Aliases`."""

@@ -15,7 +15,8 @@ from verigym.sandbox.inside.aliases import Aliases
 from verigym.sandbox.inside.decoding import decode
 from verigym.sandbox.inside.encoding import PROGRAM as MODULE
 from verigym.sandbox.inside.encoding import CannotCross, encode
-from verigym.sandbox.inside.objects import Objects, describe, raised
+from verigym.sandbox.inside.failures import describe, raised
+from verigym.sandbox.inside.objects import Objects
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -196,8 +197,10 @@ class Server:
         if request.get("make"):
             return {"value": self.objects.instance(value)}
         answer = {"value": encode(value, hold)}
-        if hold is not None:
-            alias = self.aliases.hold(value) if op == "attr" else self.aliases.number(value)
+        if hold is not None and type(value) in aliases.KINDS:
+            # Two hold a list that a function has just made: `reply` and this one.
+            is_kept = op == "attr" or "get" in request or aliases.kept([(0, None, value)], aliases.ONCE + 2)
+            alias = self.aliases.hold(value) if is_kept else None
             answer |= {} if alias is None else {"alias": alias}
         return answer
 

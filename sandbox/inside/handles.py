@@ -188,6 +188,29 @@ class Steps:
             raise self._about.proxies.exception(error.error) from None
 
 
+class Items(Steps):
+    """An iterator that the candidate gave: asked for an item at first, and for more at once the longer it is."""
+
+    def __init__(self, about: About) -> None:
+        super().__init__(about)
+        self._ready: list[Any] = []
+        self._taken = 0
+        self._has_ended = False
+
+    def __next__(self) -> Any:
+        if not self._ready and not self._has_ended:
+            count = 1 + min(self._taken // 8, 1000)
+            found = self._about.proxies.value({"op": "steps", "h": self._about.number}, (count,))
+            is_known = isinstance(found, tuple) and len(found) == 2
+            if not is_known or not isinstance(found[0], list) or not isinstance(found[1], bool):
+                self._about.proxies.peer.lose("protocol: items of no known form")
+            self._ready, self._has_ended = list(found[0])[::-1], found[1]
+            self._taken += len(self._ready)
+        if not self._ready:
+            raise StopIteration
+        return self._ready.pop()
+
+
 def _iter(self: Handle) -> Iterator[Any]:
     about = self._about_it()
     if "__next__" in about.special:

@@ -7,10 +7,10 @@ import builtins
 import collections
 import copy
 import sys
-import time
 
 from verigym.sandbox.inside import protocols
-from verigym.sandbox.inside.encoding import PLAIN, PROGRAM, UPON, CannotCross, Encoder, encode, iterator, upon
+from verigym.sandbox.inside.encoding import PLAIN, UPON, CannotCross, Encoder, encode, iterator, upon
+from verigym.sandbox.inside.failures import bases, raised
 from verigym.sandbox.inside.lent import stand_in
 
 TYPE_CHECKING = False
@@ -18,61 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-MESSAGE_CHARS = 1 << 16
-_BUILTIN = {
-    name: value for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
-}
 _OWN = {name: value for name, value in vars(builtins).items() if isinstance(value, type)}
 TESTS_OWN = "test."
 """Before the number of a class that the test has derived, in place of its name."""
 _derived: dict[type, int] = {}
 _MOST_HANDLES = 200_000
 _HARMLESS = {"__hash__", "__format__"}
-_ITERATOR_ITEMS = 1000
-_ITERATOR_S = 0.1
 _STATE_NODES = 200
 _STATE_DEPTH = 4
 _COROUTINE_FLAG = 0x80
 _REST_FLAG = 0x04
 _NAMED_REST_FLAG = 0x08
 _FUNCTIONS: tuple[type, ...] = (type(lambda: 0), type(len), type([].append))
-
-
-def describe(error: BaseException, hold: Callable[..., Any] | None = None) -> dict[str, Any]:
-    """An exception as plain data: its names, its arguments where they can cross, its message.
-
-    Args:
-        error: the exception.
-        hold: writes the objects among its arguments and attributes.
-    """
-    mro, own = _bases(type(error))
-    described: dict[str, Any] = {"type": str(type(error).__name__)[:200], "mro": mro, "own": own, "args": []}
-    try:
-        described["message"] = str(error)[:MESSAGE_CHARS]
-    except BaseException:
-        described["message"] = ""
-    try:
-        described["args"] = [encode(value, hold) for value in error.args]
-        plain = {name: encode(value, hold) for name, value in vars(error).items() if type(name) is str and name[:1] != "_"}
-        if plain:
-            described["attributes"] = plain
-    except BaseException:
-        described["args"] = described["args"] or [described["message"]]
-    return described
-
-
-def _bases(kind: type) -> tuple[list[str], list[str]]:
-    """The names of its built-in bases and of its own ones, nearest first."""
-    bases = [(str(base.__name__)[:200], base) for base in type.__dict__["__mro__"].__get__(kind)[:-1]]
-    own = [_qualified(name, base) for name, base in bases if _BUILTIN.get(name) is not base]
-    return [name for name, base in bases if _BUILTIN.get(name) is base], own[:50]
-
-
-def _qualified(name: str, kind: type) -> str:
-    """A name with its module where that has the class under it; without a dot where the class is the program's."""
-    module = getattr(kind, "__module__", None)
-    is_librarys = type(module) is str and getattr(sys.modules.get(module), name, None) is kind
-    return f"{module}.{name}" if is_librarys and module != PROGRAM else name.replace(".", "_")
 
 
 def _is_enum(kind: type) -> bool:
@@ -118,6 +75,8 @@ class Objects:
         self._left = 0
         """How many values of states may still be sent with this answer."""
         self._inside: set[int] = set()
+        self._failed: dict[int, BaseException] = {}
+        """What iterators raised behind items that were taken, by number."""
 
     def encode(self, value: Any, to: Encoder, plain: Callable[[Encoder, Any, int], Any] | None, depth: int) -> Any:
         """What stands for an object: its number, and its plain value as well where its class is built upon a built-in one."""
@@ -125,9 +84,9 @@ class Objects:
             number = self.lent.get(id(value))
             return {"h": self.about(value) if number is None else {"lent": number}}
         if plain is iterator:
-            if self._inside:  # to read it for a state would use it up
-                return {"h": [self.number(value), ["iterator"], [], None]}
-            return self.steps(value, to, depth)
+            # Not read here: what reading it does, it does when the test reads it, and for a state it would be used up.
+            known = {"h": [self.number(value), ["iterator"], [], None]}
+            return known if self._inside else {"its": [[], self.number(value)]}
         own = [base for base in type(value).__mro__ if getattr(base, "__module__", None) == self._module]
         if not own and not (isinstance(value, tuple) and hasattr(type(value), "_fields")):
             return None
@@ -135,16 +94,27 @@ class Objects:
             return {"h": self.about(value)}
         return {"v": [plain(to, value, depth + 1), self.about(value)]}
 
-    def steps(self, value: Any, to: Encoder, depth: int) -> Any:
-        """What an iterator gives: all of it, or if that is long its beginning, and its number to be asked for the rest."""
-        until = time.monotonic() + _ITERATOR_S
-        begun: list[Any] = []
-        for item in value:
-            to.spend(1)
-            begun.append(to.put(item, depth))
-            if len(begun) >= _ITERATOR_ITEMS or time.monotonic() > until:
-                return {"its": [begun, self.number(value)]}
-        return {"it": begun}
+    def take(self, number: int, count: int) -> tuple[list[Any], bool]:
+        """The next items of an iterator, at most so many, and whether it has ended.
+
+        Raises:
+            BaseException: what the iterator raises, once all before it was taken.
+        """
+        failed = self._failed.pop(number, None)
+        if failed is not None:
+            raise failed
+        taken: list[Any] = []
+        for _ in range(count):
+            try:
+                taken.append(next(self.held[number]))
+            except StopIteration:
+                return taken, True
+            except BaseException as error:
+                if not taken:
+                    raise
+                self._failed[number] = error
+                break
+        return taken, False
 
     def instance(self, value: Any) -> Any:
         """What stands for an object that the other side has made: its number, whatever its class is built upon."""
@@ -198,7 +168,7 @@ class Objects:
             about["h"] = self.about(value)
         if isinstance(value, type):
             about["kind"] = "exception" if issubclass(value, BaseException) else "class"
-            about["mro"], about["own"] = _bases(value)
+            about["mro"], about["own"] = bases(value)
             about["names"] = _names(value)
             about["parameters"] = _parameters(value)
             members = getattr(value, "__members__", None) if _is_enum(value) else None
@@ -240,6 +210,8 @@ class Objects:
         """Do with an object what is asked for."""
         if op == "derive":
             return self.derive(self.held[number], *args)
+        if op == "steps":
+            return self.take(number, *args)
         return _OPERATIONS[op](self.held[number], *args, **kwargs)
 
     def derive(self, base: type, name: str, members: dict[str, list[Any]]) -> int:
@@ -278,19 +250,6 @@ def _callback(call_back: Any, about: dict[str, Any]) -> Any:
     made.__name__ = made.__qualname__ = about["name"]
     made.__doc__ = about["doc"]
     made.__module__ = "__main__"
-    return made
-
-
-def raised(answer: dict[str, Any]) -> Any:
-    """The exception that a function of the test's raised: of the same names, with the number that it is known by there."""
-    names = answer["mro"]
-    built_in = next((name for name in names if name in _BUILTIN), "Exception")
-    kind = _BUILTIN[built_in]
-    for name in reversed(names[: names.index(built_in)] if built_in in names else names):
-        kind = type(name, (kind,), {})
-    made: Any = kind.__new__(kind, answer["message"])
-    made.args = (answer["message"],)
-    made.raised_by_test = answer["raised"]
     return made
 
 

@@ -12,7 +12,7 @@ from verigym.sandbox.inside.about import About, about_of
 from verigym.sandbox.inside.derived import Deriving
 from verigym.sandbox.inside.encoding import iterator
 from verigym.sandbox.inside.guarded import Builtin, NoArray
-from verigym.sandbox.inside.handles import Handle, Steps, make
+from verigym.sandbox.inside.handles import Handle, Items, make
 from verigym.sandbox.inside.lent import Lent, is_lent, special
 from verigym.sandbox.inside.peer import CandidateError, Peer, is_of_the_candidate
 from verigym.sandbox.inside.remotes import RemoteClass, RemoteModule
@@ -136,7 +136,7 @@ class Proxies:
             return lent.value if type(lent) is Lent else lent
         if plain is iter:
             number, begun = body
-            return itertools.chain(begun, Steps(About(self, number, ["iterator"], frozenset(), None)))
+            return itertools.chain(begun, Items(About(self, number, ["iterator"], frozenset(), None)))
         number, names, has, state = body
         if type(number) is not int or not (_texts(names) and names) or not (_texts(has) and protocols.SPECIAL.issuperset(has)):
             raise ValueError("not the form of a handle")

@@ -1,3 +1,4 @@
+# ruff: noqa: E501, programs are data
 """Containers that test and program both hold, and what a program's classes may call themselves."""
 
 import pytest
@@ -72,6 +73,64 @@ def test_what_both_hold_is_one(env: CodeEnvironment, test: str) -> None:
 )
 def test_what_only_one_holds_is_its_own(env: CodeEnvironment, program: str, test: str) -> None:
     assert scored(env, program, test).status == "incorrect"
+
+
+@pytest.mark.parametrize(
+    ("program", "test", "status"),
+    [
+        (
+            "class C:\n    def __init__(self): self.items = [1]\n    def get(self): return self.items",
+            "c = C()\nc.get().append(9)\nassert c.get() == [1]",
+            "incorrect",
+        ),
+        (
+            "class C:\n    def __init__(self): self.items = [1]\n    def get(self): return list(self.items)",
+            "c = C()\nc.get().append(9)\nassert c.get() == [1]",
+            "correct",
+        ),
+        ("def dedup(xs): return xs", "a = [1, 2]\nr = dedup(a)\nassert r is not a", "incorrect"),
+        (
+            "def dedup(xs): return list(xs)",
+            "a = [1, 2]\nr = dedup(a)\nr.append(3)\nassert r is not a and a == [1, 2]",
+            "correct",
+        ),
+        ("def new(d={}): return d", "a, b = new(), new()\na['x'] = 1\nassert b == {}", "incorrect"),
+        ("def new(): return {}", "a, b = new(), new()\na['x'] = 1\nassert b == {} and a is not b", "correct"),
+        (
+            "LOG = []\ndef note(x): LOG.append(x)",
+            "from solution import LOG\nnote(3)\nassert LOG == [3]\nLOG.clear()\nnote(4)\nassert LOG == [4]",
+            "correct",
+        ),
+        (
+            "def countdown(n):\n    if n < 0: raise ValueError\n    yield n",
+            "try:\n    countdown(-1)\n    assert False\nexcept ValueError:\n    pass",
+            "incorrect",
+        ),
+        (
+            "def process(xs, log):\n    for x in xs:\n        log.append(x)\n        yield x",
+            "log = []\nprocess([1, 2], log)\nassert log == [1, 2]",
+            "incorrect",
+        ),
+        (
+            "def process(xs, log):\n    for x in xs:\n        log.append(x)\n        yield x",
+            "log = []\nit = process([1, 2, 3], log)\nassert next(it) == 1 and log == [1]\nassert list(it) == [2, 3] and log == [1, 2, 3]",
+            "correct",
+        ),
+        (
+            "def squares():\n    n = 0\n    while True:\n        yield n * n\n        n += 1",
+            "import itertools\nassert sum(itertools.islice(squares(), 5000)) == sum(n * n for n in range(5000))",
+            "correct",
+        ),
+        (
+            "def late(n):\n    yield from range(n)\n    raise KeyError('end')",
+            "got = []\ntry:\n    for x in late(100): got.append(x)\nexcept KeyError:\n    pass\nassert got == list(range(100))",
+            "correct",
+        ),
+    ],
+)
+def test_what_is_returned_is_what_it_is(env: CodeEnvironment, program: str, test: str, status: str) -> None:
+    score = scored(env, program, test)
+    assert score.status == status, score.reason
 
 
 @pytest.mark.parametrize("name", ["int", "dict", "list", "str", "ValueError", "deque"])
