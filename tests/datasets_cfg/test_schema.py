@@ -26,7 +26,7 @@ def test_the_shipped_descriptions_are_valid():
         ("extract: hash", "extract: magic", "field 'reference.answer.extract'"),
         ("level: integer", "level: int", "field 'columns.level'"),
         ("extract: hash", "extracts: hash", "unknown field 'reference.answer.extracts'"),
-        ("files: {", "files: {{", "line 7: not YAML: expected"),
+        ("files: {", "files: {{", "yaml:7: not YAML: expected"),
         ("environment: math", "environment: math\nshape: mbbp", "no shape is called 'mbbp'; did you mean 'mbpp'"),
         ("environment: math", "environment: math\nshape: mbpp", "shape and reference both say what a row is compared with"),
         (

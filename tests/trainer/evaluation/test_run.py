@@ -18,6 +18,7 @@ from verigym.trainer.evaluation.config import EvalConfig
 from verigym.trainer.evaluation.run import run_evaluation
 from verigym.trainer.evaluation.tasks import held_out
 from verigym.trainer.progress import Interrupted
+from verigym.trainer.run_record import command_line
 from verigym.trainer.stages import sampled as sampled_module
 from verigym.trainer.stages.sampled import read_samples
 
@@ -100,7 +101,7 @@ def test_the_report_says_how_it_was_made(first: Path) -> None:
     assert (
         start["made_with"]["samples"] == 4 and start["made_with"]["pickers"]["steps"]["options"] == PICKERS["steps"]["options"]
     )
-    assert start["versions"].keys() >= {"python", "torch", "verigym"} and "pytest" in start["command"]
+    assert start["versions"].keys() >= {"python", "torch", "verigym"} and start["command"] == command_line()
     assert {name.split()[0] for name in start["inputs"]} == {"model", str(first.parent / "train.jsonl")}
     assert all(len(digest) >= 16 for digest in start["inputs"].values())
 
