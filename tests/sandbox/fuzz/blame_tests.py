@@ -585,7 +585,11 @@ WHOLE = [
         "",
         "import solution\nassert hasattr(solution, 'double') and callable(solution.double)\nassert solution.double(2) == 4",
     ),
-    ("assert", "", "try:\n    from solution import double\nexcept ImportError:\n    double = memoryview(b'')\nassert double(2) == 4"),
+    (
+        "assert",
+        "",
+        "try:\n    from solution import double\nexcept ImportError:\n    double = memoryview(b'')\nassert double(2) == 4",
+    ),
     ("assert", "", "check = encode\nassert decode(check('a')) == 'a'"),
     ("assert", "", "check = compose(encode, decode)\nassert check('a') == 'a'"),
     ("assert", "", "for check in [encode('a')]:\n    assert decode(check) == 'a'"),
