@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import pytest
 from needs import lack
 
@@ -19,8 +20,18 @@ from verigym.sandbox import SandboxFailure, open_sandbox
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "verigym"
 
-# The sandbox needs the standard library only: the package's own __init__, which needs more, is left out.
-ALONE = """
+# The sandbox needs the standard library and, for its options, pydantic, which those Pythons lack: it is imported from here,
+# and its folder is not on the path when programs are run. The package's own __init__, which needs more, is left out.
+ALONE = (
+    f"""
+import sys
+sys.path.append({str(Path(pydantic.__file__).parents[1])!r})
+import pydantic
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+class Model(BaseModel): pass
+sys.path.pop()
+"""
+    + """
 import json, sys, types
 package = types.ModuleType("verigym"); package.__path__ = [sys.argv[1]]; sys.modules["verigym"] = package
 from verigym.sandbox import Limits, Program, SandboxFailure, TestSuite, open_sandbox
@@ -39,6 +50,7 @@ if "in_the_venv" in sys.argv[3]:
     out["tested"] = box.test(Program(source="from in_the_venv import ANSWER\\ndef f(): return ANSWER"), suite, limits).passed
 print(json.dumps(out))
 """
+)
 PROGRAM = """
 import json, os, sys
 def refused(do, *args):
