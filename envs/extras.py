@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
-from collections.abc import Mapping
+import platform
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 
 from verigym.envs.errors import UsageError
@@ -55,6 +57,17 @@ def need(module: str, what: str) -> ModuleType:
         package = module.partition(".")[0]
         line = " ".join(str(error).split())[:200]
         raise UsageError(f"{what} needs the package {package} ({line}); {install(package)}") from None
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of Python and of the packages that are installed, by their names for pip."""
+    found = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 def missing(error: ImportError) -> UsageError | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
-import platform
 import shlex
 import sys
 import time
@@ -13,20 +11,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from verigym.envs.extras import installed
+
 PACKAGES = ("verigym", "torch", "transformers", "tokenizers", "numpy", "pydantic")
 """Packages that decide numbers."""
 NAME = "run.json"
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what computes: Python and the packages that decide numbers."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = "absent"
-    return found
+    """Return the versions of Python and of the packages that decide numbers, where they are installed."""
+    return installed(PACKAGES)
 
 
 def command_line() -> str:

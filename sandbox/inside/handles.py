@@ -234,7 +234,8 @@ def _len(self: Handle) -> int:
 
 def _contains(self: Handle, item: Any) -> bool:
     about = self._about_it()
-    if about.is_open or (about.given is not None and about.given[0].__name__[:1].isupper() and about.given[0].__name__[1:]):
+    made_by = "" if about.given is None else about.given[0].__name__
+    if about.is_open or (made_by[:1].isupper() and len(made_by) > 1):  # one letter may as well be a function's name
         return bool(about.tell("contains", item))
     return bool(about.agreed(any(item is found or item == found for found in about.read()), "contains", item))
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import os
-import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from pydantic import BaseModel
 
 from verigym.envs import Environment
 from verigym.envs.differences import differing
+from verigym.envs.extras import installed
 
 FORMAT_VERSION = 2
 PACKAGES = (
@@ -25,13 +24,7 @@ PACKAGES = (
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that verdicts may depend on, where they are installed."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    return installed(PACKAGES)
 
 
 def options_of(environment: Environment, given: Mapping[str, Any]) -> dict[str, Any]:

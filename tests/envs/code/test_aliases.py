@@ -2,21 +2,9 @@
 """Containers that test and program both hold, and what a program's classes may call themselves."""
 
 import pytest
+from judged import scored
 
-from verigym.envs import Score
-from verigym.envs.code.environment import CodeEnvironment
 from verigym.sandbox.inside.aliases import Aliases
-
-
-@pytest.fixture(scope="module")
-def env() -> CodeEnvironment:
-    return CodeEnvironment()
-
-
-def scored(env: CodeEnvironment, program: str, test: str) -> Score:
-    prompt = env.prompt("Write it.", tests=[{"type": "assert", "code": test}])
-    return env.score(prompt, f"~~~python\n{program}\n~~~")
-
 
 LOGGER = """
 class Logger:
@@ -52,8 +40,8 @@ class Logger:
     ],
     ids=["kept", "changed by the test", "kept twice", "read", "called back", "too large"],
 )
-def test_what_both_hold_is_one(env: CodeEnvironment, test: str) -> None:
-    score = scored(env, LOGGER, test)
+def test_what_both_hold_is_one(test: str) -> None:
+    score = scored(LOGGER, test)
     assert score.status == "correct", score.reason
 
 
@@ -71,8 +59,8 @@ def test_what_both_hold_is_one(env: CodeEnvironment, test: str) -> None:
     ],
     ids=["copied", "not changed", "put in its place"],
 )
-def test_what_only_one_holds_is_its_own(env: CodeEnvironment, program: str, test: str) -> None:
-    assert scored(env, program, test).status == "incorrect"
+def test_what_only_one_holds_is_its_own(program: str, test: str) -> None:
+    assert scored(program, test).status == "incorrect"
 
 
 @pytest.mark.parametrize(
@@ -128,22 +116,18 @@ def test_what_only_one_holds_is_its_own(env: CodeEnvironment, program: str, test
         ),
     ],
 )
-def test_what_is_returned_is_what_it_is(env: CodeEnvironment, program: str, test: str, status: str) -> None:
-    score = scored(env, program, test)
+def test_what_is_returned_is_what_it_is(program: str, test: str, status: str) -> None:
+    score = scored(program, test)
     assert score.status == status, score.reason
 
 
 @pytest.mark.parametrize("name", ["int", "dict", "list", "str", "ValueError", "deque"])
-def test_a_class_is_no_other_of_its_name(env: CodeEnvironment, name: str) -> None:
+def test_a_class_is_no_other_of_its_name(name: str) -> None:
     program = f"class {name}:\n    pass\nclass Own({name}):\n    pass\ndef f(x):\n    return Own()"
     home = "from collections import deque\n" if name == "deque" else ""
-    assert scored(env, program, f"{home}assert isinstance(f(3), {name})").status == "incorrect"
-    assert (
-        scored(
-            env, f'Own = type("builtins.{name}", (), {{}})\ndef f(x): return Own()', f"{home}assert isinstance(f(3), {name})"
-        ).status
-        == "incorrect"
-    )
+    assert scored(program, f"{home}assert isinstance(f(3), {name})").status == "incorrect"
+    named = f'Own = type("builtins.{name}", (), {{}})\ndef f(x): return Own()'
+    assert scored(named, f"{home}assert isinstance(f(3), {name})").status == "incorrect"
 
 
 @pytest.mark.parametrize(
@@ -189,8 +173,8 @@ def test_a_class_is_no_other_of_its_name(env: CodeEnvironment, name: str) -> Non
         ),
     ],
 )
-def test_what_objects_are_told(env: CodeEnvironment, program: str, test: str, status: str) -> None:
-    score = scored(env, program, test)
+def test_what_objects_are_told(program: str, test: str, status: str) -> None:
+    score = scored(program, test)
     assert score.status == status, score.reason
 
 

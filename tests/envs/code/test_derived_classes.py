@@ -1,9 +1,7 @@
 """Classes that a test derives from the program's."""
 
 import pytest
-
-from verigym.envs import Score
-from verigym.envs.code.environment import CodeEnvironment
+from judged import scored
 
 SHAPES = """
 import abc
@@ -61,16 +59,6 @@ class Square(Shape):
 """
 
 
-@pytest.fixture(scope="module")
-def env() -> CodeEnvironment:
-    return CodeEnvironment()
-
-
-def scored(env: CodeEnvironment, program: str, test: str) -> Score:
-    prompt = env.prompt("Write it.", tests=[{"type": "assert", "code": test}])
-    return env.score(prompt, f"~~~python\n{program}\n~~~")
-
-
 @pytest.mark.parametrize(
     "test",
     [
@@ -100,8 +88,8 @@ def scored(env: CodeEnvironment, program: str, test: str) -> Score:
         "mixin",
     ],
 )
-def test_a_class_of_the_tests_derives_from_the_programs(env: CodeEnvironment, test: str) -> None:
-    score = scored(env, SHAPES, SQUARE + test)
+def test_a_class_of_the_tests_derives_from_the_programs(test: str) -> None:
+    score = scored(SHAPES, SQUARE + test)
     assert score.status == "correct", score.reason
 
 
@@ -127,5 +115,5 @@ def test_a_class_of_the_tests_derives_from_the_programs(env: CodeEnvironment, te
     ],
     ids=["not asked", "another", "a class", "of the same name", "of a made-up name", "equal to everything"],
 )
-def test_and_says_what_the_program_did(env: CodeEnvironment, program: str, test: str) -> None:
-    assert scored(env, program, SQUARE + test).status == "incorrect"
+def test_and_says_what_the_program_did(program: str, test: str) -> None:
+    assert scored(program, SQUARE + test).status == "incorrect"

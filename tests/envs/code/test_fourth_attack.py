@@ -2,21 +2,10 @@
 """What a fourth attack found: programs that were accepted, or had no verdict, and must not be."""
 
 import pytest
-
-from verigym.envs import Score
-from verigym.envs.code.environment import CodeEnvironment
+from judged import scored
 
 SHAPE = "class Shape:\n    def __init__(self, side): self.side = side\n"
 SQUARE = "class Square(Shape):\n    def area(self): return self.side ** 2\n"
-
-
-@pytest.fixture(scope="module")
-def env() -> CodeEnvironment:
-    return CodeEnvironment(extract="all")
-
-
-def scored(env: CodeEnvironment, program: str, test: str, kind: str = "assert") -> Score:
-    return env.score(env.prompt("Write it.", tests=[{"type": kind, "code": test}]), program)
 
 
 REFUSED = {
@@ -96,8 +85,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("program", "test"), REFUSED.values(), ids=REFUSED)
-def test_refused(env: CodeEnvironment, program: str, test: str) -> None:
-    score = scored(env, program, test)
+def test_refused(program: str, test: str) -> None:
+    score = scored(program, test)
     assert score.reward == 0, score.reason
 
 
@@ -128,6 +117,6 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize(("program", "test"), ACCEPTED.values(), ids=ACCEPTED)
-def test_accepted(env: CodeEnvironment, program: str, test: str) -> None:
-    score = scored(env, program, test)
+def test_accepted(program: str, test: str) -> None:
+    score = scored(program, test)
     assert score.status == "correct", score.reason
