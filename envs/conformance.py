@@ -1,7 +1,7 @@
 """The conformance kit: does an environment keep the contract, and the panel it declares? `verigym check` prints its report.
 
 Every sample prompt is answered with its gold, nothing, itself, garbage and the hack panel. All of it is judged in processes
-of its own, in which a hang, a crash or a hunger for memory is a finding like any other: in one, then in another, and in the
+of its own, in which a hang, a crash or too much memory is a finding like any other: in one, then in another, and in the
 first once more, inside an event loop, and in several threads at once, which must all agree.
 """
 
