@@ -30,7 +30,7 @@ _YES_OR_NO = frozenset("startswith endswith isdisjoint issubset issuperset equal
 _ANSWERING = _YES_OR_NO | frozenset("count index find rfind rindex".split())
 """Methods of plain values that say of a value whether, where or how often it is there."""
 _CANCELLING = frozenset(("sub xor and truediv floordiv mod divmod " + " ".join(protocols.IN_PLACE.values())).split())
-"""Operators that leave of the right value what anyone could name: nothing, or one; and those that change the object itself."""
+"""Operators whose result for the expected value is known beforehand, 0, 1 or empty; and those that change the object itself."""
 _AS_OBJECT = {"iter": {"make": True}}
 
 
@@ -82,9 +82,9 @@ class About:
         self.is_derived = False
         """Whether its class is the test's, derived from one of the program's."""
         self.cancels = False
-        """Whether a value of the test's was taken from it, or put into it: what is left may say whether that was right."""
+        """Whether an operator gave it that can cancel the expected value, as in `f(3) - 6`: nothing of it may be read."""
         self.follows_class = False
-        """Whether an operation on what the test made by a class gave it."""
+        """Whether it comes from an object that the test made by a class-style name."""
         self.told = False
         """Whether it was made of a value of the test's that no class's object was to be given."""
         self.touched = False
@@ -120,10 +120,10 @@ class About:
         return self.believed(self.ask(op, *args, **kwargs), op, args, kwargs)
 
     def believed(self, found: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What an operation gave, where it is more than whether a value of the test's agrees.
+        """Return the result of an operation.
 
         Raises:
-            TypeError: it is not.
+            TypeError: it could only confirm a value of the test's.
         """
         self.followed_by(found)
         if self._may_judge(op, args) or not any(
@@ -146,7 +146,7 @@ class About:
             about.follows_class = about.follows_class or self.is_of_a_class()
 
     def _may_be_believed(self, op: str, args: tuple[Any, ...], found: Any) -> bool:
-        """Whether what an object has said of a value of the test's is more than whether it agrees."""
+        """Whether a plain result tells more than that the object agrees with a value of the test's."""
         if op == "method" and args[0] in _ANSWERING:
             return found is None and args[0] not in _YES_OR_NO
         return found is None or (self.is_of_a_class() and type(found) is not bool)

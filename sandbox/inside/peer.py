@@ -55,8 +55,8 @@ class Peer:
         self.lacks_a_name = False
         """Whether the test asked for a name that the candidate does not define: it may go on otherwise for that."""
         self._calling_back = 0
-        self.is_hearing = False
-        """Whether what is read was not asked for: it says nothing new of the objects that are known."""
+        self.reads_unasked = False
+        """Whether what is being read accompanies an answer: states of known objects in it are ignored."""
         self.note: Callable[[Any, set[int]], None] | None = None
         """Told of the states of objects that were asked for something, or given to it, and which these are."""
         self._names: frozenset[str] | None = None
@@ -149,9 +149,9 @@ class Peer:
             or type(kwargs) is not dict
         ):
             self.lose("protocol: a call of no known function")
-        self.is_hearing = True
+        self.reads_unasked = True
         given = [self.read(data) for data in args or ()], {name: self.read(data) for name, data in (kwargs or {}).items()}
-        self.is_hearing = False
+        self.reads_unasked = False
         self._calling_back += 1
         try:
             found = self.callbacks[number](*given[0], **given[1])
@@ -235,12 +235,12 @@ class Peer:
 
     def _agree(self, frame: dict[str, Any]) -> None:
         """Change what the candidate has changed of what both hold."""
-        self.is_hearing = True
+        self.reads_unasked = True
         try:
             self.aliases.apply(frame.get("aliases", []), self.read)
         except ValueError as error:
             self.lose(f"protocol: {error}")
-        self.is_hearing = False
+        self.reads_unasked = False
 
     def _keep(self, kept: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
         """Remember the arguments that the candidate has kept."""

@@ -144,7 +144,7 @@ class Proxies:
             return self.members[number]
         # What the test gave comes back; and where it asks whether two objects are one, what it made.
         if number in self.mades and (self.mades[number]._about_it().passed or self.usage.compares_identity):
-            if not self.peer.is_hearing:
+            if not self.peer.reads_unasked:
                 self.mades[number]._about_it().state = state
             return self.mades[number]
         about = About(self, number, names, frozenset(has), state)
@@ -155,7 +155,7 @@ class Proxies:
             return self.handles.setdefault(number, make(about, plain)) if "Enum" in names else make(about, plain)
         known = self.handles.setdefault(number, make(about, None))
         # Not while the candidate makes what the test compares it with: it could give it the state of that.
-        if not self.peer.is_hearing:
+        if not self.peer.reads_unasked:
             known._about_it().state = state
         return known
 
