@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-FINE, SOME_FAILED = 0, 1
+if TYPE_CHECKING:
+    from verigym.grade.job import Outcome
+
+FINE, SOME_FAILED, NONE_SCORED = 0, 1, 3
 
 
 def grade(
@@ -72,7 +75,9 @@ def grade(
 ) -> int:
     """Grade saved model outputs. A run that was stopped goes on when the same command is given again.
 
-    Exit code: 0 all scored, 1 some rows bad or unscored, 2 a mistake in the call.
+    Completions without a verdict, for which our side failed, are then graded again; verdicts are kept.
+
+    Exit code: 0 all scored, 1 some rows bad or unscored, 2 a mistake in the call, 3 no completion got a verdict.
     """
     from verigym.cliargs import complain, counts, pairs, validated
     from verigym.envs import UsageError
@@ -135,16 +140,28 @@ def grade(
         return SOME_FAILED
     show(outcome)
     show_hints(outcome)
-    if outcome.bad_rows or outcome.summary.unscored:
-        first = f" (the first, {outcome.first_bad})" if outcome.bad_rows else ""
-        bad = f"{outcome.bad_rows} bad row{'' if outcome.bad_rows == 1 else 's'}{first}"
-        unscored = outcome.summary.unscored
-        again = " (to try those again: --overwrite, and --cache to keep the others)" if unscored else ""
-        complain(f"{bad}, {unscored} unscored{again}", "warning")
-    failed = SOME_FAILED if outcome.bad_rows or outcome.summary.unscored else FINE
+    failed = _warned(outcome)
     if diff is not None:
         print()
         failed = max(failed, _compared(out, diff, diff_out, fail_on_change))
+    return failed
+
+
+def _warned(outcome: Outcome) -> int:
+    """Say on standard error what was bad or unscored, and return the exit code."""
+    from verigym.cliargs import complain
+
+    if outcome.bad_rows:
+        rows = f"{outcome.bad_rows:,} bad row{'' if outcome.bad_rows == 1 else 's'}"
+        complain(f"{rows} (the first, {outcome.first_bad}), listed in {outcome.bad_path}", "warning")
+    summary, failed = outcome.summary, SOME_FAILED if outcome.bad_rows else FINE
+    ours = summary.unscored - summary.errors.get("gold_invalid", 0)  # a row with an unusable gold is a bad one
+    if summary.unscored:
+        failed = SOME_FAILED if summary.scored else NONE_SCORED
+    if ours or not summary.scored:
+        of = f"{summary.unscored:,} of {summary.n:,} completions have no" if summary.scored else "no completion has a"
+        again = "; the same command tries them again" if ours else ""
+        complain(f"{of} verdict{again}: the first cause, {summary.first_error}", "warning" if summary.scored else "error")
     return failed
 
 

@@ -18,7 +18,7 @@ from verigym.bench.peer_worker import MATH_VERIFY
 from verigym.bench.verdicts import CaseGrader, Tally, Verdict
 from verigym.envs import UsageError
 from verigym.grade.badrows import same_file
-from verigym.grade.outfile import json_line
+from verigym.grade.lines import json_line
 from verigym.grade.progress import Progress
 from verigym.grade.rows import STDIN, BadRow, Row, Source, open_source
 

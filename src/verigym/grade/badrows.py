@@ -7,7 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from verigym.grade.outfile import json_line, remove
+from verigym.grade.lines import json_line
+from verigym.grade.outfile import remove
 from verigym.grade.rows import BadRow
 
 

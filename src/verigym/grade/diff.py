@@ -16,7 +16,7 @@ from typing import Any
 
 from verigym.envs import Status, UsageError
 from verigym.grade.badrows import same_file
-from verigym.grade.outfile import json_line
+from verigym.grade.lines import json_line
 
 KEPT = 50
 """So many changes are kept for the screen; the file of changes has them all."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from verigym.cliargs import complain
 from verigym.envs import Completion, Environment, Prompt, Score, UsageError
 from verigym.envs.errors import did_you_mean
 from verigym.envs.grading import Grader
@@ -27,6 +28,8 @@ from verigym.grade.rows import MAX_RECORD_BYTES, STDIN, BadRow, Row, Source, ope
 from verigym.grade.specimens import Specimens
 from verigym.grade.summary import Summary, summarise
 from verigym.grade.tasks import DataJob, Joined, Tasks, check_usable, completion_columns, reading_options
+
+SIDECARS = ("meta.json", "bad.jsonl", "summary.json", "retried.jsonl", "partial")
 
 
 class GradeJob(BaseModel):
@@ -63,6 +66,9 @@ class Outcome:
     bad_path: Path
     summary_path: Path
     already_done: int
+    """Completions that keep the verdict of an earlier run."""
+    retried: int
+    """Completions that had none and were graded again."""
     seconds: float
     columns: Columns
     """With those that go by default filled in."""
@@ -109,9 +115,13 @@ def run(job: GradeJob) -> Outcome:
         with grader, OutFile(job.out, settings, made_by, overwrite=job.overwrite) as out:
             with BadRows(bad_path, source.name) as bad, Progress("grading") as progress:
                 remove(summary_path)
+                if out.unscored:
+                    again = f"{out.unscored:,} of {out.lines:,} lines of {job.out} have no verdict and are graded again"
+                    complain(again, "note")
                 grader.start()  # a worker that cannot start must not make a whole file of unscored lines
                 feed = _Feed(begun.records, columns, setup, out, bad)
                 _grade(feed, grader, out, source, progress)
+                out.settle()
                 gold_columns = ", ".join(columns.references.values())
                 summary = summarise(_with_bad_golds(complete_lines(job.out), bad, gold_columns), job.ks)
             if not summary.n and not bad.count:
@@ -122,7 +132,8 @@ def run(job: GradeJob) -> Outcome:
             first_bad=bad.describe_first(),
             bad_path=bad_path,
             summary_path=summary_path,
-            already_done=out.skipped,
+            already_done=out.kept,
+            retried=out.retried,
             seconds=time.monotonic() - start,
             columns=columns,
             chosen_options=setup.chosen,
@@ -174,7 +185,8 @@ class _Feed:
     """Gives the grader what is not yet graded, and remembers what each coming score is for."""
 
     def __init__(self, records: Iterable[Row | BadRow], columns: Columns, setup: _Setup, out: OutFile, bad: BadRows) -> None:
-        self.waiting: deque[Item] = deque()
+        self.waiting: deque[tuple[Item, int | None]] = deque()
+        """Completions whose scores are to come, each with the number of the line that it replaces, if any."""
         self.stopped: UsageError | None = None
         self.bad = bad
         self.specimens = Specimens()
@@ -189,11 +201,13 @@ class _Feed:
                 for part in self._parts(record):
                     if isinstance(part, BadRow):
                         self.bad.add(part)
-                    elif line := self._out.earlier(_identity(part)):
-                        self.specimens.see(part, line["score"])
-                    else:
-                        self.waiting.append(part)
-                        yield part.prompt, part.completion
+                        continue
+                    earlier = self._out.earlier(_identity(part))
+                    if earlier is not None and not earlier.again:
+                        self.specimens.see(part, earlier.line["score"])
+                        continue
+                    self.waiting.append((part, earlier.number if earlier is not None else None))
+                    yield part.prompt, part.completion
             self._out.check_finished()
         except UsageError as error:  # the input broke off: what was read before it is graded first
             self.stopped = error
@@ -207,9 +221,12 @@ class _Feed:
 def _grade(feed: _Feed, grader: Grader, out: OutFile, source: Source, progress: Progress) -> None:
     done = 0
     for score in grader.stream(feed):
-        item = feed.waiting.popleft()
+        item, replaced = feed.waiting.popleft()
         line = _line(item, score)
-        out.append(line)
+        if replaced is None:
+            out.append(line)
+        else:
+            out.replace(replaced, line)
         feed.specimens.see(item, line["score"])
         done += 1
         progress.update(done, source.fraction(), f", {feed.bad.count:,} bad" if feed.bad.count else "")
@@ -255,7 +272,7 @@ def _check_paths(job: GradeJob) -> None:
     if job.input == STDIN or not os.path.exists(job.input):
         return
     written = {"--out": job.out}
-    written.update({kind: sidecar(job.out, kind) for kind in ("meta.json", "bad.jsonl", "summary.json")})
+    written.update({kind: sidecar(job.out, kind) for kind in SIDECARS})
     for what, path in written.items():
         if same_file(Path(job.input), path):
             raise UsageError(f"{what} would overwrite the input {job.input}; choose another --out")

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 from verigym.envs import UsageError
 
 GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
 PEEKED_BYTES = 1024
+
+
+def json_line(value: Any) -> bytes:
+    """Return a value as one line of JSON in UTF-8; a line with a lone surrogate, which has no bytes, is escaped."""
+    try:
+        return (json.dumps(value, ensure_ascii=False) + "\n").encode()
+    except UnicodeEncodeError:
+        return (json.dumps(value) + "\n").encode()
 
 
 class LineProblem(ValueError):

@@ -2,7 +2,8 @@
 
 Lines are appended whole and in order, so after a kill the file is a prefix of the final one plus perhaps a partial
 line. A sidecar, `OUT.meta.json`, says what the lines were made with; while the input is read again, each line is
-compared with it. The sidecar's `runs` say from which line on which command and which versions were at work.
+compared with it. The sidecar's `runs` say from which line on which command and which versions were at work. Lines without
+a verdict are made again and replaced (`retries`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ import os
 import stat
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from verigym.envs import UsageError
+from verigym.grade.lines import json_line
 from verigym.grade.manifest import differences
+from verigym.grade.retries import Journal, count, merge, to_retry
 
 OTHER_FORMATS = frozenset(
     ".gz .bz2 .xz .zst .zip .tar .tgz .parquet .pq .arrow .feather .orc .csv .tsv .xlsx .yaml .yml .pkl .db .sqlite".split()
@@ -65,12 +69,18 @@ def write_atomically(path: Path, value: Any) -> None:
     os.replace(partial, path)
 
 
-def json_line(value: Any) -> bytes:
-    """Return a value as one line of JSON in UTF-8; a line with a lone surrogate, which has no bytes, is escaped."""
-    try:
-        return (json.dumps(value, ensure_ascii=False) + "\n").encode()
-    except UnicodeEncodeError:
-        return (json.dumps(value) + "\n").encode()
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A line that an earlier run wrote."""
+
+    number: int
+    """From 1."""
+    line: Mapping[str, Any]
+
+    @property
+    def again(self) -> bool:
+        """Whether its completion is to be graded again."""
+        return to_retry(self.line["score"])
 
 
 class OutFile:
@@ -82,20 +92,29 @@ class OutFile:
 
     def __init__(self, path: Path, settings: Mapping[str, Any], run: Mapping[str, Any], *, overwrite: bool) -> None:
         self.path = path
-        self.skipped = 0
+        self.kept = 0
+        """Lines of earlier runs that stay."""
+        self.retried = 0
+        """Lines of earlier runs that this one has replaced."""
         self.other_versions = ""
         """Of the lines that were there: what made them where it is not what makes the next ones."""
         self._settings = settings
         self._run: Mapping[str, Any] | None = run
         self._runs: list[dict[str, Any]] = []
+        self._journal = Journal(sidecar(path, "retried.jsonl"))
         with _writing(path):
-            self._stream = open(path, "ab")
+            self._stream: BinaryIO = open(path, "ab")
         try:
-            self._lock()
+            self._lock(self._stream)
+            if not _leads_to(path, self._stream):
+                raise _being_written(path)  # it has replaced the file since we opened it
             self._prepare(overwrite)
         except BaseException:
             self._stream.close()
             raise
+        self.lines, self.unscored = count(path) if stat.S_ISREG(os.fstat(self._stream.fileno()).st_mode) else (0, 0)
+        """Lines that are there, and those of them that are to be graded again."""
+        self._position = 0
         self._old = self._old_lines()
         self._next: dict[str, Any] | None = next(self._old, None)
 
@@ -104,14 +123,15 @@ class OutFile:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self._old.close()
+        self.settle()
         status = os.fstat(self._stream.fileno())
         if stat.S_ISREG(status.st_mode) and not status.st_size and not self.path.is_symlink():
             remove(sidecar(self.path, "meta.json"))  # while the lock is held
             remove(self.path)
         self._stream.close()
 
-    def earlier(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the next line of the file, which is this item's, and take its place; None behind the last line.
+    def earlier(self, identity: Mapping[str, Any]) -> Earlier | None:
+        """Return the next line of the file, which is this item's; None behind the last line.
 
         Raises:
             UsageError: the file goes on with another item, so it belongs to another input.
@@ -122,12 +142,14 @@ class OutFile:
         old = {name: line.get(name) for name in ID_FIELDS}
         if old != {name: identity[name] for name in ID_FIELDS}:
             raise UsageError(
-                f"{self.path}, line {self.skipped + 1}: row {old['row']}, sample {old['sample']} is not row "
+                f"{self.path}, line {self._position + 1}: row {old['row']}, sample {old['sample']} is not row "
                 f"{identity['row']}, sample {identity['sample']} of the input, which has changed; {START_AGAIN}"
             )
-        self.skipped += 1
+        self._position += 1
         self._next = next(self._old, None)
-        return line
+        found = Earlier(self._position, line)
+        self.kept += not found.again
+        return found
 
     def check_finished(self) -> None:
         """Refuse lines beyond the end of the input."""
@@ -136,28 +158,59 @@ class OutFile:
 
     def append(self, value: Mapping[str, Any]) -> None:
         """Write one line at once: what is written survives a kill of this process."""
-        if self._run is not None:
-            self._record(self._run)
-            self._run = None
+        self._record()
         with _writing(self.path):
             self._stream.write(json_line(value))
             self._stream.flush()
 
-    def _lock(self) -> None:
+    def replace(self, number: int, value: Mapping[str, Any]) -> None:
+        """Write a line that takes the place of an earlier one at `settle`; it survives a kill as an appended one does."""
+        self._record()
+        with _writing(self._journal.path):
+            self._journal.add(number, value)
+        self.retried += 1
+
+    def settle(self) -> None:
+        """Put replaced lines in their places: the file holds either all of them or none."""
+        self._journal.close()
+        if not self._journal.path.exists():
+            return
+        target = Path(os.path.realpath(self.path))  # a link stays one
+        partial = sidecar(target, "partial")
+        with _writing(partial):
+            new = open(partial, "w+b")
+            try:
+                self._lock(new)  # whoever opens the file from now on meets a lock, as before
+                merged = merge(self.path, self._journal, new)
+                os.replace(partial, target)
+            except BaseException:
+                new.close()
+                remove(partial)
+                raise
+        self._stream.close()
+        self._stream = new
+        if self._runs:
+            self._runs[-1]["retried"] = self._runs[-1].get("retried", 0) + merged
+            self._write_meta()
+        remove(self._journal.path)
+
+    def _lock(self, stream: BinaryIO) -> None:
         try:
-            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(f"{self.path} is being written by another verigym grade") from None
+            raise _being_written(self.path) from None
         except OSError:  # a file system without locks
             return
 
     def _prepare(self, overwrite: bool) -> None:
-        if overwrite:
+        if overwrite or not os.fstat(self._stream.fileno()).st_size:
             self._stream.truncate(0)
+            remove(self._journal.path)
         meta = sidecar(self.path, "meta.json")
         if os.fstat(self._stream.fileno()).st_size:
             self._check_same(meta)  # before a byte is dropped: the file may be somebody else's
             _drop_partial_line(self._stream, self.path)
+            self.settle()
         if not os.fstat(self._stream.fileno()).st_size:
             self._runs = []
             self._write_meta()
@@ -180,10 +233,13 @@ class OutFile:
         old = self._runs[-1].get("input") if self._runs else None
         return f"from {old} " if old and self._run is not None and old != self._run["input"] else ""
 
-    def _record(self, run: Mapping[str, Any]) -> None:
+    def _record(self) -> None:
         """Note that this run makes the lines that follow, where it is not like the one before."""
+        run, self._run = self._run, None
+        if run is None:
+            return
         if not self._runs or any(self._runs[-1].get(name) != value for name, value in run.items()):
-            self._runs.append({"first_line": self.skipped + 1, **run})
+            self._runs.append({"first_line": self.lines + 1, **run})
             self._write_meta()
 
     def _write_meta(self) -> None:
@@ -193,6 +249,16 @@ class OutFile:
 
     def _old_lines(self) -> Generator[dict[str, Any], None, None]:
         return complete_lines(self.path, os.fstat(self._stream.fileno()).st_size)
+
+
+def _being_written(path: Path) -> UsageError:
+    return UsageError(f"{path} is being written by another verigym grade")
+
+
+def _leads_to(path: Path, stream: BinaryIO) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.stat(path), os.fstat(stream.fileno()))
+    return False
 
 
 def complete_lines(path: Path, size: int | None = None) -> Generator[dict[str, Any], None, None]:

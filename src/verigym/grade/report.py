@@ -39,8 +39,9 @@ def show(outcome: Outcome) -> None:
 def summary_rows(outcome: Outcome) -> list[tuple[str, str]]:
     """Return the summary as (name, value) in words."""
     summary = outcome.summary
-    before = f" ({outcome.already_done:,} graded before)" if outcome.already_done else ""
-    rows = [("completions", f"{summary.n:,}{before}")]
+    before = [f"{outcome.already_done:,} graded before"] if outcome.already_done else []
+    before += [f"{outcome.retried:,} without a verdict graded again"] if outcome.retried else []
+    rows = [("completions", f"{summary.n:,}" + (f" ({', '.join(before)})" if before else ""))]
     if outcome.columns.completions != ("completion",) and len(outcome.columns.completions) == 1:
         rows.append(("  column", outcome.columns.completions[0]))
     if outcome.chosen_options:

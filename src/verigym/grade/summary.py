@@ -45,6 +45,8 @@ class Summary(BaseModel):
     highest_reward: float | None
     statuses: dict[str, int]
     errors: dict[str, int]
+    first_error: str | None
+    """Of the first completion without a score: its row, the kind of failure and the message."""
     components: dict[str, float]
     accuracy_by_column: dict[str, float | None]
     groups: int
@@ -67,6 +69,7 @@ class _Totals:
     def __init__(self) -> None:
         self.statuses: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
+        self.first_error: str | None = None
         self.graders: Counter[str] = Counter()
         self.columns: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
         self.components: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0])
@@ -82,7 +85,9 @@ class _Totals:
         self.seconds += score["seconds"]
         right = self.columns[line["column"]]
         if score["error"] is not None:
-            self.errors[score["error"]["kind"]] += 1
+            kind, message = score["error"]["kind"], score["error"]["message"]
+            self.errors[kind] += 1
+            self.first_error = self.first_error or f"row {line['row']}, {kind}: {message}"
             return
         right[0] += score["status"] == Status.CORRECT
         right[1] += 1
@@ -127,6 +132,7 @@ def summarise(lines: Iterable[Mapping[str, Any]], ks: Sequence[int] = ()) -> Sum
         highest_reward=totals.highest,
         statuses={status.value: totals.statuses[status] for status in Status if totals.statuses[status]},
         errors=dict(sorted(totals.errors.items())),
+        first_error=totals.first_error,
         components={name: total / count for name, (total, count) in sorted(totals.components.items())},
         accuracy_by_column={name: right / of if of else None for name, (right, of) in totals.columns.items()},
         groups=sum(cluster.groups for cluster in clusters),
