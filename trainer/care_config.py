@@ -18,8 +18,8 @@ class CareFields(Frozen):
     """What happens after dead_run_steps steps in a row without any gradient from the rewards."""
     dead_run_steps: int = Field(default=20, ge=1)
     """Steps in a row without an advantage, with a gradient of exactly 0, or with gae of equal rewards: then the run is dead."""
-    on_broken_grader: Literal["warn", "stop"] = "warn"
-    """What happens when a source's judge raises on more than broken_grader_share of its completions."""
+    on_broken_grader: Literal["warn", "stop"] = "stop"
+    """When a source's judge raises on more than broken_grader_share of its completions, or its first 200 all get no verdict."""
     max_bad_steps: int = Field(default=3, ge=1)
     """The run stops after so many steps in a row with an update that is not finite; it is left out and kept in bad_batches/."""
     surprise_floor: float = Field(default=0.05, ge=0, lt=1)

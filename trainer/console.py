@@ -57,7 +57,9 @@ class UnscoredReasons:
         for group in groups:
             for score in group.scores:
                 if score.error is not None:
-                    self.counts[group.source, f"{score.error.kind}: {score.error.message}"[:200]] += 1
+                    # What a judge says of its texts differs from text to text; where it raised is one cause.
+                    at = score.raised and f"{score.raised.error.partition(':')[0]} at {score.raised.place}"
+                    self.counts[group.source, f"{score.error.kind}: {at or score.error.message}"[:200]] += 1
 
     def closing(self, history: Sequence[Mapping[str, Any]]) -> list[str]:
         """Return how much of a run's training was unscored, and why.

@@ -63,17 +63,18 @@ def file_hash(path: Path) -> str:
     return f"ends-{digest.hexdigest()[:16]}"
 
 
-def refuse_changed(then: Mapping[str, str], now: Mapping[str, str], changed_inputs: str) -> None:
-    """Compare a checkpoint's hashes with those of now. A checkpoint without any is from before there were hashes.
+def refuse_changed(then: Mapping[str, str], now: Mapping[str, str], changed_inputs: str) -> bool:
+    """Return whether a checkpoint's hashes are not those of now. A checkpoint without any is from before there were hashes.
 
     Raises:
         UsageError: naming what differs, where that is to be refused.
     """
     names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name)) if then else []
     if not names:
-        return
+        return False
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     line = f"since the checkpoint was made, inputs of the run have changed: {', '.join(names[:3])}{more}"
     if changed_inputs == "refuse":
         raise UsageError(f"{line}; bring them back, set `output` to a new folder, or set changed_inputs=accept to go on anyway")
     logger.warning("%s; going on with changed_inputs=accept", line)
+    return True

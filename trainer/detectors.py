@@ -300,6 +300,22 @@ class BrokenGrader:
         return Alarm("broken_grader", row["step"], since, seen, advice, self.stop)
 
 
+class NoVerdict:
+    """A source has never given a verdict: see `grader_bugs`."""
+
+    def __init__(self, stop: bool) -> None:
+        self.stop, self.since = stop, _Since()
+
+    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+        silent = sorted(name.removesuffix("/no_verdict") for name in row if name.endswith("/no_verdict"))
+        since = self.since.update(bool(silent), row["step"])
+        if since is None:
+            return None
+        seen = f"not one completion of {', '.join(silent)} has got a verdict since the run began"
+        advice = "samples.jsonl has the reasons; mend it and try it with `verigym check`"
+        return Alarm("no_verdict", row["step"], since, seen, advice, self.stop)
+
+
 class SamplerGap:
     """The policy that trains is not the one that sampled."""
 

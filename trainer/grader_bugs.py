@@ -1,7 +1,8 @@
 """A grader's own bugs in training: exceptions that `judge` raises, counted, recorded once for each cause, and not learnt from.
 
 One text on which `judge` raises gets the floor by the blame rule. Where that happens to many, the grader is broken and not the
-texts: from then on a source's completions on which its judge raises are unscored, as all failures of ours are.
+texts: from then on a source's completions on which its judge raises are unscored, as all failures of ours are. A source that
+never gives a verdict is silent, whatever the reason: its server is down, its gold is bad, or its judge raises on everything.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from verigym.envs.errors import UsageError
 from verigym.envs.schema import Raised, Score, ScoreError, Status
 from verigym.trainer.detectors import Alarm
 from verigym.trainer.rollout import Group
@@ -19,6 +22,8 @@ WINDOW = 200
 """Completions of a source over which the share is taken."""
 FEWEST = 20
 """Completions before a share says anything."""
+SILENT_AFTER = WINDOW
+"""Completions without a single verdict after which a source is called silent: a server may need some minutes to start."""
 
 
 class GraderBugs:
@@ -33,29 +38,51 @@ class GraderBugs:
         self.share = share
         self.recent: dict[str, deque[bool]] = {}
         self.broken: set[str] = set()
+        self.asked: dict[str, int] = {}
+        self.judged: dict[str, int] = {}
+        """Of these, completions with a verdict of the judge's own: scored, and not because it raised."""
 
     def checked(self, groups: Sequence[Group]) -> list[Group]:
         """Take in groups as they were graded, and return them; what a broken grader raised on is without a reward."""
         for group in groups:
             recent = self.recent.setdefault(group.source, deque(maxlen=WINDOW))
-            recent.extend(score.raised is not None for score in group.scores)
+            recent.extend(_is_bug(score) for score in group.scores)
+            verdicts = sum(score.scored and score.raised is None for score in group.scores)
+            self.asked[group.source] = self.asked.get(group.source, 0) + len(group.scores)
+            self.judged[group.source] = self.judged.get(group.source, 0) + verdicts
         self.broken |= {
             label for label, recent in self.recent.items() if len(recent) >= FEWEST and sum(recent) > self.share * len(recent)
         }
         return [_without_rewards(group) if group.source in self.broken else group for group in groups]
 
     def metrics(self) -> dict[str, float]:
-        """Return `source/grader_broken`, 1, of each source whose grader is."""
-        return {f"{label}/grader_broken": 1.0 for label in sorted(self.broken)}
+        """Return `source/grader_broken`, 1, of each source whose grader is, and `source/no_verdict`, 1, of each silent one."""
+        broken = {f"{label}/grader_broken": 1.0 for label in sorted(self.broken)}
+        return broken | {f"{label}/no_verdict": 1.0 for label, asked in self.silent().items() if asked >= SILENT_AFTER}
+
+    def silent(self) -> dict[str, int]:
+        """Return the sources that have never given a verdict, and of how many completions."""
+        return {label: asked for label, asked in sorted(self.asked.items()) if asked and not self.judged[label]}
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as JSON."""
-        return {"recent": {label: list(recent) for label, recent in self.recent.items()}, "broken": sorted(self.broken)}
+        return {
+            "recent": {label: list(recent) for label, recent in self.recent.items()},
+            "broken": sorted(self.broken),
+            "asked": dict(self.asked),
+            "judged": dict(self.judged),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint."""
         self.recent = {label: deque(recent, maxlen=WINDOW) for label, recent in state["recent"].items()}
         self.broken = set(state["broken"])
+        self.asked, self.judged = dict(state["asked"]), dict(state["judged"])
+
+
+def _is_bug(score: Score) -> bool:
+    """Whether judging raised what only a bug raises: files and networks fail without one, and that has no reward anyhow."""
+    return score.raised is not None and (score.error is None or score.error.kind != "backend")
 
 
 def _without_rewards(group: Group) -> Group:
@@ -109,6 +136,25 @@ class Causes:
                 seen = f"the judge of source {source!r} raised on {len(raised)} completions: {first}"
                 alarms.append(JudgeException("judge_exception", step, step, seen, ADVICE, traceback=raised[0].traceback))
         return alarms
+
+
+def refuse_silent(silent: Mapping[str, int], final: Path) -> None:
+    """Say at the end of a run which sources never gave a verdict.
+
+    Args:
+        silent: completions of each such source.
+        final: folder of the model, which was written all the same.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if silent:
+        told = ", ".join(f"{label!r} (0 of {asked:,} completions)" for label, asked in silent.items())
+        raise UsageError(
+            f"the run is at its end, but no verdict came from source {told}: nothing was learnt from it, and the model in "
+            f"{final} shows only what others taught; samples.jsonl has the reasons. Mend it, try it with `verigym check`, and "
+            "train in a new output"
+        )
 
 
 ADVICE = (

@@ -23,7 +23,7 @@ from verigym.trainer.distributed import SOLO, World, open_world
 from verigym.trainer.engines.base import Engine
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.evaluate import evaluate
-from verigym.trainer.grader_bugs import Causes
+from verigym.trainer.grader_bugs import Causes, GraderBugs, refuse_silent
 from verigym.trainer.graders import open_graders
 from verigym.trainer.launched import launched_rank
 from verigym.trainer.learner import Learner
@@ -52,7 +52,8 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
         environments: environments made in Python, by the name that a source's `environment` uses.
 
     Raises:
-        UsageError: the model, a source or a checkpoint does not fit the config.
+        UsageError: the model, a source or a checkpoint does not fit the config, a watched figure stops the run, or a source
+            gave no verdict at all.
         Interrupted: Ctrl-C, SIGTERM or SIGUSR1; the same call goes on from there.
     """
     transformers.utils.logging.disable_progress_bar()
@@ -91,8 +92,7 @@ class Run:
         self.made_with = checkpoint.made_with(config, {source.label: source.environment.grader for source in sources})
         found = world.first(lambda: checkpoint.latest(self.checkpoints, self.made_with, config.steps))
         self.contents = world.first(lambda: contents(config))
-        if found:
-            refuse_changed(found[1].contents, self.contents, config.changed_inputs)
+        changed = found is not None and refuse_changed(found[1].contents, self.contents, config.changed_inputs)
         environments = {source.label: source.environment for source in sources}
         self.learner = Learner(config, found[0] if found else None, world, environments)
         self.codec = self.learner.codec
@@ -104,6 +104,8 @@ class Run:
         if found:
             self.done = self.saved = found[1].step
             self.work.restore(found[1].drawn, checkpoint.load_work(found[0]))
+            if changed:  # a judge that was broken may have been mended
+                self.work.bugs = GraderBugs(config.broken_grader_share)
         self.engine: Engine = build_engine(config, self.learner.spread.twin, self.codec)
 
     def run(self, stop: StopRequest) -> Path:
@@ -168,7 +170,9 @@ class Run:
                     progress.say(line)
             finally:
                 log.close()
-        return self.learner.export(config.output / "final")
+        final = self.learner.export(config.output / "final")
+        refuse_silent(self.work.bugs.silent(), final)
+        return final
 
     def _stop(self, stop: StopRequest) -> NoReturn:
         """Keep what is done, and end the run."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from letters import BrokenEnvironment, LettersEnvironment
 
+from verigym.envs.errors import UsageError
 from verigym.trainer.config import build_config
 from verigym.trainer.loop import train
 
@@ -37,10 +38,13 @@ def test_training_goes_on(
         "grade_timeout_s": 1.0,
         "grade_memory_mb": 1024,
         "device": "cpu",
+        "on_broken_grader": "warn",
     }
     given = {"letters": LettersEnvironment(), "broken": BrokenEnvironment(how=how)}
     with caplog.at_level(logging.WARNING):
-        train(build_config(fields, "test"), given)
+        with pytest.raises(UsageError, match=r"no verdict came from source 'broken' \(0 of 24 completions\)"):
+            train(build_config(fields, "test"), given)
+    assert (tmp_path / "out/final/config.json").exists()
     logged = [json.loads(line) for line in (tmp_path / "out/metrics.jsonl").read_text().splitlines()]
     told = {row["name"] for row in logged if row["kind"] == "warning"}
     assert told == ({"judge_exception", "broken_grader"} if how in ("raises", "nan", "memory", "returns") else set())

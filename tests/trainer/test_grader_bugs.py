@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from letters import BuggyEnvironment, HardenedEnvironment, LettersEnvironment
+from runs import settings
 
-from verigym.envs import Completion, Score, Status, check_env
+from verigym.envs import Completion, EnvironmentFailure, Prompt, Score, Status, check_env
 from verigym.envs.blame import guarded
 from verigym.envs.errors import UsageError
 from verigym.envs.grading import Grader
@@ -108,7 +110,7 @@ def test_training_is_loud_about_it(
         "eval_every": 0,
         "workers": 0,
         "device": "cpu",
-        "on_broken_grader": "stop" if stop else "warn",
+        **({} if stop else {"on_broken_grader": "warn"}),  # to stop is the default
     }
     given = {"letters": LettersEnvironment(), "buggy": BuggyEnvironment()}
     with caplog.at_level(logging.WARNING):
@@ -116,7 +118,9 @@ def test_training_is_loud_about_it(
             with pytest.raises(UsageError, match="the judge of buggy raises on many completions"):
                 train(build_config(fields, "test"), given)
         else:
-            train(build_config(fields, "test"), given)
+            with pytest.raises(UsageError, match="no verdict came from source 'buggy'"):
+                train(build_config(fields, "test"), given)
+            assert (tmp_path / "out/final/config.json").exists()
     rows = [json.loads(line) for line in (tmp_path / "out/metrics.jsonl").read_text().splitlines()]
     steps = [row for row in rows if row["kind"] == "train"]
     assert steps[0]["buggy/judge_exceptions"] > 10 and steps[0]["letters/judge_exceptions"] == 0
@@ -127,3 +131,46 @@ def test_training_is_loud_about_it(
     if not stop:
         assert steps[-1]["buggy/unscored"] == steps[-1]["buggy/judge_exceptions"] > 10
         assert len(steps) == 4
+
+
+class Silent(LettersEnvironment):
+    """Its own side fails on everything, the gold too."""
+
+    name = "silent"
+
+    def judge(self, prompt: Prompt, reference: Any, completion: Completion) -> Score:
+        raise RuntimeError("out of order")
+
+
+def test_a_source_without_a_verdict_is_silent_until_it_gives_one() -> None:
+    ours = EnvironmentFailure("backend", "the server is down").score()
+    down = replace(group(*["4"] * 100), scores=(ours,) * 100)
+    bugs = GraderBugs(0.2)
+    bugs.checked([down])
+    assert bugs.silent() == {"buggy": 100} and bugs.metrics() == {}
+    bugs.checked([down])
+    assert bugs.metrics() == {"buggy/no_verdict": 1.0}
+    again = GraderBugs(0.2)
+    again.restore(json.loads(json.dumps(bugs.state())))
+    assert again.metrics() == bugs.metrics()
+    again.checked([group("4")])
+    assert again.silent() == {} and again.metrics() == {}
+
+
+def test_a_dead_server_is_no_bug_of_the_judge() -> None:
+    def judge(_: Completion) -> Score:
+        raise ConnectionError("refused")
+
+    score = guarded(judge, Completion(text="a"), lambda: "4", 0.0)
+    assert score.raised is not None
+    bugs = GraderBugs(0.2)
+    bugs.checked([replace(group(*["4"] * 100), scores=(score,) * 100)])
+    assert not bugs.broken and bugs.silent()
+
+
+def test_a_run_without_one_verdict_does_not_end_well(tmp_path: Path, letters_model: Path) -> None:
+    fields = settings(letters_model, tmp_path / "out", steps=2, workers=0, eval_every=0, prompts_per_step=2, group_size=4)
+    fields["sources"] = [{"environment": "silent", "eval_split": None}]
+    with pytest.raises(UsageError, match=r"no verdict came from source 'silent' \(0 of 16 completions\)"):
+        train(build_config(fields, "test"), {"silent": Silent()})
+    assert (tmp_path / "out/final/config.json").exists()
