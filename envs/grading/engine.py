@@ -14,6 +14,7 @@ from verigym.envs.grading.breaker import Breaker
 from verigym.envs.grading.cache import ScoreCache
 from verigym.envs.grading.fairqueue import FairQueue
 from verigym.envs.grading.killrule import KillRule
+from verigym.envs.grading.process import NeverStarts
 from verigym.envs.grading.stats import StatsCounter, ThrottledLog
 from verigym.envs.grading.workers import InProcessWorker, Limits, ProcessWorker, Worker
 from verigym.envs.schema import Completion, Prompt, Score, sha256_hex
@@ -44,6 +45,11 @@ class _Job:
         return [future for row in self.waiting for future in row]
 
 
+def cannot_start(error: Exception) -> UsageError:
+    """Return what a caller sees of a worker that cannot be started."""
+    return UsageError(f"no grading worker can be started: {error}")
+
+
 class Engine:
     """Grades jobs on up to `max(workers, 1)` threads, each the owner of one worker."""
 
@@ -71,6 +77,8 @@ class Engine:
         self._in_flight: dict[str, _Job] = {}
         self._slots: list[tuple[threading.Thread, Worker]] = []
         self._closed = False
+        self._unusable: UsageError | None = None
+        """Why no worker can ever be started."""
 
     def submit(self, environment: Environment, prompt: Prompt, completion: Completion) -> Future[Score]:
         """Queue one item, or share the result of an equal one that is being graded."""
@@ -88,6 +96,8 @@ class Engine:
         with self._lock:
             if self._closed:
                 raise UsageError("the grader is closed; make a new one")
+            if self._unusable is not None:
+                raise self._unusable
             known = self._in_flight.get(job.key)
             if known is not None:
                 known.waiting.append(futures)
@@ -146,6 +156,8 @@ class Engine:
                 lane, job = taken
                 try:
                     self._handle(job, worker)
+                except NeverStarts as error:
+                    self._refuse(job, error)
                 except BaseException as error:  # nothing that happens in here may lose the item or the slot
                     self._resolve_all(job, Score.failed("internal", f"grading failed: {describe(error)}"))
                 finally:
@@ -195,6 +207,16 @@ class Engine:
                 return False
             self._in_flight.pop(job.key, None)
             return True
+
+    def _refuse(self, job: _Job, error: NeverStarts) -> None:
+        """Let whoever waits for the job see that the call is wrong; a score of None would hide it."""
+        with self._lock:
+            self._unusable = self._unusable or cannot_start(error)
+            self._in_flight.pop(job.key, None)
+            waiting = list(job.futures)
+        for future in waiting:
+            if not future.done() and future.set_running_or_notify_cancel():
+                future.set_exception(self._unusable)
 
     def _resolve_all(self, job: _Job, score: Score) -> None:
         self._resolve(job, [score] * len(job.completions))

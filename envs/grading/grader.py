@@ -18,7 +18,7 @@ from typing import Self
 from verigym.envs.base import Environment
 from verigym.envs.errors import UsageError, did_you_mean
 from verigym.envs.grading.cache import ScoreCache
-from verigym.envs.grading.engine import Engine
+from verigym.envs.grading.engine import Engine, cannot_start
 from verigym.envs.grading.judging import grades_groups
 from verigym.envs.grading.process import WorkerStartError, refuse_in_a_worker
 from verigym.envs.grading.stats import GraderStats
@@ -35,7 +35,8 @@ LOOK_AHEAD = 256
 class Grader:
     """Grades items of one or several environments; an item goes to the environment that its prompt names.
 
-    A failure to grade is a Score with `reward=None`, never an exception; UsageError is for mistakes in the call itself.
+    A failure to grade is a Score with `reward=None`, never an exception; UsageError is for mistakes in the call itself, such as a
+    script that grades outside `if __name__ == "__main__":`, which its workers import.
 
     Args:
         environments: one, several, or a mapping by name.
@@ -128,12 +129,13 @@ class Grader:
                 future.cancel()
 
     def submit(self, prompt: Prompt, completion: CompletionLike) -> Future[Score]:
-        """Queue one item and return at once; the future's result is always a Score.
+        """Queue one item and return at once; the future's result is always a Score, unless no worker can ever be started.
 
         An item equal to one that is being graded shares its result.
 
         Raises:
-            UsageError: the grader is closed, or it has no environment of the name in `prompt.environment`.
+            UsageError: the grader is closed, or it has no environment of the name in `prompt.environment`. Here or by the
+                future: no worker can be started.
             TypeError, ValueError: the arguments are not a prompt and a completion (`Completion.of`).
         """
         environment = self._environment(prompt)
@@ -174,7 +176,7 @@ class Grader:
         try:
             self._engine.start()
         except WorkerStartError as error:
-            raise UsageError(f"no grading worker can be started: {error}") from None
+            raise cannot_start(error) from None
 
     def close(self) -> None:
         """Kill the workers at once. Items without a verdict get an ERROR that says so."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from verigym.envs.base import Environment
 from verigym.envs.grading.breaker import Breaker, Trust
 from verigym.envs.grading.groups import Member, Refused, judged_together
-from verigym.envs.grading.process import Died, WorkerStartError
+from verigym.envs.grading.process import Died, NeverStarts, WorkerStartError
 from verigym.envs.grading.stats import StatsCounter, ThrottledLog
 from verigym.envs.grading.workers import Worker
 from verigym.envs.schema import Completion, ErrorKind, Prompt, Score
@@ -69,7 +69,11 @@ class KillRule:
         *,
         together: bool = False,
     ) -> Verdict:
-        """Return the verdict on one item, or on a group that is judged together; never raises for what a worker does."""
+        """Return the verdict on one item, or on a group that is judged together, whatever a worker does.
+
+        Raises:
+            NeverStarts: no worker can be started, whatever is judged.
+        """
         scene = _Scene(worker, environment, prompt, breaker, len(completions))
         failure = self._start_failure
         if failure is not None and not worker.running and time.monotonic() - failure[0] < RETRY_START_S:
@@ -79,6 +83,8 @@ class KillRule:
                 verdict = self._trusted(scene) or (
                     self._judge_group(scene, completions) if together else self._judge(scene, completions[0])
                 )
+            except NeverStarts:
+                raise
             except WorkerStartError as error:
                 if self._closing():
                     break

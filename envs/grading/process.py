@@ -20,6 +20,13 @@ from verigym.envs.blame import describe
 from verigym.envs.errors import UsageError
 from verigym.envs.grading.channel import Channel, encode
 
+WORKER_NAME = "verigym-grading-worker"
+UNGUARDED_EXIT = 97
+"""Exit code of a child that met a Grader while it imported the script that started it."""
+UNGUARDED = (
+    "a worker process imports the script that starts it, and this script grades while it is imported; put what grades under "
+    "`if __name__ == '__main__':` (or pass workers=0, which grades in this process and cannot stop what hangs)"
+)
 READY = b'{"ready":true}'
 """The first message of a child: it can be asked."""
 _REAP_S = 5.0
@@ -40,6 +47,10 @@ class Died:
 
 class WorkerStartError(Exception):
     """No process could be started; the message says why and what to do."""
+
+
+class NeverStarts(WorkerStartError):
+    """Nor can it be at any later time: the script or the environment has to be changed."""
 
 
 class ChildProcess:
@@ -82,6 +93,7 @@ class ChildProcess:
 
         Raises:
             WorkerStartError: it cannot be started, died on the way, or took longer than `start_timeout_s`.
+            NeverStarts: nor will it be, as the script has no main guard or an environment cannot be sent.
         """
         if self._process is not None:
             return
@@ -91,9 +103,7 @@ class ChildProcess:
             raise WorkerStartError(f"no connection to a worker can be made: {describe(error)}") from error
         self._channel = Channel(ours)
         context: Any = multiprocessing.get_context(self._method)
-        process = context.Process(
-            target=self._serve, args=(theirs, *self._arguments, os.getpid()), name="verigym-grading-worker"
-        )
+        process = context.Process(target=self._serve, args=(theirs, *self._arguments, os.getpid()), name=WORKER_NAME)
         try:
             with _variables(self._variables), warnings.catch_warnings():
                 if self._method == "fork":  # a fork of several threads may hang, which is met like any other hang
@@ -101,9 +111,8 @@ class ChildProcess:
                 process.start()
         except Exception as error:
             self._discard()
-            raise WorkerStartError(
-                f"the environments cannot be sent to a worker process: {describe(error)}; {START_HINT}"
-            ) from error
+            kind = WorkerStartError if isinstance(error, OSError) else NeverStarts
+            raise kind(f"the environments cannot be sent to a worker process: {describe(error)}; {START_HINT}") from error
         finally:
             theirs.close()
         self._process = process
@@ -113,11 +122,14 @@ class ChildProcess:
         except TimeoutError:
             self.stop()
             raise WorkerStartError(
-                f"a worker process was not ready after {self._start_timeout_s:g} s (start_timeout_s)"
+                f"a worker process was not ready after {self._start_timeout_s:g} s (start_timeout_s); {START_HINT}"
             ) from None
         except (EOFError, OSError, ValueError) as error:
             how = self._exit()
+            unguarded = process.exitcode == UNGUARDED_EXIT
             self.stop()
+            if unguarded:
+                raise NeverStarts(UNGUARDED) from None
             raise WorkerStartError(
                 f"a worker process {how} while starting ({describe(error)}; its own message is on stderr); {START_HINT}"
             ) from None
@@ -201,13 +213,18 @@ def malformed(error: Exception) -> Died:
 
 
 def refuse_in_a_worker() -> None:
-    """Refuse to start processes while a worker imports the script that made it.
+    """Refuse to start processes while a child process imports the script that made it.
+
+    A worker of ours ends at once, so that its parent raises the one error that there is to see.
 
     Raises:
-        UsageError: this is such a worker.
+        UsageError: this is a child that something else has started.
     """
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise UsageError("a grading worker is importing the script that made it: grade under `if __name__ == '__main__':`")
+    process = multiprocessing.current_process()
+    if getattr(process, "_inheriting", False):
+        if process.name == WORKER_NAME:
+            os._exit(UNGUARDED_EXIT)
+        raise UsageError(UNGUARDED)
 
 
 @contextlib.contextmanager

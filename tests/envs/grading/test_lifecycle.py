@@ -13,7 +13,7 @@ import pytest
 from processes import alive, children, eventually
 from sample_envs import ExactEnvironment, ScriptedEnvironment, UnsendableEnvironment
 
-from verigym.envs import Status, UsageError
+from verigym.envs import UsageError
 from verigym.envs.grading import Grader
 
 SUPPORT = str(Path(__file__).parents[1] / "support")
@@ -60,9 +60,11 @@ def test_an_environment_that_cannot_be_sent_is_an_error_that_says_what_to_do():
     with Grader(env, workers=2) as grader:
         with pytest.raises(UsageError, match="cannot be sent to a worker process.*importable.*workers=0"):
             grader.start()
-        scores = grader.grade((env.prompt(f"q{i}", answer="1"), "answer: 1") for i in range(20))
-    assert {s.status for s in scores} == {Status.ERROR}
-    assert scores[0].error.kind == "unavailable"
+    with Grader(env, workers=2) as grader:
+        with pytest.raises(UsageError, match="cannot be sent to a worker process.*importable.*workers=0"):
+            grader.grade((env.prompt(f"q{i}", answer="1"), "answer: 1") for i in range(20))
+        with pytest.raises(UsageError, match="cannot be sent to a worker process"):
+            grader.submit(env.prompt("q", answer="1"), "answer: 1")
     with Grader(env, workers=0) as grader:
         assert grader.grade([(env.prompt("q", answer="1"), "answer: 1")])[0].reward == 1.0
 
@@ -73,23 +75,35 @@ def run(tmp_path, body, **kwargs):
     return subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs)
 
 
-def test_a_script_without_a_main_guard_ends_with_a_hint(tmp_path):
+@pytest.mark.parametrize(
+    "ask",
+    [
+        "grader.grade([item] * 3)",
+        "list(grader.stream([item] * 3))",
+        "grader.submit(*item).result()",
+        "[one.result() for one in grader.submit_group(item[0], ['a', 'b'])]",
+        "grader.start()",
+        "__import__('asyncio').run(grader.agrade([item] * 3))",
+    ],
+)
+def test_a_script_without_a_main_guard_ends_with_one_error_that_says_what_to_write(tmp_path, ask):
     process = run(
         tmp_path,
-        """
+        f"""
         from sample_envs import ExactEnvironment
         from verigym.envs.grading import Grader
-        print("script runs")
         env = ExactEnvironment()
-        with Grader(env, workers=1) as grader:
-            (score,) = grader.grade([(env.prompt("q", answer="1"), "answer: 1")])
-        print(score.status.value, score.reason)
+        item = env.prompt("q", answer="1"), "answer: 1"
+        with Grader(env, workers=2) as grader:
+            print({ask})
+        print("went on")
         """,
     )
-    out, _ = process.communicate(timeout=30)
-    assert process.returncode == 0
-    assert out.count("script runs") == 2  # here and in the worker, which stops at its Grader
-    assert "error" in out and "if __name__ == '__main__'" in out
+    out, error = process.communicate(timeout=30)
+    assert process.returncode == 1 and out == ""
+    assert error.count("Traceback") == 1, "the worker is silent"
+    assert error.splitlines()[-1].startswith("verigym.envs.errors.UsageError: no grading worker can be started: ")
+    assert "put what grades under `if __name__ == '__main__':`" in error and "workers=0" in error
 
 
 HANGING_SCRIPT = """
