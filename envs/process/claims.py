@@ -91,7 +91,7 @@ class _Reader(Place):
         return self._put(token.text, operand=False)
 
     def _take_opener(self, token: Token) -> bool:
-        if self.operand and token.spaced and not self.depth:
+        if self.operand and token.spaced and not self.opened:
             self.starts.append(len(self.parts))
         return self._put(token.text, operand=False)
 
@@ -99,7 +99,7 @@ class _Reader(Place):
         return self._put(token.text, operand=False)
 
     def _take_symbol(self, token: Token) -> bool:
-        if self.operand and token.spaced and not self.depth and not self._joins(self.at + 1):
+        if self.operand and token.spaced and not self.opened and not self._joins(self.at + 1):
             return self._words()
         if self.operand and known_unit(token.text):
             self.letters.append(len(self.parts))  # "2 h": two hours, or twice h
@@ -113,18 +113,17 @@ class _Reader(Place):
         return kind in ("sign", "relation", "close", "script", "line", "arrow") or self.tokens[at].text in (",", ".", ";")
 
     def _take_open(self, token: Token) -> bool:
-        if self.operand and token.spaced and not self.depth and token.text == "(":
+        if self.operand and token.spaced and not self.opened and token.text == "(":
             self.starts.append(len(self.parts))  # "3 (4 + 5) = 27", "in 2010 (4 + 5 = 9)"
-        self.depth += 1
         index = bool(self.parts) and self.parts[-1].startswith("\\sqrt")
-        return self._put("(" if token.text == "[" and not index else token.text, operand=False)
+        self.opened.append("(" if token.text == "[" and not index else token.text)
+        return self._put(self.opened[-1], operand=False)
 
     def _take_close(self, token: Token) -> bool:
-        if self.depth == 0 and self.sides:
+        if not self.opened and self.sides:
             return False
-        self.depth = max(0, self.depth - 1)
+        opened = self.opened.pop() if self.opened else "("
         if token.text == "]":
-            opened = next((part for part in reversed(self.parts) if part in ("(", "[")), "(")
             return self._put("]" if opened == "[" else ")", operand=opened != "[")
         return self._put(token.text, operand=True)
 
@@ -191,7 +190,7 @@ class _Reader(Place):
     def _take_line(self, token: Token) -> bool:
         following = self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else None
         goes_on = following is not None and following.kind == "relation"
-        if self.parts and not (goes_on or (self.depth and not self.operand) or (not self.operand and self.sides)):
+        if self.parts and not (goes_on or (self.opened and not self.operand) or (not self.operand and self.sides)):
             return self._end("")
         return bool(self.parts or self.sides) or self._end("")
 
@@ -270,7 +269,7 @@ class _Reader(Place):
                 break
             words.append(self.tokens[at].text)
             at += 1
-        if self.depth and [token.text for token in self.tokens[at : at + 2]] == [".", "}"]:
+        if self.opened and [token.text for token in self.tokens[at : at + 2]] == [".", "}"]:
             at += 1  # an abbreviated unit in a fraction
         follows = self.tokens[at] if at < len(self.tokens) else None
         goes_on = follows is not None and (
@@ -280,7 +279,7 @@ class _Reader(Place):
                 and at + 1 < len(self.tokens)
                 and self.tokens[at + 1].kind in ("number", "open", "operand", "opener")
             )
-            or (follows.kind == "close" and self.depth > 0)
+            or (follows.kind == "close" and bool(self.opened))
             or (follows.kind == "word" and follows.text.lower() in (SIGN_WORDS.keys() | SAYS))
             or (follows.kind == "line" and at + 1 < len(self.tokens) and self.tokens[at + 1].kind == "relation")
         )
@@ -305,7 +304,7 @@ class _Reader(Place):
         return True
 
     def _take_other(self, token: Token) -> bool:
-        if token.text == "." and self.depth and self.operand:
+        if token.text == "." and self.opened and self.operand:
             return True  # of an abbreviated unit
         if token.text == BULLET:
             if self.parts or self.sides:

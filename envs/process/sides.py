@@ -76,7 +76,7 @@ class Place:
         self.parts: list[str] = []
         self.starts: list[int] = []  # parts from which the side may begin too
         self.letters: list[int] = []  # parts that may be units
-        self.depth = 0
+        self.opened: list[str] = []  # brackets that are open
         self.operand = False  # whether the last part ends an operand
         self.broken = False
         self.bullet = False
@@ -134,8 +134,8 @@ class Place:
         return True
 
     def _clear(self) -> None:
-        self.parts, self.starts, self.letters = [], [], []
-        self.depth, self.operand, self.broken = 0, False, False
+        self.parts, self.starts, self.letters, self.opened = [], [], [], []
+        self.operand, self.broken = False, False
 
     def _restart(self) -> bool:
         """Begin again at this token, where no relation was read yet; otherwise the chain ends before it."""
