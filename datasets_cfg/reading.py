@@ -17,6 +17,7 @@ from verigym.datasets_cfg.schema import DatasetConfig, LocalFile
 from verigym.envs import UsageError
 from verigym.envs.errors import did_you_mean
 from verigym.envs.extras import need
+from verigym.envs.hub import hub_or_cache
 
 MAX_RATIO = 200
 """Of a .gz file's content to its size, above MAX_UNASKED_BYTES; text is packed 3 to 20 times smaller."""
@@ -138,7 +139,8 @@ def hub_rows(config: DatasetConfig, split: str, cache: str | None) -> Any:
         local = f"; with --data-dir: {', '.join(config.files)}" if split in config.files else ""
         raise UsageError(f"data set {config.name!r} has no split {split!r} on the hub{hint}{local}")
     hub = config.hub
-    with quiet_datasets(f"data set {config.name!r} from the hub") as datasets:
+    what = f"data set {config.name!r} from the hub"
+    with quiet_datasets(what) as datasets, hub_or_cache(what) as silence:
         try:
             if split in hub.files:
                 at = f"@{hub.revision}" if hub.revision else ""
@@ -147,8 +149,9 @@ def hub_rows(config: DatasetConfig, split: str, cache: str | None) -> Any:
             return datasets.load_dataset(hub.path, hub.config, split=hub.splits[split], revision=hub.revision, cache_dir=cache)
         except Exception as error:  # as above, and the network's
             local = f", or pass --data-dir DIR to read DIR/{config.files[split].path}" if split in config.files else ""
+            said = f"{silence}, and there is no copy in its cache" if silence else _cause(error)
             raise UsageError(
-                f"data set {config.name!r} cannot be read from the hub ({hub.path}): {_cause(error)}; try later{local}"
+                f"data set {config.name!r} cannot be read from the hub ({hub.path}): {said}; try later{local}"
             ) from None
 
 

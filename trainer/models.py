@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import torch
 import transformers
 
 from verigym.envs.errors import UsageError
-from verigym.envs.weights import missing_folder
-from verigym.trainer.model_path import model_path
+from verigym.envs.hub import hub_or_cache
+from verigym.trainer.model_path import require_model
 
 
 def pick_device(name: str) -> torch.device:
@@ -36,20 +37,13 @@ def load_model(path: str | Path, device: torch.device, *, auto: Any = None, **ho
     Raises:
         UsageError: it is not there or cannot be loaded.
     """
-    name = path = model_path(path)
-    if missing := missing_folder(name):
-        raise UsageError(f"model: {missing}")
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-        kind = auto or transformers.AutoModelForCausalLM
-        model = kind.from_pretrained(path, **{"dtype": torch.float32, **how}, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-        line = " ".join(str(error).split())[:300]
-        is_folder = Path(name).is_dir()
-        what = (
-            f"the directory {name!r} cannot be loaded"
-            if is_folder
-            else f"{name!r} is neither a directory here nor readable from the hub"
-        )
-        raise UsageError(f"model: {what}: {line}") from None
+    path = require_model(path)
+    with hub_or_cache(f"model: {path!r}") if not Path(path).is_dir() else nullcontext(""):
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+            kind = auto or transformers.AutoModelForCausalLM
+            model = kind.from_pretrained(path, **{"dtype": torch.float32, **how}, trust_remote_code=False)
+        except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+            what = "the directory" if Path(path).is_dir() else "the hub's"
+            raise UsageError(f"model: {what} {path!r} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
     return model.to(device), tokenizer

@@ -20,7 +20,7 @@ from verigym.trainer.lora import add_adapter
 from verigym.trainer.measure import measure
 from verigym.trainer.memory_config import MemoryFields
 from verigym.trainer.mixture import build_source
-from verigym.trainer.model_path import model_path
+from verigym.trainer.model_path import require_model
 from verigym.trainer.models import load_model, pick_device
 from verigym.trainer.pricing import (
     Lengths,
@@ -145,7 +145,7 @@ def outline_of(model: str, settings: MemoryFields) -> Outline:
         UsageError: there is no such model, or it takes no such adapters.
     """
     try:
-        config = transformers.AutoConfig.from_pretrained(model_path(model), trust_remote_code=False)
+        config = transformers.AutoConfig.from_pretrained(require_model(model), trust_remote_code=False)
         with torch.device("meta"):
             empty = transformers.AutoModelForCausalLM.from_config(config)
     except (OSError, ValueError, KeyError, ImportError):

@@ -96,10 +96,10 @@ def sample(
 def _encoder(name: str) -> Any:
     from transformers import AutoTokenizer
 
-    from verigym.trainer.model_path import model_path
+    from verigym.trainer.model_path import require_model
     from verigym.trainer.tokens import Codec
 
-    tokenizer = AutoTokenizer.from_pretrained(model_path(name))
+    tokenizer = AutoTokenizer.from_pretrained(require_model(name))
     codec = Codec(tokenizer)
     return lambda prompt: tokenizer.decode(codec.encode(prompt))
 

@@ -112,8 +112,8 @@ def _counter(tokenizer: str | None) -> Callable[[Any], int] | None:
         return None
     from transformers import AutoTokenizer
 
-    from verigym.trainer.model_path import model_path
+    from verigym.trainer.model_path import require_model
     from verigym.trainer.tokens import Codec
 
-    codec = Codec(AutoTokenizer.from_pretrained(model_path(tokenizer)))
+    codec = Codec(AutoTokenizer.from_pretrained(require_model(tokenizer)))
     return lambda prompt: len(codec.encode(prompt))

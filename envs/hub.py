@@ -1,0 +1,63 @@
+"""Hugging Face's hub, asked once and briefly whether it answers: its libraries try for a minute before they give up."""
+
+from __future__ import annotations
+
+import ssl
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from verigym.envs.extras import need
+
+TIMEOUT_S = 5.0
+
+
+@contextmanager
+def hub_or_cache(what: str) -> Iterator[str]:
+    """Read from the hub within this context; where it does not answer, its libraries read their caches and nothing else.
+
+    Gives a clause that says why only the caches are read, such as `the hub does not answer (timed out)`; an empty text where
+    the hub answers.
+
+    Args:
+        what: is read, for the message where the libraries are missing.
+
+    Raises:
+        UsageError: they are not installed.
+    """
+    hub: Any = need("huggingface_hub", what)
+    if hub.constants.HF_HUB_OFFLINE:
+        yield "the hub is not asked (HF_HUB_OFFLINE is set)"
+        return
+    reason = no_answer(hub.constants.ENDPOINT)
+    if not reason:
+        yield ""
+        return
+    # The libraries read the variable HF_HUB_OFFLINE when they are imported; later only what they have made of it counts.
+    settings = [(hub.constants, hub.constants.HF_HUB_OFFLINE)]
+    if "datasets" in sys.modules:
+        datasets: Any = sys.modules["datasets"]
+        settings.append((datasets.config, datasets.config.HF_HUB_OFFLINE))
+    for place, _ in settings:
+        place.HF_HUB_OFFLINE = True
+    try:
+        yield f"the hub does not answer ({reason})"
+    finally:
+        for place, before in settings:
+            place.HF_HUB_OFFLINE = before
+
+
+def no_answer(endpoint: str, timeout_s: float = TIMEOUT_S) -> str:
+    """Return why a server does not answer; an empty text where it does, if only with an error."""
+    try:
+        urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=timeout_s).close()
+    except urllib.error.HTTPError:
+        return ""
+    except (OSError, ValueError) as error:
+        cause = getattr(error, "reason", error)
+        # A certificate that only this check does not know is an answer.
+        return "" if isinstance(cause, ssl.SSLError) else str(getattr(cause, "strerror", None) or cause) or type(cause).__name__
+    return ""
