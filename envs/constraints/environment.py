@@ -59,13 +59,15 @@ class ConstraintsOptions(Options):
     """Whether a response that is nothing but the prompt again gets the floor, though it may follow the instructions."""
     skip_thinking: bool = True
     """Whether what stands before the last `</think>` is left out; a response that never stops thinking is no answer."""
+    max_chars: int = Field(200_000, ge=1)
+    """A longer response is not read: the status is limit."""
 
 
 class ConstraintsEnvironment(BaseEnvironment[ConstraintsReference, ConstraintsOptions]):
     """Grades the following of instructions."""
 
     name = "constraints"
-    version = "3"
+    version = "4"
     reference_type = ConstraintsReference
     options_type = ConstraintsOptions
 
@@ -114,6 +116,8 @@ class ConstraintsEnvironment(BaseEnvironment[ConstraintsReference, ConstraintsOp
         text = self._answer(completion.text)
         if text is None or blank(text):
             return Score.no_answer(reason="the response is empty" if text is not None else "the thinking never ends")
+        if len(text) > self.options.max_chars:
+            return Score.limit(reason=f"the response has {len(text)} characters, over {self.options.max_chars} (max_chars)")
         constraints = [find(id) for id in reference.instruction_id_list]
         variants = _variants(text) if self.options.mode == "loose" else (text,)
         results = [

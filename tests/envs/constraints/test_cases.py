@@ -1,5 +1,6 @@
 """Every instruction on hand-written responses, and what holds for all of them."""
 
+import time
 from collections import Counter, defaultdict
 
 import pytest
@@ -75,6 +76,18 @@ def test_a_response_that_was_cut_off():
     prompt = asks(env, ("startend:quotation", {}))
     assert env.score(prompt, Completion(text='"It was', finish_reason="length")).status is Status.TRUNCATED
     assert env.score(prompt, Completion(text='"It was"', finish_reason="length")).status is Status.CORRECT
+
+
+@pytest.mark.parametrize("text", ["- a\n" * 250_000, "A. B! C? " * 110_000, "#### 1\n" * 140_000], ids=lambda text: text[:7])
+def test_a_huge_response_is_at_its_limit_unread(text):
+    env = ConstraintsEnvironment()
+    prompt = asks(env, ("change_case:capital_word_frequency", {"capital_frequency": 1, "capital_relation": "at least"}))
+    start = time.process_time()
+    score = env.score(prompt, text)
+    assert time.process_time() - start < 0.5
+    assert score.status is Status.LIMIT and "max_chars" in score.reason
+    assert env.score(prompt, text[:200_000] + "A").status is Status.LIMIT
+    assert env.score(prompt, "<think>" + text + "</think>A").status is Status.CORRECT
 
 
 def test_thinking_is_left_out():
