@@ -44,7 +44,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
     """Grades programs by their tests."""
 
     name = "code"
-    version = "7"
+    version = "8"
     reference_type = CodeReference
     options_type = CodeOptions
 

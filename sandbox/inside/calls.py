@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 
-from verigym.sandbox.inside import aliases, core, frames, names, program
+from verigym.sandbox.inside import core, frames, names, program
 from verigym.sandbox.inside.aliases import Aliases
 from verigym.sandbox.inside.decoding import decode
 from verigym.sandbox.inside.encoding import PROGRAM as MODULE
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 OUT_BYTES = 1 << 16
-_MUTABLE = ("d", "s", "ba", "dq", "np")
 _CHANGING = ("call", "method", "inherited", "set", "setitem", "delitem", "delattr", "operate", "exit", "aexit", "next")
-_KEEPING = ("call", "method", "inherited", "set", "setitem")
-"""What may change or keep its arguments."""
 _MODULE = type(sys)
 _MOST_DESCRIBED = 8
 
@@ -95,7 +92,7 @@ class Server:
         self.namespace = namespace
         self.provided = provided
         self.objects = Objects(MODULE, self.call_back)
-        self.aliases = Aliases(self.objects.encode)
+        self.aliases = Aliases(self.objects.encode, self.objects.get, -1)
         self.loop: Any = None
         self.calling_back = _thread.RLock()
         """Held by the thread whose call of a function of the test's is being answered: the channel is for one at a time."""
@@ -145,17 +142,18 @@ class Server:
     def reply(self, fd: int, request: dict[str, Any]) -> None:
         """Answer one request."""
         answer: dict[str, Any] = {"id": request["id"]}
-        given: list[tuple[int | str, Any, Any]] = []
         hold = self.objects.encode if request.get("handles") else None
         self.asked += 1
+        found: list[Any] = []
+        """What is given; in a list, so that nobody else holds it."""
+        met: list[Any] = []
         try:
-            self.agree(request)
-            value = self.perform(request, given)
-            if type(value) is _COROUTINE:
-                value = self.run(value)
+            found.append(self.perform(request))
+            if type(found[0]) is _COROUTINE:
+                found[0] = self.run(found[0])
                 answer["async"] = True
-            answer |= self.answer(value, request, hold)
-            value = None
+            said, met = self.answer(found, request, hold)
+            answer |= said
         except CannotCross as left:
             answer["cannot"] = left.what
         except BaseException as error:
@@ -164,45 +162,44 @@ class Server:
         self.asked -= 1
         if hold is not None:
             answer["states"] = self.states(request)
-        try:
-            answer["changed"] = [
-                [place, now] for place, before, after in given if (now := encode(after, hold)) != before and _same(now, before)
-            ]
-        except BaseException:
-            answer["changed"] = []
-        if hold is not None:
-            kept = [[place, self.aliases.hold(argument)] for place, argument in aliases.kept(given)]
-            answer["kept"] = [pair for pair in kept if pair[1] is not None]
-            answer["aliases"] = self.aliases.changes()
+            answer["both"] = self.aliases.send(met, found, is_over=True)
         answer["out"] = self.printed()
         try:
             frames.send(fd, answer)
         except frames.FrameError as error:
-            frames.send(fd, {"id": request["id"], "cannot": str(error), "changed": [], "out": ""})
+            frames.send(fd, {"id": request["id"], "cannot": str(error), "out": ""})
 
-    def answer(self, value: Any, request: dict[str, Any], hold: Any) -> dict[str, Any]:
-        """What says of a value what was asked for.
+    def given(self, request: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a request; what the test has changed of what both hold is changed."""
+        count, names = len(request.get("args", ())), list(request.get("kwargs", {}))
+        data = [*request.get("args", ()), *request.get("kwargs", {}).values()]
+        if not request.get("handles"):
+            values = [decode(item, self.objects.get) for item in data]
+        else:
+            values, met = self.aliases.read(data)
+            self.aliases.receive(request.get("both", {}), met)
+        return values[:count], dict(zip(names, values[count:], strict=True))
+
+    def answer(self, found: list[Any], request: dict[str, Any], hold: Any) -> tuple[dict[str, Any], list[Any]]:
+        """What says of the value in the list what was asked for, and the containers in it.
 
         Raises:
             CannotCross: nothing does.
         """
         op = request.get("op")
-        is_error_class = op == "attr" and isinstance(value, type) and issubclass(value, BaseException)
-        if is_error_class or ("get" in request and callable(value)):
-            return {"cannot": "function", "meta": self.objects.describe(value, hold is not None)}
-        if op == "attr" and _is_method(value):
-            return {"cannot": "method"}
+        is_error_class = op == "attr" and isinstance(found[0], type) and issubclass(found[0], BaseException)
+        if is_error_class or ("get" in request and callable(found[0])):
+            return {"cannot": "function", "meta": self.objects.describe(found[0], hold is not None)}, []
+        if op == "attr" and _is_method(found[0]):
+            return {"cannot": "method"}, []
         if op == "state":
-            return {"value": self.objects.state(self.objects.held[request["h"]])}
+            return {"value": self.objects.state(self.objects.held[request["h"]])}, []
         if request.get("make"):
-            return {"value": self.objects.instance(value)}
-        answer = {"value": encode(value, hold)}
-        if hold is not None and type(value) in aliases.KINDS:
-            # Two hold a list that a function has just made: `reply` and this one.
-            is_kept = op == "attr" or "get" in request or aliases.kept([(0, None, value)], aliases.ONCE + 2)
-            alias = self.aliases.hold(value) if is_kept else None
-            answer |= {} if alias is None else {"alias": alias}
-        return answer
+            return {"value": self.objects.instance(found[0])}, []
+        if hold is None:
+            return {"value": encode(found[0])}, []
+        (value,), met = self.aliases.write(found)
+        return {"value": value}, met
 
     def call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Have a function of the test's called; meanwhile the test may ask in turn."""
@@ -212,24 +209,23 @@ class Server:
     def _call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self.asked:
             raise RuntimeError("the test waits for nothing that could call its function")
-        given = {name: encode(value, self.objects.encode) for name, value in kwargs.items()}
-        asked = {"callback": number, "args": [encode(value, self.objects.encode) for value in args], "kwargs": given}
-        frames.send(self.fd, asked | {"aliases": self.aliases.changes()})
+        data, met = self.aliases.write([*args, *kwargs.values()])
+        given = dict(zip(kwargs, data[len(args) :], strict=True))
+        asked = {"callback": number, "args": data[: len(args)], "kwargs": given, "both": self.aliases.send(met)}
+        del met
+        frames.send(self.fd, asked)
         while True:
             core.here.wait()
             answer = frames.receive(self.fd)
             core.here.work()
-            if "id" not in answer:
-                self.agree(answer)
+            if "id" in answer:
+                self.reply(self.fd, answer)
+                continue
+            values, met = self.aliases.read([answer["returned"]] if "returned" in answer else [])
+            self.aliases.receive(answer.get("both", {}), met)
             if "raised" in answer:
                 raise raised(answer)
-            if "returned" in answer:
-                return decode(answer["returned"], self.objects.get)
-            self.reply(self.fd, answer)
-
-    def agree(self, frame: dict[str, Any]) -> None:
-        """Change what the test has changed of what both hold."""
-        self.aliases.apply(frame.get("aliases", []), lambda data: decode(data, self.objects.get))
+            return values[0]
 
     def states(self, request: dict[str, Any]) -> list[list[Any]]:
         """The states of the object that was asked for something, and of those that were given to it."""
@@ -238,21 +234,14 @@ class Server:
             given.append(request["h"])
         return [[number, self.objects.state(self.objects.held[number])] for number in given]
 
-    def perform(self, request: dict[str, Any], given: list[tuple[int | str, Any, Any]]) -> Any:
-        """Do what is asked for; collects the arguments that may be changed by it."""
+    def perform(self, request: dict[str, Any]) -> Any:
+        """Do what is asked for."""
+        args, kwargs = self.given(request)
         if "get" in request:
             return self.find(request["get"])
-        args = [decode(data, self.objects.get) for data in request.get("args", ())]
-        kwargs = {name: decode(data, self.objects.get) for name, data in request.get("kwargs", {}).items()}
         op = request.get("op")
         if op == "state":
             return None
-        if op is not None and op not in _KEEPING:
-            return self.objects.perform(op, request["h"], args, kwargs)
-        places: list[tuple[int | str, Any]] = [*enumerate(request.get("args", ())), *request.get("kwargs", {}).items()]
-        for place, data in places:
-            if type(data) is list or (type(data) is dict and next(iter(data)) in _MUTABLE):
-                given.append((place, data, args[place] if isinstance(place, int) else kwargs[place]))
         if op is not None:
             return self.objects.perform(op, request["h"], args, kwargs)
         return self.find(request["call"])(*args, **kwargs)
@@ -285,7 +274,3 @@ class Server:
 
 def _is_method(value: Any) -> bool:
     return callable(value) and not isinstance(value, type) and getattr(value, "__self__", None) is not None
-
-
-def _same(now: Any, before: Any) -> bool:
-    return type(now) is type(before) and (type(now) is list or now.keys() == before.keys())

@@ -44,28 +44,55 @@ def decode(data: Any, handle: Callable[..., Any] | None = None, *, arrays: bool 
     Raises:
         CodecError: it is not the encoding of a value.
     """
-    try:
+    with reading():
         return Decoder(handle, arrays, guard).get(data, 0)
-    except CodecError:
-        raise
-    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError, MemoryError) as error:
-        raise CodecError(f"{type(error).__name__}: {error}"[:200]) from None
+
+
+class reading:  # noqa: N801, used as a function
+    """Turns what goes wrong with the encoding of a value into a `CodecError`."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, _WRONG) and not isinstance(error, CodecError):
+            raise CodecError(f"{type(error).__name__}: {error}"[:200]) from None
+
+
+_WRONG = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError, MemoryError)
 
 
 class Decoder:
     """Reads one value, within the limits."""
 
-    __slots__ = ("arrays", "collisions", "guard", "handle", "nodes")
+    __slots__ = ("arrays", "collisions", "guard", "handle", "nodes", "order", "shared")
 
-    def __init__(self, handle: Callable[..., Any] | None, arrays: bool, guard: bool) -> None:
+    def __init__(
+        self,
+        handle: Callable[..., Any] | None,
+        arrays: bool,
+        guard: bool,
+        shared: Callable[[int], Any] | None = None,
+    ) -> None:
         self.handle = handle
         self.arrays = arrays
         self.guard = guard
         self.nodes = MAX_NODES
         self.collisions = _COLLISIONS
+        self.shared = shared
+        """Gives the container of a number that both sides hold."""
+        self.order: list[Any] = []
+        """The containers read, each behind those in it."""
 
     def get(self, data: Any, depth: int) -> Any:
         """The value of an encoding at that depth."""
+        if self.shared is None or not (type(data) is list or (type(data) is dict and data.keys() & _CHANGEABLE)):
+            return self.raw(data, depth)
+        made = self.raw(data, depth)
+        self.order.append(made)
+        return made
+
+    def raw(self, data: Any, depth: int) -> Any:
+        """The same, of what has no place in the order of containers."""
         kind = type(data)
         if kind is str or kind is bool or data is None:
             return data
@@ -290,9 +317,23 @@ def _valued(by: Decoder, body: Any, depth: int) -> Any:
     if by.handle is None:
         raise CodecError("a handle where only plain data may be")
     value, about = _typed(body, list)
-    return by.handle(about, by.get(value, depth + 1), by, depth)
+    return by.handle(about, by.raw(value, depth + 1), by, depth)
 
 
+def _held(by: Decoder, body: Any, depth: int) -> Any:
+    found = None if by.shared is None else by.shared(_typed(body, int))
+    if found is None:
+        raise CodecError("a container that is not held")
+    return found
+
+
+def _again(by: Decoder, body: Any, depth: int) -> Any:
+    if not 0 <= _typed(body, int) < len(by.order):
+        raise CodecError("a container that has not come")
+    return by.order[body]
+
+
+_CHANGEABLE = frozenset(("d", "s", "ba", "dq", "np"))
 _GET: dict[str, Callable[[Decoder, Any, int], Any]] = {
     "i": _int,
     "f": _float,
@@ -320,4 +361,6 @@ _GET: dict[str, Callable[[Decoder, Any, int], Any]] = {
     "h": _handle,
     "v": _valued,
     "its": _steps,
+    "a": _held,
+    "=": _again,
 }

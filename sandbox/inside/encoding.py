@@ -71,12 +71,19 @@ def encode(value: Any, handle: Callable[..., Any] | None = None) -> Any:
 class Encoder:
     """Writes one value, within the limits."""
 
-    __slots__ = ("handle", "nodes", "room")
+    __slots__ = ("_places", "handle", "nodes", "order", "room", "shared")
 
-    def __init__(self, handle: Callable[..., Any] | None = None, nodes: int = MAX_NODES) -> None:
+    def __init__(
+        self, handle: Callable[..., Any] | None = None, nodes: int = MAX_NODES, shared: dict[int, int] | None = None
+    ) -> None:
         self.handle = handle
         self.nodes = nodes
         self.room = MAX_BYTES
+        self.shared = shared
+        """Numbers of containers that both sides hold, by identity; None: every container is written anew wherever it stands."""
+        self.order: list[Any] = []
+        """The containers written, each behind those in it."""
+        self._places: dict[int, int] = {}
 
     def put(self, value: Any, depth: int) -> Any:
         """The JSON of a value at that depth."""
@@ -98,7 +105,23 @@ class Encoder:
                 raise CannotCross(str(getattr(kind, "__name__", "object"))[:100], value=value)
         if depth > MAX_DEPTH:
             raise CannotCross("a value nested too deep", size=True)
-        return put(self, value, depth + 1)
+        if self.shared is None or put not in _CHANGEABLE:
+            return put(self, value, depth + 1)
+        if (number := self.shared.get(id(value))) is not None:
+            return {"a": number}
+        if (place := self._places.get(id(value))) is not None:
+            return {"=": place}
+        made = put(self, value, depth + 1)
+        self._places[id(value)] = len(self.order)
+        self.order.append(value)
+        return made
+
+    def content(self, value: Any) -> Any:
+        """The JSON of a container, whatever number it has."""
+        put = _PUT.get(type(value)) or _find(type(value))
+        if put is None:
+            raise CannotCross(type(value).__name__, value=value)
+        return put(self, value, 1)
 
     def spend(self, nodes: int, room: int = 0) -> None:
         """Count what is written."""
@@ -288,6 +311,10 @@ def _scalar(to: Encoder, value: Any, depth: int) -> Any:
     if type(plain) is type(value) or plain is None:  # a time that is none
         raise CannotCross(type(value).__name__)
     return to.put(plain, depth)
+
+
+_CHANGEABLE = {_list, _dict, _PUT[set], _PUT[bytearray], _PUT[collections.deque], _array}
+"""What writes values that can be changed in place, of which it matters whether two are one."""
 
 
 def _later_numpy(module: Any) -> None:

@@ -188,8 +188,12 @@ class Steps:
             raise self._about.proxies.exception(error.error) from None
 
 
+_SINGLE = 1000
+"""So many items of an iterator are asked for one by one: what it does for one then shows before the next."""
+
+
 class Items(Steps):
-    """An iterator that the candidate gave: asked for an item at first, and for more at once the longer it is."""
+    """An iterator that the candidate gave: asked for each item, and behind the first thousand for several at once."""
 
     def __init__(self, about: About) -> None:
         super().__init__(about)
@@ -199,7 +203,7 @@ class Items(Steps):
 
     def __next__(self) -> Any:
         if not self._ready and not self._has_ended:
-            count = 1 + min(self._taken // 8, 1000)
+            count = 1 + min(max(0, self._taken - _SINGLE) // 8, 1000)
             found = self._about.proxies.value({"op": "steps", "h": self._about.number}, (count,))
             is_known = isinstance(found, tuple) and len(found) == 2
             if not is_known or not isinstance(found[0], list) or not isinstance(found[1], bool):

@@ -10,9 +10,9 @@ import _thread
 import sys
 
 from verigym.sandbox.inside import core, frames
-from verigym.sandbox.inside.aliases import Aliases, merge
+from verigym.sandbox.inside.aliases import Aliases
 from verigym.sandbox.inside.decoding import decode
-from verigym.sandbox.inside.encoding import PROGRAM, CannotCross, CodecError, encode
+from verigym.sandbox.inside.encoding import PROGRAM, CannotCross, CodecError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,10 @@ class Peer:
         self.wrap: Callable[..., Any] | None = None
         """Makes an object of a number."""
         self.unwrap: Callable[..., Any] | None = None
-        self.aliases = Aliases(lambda *args: None if self.unwrap is None else self.unwrap(*args))
+        self.aliases = Aliases(
+            lambda *args: None if self.unwrap is None else self.unwrap(*args),
+            lambda *args: None if self.wrap is None else self.wrap(*args),
+        )
         self.is_the_tests: Callable[[bool], bool] = lambda has_values: True
         """Whether what is asked now, and the values passed with it, is the test's own doing, whatever was answered before."""
         self.lacks_a_name = False
@@ -107,31 +110,32 @@ class Peer:
         self.touched = True
         self.names()
         kwargs = kwargs or {}
-        try:
-            body["args"] = [encode(value, self.unwrap) for value in args]
-            body["kwargs"] = {name: encode(value, self.unwrap) for name, value in kwargs.items()}
-        except CannotCross as left:
-            if left.size:
-                raise TypeError(f"an argument is too large: {left.what}") from None
-            if not is_tests_doing or is_of_the_candidate(left.value):
-                raise TypeError(f"a {left.what} cannot cross to the program") from None
-            self.refuse(f"the test passes a {left.what}, which cannot cross to another process", has_values=True)
         with self._lock:
+            try:
+                data, met = self.aliases.write([*args, *kwargs.values()])
+            except CannotCross as left:
+                if left.size:
+                    raise TypeError(f"an argument is too large: {left.what}") from None
+                if not is_tests_doing or is_of_the_candidate(left.value):
+                    raise TypeError(f"a {left.what} cannot cross to the program") from None
+                self.refuse(f"the test passes a {left.what}, which cannot cross to another process", has_values=True)
             self.asked += 1
             number = self.asked
-            body["id"], body["handles"], body["aliases"] = number, True, self.aliases.changes()
+            body |= {"id": number, "handles": True, "args": data[: len(args)]}
+            body |= {"kwargs": dict(zip(kwargs, data[len(args) :], strict=True)), "both": self.aliases.send(met)}
+            del met
             reply = self._frame(body)
             while "callback" in reply:
-                self._agree(reply)
-                reply = self._frame(self._called_back(reply) | {"aliases": self.aliases.changes()})
+                reply = self._frame(self._called_back(reply))
             if reply.get("id") != number or type(reply.get("id")) is not int:
                 self.lose("protocol: an answer to another question")
-        self._apply(reply.get("changed", []), list(args), kwargs)
-        self._agree(reply)
-        self._keep(reply.get("kept", []), list(args), kwargs)
-        if self.note is not None and "states" in reply:
-            held = [body, *(data for data in (*body["args"], *body["kwargs"].values()) if type(data) is dict)]
-            self.note(reply["states"], {data["h"] for data in held if type(data.get("h")) is int})
+            if self.note is not None and "states" in reply:
+                held = [body, *(item for item in data if type(item) is dict)]
+                self.note(reply["states"], {item["h"] for item in held if type(item.get("h")) is int})
+            is_value = "value" in reply and body.get("op") != "state"
+            values = self._agree([reply["value"]] if is_value else [], reply)
+            if is_value:
+                reply["value"] = values[0]
         out = reply.get("out", "")
         if type(out) is not str:
             self.lose("protocol: printed text that is no text")
@@ -149,19 +153,24 @@ class Peer:
             or type(kwargs) is not dict
         ):
             self.lose("protocol: a call of no known function")
+        assert args is not None and kwargs is not None
         self.reads_unasked = True
-        given = [self.read(data) for data in args or ()], {name: self.read(data) for name, data in (kwargs or {}).items()}
+        values = self._agree([*args, *kwargs.values()], asked)
         self.reads_unasked = False
+        given = values[: len(args)], dict(zip(kwargs, values[len(args) :], strict=True))
+        del values
         self._calling_back += 1
         try:
-            found = self.callbacks[number](*given[0], **given[1])
-            return {"returned": encode(found, self.unwrap)}
+            found = [self.callbacks[number](*given[0], **given[1])]
+            del given
+            (data,), met = self.aliases.write(found)
+            return {"returned": data, "both": self.aliases.send(met, found)}
         except Stopped:
             raise
         except BaseException as error:  # an exit too: else the program would have ended the test as one that has passed
             self.raised.append(error)
             mro = [kind.__name__ for kind in type(error).__mro__[:-2]]
-            return {"raised": len(self.raised) - 1, "mro": mro, "message": _message(error)}
+            return {"raised": len(self.raised) - 1, "mro": mro, "message": _message(error), "both": self.aliases.send([])}
         finally:
             self._calling_back -= 1
 
@@ -174,7 +183,7 @@ class Peer:
         """
         reply = self.ask(body, args, kwargs)
         if "value" in reply:
-            return self.read(reply["value"])
+            return reply["value"]
         if "error" in reply:
             raise RemoteError(self._error(reply["error"]))
         self.lose(f"it returned what cannot cross: {str(reply.get('cannot'))[:100]}")
@@ -219,52 +228,16 @@ class Peer:
             self.lose(f"protocol: {error}")
         raise AssertionError
 
-    def _apply(self, changed: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
-        if type(changed) is not list:
-            self.lose("protocol: changes that are no list")
-        for item in changed:
-            if type(item) is not list or len(item) != 2:
-                self.lose("protocol: a change that is no pair")
-            place, data = item
-            if type(place) is int and 0 <= place < len(args):
-                merge(args[place], self.read(data))
-            elif type(place) is str and place in kwargs:
-                merge(kwargs[place], self.read(data))
-            else:
-                self.lose("protocol: a change of no argument")
-
-    def _agree(self, frame: dict[str, Any]) -> None:
-        """Change what the candidate has changed of what both hold."""
-        self.reads_unasked = True
+    def _agree(self, data: list[Any], frame: dict[str, Any]) -> list[Any]:
+        """Read values that the candidate sent, and change what it has changed of what both hold."""
         try:
-            self.aliases.apply(frame.get("aliases", []), self.read)
+            values, met = self.aliases.read(data, guard=True)
+            was_unasked, self.reads_unasked = self.reads_unasked, True
+            self.aliases.receive(frame.get("both", {}), met, guard=True)
+            self.reads_unasked = was_unasked
         except ValueError as error:
             self.lose(f"protocol: {error}")
-        self.reads_unasked = False
-
-    def _keep(self, kept: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
-        """Remember the arguments that the candidate has kept."""
-        if type(kept) is not list:
-            self.lose("protocol: kept arguments that are no list")
-        for item in kept:
-            if type(item) is not list or len(item) != 2 or type(item[1]) is not int:
-                self.lose("protocol: a kept argument that is no pair")
-            place = item[0]
-            if type(place) is int and 0 <= place < len(args):
-                self.aliases.hold(args[place], item[1])
-            elif type(place) is str and place in kwargs:
-                self.aliases.hold(kwargs[place], item[1])
-
-    def given(self, reply: dict[str, Any]) -> Any:
-        """The value in an answer: the very container, where it is one that both hold."""
-        number = reply.get("alias")
-        if type(number) is not int:
-            return self.read(reply["value"])
-        known = self.aliases.get(number)
-        if known is None:
-            known = self.read(reply["value"])
-            self.aliases.hold(known, number)
-        return known
+        return values
 
     def _error(self, error: Any) -> dict[str, Any]:
         good = type(error) is dict and all(type(error.get(key)) is str for key in ("type", "message"))

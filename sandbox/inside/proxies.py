@@ -261,7 +261,7 @@ class Proxies:
     def answer(self, reply: dict[str, Any]) -> Any:
         """The value in an answer that has come."""
         if "value" in reply:
-            value = self.peer.given(reply)
+            value = reply["value"]
             return _ready(value) if reply.get("async") is True else value
         if "error" in reply:
             raise self.exception(self.peer._error(reply["error"]))

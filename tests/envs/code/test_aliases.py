@@ -1,6 +1,8 @@
 # ruff: noqa: E501, programs are data
 """Containers that test and program both hold, and what a program's classes may call themselves."""
 
+from typing import Any
+
 import pytest
 from judged import scored
 
@@ -178,21 +180,151 @@ def test_what_objects_are_told(program: str, test: str, status: str) -> None:
     assert score.status == status, score.reason
 
 
-def test_what_nobody_else_holds_is_forgotten() -> None:
-    both = Aliases()
-    kept, gone = [1], [2]
-    numbers = both.hold(kept), both.hold(gone)
-    gone.append(3)
-    del gone
-    assert both.changes() == [[numbers[1], [2, 3]]]
+def test_both_sides_agree() -> None:
+    here, there = Aliases(sign=1), Aliases(sign=-1)
+
+    def cross(values: list[Any], one: Aliases, other: Aliases, holder: list[Any] | None = None) -> list[Any]:
+        data, met = one.write(values)
+        said = one.send(met, holder)
+        del met
+        found, met = other.read(data)
+        other.receive(said, met)
+        return found
+
+    inner: list[Any] = [1]
+    outer: dict[str, Any] = {"a": inner, "b": (inner, [2])}
+    found = cross([outer, inner], here, there)
+    assert found == [outer, inner] and found[0]["a"] is found[1] is found[0]["b"][0]
+    found[0]["a"].append(found[0]["b"][1])
+    assert cross([], there, here) == [] and inner == [1, [2]] and inner[1] is outer["b"][1]
+    inner.append({3})
+    cross([], here, there)
+    assert found[1] == [1, [2], {3}]
+    # Of what is given back both hold what one of them keeps.
+    kept: list[Any] = []
+    given: list[Any] = [[kept, []]]
+    back = cross(given, there, here, given)
     kept.append(4)
-    assert both.changes() == [[numbers[0], [1, 4]]]
-    assert both.get(numbers[1] or 0) is None and both.get(numbers[0] or 0) is kept
-    both.apply([[numbers[0], [7]], [numbers[1], [8]]], lambda data: data)
-    assert kept == [7] and both.changes() == []
+    given[0][1].append(5)
+    cross([], there, here)
+    assert back == [[[4], []]]
 
 
-@pytest.mark.parametrize("changes", [{}, [[1]], [["1", []]], [1]])
-def test_changes_of_another_form(changes: object) -> None:
-    with pytest.raises(ValueError, match="change"):
-        Aliases().apply(changes, lambda data: data)
+def test_what_nobody_needs_is_forgotten() -> None:
+    both = Aliases()
+    kept, inner = [1], [list(range(500))]
+    data, met = both.write([kept, [inner]])
+    both.send(met)
+    del data, met
+    assert len(both._held) == 3  # nothing holds the list around it
+    inner.append([])
+    assert both.send([]).keys() == {"changed"}
+    assert {id(both.get(number)) for number in both._held} == {id(kept), id(inner), *map(id, inner)}
+    del inner
+    both._few = 0
+    assert len(both.send([])["gone"]) == 2
+    assert [held[0] for held in both._held.values()] == [kept]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [],
+        {"changed": {}},
+        {"changed": [[1]]},
+        {"held": [1, None]},
+        {"held": ["1", None]},
+        {"held": [-1, [5]]},
+        {"changed": [[1, {"d": []}, None]]},
+        {"changed": [[1, [{"a": 7}], None]]},
+        {"changed": [[1, [{"=": 0}], None]]},
+    ],
+)
+def test_accounts_of_another_form(said: object) -> None:
+    both = Aliases()
+    _, met = both.write([[1]])
+    both.send(met)
+    with pytest.raises(ValueError, match=r"\w"):
+        both.receive(said, [[]])
+
+
+ROWS = "class G:\n    def __init__(self): self.rows = [[0], [0]]\n    def copy(self): return COPY\n    def get(self, i): return self.rows[i][0]\n"
+SHARING = {
+    "rows that are one": (
+        "def grid(r, c): return [[0] * c] * r",
+        "def grid(r, c): return [[0] * c for _ in range(r)]",
+        "g = grid(2, 2)\ng[0][0] = 1\nassert g == [[1, 0], [0, 0]]",
+    ),
+    "values that are one": (
+        "def groups(keys): return dict.fromkeys(keys, [])",
+        "def groups(keys): return {key: [] for key in keys}",
+        "d = groups('ab')\nd['a'].append(1)\nassert d == {'a': [1], 'b': []}",
+    ),
+    "a shallow copy": (
+        "def copied(g): return list(g)",
+        "import copy\ndef copied(g): return copy.deepcopy(g)",
+        "g = [[1], [2]]\nh = copied(g)\nassert h == g and h[0] is not g[0]\nh[0][0] = 9\nassert g == [[1], [2]]",
+    ),
+    "a deep copy": (
+        "import copy\ndef copied(g): return copy.deepcopy(g)",
+        "def copied(g): return list(g)",
+        "g = [[1], [2]]\nh = copied(g)\nassert h is not g and h[0] is g[0]",
+    ),
+    "one list in each item": (
+        "def heads(n):\n    now = []\n    for i in range(n):\n        now.append(i)\n        yield now",
+        "def heads(n):\n    now = []\n    for i in range(n):\n        now.append(i)\n        yield now[:]",
+        "assert list(heads(3)) == [[0], [0, 1], [0, 1, 2]]",
+    ),
+    "inner lists of an object": (
+        ROWS.replace("COPY", "list(self.rows)"),
+        ROWS.replace("COPY", "[list(row) for row in self.rows]"),
+        "g = G()\nr = g.copy()\nr[0][0] = 5\nassert g.get(0) == 0",
+    ),
+    "inner lists of a large object": (
+        ROWS.replace("COPY", "list(self.rows)").replace("[[0], [0]]", "[[0] * 200 for _ in range(200)]"),
+        ROWS.replace("COPY", "[list(row) for row in self.rows]").replace("[[0], [0]]", "[[0] * 200 for _ in range(200)]"),
+        "g = G()\nr = g.copy()\nr[0][0] = 5\nassert g.get(0) == 0",
+    ),
+    "a remembered tuple": (
+        "M = {}\ndef f(n): return M.setdefault(n, ([n], n))",
+        "def f(n): return [n], n",
+        "a = f(1)\na[0].append(2)\nassert f(1) == ([1], 1)",
+    ),
+    "inner lists of an argument": (
+        "class Q:\n    def __init__(self, rows): self.rows = list(rows)\n    def put(self): self.rows[0][0] = 7",
+        "class Q:\n    def __init__(self, rows): self.rows = [list(row) for row in rows]\n    def put(self): self.rows[0][0] = 7",
+        "r = [[1], [2]]\nQ(r).put()\nassert r == [[1], [2]]",
+    ),
+    "an argument's own inner list": (
+        "def first(g): return g[0][:]",
+        "def first(g): return g[0]",
+        "g = [[1], [2]]\nfirst(g).append(5)\nassert g == [[1, 5], [2]]",
+    ),
+    "inner lists that change places": (
+        "def swap(g): g[0], g[1] = g[1][:], g[0][:]",
+        "def swap(g): g[0], g[1] = g[1], g[0]",
+        "a, b = [1], [2]\ng = [a, b]\nswap(g)\nassert g == [[2], [1]] and a == [1] and g[0] is b and g[1] is a",
+    ),
+    "one list given twice": (
+        "def move(a, b):\n    a = list(a)\n    b.append(a.pop())",
+        "def move(a, b): b.append(a.pop())",
+        "x = [1, 2]\nmove(x, x)\nassert x == [1, 2]",
+    ),
+    "both of a pair": (
+        "def pair():\n    x = []\n    return x, x",
+        "def pair(): return [], []",
+        "a, b = pair()\na.append(1)\nassert b == []",
+    ),
+    "what an iterator does for an item": (
+        "log = []\ndef seen(): return len(log)\ndef f():\n    for i in range(30): log.append(i)\n    yield from range(30)",
+        "log = []\ndef seen(): return len(log)\ndef f():\n    for i in range(30):\n        log.append(i)\n        yield i",
+        "it = f()\nfor _ in range(20): next(it)\nassert seen() == 20",
+    ),
+}
+
+
+@pytest.mark.parametrize(("wrong", "honest", "test"), SHARING.values(), ids=SHARING)
+def test_containers_in_containers_are_shared_as_in_plain_python(wrong: str, honest: str, test: str) -> None:
+    assert scored(wrong, test).status == "incorrect"
+    score = scored(honest, test)
+    assert score.status == "correct", score.reason
