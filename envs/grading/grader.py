@@ -35,8 +35,8 @@ LOOK_AHEAD = 256
 class Grader:
     """Grades items of one or several environments; an item goes to the environment that its prompt names.
 
-    A failure to grade is a Score with `reward=None`, never an exception; UsageError is for mistakes in the call itself, such as a
-    script that grades outside `if __name__ == "__main__":`, which its workers import.
+    A failure to grade is a Score with `reward=None`, never an exception; UsageError is for mistakes in the call itself, such as
+    a script that grades outside `if __name__ == "__main__":`, which its workers import.
 
     Args:
         environments: one, several, or a mapping by name.

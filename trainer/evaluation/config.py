@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
@@ -19,7 +20,11 @@ LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,59}")
 
 
 EVAL_RULES: tuple[Rule, ...] = (
-    (("ngram",), lambda c: c.train_data, "is about what is looked for in training data; name some in `train_data`"),
+    (
+        ("ngram", "train_data_dirs"),
+        lambda c: c.train_data,
+        "is about training data; name some in `train_data`",
+    ),
 )
 
 
@@ -47,6 +52,8 @@ class EvalConfig(SamplerFields):
     """By name: who picks the best of n, and whose rewards weight the votes."""
     train_data: tuple[str, ...] = ()
     """What models may have been trained on, JSON Lines files or `NAME:SPLIT` of data sets: prompts found there are counted."""
+    train_data_dirs: Mapping[str, Path] = {}
+    """By name of a data set in train_data, the folder of its local files; that of the sources when left out."""
     ngram: int = Field(default=NGRAM, ge=2)
     """Words that a prompt and a training text must share in a row."""
     level: float = Field(default=0.95, gt=0, lt=1)

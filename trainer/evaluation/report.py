@@ -149,6 +149,37 @@ def _budget(budget: int, found: Sequence[Sampled], level: float) -> dict[str, An
     }
 
 
+def unscored(found: Mapping[str, Sequence[Sampled]]) -> list[dict[str, Any]]:
+    """Return, for each model and source of which samples have no verdict, how many, of how many, and what the first failed of.
+
+    Args:
+        found: samples by model.
+    """
+    parts = []
+    for name, of in found.items():
+        for label in dict.fromkeys(one.source for one in of):
+            scores = [sample.score for one in of if one.source == label for sample in one.samples]
+            errors = [score.error for score in scores if score.error is not None]
+            if errors:
+                counts = {"unscored": len(errors), "samples": len(scores)}
+                again = any(error.kind != "gold_invalid" for error in errors)
+                cause = f"{errors[0].kind}: {errors[0].message}"
+                parts.append({"model": name, "source": label, **counts, "again": again, "cause": cause})
+    return parts
+
+
+def unscored_line(part: Mapping[str, Any]) -> str:
+    """Return one entry of `unscored` in words."""
+    whole = part["unscored"] == part["samples"]
+    count = (
+        f"none of {part['samples']:,} samples has a"
+        if whole
+        else f"{part['unscored']:,} of {part['samples']:,} samples have no"
+    )
+    again = "; the same command grades them again" if part["again"] else ""
+    return f"{part['model']}, {part['source']}: {count} verdict{again}: the first cause, {part['cause']}"
+
+
 def hints(found: Mapping[str, Sequence[Sampled]]) -> list[str]:
     """Return a line for each model and source of which most samples hold no answer, or none is right, with three texts' ends.
 
@@ -236,6 +267,7 @@ def markdown(report: Mapping[str, Any]) -> str:
         lines.append(
             f"{name} minus {report['first']}, on the same prompts: avg@{report['samples']} {gain(other['gain'])}{much}."
         )
+    lines += [f"warning: {unscored_line(part)}" for part in report["unscored"]]
     lines += [f"hint: {line}" for line in report["hints"]]
     for label, found in report["contamination"].items():
         lines.append(

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -19,13 +20,13 @@ from verigym.envs.base import Environment
 from verigym.envs.errors import EnvironmentFailure, UsageError
 from verigym.envs.grading import Grader, grades_groups
 from verigym.envs.registry import load as load_environment
-from verigym.envs.schema import Completion, Prompt, canonical_json, sha256_hex
+from verigym.envs.schema import Completion, Prompt, Score, canonical_json, sha256_hex
 from verigym.trainer.checkpoint import FREE_FIELDS, locked, prepare
 from verigym.trainer.contents import data_hashes, file_hash
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.evaluation.config import THINKING, EvalConfig, PickerConfig
 from verigym.trainer.evaluation.contamination import contaminated
-from verigym.trainer.evaluation.report import budget_label, budgets, compare, draw, figures, hints, markdown
+from verigym.trainer.evaluation.report import budget_label, budgets, compare, draw, figures, hints, markdown, unscored
 from verigym.trainer.evaluation.tasks import held_out, own_texts
 from verigym.trainer.evaluation.thinking import ThinkingEngine, ThinkingRules, most_tokens
 from verigym.trainer.evaluation.training_data import is_file, refuse_unreadable, training_texts
@@ -41,7 +42,7 @@ from verigym.trainer.tokens import Codec
 logger = logging.getLogger("verigym.trainer")
 
 # What changes how samples are looked at and not what they are.
-LOOKS = {"models", "pickers", "train_data", "ngram", "level"}
+LOOKS = {"models", "pickers", "train_data", "train_data_dirs", "ngram", "level"}
 THINKING_FIELDS = {"thinking_budgets", *THINKING}
 
 
@@ -57,7 +58,7 @@ def run_evaluation(config: EvalConfig) -> Path:
     transformers.utils.logging.disable_progress_bar()
     if config.threads:
         torch.set_num_threads(config.threads)
-    refuse_unreadable(config.train_data, _data_dir(config))
+    refuse_unreadable(config.train_data, _data_dirs(config))
     prepare(config.output)
     sources = [held_out(source, config.prompts) for source in config.sources]
     pickers = {name: _picker(name, picker) for name, picker in config.pickers.items()}
@@ -91,9 +92,12 @@ def _inputs(config: EvalConfig) -> dict[str, str]:
     return found | {name: file_hash(Path(name)) for name in config.train_data if is_file(name)}
 
 
-def _data_dir(config: EvalConfig) -> Path | None:
-    """Return where training data's data sets are read from: as those of the sources."""
-    return next((source.data_dir for source in config.sources if source.data_dir), None)
+def _data_dirs(config: EvalConfig) -> dict[str, Path | None]:
+    """Return where each data set of the training data is read from: its own folder, else the sources'; None for the hub."""
+    of_sources = [(source.dataset, source.data_dir) for source in config.sources if source.data_dir]
+    usual = of_sources[0][1] if of_sources else None
+    names = {name.rpartition(":")[0] for name in config.train_data if not is_file(name)}
+    return {name: config.train_data_dirs.get(name, dict(of_sources).get(name, usual)) for name in names}
 
 
 def _sampled(
@@ -170,29 +174,40 @@ def _picker_prompt(environment: Environment, prompt: Prompt | Sampled) -> Prompt
 def _picked(
     config: EvalConfig, label: str, name: str, picker: Environment, found: Sequence[Sampled]
 ) -> list[list[float | None]]:
-    """Return the picker's reward of each sample; kept in a file, whose name the next call finds."""
+    """Return the picker's reward of each sample; kept in a file, whose name the next call finds.
+
+    Samples without a reward, for which the picker failed, are judged again then.
+    """
     path = config.output / f"picks-{name}-{label}.json"
+    before: list[list[float | None]] = [[None] * len(one.samples) for one in found]
     texts = sha256_hex(canonical_json([[one.prompt_key, [s.text for s in one.samples]] for one in found]))
     made_with = {"picker": picker.grader, "samples": texts}
     if path.exists():
         kept = json.loads(path.read_text(encoding="utf-8"))
         if kept["made_with"] == made_with:
-            rewards: list[list[float | None]] = kept["rewards"]
-            return rewards
+            before = kept["rewards"]
+            unknown = sum(reward is None for row in before for reward in row)
+            if not unknown:
+                return before
+            logger.warning("picker %s: %d samples of %s have no reward and are judged again", name, unknown, label)
     logger.info("picker %s judges the samples of %s", name, label)
     limits: dict[str, Any] = {"timeout_s": config.grade_timeout_s, "memory_bytes": config.grade_memory_mb * 2**20}
     with Grader(picker, workers=config.workers, **limits) as grader:
-        waiting = []
-        for one in found:
+        waiting: list[dict[int, Future[Score]]] = []
+        for one, known in zip(found, before, strict=True):
+            again = [place for place, reward in enumerate(known) if reward is None]
             prompt = _picker_prompt(picker, one)
             texts_of = [
                 Completion(text=s.text, finish_reason="length" if s.finish_reason == "length" else "stop") for s in one.samples
             ]
-            if grades_groups(picker):
-                waiting.append(grader.submit_group(prompt, texts_of))
+            if again and grades_groups(picker):
+                waiting.append(dict(enumerate(grader.submit_group(prompt, texts_of))))
             else:
-                waiting.append([grader.submit(prompt, text) for text in texts_of])
-        rewards = [[future.result().reward for future in row] for row in waiting]
+                waiting.append({place: grader.submit(prompt, texts_of[place]) for place in again})
+        rewards = [
+            [futures[place].result().reward if reward is None else reward for place, reward in enumerate(known)]
+            for known, futures in zip(before, waiting, strict=True)
+        ]
     _write(path, json.dumps({"made_with": made_with, "rewards": rewards}))
     return rewards
 
@@ -213,6 +228,7 @@ def _report(
         "graders": {source.label: source.environment.grader for source in sources},
         "models": {label: figures(of, picked[label], config.samples, config.level) for label, of in found.items()},
         "compared": {label: compare(found[first], of, config.level) for label, of in found.items() if label != first},
+        "unscored": unscored(found),
         "hints": hints(found),
         "contamination": {},
     }
@@ -230,7 +246,7 @@ def _contamination(config: EvalConfig, sources: Sequence[Source], found: Mapping
     """Return how many prompts of each source are in the training data, and each model's figures without them."""
     prompts = [(source.label, prompt) for source in sources for prompt in source.held_out]
     texts = [text for one, source in zip(config.sources, sources, strict=True) for text in own_texts(one, source)]
-    hits = contaminated(texts, training_texts(config.train_data, _data_dir(config)), n=config.ngram)
+    hits = contaminated(texts, training_texts(config.train_data, _data_dirs(config)), n=config.ngram)
     result: dict[str, Any] = {}
     for source in sources:
         mine = [hit for hit in hits if prompts[hit.prompt][0] == source.label]

@@ -37,7 +37,7 @@ def refuse_missing(names: Sequence[str]) -> None:
             )
 
 
-def refuse_unreadable(names: Sequence[str], data_dir: Path | None = None) -> None:
+def refuse_unreadable(names: Sequence[str], data_dirs: Mapping[str, Path | None] = {}) -> None:
     """Read all files and open all data sets once, so that a mistake is told before hours of sampling.
 
     Raises:
@@ -49,15 +49,15 @@ def refuse_unreadable(names: Sequence[str], data_dir: Path | None = None) -> Non
             for _ in _texts_of_file(name):
                 pass
         else:
-            _rows(name, data_dir)
+            _rows(name, data_dirs)
 
 
-def training_texts(names: Sequence[str], data_dir: Path | None = None) -> Iterator[tuple[str, str]]:
+def training_texts(names: Sequence[str], data_dirs: Mapping[str, Path | None] = {}) -> Iterator[tuple[str, str]]:
     """Yield (place, text) of what models may have been trained on, prompts with completions where there are some.
 
     Args:
         names: JSON Lines files, plain or gzip, or `NAME:SPLIT` of data sets.
-        data_dir: folder of the data sets' local files; the hub where None.
+        data_dirs: by name, the folder of a data set's local files; the hub where there is none.
 
     Raises:
         UsageError: a file or a data set cannot be read, or a row of a file has no prompt.
@@ -67,15 +67,15 @@ def training_texts(names: Sequence[str], data_dir: Path | None = None) -> Iterat
         if is_file(name):
             yield from _texts_of_file(name)
             continue
-        rows = _rows(name, data_dir)
+        rows = _rows(name, data_dirs)
         for row in range(len(rows)):
             task = rows.bare(row)[1]
             yield f"{name} row {row}", task.question or task.text
 
 
-def _rows(name: str, data_dir: Path | None) -> PromptDataset:
+def _rows(name: str, data_dirs: Mapping[str, Path | None]) -> PromptDataset:
     dataset, _, split = name.rpartition(":")
-    return load_dataset(dataset, split, data_dir=data_dir)
+    return load_dataset(dataset, split, data_dir=data_dirs.get(dataset))
 
 
 def _texts_of_file(name: str) -> Iterator[tuple[str, str]]:

@@ -6,14 +6,15 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from verigym.envs.grading import Grader
-from verigym.envs.schema import Message, Prompt, Score, Status
+from verigym.envs.grading import Grader, grades_groups
+from verigym.envs.schema import Completion, Message, Prompt, Score, Status
 from verigym.trainer.checkpoint import fingerprint, refuse_other
 from verigym.trainer.engines.base import Engine, Thought
 from verigym.trainer.mixture import Source
@@ -42,6 +43,11 @@ class Sample:
         """Whether it was judged right; an unscored one was not."""
         return self.score.status is Status.CORRECT
 
+    @property
+    def to_retry(self) -> bool:
+        """Whether it has no verdict, and another try may give one; an unusable gold stays one."""
+        return self.score.error is not None and self.score.error.kind != "gold_invalid"
+
 
 @dataclass(frozen=True)
 class Sampled:
@@ -67,7 +73,10 @@ def of_group(number: int, group: Group) -> Sampled:
 
 
 class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
-    """A file with a line a prompt. Its first line says what the lines were made with."""
+    """A file with a line a prompt. Its first line says what the lines were made with.
+
+    Lines that replace others stand in a file beside it, `FILE.retried`, until `settle` puts them in their places.
+    """
 
     def __init__(
         self,
@@ -91,7 +100,7 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
         Raises:
             UsageError: it was made with other settings.
         """
-        self.path, self._dump = path, dump
+        self.path, self._dump, self._load = path, dump, load
         self.found: list[T] = []
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         lines = [line for line in lines if line.endswith(b"\n")]
@@ -105,11 +114,41 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
         self._file.truncate(sum(map(len, kept)))
         if not kept:
             self._write([{"identity": fingerprint(made), "made_with": dict(made)}])
+        self._head = {"identity": fingerprint(made), "made_with": dict(made)}
+        self._beside = path.with_name(f"{path.name}.retried")
+        if self._beside.exists():
+            self._take_in()
 
     def add(self, prompts: Sequence[T]) -> None:
         """Write some prompts; they are on disk when this returns."""
         self.found.extend(prompts)
         self._write([self._dump(one) for one in prompts])
+
+    def replace(self, place: int, one: T) -> None:
+        """Put a prompt in the place of another; it is on disk when this returns."""
+        self.found[place] = one
+        with self._beside.open("ab") as file:
+            file.write((json.dumps({"place": place, "by": self._dump(one)}) + "\n").encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def settle(self) -> None:
+        """Write the file anew with all replacements, whole or not at all."""
+        if not self._beside.exists():
+            return
+        self._file.close()
+        whole = self.path.with_name(f".{self.path.name}")
+        self._file = whole.open("wb")
+        self._write([self._head, *map(self._dump, self.found)])
+        os.replace(whole, self.path)
+        self._beside.unlink()
+
+    def _take_in(self) -> None:
+        """Take in what a run replaced that was stopped before it could settle."""
+        for line in self._beside.read_bytes().splitlines(keepends=True):
+            if line.endswith(b"\n") and (entry := json.loads(line))["place"] < len(self.found):
+                self.found[entry["place"]] = self._load(entry["by"])
+        self.settle()
 
     def _write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         self._file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
@@ -177,7 +216,7 @@ def sample_all(
     title: str = "sampling",
     told: Callable[[Sequence[Sampled]], None] = lambda found: None,
 ) -> list[Sampled]:
-    """Sample and grade what the log does not hold yet, and return all of it.
+    """Sample and grade what the log does not hold yet, grade again what has no verdict in it, and return all of it.
 
     Args:
         engine: samples from the model; it has been synced.
@@ -198,6 +237,7 @@ def sample_all(
     """
     done = len(log.found)
     with StopRequest() as stop, Progress(len(tasks), done, title=title, shown=("accuracy",), unit="prompt") as progress:
+        _grade_again(codec, graders, tasks, log, prompts_at_a_time, stop, title)
         while done < len(tasks):
             batch = tasks[done : done + prompts_at_a_time]
             try:
@@ -225,3 +265,51 @@ def sample_all(
             if stop.requested and done < len(tasks):
                 raise stop.interrupted(f"{title}: stopped after {done} of {len(tasks)} prompts")
     return log.found
+
+
+def _grade_again(
+    codec: Codec,
+    graders: Mapping[str, Grader],
+    tasks: Sequence[tuple[Source, Prompt]],
+    log: SampleLog,
+    prompts_at_a_time: int,
+    stop: StopRequest,
+    title: str,
+) -> None:
+    """Grade the completions of the log again that have no verdict because our side failed; the texts and verdicts stay."""
+    places = [place for place, one in enumerate(log.found) if any(sample.to_retry for sample in one.samples)]
+    if not places:
+        return
+    count = sum(sample.to_retry for one in log.found for sample in one.samples)
+    of = sum(len(one.samples) for one in log.found)
+    logger.warning("%s: %d of %d completions in %s have no verdict and are graded again", title, count, of, log.path.name)
+    for start in range(0, len(places), prompts_at_a_time):
+        asked = {}
+        for place in places[start : start + prompts_at_a_time]:
+            source, prompt = tasks[place]
+            texts = {number: _completion(sample, codec) for number, sample in enumerate(log.found[place].samples)}
+            if grades_groups(source.environment):
+                futures = dict(enumerate(graders[source.label].submit_group(prompt, list(texts.values()))))
+            else:
+                again = [number for number in texts if log.found[place].samples[number].to_retry]
+                futures = {number: graders[source.label].submit(prompt, texts[number]) for number in again}
+            asked[place] = futures
+        waiting = {future for futures in asked.values() for future in futures.values()}
+        while waiting and not stop.urgent:
+            waiting = wait(waiting, timeout=0.5).not_done
+        if not waiting:
+            for place, futures in asked.items():
+                samples = list(log.found[place].samples)
+                for number, future in futures.items():
+                    if samples[number].to_retry:
+                        samples[number] = replace(samples[number], score=future.result())
+                log.replace(place, replace(log.found[place], samples=tuple(samples)))
+        if stop.requested:
+            raise stop.interrupted(f"{title}: stopped while completions without a verdict were graded again")
+    log.settle()
+
+
+def _completion(sample: Sample, codec: Codec) -> Completion:
+    """Return a completion for its grader; a log keeps no tokens, so they are made of the text again."""
+    finished: Any = sample.finish_reason
+    return Completion(text=sample.text, token_ids=tuple(codec.encode_text(sample.text)), finish_reason=finished)

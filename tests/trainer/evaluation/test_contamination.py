@@ -136,7 +136,7 @@ def test_templates_and_shots_are_no_contamination(asked: dict[str, Any], dataset
     config = SourceConfig(dataset=str(dataset), data_dir=dataset.parent, eval_split="test", **asked)
     source = held_out(config, 2)
     texts = own_texts(config, source)
-    (hit,) = contaminated(texts, training_texts([f"{dataset}:train"], dataset.parent))
+    (hit,) = contaminated(texts, training_texts([f"{dataset}:train"], {str(dataset): dataset.parent}))
     assert texts[hit.prompt].whole == LONG and hit.where.endswith("row 1")
     assert hit.example in " ".join(words(source.held_out[hit.prompt].text))
 
@@ -227,6 +227,6 @@ def test_gsm8k_shares_questions_and_not_our_words() -> None:
     config = SourceConfig(dataset="gsm8k", data_dir=GSM8K, eval_split="test")
     source = held_out(config, 2000)
     assert len(source.held_out) == 1319
-    hits = contaminated(own_texts(config, source), training_texts(["gsm8k:train"], GSM8K))
+    hits = contaminated(own_texts(config, source), training_texts(["gsm8k:train"], {"gsm8k": GSM8K}))
     assert sorted(hit.where for hit in hits) == ["gsm8k:train row 1314", "gsm8k:train row 20", "gsm8k:train row 406"]
     assert not any("reason step by step" in hit.example for hit in hits)
