@@ -1,4 +1,4 @@
-"""What a run's inputs hold: hashes of the model's folder and of the data sets' files, so that no run goes on from others."""
+"""What a run's inputs hold: hashes of model, data sets and own environments, so that no run goes on from others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from verigym.datasets_cfg.load import description, load_config
+from verigym.envs.base import Environment
 from verigym.envs.errors import UsageError
+from verigym.envs.own_code import own_code
 from verigym.envs.schema import sha256_hex
 from verigym.trainer.config import SourceConfig, TrainConfig
 from verigym.trainer.model_path import model_path
@@ -21,18 +23,19 @@ ENDS = 2**20
 """Of larger ones so many bytes at the beginning and at the end count, and the size: reading all weights would take minutes."""
 
 
-def contents(config: TrainConfig) -> dict[str, str]:
-    """Return a hash of each local input, by name. What comes from the hub is not looked at, nor are environments' own files.
+def contents(config: TrainConfig, environments: Iterable[Environment] = ()) -> dict[str, str]:
+    """Return a hash of each local input, by name. What comes from the hub is not looked at, nor what environments read.
 
     Args:
         config: the run, whose model and sources could be opened.
+        environments: its environments, of which the code counts that is the user's; see `own_code`.
     """
     found: dict[str, str] = {}
     folder = Path(model_path(config.model))
     if folder.is_dir():
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             found[f"model {path.relative_to(folder)}"] = file_hash(path)
-    return found | data_hashes(config.sources)
+    return found | data_hashes(config.sources) | {f"code of {name}": value for name, value in own_code(environments).items()}
 
 
 def data_hashes(sources: Iterable[SourceConfig]) -> dict[str, str]:

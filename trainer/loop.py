@@ -91,7 +91,7 @@ class Run:
         self.checkpoints = config.output / "checkpoints"
         self.made_with = checkpoint.made_with(config, {source.label: source.environment.grader for source in sources})
         found = world.first(lambda: checkpoint.latest(self.checkpoints, self.made_with, config.steps))
-        self.contents = world.first(lambda: contents(config))
+        self.contents = world.first(lambda: contents(config, (source.environment for source in sources)))
         changed = found is not None and refuse_changed(found[1].contents, self.contents, config.changed_inputs)
         environments = {source.label: source.environment for source in sources}
         self.learner = Learner(config, found[0] if found else None, world, environments)

@@ -62,8 +62,7 @@ def require_model(name: str | Path) -> str:
     path = model_path(name)
     if Path(path).is_dir():
         return path
-    if missing := missing_folder(path):
-        raise UsageError(f"model: {missing}{_near(path)}")
+    refuse_missing_folder(path)
     hub: Any = need("huggingface_hub", f"model: {path!r}, from the hub")
     with hub_or_cache(f"model: {path!r}") as silence:
         try:
@@ -71,6 +70,16 @@ def require_model(name: str | Path) -> str:
         except Exception as error:  # the network's, the hub's and the file system's errors have no common base
             raise UsageError(f"model: {not_there(path, silence, error)}") from None
     return path
+
+
+def refuse_missing_folder(name: str | Path) -> None:
+    """Check a name that can be no hub id, without a look at the hub.
+
+    Raises:
+        UsageError: there is no such directory.
+    """
+    if missing := missing_folder(str(name)):
+        raise UsageError(f"model: {missing}{_near(str(name))}")
 
 
 def not_there(name: str, silence: str, error: BaseException) -> str:

@@ -11,4 +11,4 @@ class ResumeFields(Frozen):
     """How a run goes on. Not part of what it computes."""
 
     changed_inputs: Literal["refuse", "accept"] = "refuse"
-    """What to do where the model's folder or a data file holds something else than when the run's checkpoint was made."""
+    """What to do where the model's folder, a data file or your environment's code is not what it was at the checkpoint."""

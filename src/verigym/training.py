@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +24,7 @@ def train(
     from verigym.envs import UsageError
     from verigym.trainer.config import config_of, run_document
     from verigym.trainer.launched import launched_rank
-    from verigym.trainer.model_path import require_model
+    from verigym.trainer.model_path import refuse_missing_folder
     from verigym.trainer.placing import located
 
     if config is None and suite is None:
@@ -34,9 +33,9 @@ def train(
     document = run_document(config, given)
     settings = config_of(document)
     with located(document):
-        # A run that goes on has its own. Later, too, a model that is not there is found, but torch takes seconds to import.
-        if find_spec("transformers") and not (settings.output / "checkpoints").is_dir():
-            require_model(settings.model)
+        # Found when the model is loaded, too, but by then torch has been imported. A run that goes on has its own model.
+        if not (settings.output / "checkpoints").is_dir():
+            refuse_missing_folder(settings.model)
     if dry_run:
         if launched_rank() == 0:
             with located(document):

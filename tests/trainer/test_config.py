@@ -76,7 +76,7 @@ MALFORMED = {
     "no such model": (BASE.replace("some/model", "./no/model") + SOURCE, "there is no directory './no/model'"),
     "no such model on the hub": (
         BASE + SOURCE,
-        "run.yaml:1: model: 'some/model' is neither a directory here nor readable from the hub",
+        "run.yaml:1: model: there is no directory 'some/model' here, and no model of that name in the hub's cache",
     ),
     "output is a file": (f"model: m\noutput: {__file__}\n" + SOURCE, "cannot be used as a folder"),
 }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from letters import LettersEnvironment
+from runs import run
 
 from verigym.datasets_cfg.load import load_config
 from verigym.envs.errors import UsageError
@@ -93,3 +95,40 @@ def test_of_a_large_file_size_and_ends_count(tmp_path: Path, monkeypatch: pytest
 def test_a_checkpoint_from_before_there_were_hashes_goes_on() -> None:
     refuse_changed({}, {"model config.json": "1"}, "refuse")
     refuse_changed({"a": "1"}, {"a": "1"}, "refuse")
+
+
+OWN = """
+from verigym.trainer.rng import keyed_random
+from verigym import BaseEnvironment, Options, Reference, Score
+
+class Answer(Reference):
+    answer: str
+
+class Digit(BaseEnvironment[Answer, Options]):
+    name, version, reference_type = "digit", "1", Answer
+
+    def judge(self, prompt, reference, completion):
+        return Score.partial(1 / (1 + len(completion.text)))
+
+    def gold(self, prompt):
+        return self.reference(prompt).answer
+
+    def prompt_at(self, split, seed, index):
+        digit = str(keyed_random(split, seed, index).randint(0, 9))
+        return self.prompt(f"{digit}?", answer=digit)
+"""
+
+
+def test_a_run_does_not_go_on_with_an_edited_environment(
+    letters_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "digits_of_mine.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    fields: dict[str, Any] = {"sources": [{"environment": "digits_of_mine:Digit"}], "schedule": "constant"}
+    run(letters_model, tmp_path / "out", **fields, steps=1)
+    (tmp_path / "digits_of_mine.py").write_text(OWN.replace("1 / (1 +", "1 / (2 +"))
+    with pytest.raises(UsageError, match="inputs of the run have changed: code of digits_of_mine.py; bring"):
+        run(letters_model, tmp_path / "out", **fields, steps=2)
+    rows = run(letters_model, tmp_path / "out", **fields, steps=2, changed_inputs="accept")
+    assert [row["step"] for row in rows if row["kind"] == "train"] == [1, 2]
+    sys.modules.pop("digits_of_mine")

@@ -15,6 +15,7 @@ import transformers
 
 from verigym.envs.errors import UsageError
 from verigym.envs.grading import Grader
+from verigym.envs.own_code import own_code
 from verigym.envs.schema import Message, Prompt
 from verigym.trainer.checkpoint import FREE_FIELDS, locked, prepare
 from verigym.trainer.engines.base import Engine
@@ -78,6 +79,7 @@ def label_steps(config: StepLabelsConfig) -> Path:
         "model": model_digest(config.model),
         "seed": config.seed,
         "graders": {source.label: source.environment.grader for source in sources},
+        "code": own_code(source.environment for source in sources),
     }
     with locked(config.output), open_graders(sources, run) as graders:
         model, tokenizer = load_model(config.model, pick_device(config.device))

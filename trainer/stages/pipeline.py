@@ -17,7 +17,6 @@ from typing import Any
 from verigym.envs.errors import UsageError
 from verigym.envs.schema import canonical_json, sha256_hex
 from verigym.trainer.checkpoint import locked, prepare
-from verigym.trainer.config import TrainConfig
 from verigym.trainer.launched import launched
 from verigym.trainer.run_record import command_line, versions
 from verigym.trainer.stages.hashing import digest, model_digest
@@ -192,25 +191,30 @@ def _named(field: str, value: Any) -> Any:
 
 
 def graders(config: Any) -> dict[str, str]:
-    """Return the id of the environment of each source, which holds its version; of a data set also hashes of what it is."""
-    from verigym.datasets_cfg.load import load_config
+    """Return the id of the environment of each source, which holds its version; also hashes of data sets and of own code."""
+    from verigym.datasets_cfg.load import grading_environment, load_config
+    from verigym.envs.own_code import own_code
     from verigym.envs.registry import load, origin
-    from verigym.trainer.contents import contents
+    from verigym.trainer.contents import data_hashes
     from verigym.trainer.mixture import composed
 
     found: dict[str, str] = {}
+    code: dict[str, str] = {}
     for source in (*getattr(config, "sources", ()), *getattr(config, "demonstrations", ())):
         if source.dataset is not None:
-            environment = source.environment or load_config(source.dataset).environment
+            described = load_config(source.dataset)
+            environment = source.environment or described.environment
             found[source.label] = f"{environment}@{origin(environment).version}"
-            # Only its data sets are looked at: models count by what they hold elsewhere.
-            found |= contents(TrainConfig(model="none/none", output=Path("."), sources=(source,)))
+            found |= data_hashes([source])
+            graded = composed(source, grading_environment(described, source.environment, source.options))
+            code |= own_code(graded[-1:])
         else:
             own = load(source.environment, **source.options)
             found[source.label] = composed(source, own)[-1].grader
+            code |= own_code([own, composed(source, own)[-1]])
             if source.graded_by is not None:  # which tasks it writes counts as well
                 found[f"{source.label} (tasks)"] = own.grader
-    return found
+    return found | {f"code of {name}": value for name, value in code.items()}
 
 
 def _write_manifest(pipeline: Pipeline, records: Mapping[str, Mapping[str, Any]]) -> None:

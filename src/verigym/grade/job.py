@@ -16,6 +16,7 @@ from verigym.cliargs import complain
 from verigym.envs import Completion, Environment, Prompt, Score, UsageError
 from verigym.envs.errors import did_you_mean
 from verigym.envs.grading import Grader
+from verigym.envs.own_code import own_code
 from verigym.envs.registry import load_usable
 from verigym.grade.badrows import BadRows, same_file
 from verigym.grade.columns import Columns, Item, items
@@ -288,6 +289,7 @@ def _settings(job: GradeJob, columns: Columns, setup: _Setup) -> dict[str, Any]:
         "environment": setup.name,
         "options": options_of(setup.environment, setup.options),
         "grader": setup.environment.grader,
+        **({"code": code} if (code := own_code([setup.environment])) else {}),
         "timeout_s": job.timeout_s,
         "columns": columns.model_dump(mode="json"),
         "max_record_bytes": job.max_record_bytes,
