@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from verigym.envs.errors import UsageError, explain
+from verigym.envs.errors import UsageError, explain, near_file
 
 M = TypeVar("M", bound=BaseModel)
 Loc = tuple[int | str, ...]
@@ -66,6 +66,8 @@ def text_of(path: str | os.PathLike[str]) -> str:
             text = stream.read(MAX_CHARACTERS + 1)
     except UnicodeDecodeError as error:
         raise UsageError(f"cannot read {path}: not UTF-8: {error.reason}; save the file as UTF-8") from None
+    except FileNotFoundError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}{near_file(path)}") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     if len(text) > MAX_CHARACTERS:
@@ -114,7 +116,7 @@ def read(text: str, name: str, model: type[M], example: str) -> M:
     return checked(model, document.fields, document)
 
 
-def checked(model: type[M], fields: Mapping[str, Any], document: Document, loc: Loc = ()) -> M:
+def checked(model: type[M], fields: Mapping[str, Any], document: Document, loc: Loc = (), what: str = "") -> M:
     """Validate a part of a document.
 
     Args:
@@ -122,6 +124,7 @@ def checked(model: type[M], fields: Mapping[str, Any], document: Document, loc: 
         fields: the part.
         document: where it stands, for messages.
         loc: where in the document.
+        what: the part is, such as `stage 'sft'`; nothing where it is all of the document.
 
     Raises:
         UsageError: one line that names the file, the line, the field, what was expected and what was given.
@@ -129,7 +132,8 @@ def checked(model: type[M], fields: Mapping[str, Any], document: Document, loc: 
     try:
         return model.model_validate(dict(fields))
     except ValidationError as error:
-        raise UsageError(f"{document.place((*loc, *_place(error)))}: {explain(error, model.model_fields)}") from None
+        place, said = document.place((*loc, *_place(error))), explain(error, model.model_fields)
+        raise UsageError(": ".join(filter(None, (place, what, said)))) from None
 
 
 def _place(error: ValidationError) -> Sequence[int | str]:

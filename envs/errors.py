@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import types
 import typing
@@ -46,6 +47,18 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if near:
         return f"; did you mean {near[0]!r}?"
     return f"; known: {', '.join(names)}" if names else ""
+
+
+def near_file(path: str | os.PathLike[str]) -> str:
+    """Return what to say of a path where no file is: one beside it that may be meant, or that its folder is missing."""
+    folder, name = os.path.split(path)
+    if folder and not os.path.isdir(folder):
+        return f" (there is no folder {folder})"
+    names = sorted(os.listdir(folder or "."))[:1000]
+    stem, suffix = os.path.splitext(name)
+    twin = stem + {".yml": ".yaml", ".yaml": ".yml"}.get(suffix, suffix)
+    near = [twin] if twin in names else difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 @contextmanager

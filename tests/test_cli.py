@@ -68,6 +68,15 @@ def test_check_prints_the_report(capsys):
     ("arguments", "message"),
     [
         (["chek", "math"], "No such command 'chek'"),
+        (
+            ["grade", "x", "--env", "math", "--timeout", "3"],
+            "no option --timeout; did you mean --timeout-s? (see verigym grade --help)",
+        ),
+        (["grade", "x", "--completion", "c"], "no option --completion; did you mean --completion-column?"),
+        (["eval", "m", "--output", "o", "--max-tokens", "3"], "no option --max-tokens; did you mean --max-new-tokens?"),
+        (["sandbox", "run", "--lang", "c"], "no option --lang; did you mean --language? (see verigym sandbox run --help)"),
+        (["grade", "--zzz"], "no option --zzz (see verigym grade --help)"),
+        (["grade"], "(see verigym grade --help)"),
         (["check", "mth"], "did you mean 'math'"),
         (["check", "math", "--option", "x=1"], "unknown field 'x'"),
         (["check", "math", "--option", '{"x": 1}'], "expected NAME=VALUE"),
@@ -85,6 +94,19 @@ def test_mistakes_are_one_line(arguments, message, capsys, tmp_path, monkeypatch
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert message in error and error.startswith("error: ") and error.count("\n") == 1
+
+
+COMMANDS = ["eval m --output o --suite", "train --config", "suite check", "pipeline run", "validate"]
+
+
+@pytest.mark.parametrize(("there", "given"), [("mine.yaml", "mine.yml"), ("mine.yml", "mine.yaml"), ("mine.yaml", "mien.yaml")])
+@pytest.mark.parametrize("arguments", map(str.split, COMMANDS))
+def test_a_file_of_another_ending_is_proposed(arguments, there, given, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / there).touch()
+    (tmp_path / "mines.yaml").touch()
+    assert main([*arguments, given]) == 2
+    assert f"cannot read {given}: No such file or directory; did you mean '{there}'?" in capsys.readouterr().err
 
 
 def test_the_unexpected_is_one_line_too_unless_asked(monkeypatch, capsys):

@@ -162,6 +162,7 @@ app.add_typer(pipelines.app, name="pipeline")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: bad input is one line on standard error, never a traceback."""
+    from verigym.cliargs import misused
     from verigym.envs.errors import UsageError
     from verigym.envs.extras import missing
 
@@ -187,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if callable(message) and not message():  # no command given: the help has been shown
             return USAGE
         if callable(message):
-            return _failed(error, f"{' '.join(str(message()).split())} (see verigym --help)")
+            return _failed(error, misused(error))
         if isinstance(error, ImportError) and (lack := missing(error)):
             return _failed(error, str(lack))
         text = " ".join(f"{type(error).__name__}: {error}".split())[:300]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -43,6 +44,28 @@ def _value(text: str, place: str) -> Any:
         return strict_json.loads(text)
     except ValueError as error:
         raise UsageError(f"{place}: not JSON: {error}") from None
+
+
+def misused(error: Exception) -> str:
+    """Return what is wrong with the arguments in one line, with the option that may be meant and where the help is.
+
+    Args:
+        error: typer's; it has a `format_message`.
+    """
+    context, option = getattr(error, "ctx", None), getattr(error, "option_name", None)
+    message = " ".join(str(error.format_message()).split())  # type: ignore[attr-defined]
+    if context is None:
+        return f"{message} (see verigym --help)"
+    if option is not None:
+        flags = [flag for one in context.command.get_params(context) for flag in (*one.opts, *one.secondary_opts)]
+        known = [flag for flag in flags if flag.startswith("--")]
+        begun = [flag for flag in known if flag.startswith(option)]
+        near = begun or difflib.get_close_matches(option, known, n=1, cutoff=0.6)
+        message = f"no option {option}" + (f"; did you mean {' or '.join(near)}?" if near else "")
+    names: list[str] = []
+    while context.parent is not None:
+        names, context = [str(context.info_name), *names], context.parent
+    return f"{message} (see {' '.join(['verigym', *names])} --help)"
 
 
 def counts(text: str | None, flag: str) -> list[int]:

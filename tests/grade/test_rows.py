@@ -189,6 +189,29 @@ def test_inputs_that_cannot_be_read(tmp_path, name, content, format, message):
         read(path, format)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b'{"prompt": "p", "completion": "c"}\n', "a.csv looks like JSON Lines.*--format jsonl, or name it a.jsonl"),
+        ("a.csv.gz", gzip.compress(b'{"prompt": "p"}\n'), "looks like JSON Lines.*name it a.jsonl"),
+        ("a.csv", b'\xef\xbb\xbf[{"prompt": "p"}]', "looks like JSON Lines"),
+        ("a.jsonl", b"prompt,answer,completion\n1+1?,2,2\n", "looks like CSV.*'prompt,answer.*--format csv, or name it a.csv"),
+        ("a.jsonl", b'"prompt","answer"\n"1+1?","2"\n', "looks like CSV"),
+        ("a.json", b"prompt\tanswer\n1\t2\n", "looks like a table with tabs.*save it with commas"),
+    ],
+)
+def test_a_file_that_is_not_what_its_name_says(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UsageError, match=message):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize("content", [b'broken, line\n{"a": 1}\n', b'"a", "b"\n', b"1,2\n", b"word\n", b"Sorry, an error.\n"])
+def test_a_broken_line_alone_is_a_bad_row(tmp_path, content):
+    (tmp_path / "a.jsonl").write_bytes(content)
+    assert isinstance(read(tmp_path / "a.jsonl")[0], BadRow)
+
+
 def test_a_missing_file_suggests_its_neighbour(tmp_path):
     (tmp_path / "outputs.jsonl").write_text("{}")
     with pytest.raises(UsageError, match="does not exist; did you mean 'outputs.jsonl'"):

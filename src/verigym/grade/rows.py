@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol, cast
 
 from verigym.envs import UsageError
-from verigym.envs.errors import did_you_mean
+from verigym.envs.errors import did_you_mean, near_file
 from verigym.grade.lines import GZIP_MAGIC, LineReader
 
 Format = Literal["jsonl", "csv", "parquet"]
@@ -30,6 +31,10 @@ SUFFIXES: dict[str, Format] = {
 PARQUET_MAGIC = b"PAR1"
 MAX_RECORD_BYTES = 16 * 2**20
 STDIN = "-"
+STDIN_NAME = "standard input"
+SHOWN = 60
+_COLUMN = re.compile(r"[A-Za-z_][\w .\-]{0,63}")
+"""A name that a header may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,7 @@ def open_source(path: str, format: str | None = None, *, max_record_bytes: int =
     with ExitStack() as stack:
         raw = _open(path, stack)
         chosen = _format(path, format)
-        name = "standard input" if path == STDIN else path
+        name = STDIN_NAME if path == STDIN else path
         start = _peek(name, raw)
         if not start:
             raise UsageError(f"{name} is empty: there is nothing to grade")
@@ -107,6 +112,7 @@ def _source(chosen: Format, name: str, raw: io.BufferedReader, max_record_bytes:
             raw = cast(io.BufferedReader, copy)
         return ParquetSource(name, raw)
     lines = LineReader(name, raw, max_record_bytes)
+    _refuse_other_format(chosen, name, lines.peek())
     if chosen == "csv":
         from verigym.grade.rows_csv import CsvSource
 
@@ -114,6 +120,32 @@ def _source(chosen: Format, name: str, raw: io.BufferedReader, max_record_bytes:
     from verigym.grade.rows_jsonl import JsonlSource
 
     return JsonlSource(lines)
+
+
+def _refuse_other_format(chosen: Format, name: str, start: bytes) -> None:
+    """Refuse rows of JSON that are to be read as CSV, and a CSV file that is to be read as JSON.
+
+    Raises:
+        UsageError: saying what the file looks like.
+    """
+    lines = [line.strip() for line in start.decode("utf-8", "replace").removeprefix("\ufeff").splitlines()[:2]]
+    first, second = (*lines, "", "")[:2]
+    objects = first.startswith(("{", "["))
+    if chosen == "csv" and objects:
+        raise UsageError(_looks(name, "JSON Lines", "jsonl", first))
+    if chosen == "csv" or objects or not second or second.startswith("{"):
+        return
+    for separator, what in ((",", "CSV"), ("\t", "a table with tabs")):
+        names = [column.strip().strip('"') for column in first.split(separator)]
+        if len(names) > 1 and all(_COLUMN.fullmatch(column) for column in names):
+            if separator == ",":
+                raise UsageError(_looks(name, what, "csv", first))
+            raise UsageError(f"{name} looks like {what} (it begins {first[:SHOWN]!r}); save it with commas, as CSV")
+
+
+def _looks(name: str, what: str, format: Format, first: str) -> str:
+    ending = f", or name it {Path(name.removesuffix('.gz')).stem}.{format}" if name != STDIN_NAME else ""
+    return f"{name} looks like {what}, whatever its name says (it begins {first[:SHOWN]!r}); pass --format {format}{ending}"
 
 
 def _peek(name: str, raw: io.BufferedReader) -> bytes:
@@ -142,19 +174,11 @@ def _open(path: str, stack: ExitStack) -> io.BufferedReader:
     try:
         return stack.enter_context(open(path, "rb"))
     except FileNotFoundError:
-        raise UsageError(f"{path} does not exist{_neighbour(path)}") from None
+        raise UsageError(f"{path} does not exist{near_file(path)}") from None
     except IsADirectoryError:
         raise UsageError(f"{path} is a directory; give one file") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path!r}: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _neighbour(path: str) -> str:
-    folder, name = os.path.split(path)
-    if not os.path.isdir(folder or "."):
-        return f" (there is no folder {folder})"
-    hint = did_you_mean(name, sorted(os.listdir(folder or "."))[:1000])
-    return hint if "did you mean" in hint else ""
 
 
 def bytes_read(raw: BinaryIO) -> float | None:
