@@ -13,6 +13,7 @@ Whoever asks, the same rules hold, so that no library that the test uses can be 
 from __future__ import annotations
 
 from verigym.sandbox.inside import protocols
+from verigym.sandbox.inside.failures import spoken
 from verigym.sandbox.inside.usage import OF_PLAIN_VALUES, is_as_classes_are
 
 TYPE_CHECKING = False
@@ -153,19 +154,19 @@ class About:
 
     def is_of_a_class(self) -> bool:
         """Whether the test made it by a name written as classes' names are: more than yes and no is then believed."""
-        return self.follows_class or (self.given is not None and is_as_classes_are(self.given[0].__name__))
+        return self.follows_class or (self.given is not None and is_as_classes_are(written(self.given[0])))
 
     def _may_judge(self, op: str, args: tuple[Any, ...]) -> bool:
         """Whether no plain value could have stood there, so that it must be an object of the program's that the test means."""
         if op == "method":
-            used = self.proxies.usage.attributes[self.given[0].__name__] if self.given is not None else ()
+            used = self.proxies.usage.attributes[written(self.given[0])] if self.given is not None else ()
             return args[0] not in OF_PLAIN_VALUES or (self.is_open and args[0] in used) or self.is_named
         return self.is_open if op == "operate" else True
 
     @property
     def name(self) -> str:
         """The name of its class."""
-        return self.names[0].rpartition(".")[2]
+        return spoken(self.names[0])
 
     def refusal(self, what: str) -> TypeError:
         """Say what an object that a function returned cannot do."""
@@ -198,6 +199,11 @@ class About:
         if found is said or found == said:
             return found
         raise self.refusal(f"{op}() that its items contradict")
+
+
+def written(kind: Any) -> str:
+    """The name by which the test calls a class."""
+    return getattr(kind, "_written", None) or str(kind.__name__)
 
 
 def about_of(value: Any) -> About | None:

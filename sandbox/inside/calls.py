@@ -187,8 +187,10 @@ class Server:
             CannotCross: nothing does.
         """
         op = request.get("op")
-        is_error_class = op == "attr" and isinstance(found[0], type) and issubclass(found[0], BaseException)
-        if is_error_class or ("get" in request and callable(found[0])):
+        is_class = op == "attr" and isinstance(found[0], type)
+        if (is_class and (issubclass(found[0], BaseException) or found[0].__module__ == MODULE)) or (
+            "get" in request and callable(found[0])
+        ):
             return {"cannot": "function", "meta": self.objects.describe(found[0], hold is not None)}, []
         if op == "attr" and _is_method(found[0]):
             return {"cannot": "method"}, []

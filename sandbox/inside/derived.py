@@ -71,7 +71,7 @@ def base_for(remote: RemoteClass) -> type:
     usual = SPECIAL | {name: getattr(Handle, name) for name in ("__eq__", "__ne__", "__bool__", "__str__", "__repr__")}
     body |= {name: _special(name, usual[name]) for name in usual.keys() & {*shape, "__str__", "__repr__"}}
     body["__hash__"] = SPECIAL["__hash__"] if "__hash__" in shape else None
-    body |= {"__new__": _new, "__init__": _inherited("__init__"), "_base": remote, "_parameters": None}
+    body |= {"__new__": _new, "__init__": _inherited("__init__"), "_base": remote, "_parameters": None, "_written": None}
     return Deriving(remote.__name__, (Handle,), {"__slots__": (), "__module__": "solution"} | body)
 
 

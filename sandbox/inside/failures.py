@@ -48,11 +48,27 @@ def bases(kind: type) -> tuple[list[str], list[str]]:
     return [name for name, base in bases if _BUILTIN.get(name) is base], own[:50]
 
 
+def named(name: str, kind: type) -> str:
+    """A name that no other class has here: the second of one name is `Empty#2`."""
+    alike = _NAMED.setdefault(name := name.replace(".", "_").replace("#", "_"), {})
+    place, _ = alike.setdefault(id(kind), (len(alike), kind))
+    return f"{name}#{place + 1}" if place else name
+
+
+def spoken(name: str) -> str:
+    """The name by which a class calls itself."""
+    return name.rpartition(".")[2].partition("#")[0]
+
+
+_NAMED: dict[str, dict[int, tuple[int, type]]] = {}
+"""Classes by name and identity, and which of that name each is; held, so that no other comes to have its identity."""
+
+
 def _qualified(name: str, kind: type) -> str:
     """A name with its module where that has the class under it; without a dot where the class is the program's."""
     module = getattr(kind, "__module__", None)
     is_librarys = type(module) is str and getattr(sys.modules.get(module), name, None) is kind
-    return f"{module}.{name}" if is_librarys and module != PROGRAM else name.replace(".", "_")
+    return f"{module}.{name}" if is_librarys and module != PROGRAM else named(name, kind)
 
 
 def raised(answer: dict[str, Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 
 from verigym.sandbox.inside import protocols
-from verigym.sandbox.inside.about import About, Object, about_of
+from verigym.sandbox.inside.about import About, Object, about_of, written
 from verigym.sandbox.inside.objects import TESTS_OWN
 from verigym.sandbox.inside.peer import RemoteError
 from verigym.sandbox.inside.usage import OF_PLAIN_VALUES
@@ -238,7 +238,7 @@ def _len(self: Handle) -> int:
 
 def _contains(self: Handle, item: Any) -> bool:
     about = self._about_it()
-    made_by = "" if about.given is None else about.given[0].__name__
+    made_by = "" if about.given is None else written(about.given[0])
     if about.is_open or (made_by[:1].isupper() and len(made_by) > 1):  # one letter may as well be a function's name
         return bool(about.tell("contains", item))
     return bool(about.agreed(any(item is found or item == found for found in about.read()), "contains", item))

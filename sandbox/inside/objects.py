@@ -10,7 +10,7 @@ import sys
 
 from verigym.sandbox.inside import protocols
 from verigym.sandbox.inside.encoding import PLAIN, UPON, CannotCross, Encoder, encode, iterator, upon
-from verigym.sandbox.inside.failures import bases, raised
+from verigym.sandbox.inside.failures import bases, named, raised
 from verigym.sandbox.inside.lent import stand_in
 
 TYPE_CHECKING = False
@@ -38,15 +38,15 @@ def _is_enum(kind: type) -> bool:
 
 
 def _names(kind: type) -> list[str]:
-    """The names of a class and its bases, nearest first; Python's own with their modules, so that none other passes for one."""
+    """The names of a class and its bases, nearest first: of Python's own with modules, the second of one name with a number."""
     found = []
     for base in type.__dict__["__mro__"].__get__(kind)[:-1] or (object,):
-        name = str(base.__name__)[:200].replace(".", "_")
+        name = str(base.__name__)[:200]
         if base in _derived:
             found.append(f"{TESTS_OWN}{_derived[base]}")
             continue
         module = "builtins" if _OWN.get(name) is base else "collections" if base is collections.deque else ""
-        found.append(f"{module}.{name}" if module else name)
+        found.append(f"{module}.{name}" if module else named(name, base))
     return found
 
 

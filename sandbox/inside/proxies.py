@@ -11,6 +11,7 @@ from verigym.sandbox.inside import protocols, snapshots
 from verigym.sandbox.inside.about import About, about_of
 from verigym.sandbox.inside.derived import Deriving
 from verigym.sandbox.inside.encoding import iterator
+from verigym.sandbox.inside.failures import spoken
 from verigym.sandbox.inside.guarded import Builtin, NoArray
 from verigym.sandbox.inside.handles import Handle, Items, make
 from verigym.sandbox.inside.lent import Lent, is_lent, special
@@ -91,6 +92,10 @@ async def _ready(value: Any) -> Any:
     return value
 
 
+class _Stopped(Exception):
+    """What the candidate raised was StopIteration, outside of any iterator."""
+
+
 class Proxies:
     """Makes and remembers them, for one candidate."""
 
@@ -107,6 +112,7 @@ class Proxies:
         """Classes of the test's that derive from the candidate's, by number."""
         self.known: dict[str, Any] = {}
         self.errors: dict[str, type[BaseException]] = {}
+        self.classes: dict[int, RemoteClass] = {}
         self.numbers: dict[int, int] = {}
         self.of_the_test = "__main__"
         """The module that the test's classes are of."""
@@ -152,7 +158,7 @@ class Proxies:
             return make(about, plain)
         if plain is not None and number not in self.mades:
             # A member of an enumeration is one object; of other values each one is as it was when it came.
-            return self.handles.setdefault(number, make(about, plain)) if "Enum" in names else make(about, plain)
+            return self.handles.setdefault(number, make(about, plain)) if "Enum" in map(spoken, names) else make(about, plain)
         known = self.handles.setdefault(number, make(about, None))
         # Not while the candidate makes what the test compares it with: it could give it the state of that.
         if not self.peer.reads_unasked:
@@ -292,9 +298,9 @@ class Proxies:
         return self.known[name]
 
     def described(self, name: str, reply: dict[str, Any]) -> Any:
-        """The class of exceptions that an attribute is."""
+        """The class that an attribute is."""
         meta = reply.get("meta")
-        if type(meta) is dict and meta.get("kind") == "exception":
+        if type(meta) is dict and meta.get("kind") in ("exception", "class"):
             return self._make(name, meta)
         self.peer.lose("protocol: a description of no known form")
 
@@ -316,7 +322,7 @@ class Proxies:
                         self.ambiguous.add(about.number)
             if not _texts(meta.get("names")) or not (meta.get("parameters") is None or _texts(meta["parameters"])):
                 self.peer.lose("protocol: a class of no known form")
-            return RemoteClass(self, name, meta)
+            return self.classes.setdefault(meta["h"]._about_it().number, RemoteClass(self, name, meta))
         if kind == "object":  # a callable one, or a function that has attributes
             meta["h"]._about_it().is_open = meta["h"]._about_it().is_named = True
             return meta["h"]
@@ -346,7 +352,7 @@ class Proxies:
             made = next((_ERRORS[name] for name in mro if name in _ERRORS), Exception)
         if issubclass(made, StopIteration | StopAsyncIteration):
             # Raised from a call inside map() it would end the test's loop instead of failing it.
-            made = RuntimeError
+            made = _Stopped
         built_in = made
         for name in reversed(own):
             if "." in name:  # of the standard library, and no class of the candidate's of that name
@@ -354,7 +360,9 @@ class Proxies:
                 continue
             if name not in self.errors:
                 bases = (made,) if issubclass(made, built_in) else (made, built_in)
-                self.errors[name] = type(name[:200].replace("\0", ""), bases, {"__str__": _said, "__module__": "solution"})
+                self.errors[name] = type(
+                    spoken(name)[:200].replace("\0", ""), bases, {"__str__": _said, "__module__": "solution"}
+                )
             made = self.errors[name]
         return made
 

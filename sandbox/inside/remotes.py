@@ -6,6 +6,7 @@ import types
 
 from verigym.sandbox.inside.about import about_of
 from verigym.sandbox.inside.derived import Deriving, base_for
+from verigym.sandbox.inside.failures import spoken
 from verigym.sandbox.inside.handles import STANDARD, Handle
 
 TYPE_CHECKING = False
@@ -21,11 +22,12 @@ class RemoteClass:
     """A class of the candidate's."""
 
     def __init__(self, proxies: Proxies, name: str, meta: dict[str, Any]) -> None:
-        self.__name__ = self.__qualname__ = name
+        self._names = meta["names"]
+        self.__name__ = self.__qualname__ = spoken(self._names[0])
+        self._written = name
         self.__doc__ = meta["doc"]
         self._proxies = proxies
         self._handle = meta["h"]
-        self._names = meta["names"]
         self._parameters = meta["parameters"]
         # Bound once: what an enumeration's member is must not change after the candidate has answered.
         self._members = meta["members"]
@@ -37,7 +39,7 @@ class RemoteClass:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Make an instance. Only where the test uses the name as a class's may it judge arguments: `f` could be a class too."""
-        made = self._proxies.value({"call": self.__name__, "make": True}, args, kwargs)
+        made = self._proxies.value({"op": "call", "h": self._handle._about_it().number, "make": True}, args, kwargs)
         return self._made(made, args, kwargs)
 
     @property
@@ -45,7 +47,8 @@ class RemoteClass:
         """Its bases, nearest first: those of the candidate's by their names."""
         own = self._proxies.names()
         return tuple(
-            self._proxies.find(name) if name in own else STANDARD.get(name) or type(name, (), {}) for name in self._names
+            self._proxies.find(name) if name in own else STANDARD.get(name) or type(spoken(name), (), {})
+            for name in self._names
         ) + (object,)
 
     def _made(self, made: Any, args: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Any:
@@ -61,12 +64,12 @@ class RemoteClass:
         if name in self._members:
             return self._members[name]
         found = getattr(self._handle, name)
-        if isinstance(found, Handle | type) or not callable(found):
+        if isinstance(found, Handle | type | RemoteClass) or not callable(found):
             return found
 
         def method(*args: Any, **kwargs: Any) -> Any:
             made = found(*args, **kwargs)
-            is_mine = isinstance(made, Handle) and self.__name__ in made._about_it().names
+            is_mine = isinstance(made, Handle) and self._names[0] in made._about_it().names
             return self._made(made, None, {}) if is_mine else made
 
         method.__name__ = name
@@ -92,11 +95,11 @@ class RemoteClass:
 
     def __instancecheck__(self, value: object) -> bool:
         about = about_of(value)
-        return about is not None and type(value) is not RemoteClass and self.__name__ in about.names
+        return about is not None and type(value) is not RemoteClass and self._names[0] in about.names
 
     def __subclasscheck__(self, kind: object) -> bool:
         its = kind._base if type(kind) is Deriving else kind
-        return type(its) is RemoteClass and self.__name__ in its._names
+        return type(its) is RemoteClass and self._names[0] in its._names
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> Any:
         if self._members:  # so Python says, and a program chooses what its classes are

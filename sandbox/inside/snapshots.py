@@ -99,7 +99,7 @@ def _agrees(made: About, known: dict[str, Any]) -> bool:
 
 def _places(name: str, made: About) -> tuple[str, ...]:
     """The attributes that hold an argument of that name."""
-    return name, f"_{name}", f"_{made.names[0]}__{name}"
+    return name, f"_{name}", f"_{made.name}__{name}"
 
 
 def _is_content(found: Any, args: tuple[Any, ...]) -> bool:

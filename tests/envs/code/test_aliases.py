@@ -222,7 +222,7 @@ def test_what_nobody_needs_is_forgotten() -> None:
     assert {id(both.get(number)) for number in both._held} == {id(kept), id(inner), *map(id, inner)}
     del inner
     both._few = 0
-    assert len(both.send([])["gone"]) == 2
+    assert len(both.send([])["gone"]) == 3
     assert [held[0] for held in both._held.values()] == [kept]
 
 
