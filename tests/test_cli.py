@@ -100,7 +100,7 @@ COMMANDS = ["eval m --output o --suite", "train --config", "suite check", "pipel
 
 
 @pytest.mark.parametrize(("there", "given"), [("mine.yaml", "mine.yml"), ("mine.yml", "mine.yaml"), ("mine.yaml", "mien.yaml")])
-@pytest.mark.parametrize("arguments", map(str.split, COMMANDS))
+@pytest.mark.parametrize("arguments", [command.split() for command in COMMANDS])
 def test_a_file_of_another_ending_is_proposed(arguments, there, given, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / there).touch()
