@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 from verigym.envs.errors import did_you_mean
@@ -71,7 +72,7 @@ FIELDS: Mapping[str, str] = {
     "use_liger_kernel": "`liger`",
     "use_peft": "`lora_rank` above 0",
     "use_vllm": "`engine: vllm`, or `vllm-server`",
-    "val_files": "`eval_split` of a source",
+    "val_files": "`sources`, each with its `eval_split`",
     "vllm_mode": "`engine: vllm`, or `vllm-server`",
     "vllm_server_base_url": "`vllm_urls`",
     "warmup_ratio": "`warmup_steps`",
@@ -113,6 +114,41 @@ VALUES: Mapping[str, Mapping[str, str]] = {
 """By field: a value's name elsewhere -> what it is here."""
 
 
+STAGE_FIELDS: Mapping[str, str] = {
+    "batch": "`batch_size`",
+    "learning_rate_schedule": "`schedule`",
+    "lr_schedule": "`schedule`",
+    "max_length": "`max_tokens`",
+    "max_seq_len": "`max_tokens`",
+    "max_seq_length": "`max_tokens`",
+    "n_epochs": "`epochs`",
+    "num_epochs": "`epochs`",
+    "num_samples": "`samples`",
+    "num_train_epochs": "`epochs`",
+    "packing": "`pack_tokens`; examples are always packed",
+    "per_device_train_batch_size": "`batch_size`, examples an update over all devices",
+    "save_total_limit": "`keep_checkpoints`",
+    "train_batch_size": "`batch_size`",
+    "train_file": "`data`, a list of files",
+    "train_files": "`data`, a list of files",
+}
+"""The same of stages other than grpo, which count examples and not prompts."""
+_TARGET = re.compile(r"`([a-z_]+)")
+
+
+def elsewhere(name: str, known: Collection[str]) -> str:
+    """Return `; here: ...` for a field's name in another trainer; an empty text where it is none, or is no field here either.
+
+    Args:
+        name: as it was given.
+        known: the names of the fields that there are.
+    """
+    for names in (STAGE_FIELDS, FIELDS):
+        if name in names and ((target := _TARGET.search(names[name])) is None or target[1] in known):
+            return f"; here: {names[name]}"
+    return ""
+
+
 def refuse_foreign(fields: Mapping[str, object], known: Collection[str]) -> None:
     """Refuse a field that is called otherwise here.
 
@@ -124,8 +160,8 @@ def refuse_foreign(fields: Mapping[str, object], known: Collection[str]) -> None
         ValueError: the message begins with the field and says what it is here.
     """
     for name in fields:
-        if name not in known and name in FIELDS:
-            raise ValueError(f"{name}: unknown field; here: {FIELDS[name]}")
+        if name not in known and (hint := elsewhere(name, known)):
+            raise ValueError(f"{name}: unknown field{hint}")
 
 
 def suggestion(field: str, value: str, known: Collection[str]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -11,6 +12,7 @@ from verigym.trainer.care_config import LoggerName
 from verigym.trainer.config import SourceConfig
 from verigym.trainer.frozen import Frozen
 from verigym.trainer.memory_config import MemoryFields, OptimizerFields
+from verigym.trainer.other_trainers import refuse_foreign
 from verigym.trainer.unused import RUN_RULES, Rule, refuse_unused
 
 
@@ -27,6 +29,13 @@ class StageFields(Frozen):
     """bf16 computes in bfloat16 over fp32 weights and optimizer state."""
     threads: int | None = Field(default=None, ge=1)
     """CPU threads; torch's own choice when left out. Exact resume needs the same number."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_of_here(cls, fields: Any) -> Any:
+        if isinstance(fields, Mapping):
+            refuse_foreign(fields, cls.model_fields)
+        return fields
 
 
 FIT_RULES: tuple[Rule, ...] = tuple(rule for rule in RUN_RULES if rule[0] == ("log_project",))

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from verigym.datasets_cfg.yamlfile import Document, Loc, checked, read_document
 from verigym.envs.errors import UsageError, did_you_mean
 from verigym.trainer.frozen import Frozen
+from verigym.trainer.other_trainers import elsewhere
 from verigym.trainer.placing import place_of
 from verigym.trainer.rng import keyed_int
 from verigym.trainer.stages.checks import NOWHERE, refuse_stage_on_this_machine, refuse_unstartable_stage
@@ -111,8 +112,8 @@ class Pipeline:
         Raises:
             UsageError: a field is unknown or does not fit; the message names file, line and field.
         """
-        fields = replaced(stage.fields, lambda name: str(products[name]))
-        return checked(stage.kind.config_type(), {**fields, "output": str(output)}, self.document, stage.loc)
+        fields = {**replaced(stage.fields, lambda name: str(products[name])), "output": str(output)}
+        return checked(stage.kind.config_type(), fields, self.document, stage.loc, f"stage {stage.name!r}")
 
 
 def read_pipeline(path: Path, *, losses: bool = True, until: str | None = None) -> Pipeline:
@@ -137,7 +138,9 @@ def read_pipeline(path: Path, *, losses: bool = True, until: str | None = None) 
     used = {name for stage in stages for name in stage.fields}
     for name in top.defaults:
         if name not in used:
-            raise UsageError(f"{document.place(('defaults', name))}: no stage has a field {name!r}; leave it out")
+            known = {field for stage in stages for field in stage.kind.config_type().model_fields}
+            hint = elsewhere(name, known) or did_you_mean(name, known)
+            raise UsageError(f"{document.place(('defaults', name))}: no stage has a field {name!r}{hint}; or leave it out")
     for stage in pipeline.up_to(until):
         config = pipeline.expected(stage)
         with _named(document, stage):

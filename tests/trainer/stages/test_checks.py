@@ -160,3 +160,30 @@ def test_an_environment_of_a_model_that_a_stage_makes_is_left_until_then(tmp_pat
     picked = evaluate(name="held-out", pickers={"rm": {"environment": "reward_model", "options": {"model": "stage:rm"}}})
     stages = read_pipeline(write(tmp_path, trained, grpo(sources=[source]), picked)).stages
     assert [set(stage.needs) for stage in stages] == [set(), {"base"}, {"base", "rm"}, {"base", "rm"}]
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("lr: 0.1", r"pipeline.yaml:3: stage 'one': lr: unknown field; here: `learning_rate`"),
+        ("num_train_epochs: 3", r"stage 'one': num_train_epochs: unknown field; here: `epochs`"),
+        ("per_device_train_batch_size: 3", r"stage 'one': .*here: `batch_size`, examples an update"),
+        ("max_seq_length: 3", r"stage 'one': .*here: `max_tokens`"),
+        ("logging_steps: 3", r"stage 'one': .*every step is logged"),
+        ("learning_rat: 0.1", r"pipeline.yaml:3: stage 'one': unknown field 'learning_rat'; did you mean 'learning_rate'\?"),
+    ],
+)
+def test_names_of_other_trainers_are_known_in_all_stages(field: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    stage = f"name: one, kind: sft, model: some/model, demonstrations: [{{environment: arithmetic}}], {field}"
+    path.write_text(f"output: out\nstages:\n  - {{{stage}}}\n")
+    with pytest.raises(UsageError, match=said):
+        read_pipeline(path)
+
+
+def test_a_default_that_no_stage_has_is_suggested(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    stage = "name: one, kind: sft, model: some/model, demonstrations: [{environment: arithmetic}]"
+    path.write_text(f"output: out\ndefaults: {{lr: 1}}\nstages:\n  - {{{stage}}}\n")
+    with pytest.raises(UsageError, match=r"pipeline.yaml:2: no stage has a field 'lr'; here: `learning_rate`; or leave it out"):
+        read_pipeline(path)
