@@ -20,6 +20,7 @@ from verigym.sandbox.inside.objects import Objects
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
     from typing import Any, NoReturn
 
 OUT_BYTES = 1 << 16
@@ -31,8 +32,13 @@ _MOST_DESCRIBED = 8
 async def _nothing() -> None: ...
 
 
+async def _nothings() -> AsyncGenerator[None, None]:
+    yield
+
+
 _made = _nothing()
-_COROUTINE = type(_made)
+_AWAITED = (type(_made), type(_nothings().asend(None)), type(_nothings().aclose()))
+"""What a call gives that does nothing before it is awaited."""
 _made.close()
 _FUNCTION = type(_nothing)
 _exit, _fstat, _pread = os._exit, os.fstat, os.pread
@@ -149,9 +155,9 @@ class Server:
         met: list[Any] = []
         try:
             found.append(self.perform(request))
-            if type(found[0]) is _COROUTINE:
-                found[0] = self.run(found[0])
+            if type(found[0]) in _AWAITED:  # of tests by calls there is nobody who could await it
                 answer["async"] = True
+                found[0] = self.run(found[0]) if hold is None else self.objects.number(found[0])
             said, met = self.answer(found, request, hold)
             answer |= said
         except CannotCross as left:
@@ -203,17 +209,18 @@ class Server:
         (value,), met = self.aliases.write(found)
         return {"value": value}, met
 
-    def call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Have a function of the test's called; meanwhile the test may ask in turn."""
+    def call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], *, awaited: bool = False) -> Any:
+        """Have a function of the test's called, and awaited if it is to be; meanwhile the test may ask in turn."""
         with self.calling_back:
-            return self._call_back(number, args, kwargs)
+            return self._call_back(number, args, kwargs, awaited)
 
-    def _call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], awaited: bool) -> Any:
         if not self.asked:
             raise RuntimeError("the test waits for nothing that could call its function")
         data, met = self.aliases.write([*args, *kwargs.values()])
         given = dict(zip(kwargs, data[len(args) :], strict=True))
         asked = {"callback": number, "args": data[: len(args)], "kwargs": given, "both": self.aliases.send(met)}
+        asked["awaited"] = awaited
         del met
         frames.send(self.fd, asked)
         while True:
@@ -244,6 +251,8 @@ class Server:
         op = request.get("op")
         if op == "state":
             return None
+        if op == "finish":
+            return self.run(self.objects.held[request["h"]])
         if op is not None:
             return self.objects.perform(op, request["h"], args, kwargs)
         return self.find(request["call"])(*args, **kwargs)
@@ -255,7 +264,7 @@ class Server:
 
             self.loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self.loop)
-        return self.loop.run_until_complete(coroutine)
+        return self.loop.run_until_complete(coroutine if type(coroutine) is _AWAITED[0] else _awaited(coroutine))
 
     def printed(self) -> str:
         """What was printed since the last time, if standard output is a file."""
@@ -272,6 +281,10 @@ class Server:
             return _pread(1, min(OUT_BYTES, max(found.st_size - start, 0)), start).decode("utf-8", "replace")
         except OSError:
             return ""
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
 
 
 def _is_method(value: Any) -> bool:

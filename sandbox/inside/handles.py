@@ -7,7 +7,7 @@ import collections
 from verigym.sandbox.inside import protocols
 from verigym.sandbox.inside.about import About, Object, about_of, written
 from verigym.sandbox.inside.objects import TESTS_OWN
-from verigym.sandbox.inside.peer import RemoteError
+from verigym.sandbox.inside.peer import Exhausted, RemoteError
 from verigym.sandbox.inside.usage import OF_PLAIN_VALUES
 
 TYPE_CHECKING = False
@@ -328,9 +328,10 @@ def _aiter(self: Handle) -> Any:
 async def _anext(self: Handle) -> Any:
     about = self._about_it()
     reply = about.proxies.peer.ask({"op": "anext", "h": about.number})
-    if "StopAsyncIteration" in (reply.get("error") or {}).get("mro", ()):
-        raise StopAsyncIteration
-    return await about.proxies.answer(reply)
+    try:
+        return await about.proxies.answer(reply)
+    except Exhausted:
+        raise StopAsyncIteration from None
 
 
 def _await(self: Handle) -> Any:

@@ -244,7 +244,7 @@ def _callback(call_back: Any, about: dict[str, Any]) -> Any:
         return call_back(about["callback"], args, kwargs)
 
     async def function_async(*args: Any, **kwargs: Any) -> Any:
-        return call_back(about["callback"], args, kwargs)
+        return call_back(about["callback"], args, kwargs, awaited=True)
 
     made = function_async if about["async"] else function
     made.__name__ = made.__qualname__ = about["name"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _thread
 import sys
+import types
 
 from verigym.sandbox.inside import core, frames
 from verigym.sandbox.inside.aliases import Aliases
@@ -26,6 +27,10 @@ class Stopped(BaseException):
 
 class CandidateError(BaseException):
     """The candidate raised what must not be raised here: SystemExit, KeyboardInterrupt and their like, no `Exception`."""
+
+
+class Exhausted(Exception):
+    """What the candidate raised was StopIteration or its like, where nothing is iterated over."""
 
 
 class RemoteError(Exception):
@@ -163,6 +168,8 @@ class Peer:
         try:
             found = [self.callbacks[number](*given[0], **given[1])]
             del given
+            if asked.get("awaited") is True and type(found[0]) is types.CoroutineType:
+                found[0] = _run(found[0])
             (data,), met = self.aliases.write(found)
             return {"returned": data, "both": self.aliases.send(met, found)}
         except Stopped:
@@ -254,6 +261,19 @@ class Peer:
         attributes = error.get("attributes")
         error["attributes"] = {name: self.read(data) for name, data in attributes.items()} if type(attributes) is dict else {}
         return dict(error)
+
+
+def _run(coroutine: Any) -> Any:
+    """What a coroutine gives, in a loop of its own: whatever loop runs here waits for the candidate."""
+    import asyncio
+
+    loop, around = asyncio.new_event_loop(), asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        loop.close()
+        asyncio._set_running_loop(around)
 
 
 def _message(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from verigym.sandbox.inside.failures import spoken
 from verigym.sandbox.inside.guarded import Builtin, NoArray
 from verigym.sandbox.inside.handles import Handle, Items, make
 from verigym.sandbox.inside.lent import Lent, is_lent, special
-from verigym.sandbox.inside.peer import CandidateError, Peer, is_of_the_candidate
+from verigym.sandbox.inside.peer import CandidateError, Exhausted, Peer, is_of_the_candidate
 from verigym.sandbox.inside.remotes import RemoteClass, RemoteModule
 from verigym.sandbox.inside.usage import Usage
 
@@ -86,14 +86,6 @@ def _alike(one: Given | None, other: Given) -> bool:
 
 
 _SIMPLE = (int, float, str, bytes)
-
-
-async def _ready(value: Any) -> Any:
-    return value
-
-
-class _Stopped(Exception):
-    """What the candidate raised was StopIteration, outside of any iterator."""
 
 
 class Proxies:
@@ -268,10 +260,14 @@ class Proxies:
         """The value in an answer that has come."""
         if "value" in reply:
             value = reply["value"]
-            return _ready(value) if reply.get("async") is True else value
+            return self._finished(value) if reply.get("async") is True else value
         if "error" in reply:
             raise self.exception(self.peer._error(reply["error"]))
         self.peer.lose(f"it returned what cannot cross: {str(reply.get('cannot'))[:100]}")
+
+    async def _finished(self, number: Any) -> Any:
+        """What a coroutine of the candidate's gives, which runs when this is awaited."""
+        return self.value({"op": "finish", "h": number})
 
     def find(self, name: str) -> Any:
         """What the candidate defines under a name.
@@ -352,7 +348,7 @@ class Proxies:
             made = next((_ERRORS[name] for name in mro if name in _ERRORS), Exception)
         if issubclass(made, StopIteration | StopAsyncIteration):
             # Raised from a call inside map() it would end the test's loop instead of failing it.
-            made = _Stopped
+            made = Exhausted
         built_in = made
         for name in reversed(own):
             if "." in name:  # of the standard library, and no class of the candidate's of that name

@@ -91,6 +91,7 @@ def test_arguments_that_are_changed_come_back(loaded):
     inner = [1]
     args, _ = changed("grow", {"a": 0}, [inner, inner], {4}, bytearray(b"a"))
     assert args == ({"a": 0, "new": 1}, [[1, 9], [1, 9]], {4, 5}, bytearray(b"az")) and args[1][0] is args[1][1] is inner
+    changed("same", list(range(1_000)))
     assert not here._held  # the program has kept none
 
 
