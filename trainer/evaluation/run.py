@@ -17,6 +17,7 @@ import torch
 import transformers
 
 from verigym.envs.base import Environment
+from verigym.envs.code.packages import NO_NUMPY, importable, lacks_numpy
 from verigym.envs.errors import EnvironmentFailure, UsageError
 from verigym.envs.grading import Grader, grades_groups
 from verigym.envs.registry import load as load_environment
@@ -65,6 +66,9 @@ def run_evaluation(config: EvalConfig) -> Path:
     for environment in pickers.values():
         for source in sources:
             _picker_prompt(environment, source.held_out[0])
+    for source in sources:
+        if lacks_numpy(source.environment):
+            logger.warning("source %s: %s", source.label, NO_NUMPY)
     with locked(config.output):
         found: dict[str, list[Sampled]] = {}
         left_out: dict[str, dict[str, int]] = {}
@@ -228,6 +232,7 @@ def _report(
         "graders": {source.label: source.environment.grader for source in sources},
         "models": {label: figures(of, picked[label], config.samples, config.level) for label, of in found.items()},
         "compared": {label: compare(found[first], of, config.level) for label, of in found.items() if label != first},
+        "programs_import": {source.label: named for source in sources if (named := importable(source.environment)) is not None},
         "unscored": unscored(found),
         "hints": hints(found),
         "contamination": {},

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from verigym.cliargs import complain
 from verigym.envs import Completion, Environment, Prompt, Score, UsageError
+from verigym.envs.code.packages import NO_NUMPY, importable, lacks_numpy
 from verigym.envs.errors import did_you_mean
 from verigym.envs.grading import Grader
 from verigym.envs.own_code import own_code
@@ -112,10 +113,14 @@ def run(job: GradeJob) -> Outcome:
         columns, environment = begun.columns, setup.environment
         bad_path, summary_path = sidecar(job.out, "bad.jsonl"), sidecar(job.out, "summary.json")
         settings, made_by = _settings(job, columns, setup), {"command": job.command, "input": job.input, "versions": versions()}
+        if (importable_packages := importable(environment)) is not None:
+            made_by["programs_import"] = importable_packages
         grader = Grader(environment, workers=job.workers, timeout_s=job.timeout_s, cache=job.cache)
         with grader, OutFile(job.out, settings, made_by, overwrite=job.overwrite) as out:
             with BadRows(bad_path, source.name) as bad, Progress("grading") as progress:
                 remove(summary_path)
+                if lacks_numpy(environment):
+                    complain(NO_NUMPY, "warning")
                 if out.unscored:
                     again = f"{out.unscored:,} of {out.lines:,} lines of {job.out} have no verdict and are graded again"
                     complain(again, "note")
@@ -302,7 +307,7 @@ def _summary_json(job: GradeJob, settings: Mapping[str, Any], made_by: Mapping[s
         "input_sha256": settings["input"]["sha256"],
         "out": str(job.out),
         "command": made_by["command"],
-        "versions": made_by["versions"],
+        **{name: made_by[name] for name in ("versions", "programs_import") if name in made_by},
         **{name: settings[name] for name in ("data", "environment", "options", "grader")},
         **outcome.summary.model_dump(mode="json"),
         "bad_rows": outcome.bad_rows,

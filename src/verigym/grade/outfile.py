@@ -226,7 +226,9 @@ class OutFile:
         if found:
             raise UsageError(f"{self.path} was made {self._source()}with other settings: {'; '.join(found)}; {START_AGAIN}")
         if self._runs and self._run is not None:
-            self.other_versions = "; ".join(differences(self._runs[-1].get("versions"), self._run["versions"]))
+            kinds = [name for name in ("versions", "programs_import") if name in self._runs[-1] and name in self._run]
+            differing = [words for name in kinds for words in differences(self._runs[-1][name], self._run[name])]
+            self.other_versions = "; ".join(dict.fromkeys(differing))
 
     def _source(self) -> str:
         """Return which input the lines came from, where it has another name than now."""

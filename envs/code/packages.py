@@ -1,0 +1,52 @@
+"""Which packages the programs that an environment judges may import: a program that imports another fails, and is judged so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import metadata
+
+from verigym.envs.base import Environment
+from verigym.envs.code.sandboxed import SandboxedOptions
+from verigym.sandbox.inside import packages
+from verigym.sandbox.view import named
+
+NO_NUMPY = (
+    "the programs that are judged cannot import numpy, which is not installed here: one that does is judged wrong. "
+    "pip install 'verigym[code]' brings it"
+)
+
+
+def importable(environment: Environment) -> dict[str, str] | None:
+    """Return the named packages that judged programs may import, with versions, beside what those need.
+
+    Returns:
+        None where the environment judges no programs, or has them run in an image, which has packages of its own.
+    """
+    choices = [one.backend_options.get("packages", True) for one in _sandboxed(environment) if one.backend != "docker"]
+    if not choices:
+        return None
+    folders = packages.installed_in()
+    found: dict[str, str] = {}
+    for choice in choices:
+        names, _ = named(choice if isinstance(choice, bool) else tuple(map(str, choice or ())))  # type: ignore[arg-type]
+        for name in names:
+            for package in metadata.distributions(name=name, path=folders):
+                found.setdefault(name, package.version)
+    return dict(sorted(found.items()))
+
+
+def lacks_numpy(environment: Environment) -> bool:
+    """Whether judged programs may import what is usual, and numpy, the most usual, is not there."""
+    usual = [
+        one for one in _sandboxed(environment) if one.backend != "docker" and one.backend_options.get("packages", True) is True
+    ]
+    return bool(usual) and "numpy" not in (importable(environment) or {})
+
+
+def _sandboxed(environment: Environment) -> Iterator[SandboxedOptions]:
+    """Yield the options of the environment and its parts that name a sandbox."""
+    options = getattr(environment, "options", None)
+    if isinstance(options, SandboxedOptions):
+        yield options
+    for part in (getattr(environment, "parts", None) or {}).values():
+        yield from _sandboxed(part)
