@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 
 from verigym.datasets_cfg.load import PromptDataset, RowError
 from verigym.envs import Completion, Environment, Prompt, Score
@@ -30,6 +31,35 @@ class Failure:
         return f"{source}, row {self.row} (from 0), field {self.field}: {gold}{self.reason}{advice}"
 
 
+FEW = 10
+"""Rows that are all shown; of more, each cause once."""
+ROWS_NAMED = 5
+_OF_ONE_ROW = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[-+]?\d[\d.,/]*""")
+"""Quoted texts and numbers: what differs between rows that fail alike."""
+
+
+def causes(failures: Sequence[Failure]) -> list[list[Failure]]:
+    """Return the rows by cause, the commonest first: the same field, and the same words but for quoted texts and numbers."""
+    found: dict[tuple[str, ...], list[Failure]] = {}
+    for failure in failures:
+        words = (_OF_ONE_ROW.sub("...", text) for text in (failure.reason, failure.advice))
+        found.setdefault((failure.field, *words), []).append(failure)
+    return sorted(found.values(), key=lambda alike: -len(alike))
+
+
+def told(failures: Sequence[Failure], source: str) -> list[str]:
+    """Return a line for each row, or where there are many, for each cause: how many rows, one of them whole, the next few."""
+    if len(failures) <= FEW:
+        return [failure.describe(source) for failure in failures]
+    lines = []
+    for alike in causes(failures):
+        more = ", ".join(str(failure.row) for failure in alike[1 : 1 + ROWS_NAMED])
+        dots = ", ..." if len(alike) > 1 + ROWS_NAMED else ""
+        others = f" (likewise rows {more}{dots})" if more else ""
+        lines.append(f"{len(alike):,} rows{others}: {alike[0].describe(source)}" if others else alike[0].describe(source))
+    return lines
+
+
 @dataclass(slots=True)
 class Report:
     """What validation found, in the order of the rows."""
@@ -45,6 +75,12 @@ class Report:
     """Rows whose gold scores the maximum although the environment's audit finds fault with it."""
     read: int = 0
     """Rows without a gold, where the description says that there are such: each was made twice, with the same key."""
+
+    def rows_as_json(self) -> Iterator[str]:
+        """Give each failure and each remark as a line of JSON."""
+        for kind, rows in (("failure", self.failures), ("remark", self.remarks)):
+            for one in rows:
+                yield json.dumps({"kind": kind, "source": self.source, **asdict(one)}, ensure_ascii=False)
 
     @property
     def passed(self) -> int:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from verigym.datasets_cfg.validate import Report
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, sample, validate, pin.")
 
@@ -115,11 +118,19 @@ def validate(
         int | None, typer.Option(min=0, help="Grading processes; 0 grades in this process, without limits.")
     ] = None,
     timeout_s: Annotated[float, typer.Option(min=0.001, help="Wall time that one completion may take.")] = 30.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="JSON Lines file for every row that fails. [where they are many, DATASET.SPLIT.failures.jsonl]"),
+    ] = None,
 ) -> int:
-    """Check that every row's own gold scores the maximum; list the rows where it does not, and golds that cannot be read."""
+    """Check that every row's own gold scores the maximum; show where it does not, and golds that cannot be read.
+
+    More than ten rows are shown by cause, with their numbers in a file.
+    """
     from verigym.cliargs import pairs, printable
     from verigym.datasets_cfg import load
     from verigym.datasets_cfg import validate as run
+    from verigym.datasets_cfg.validate import FEW, told
     from verigym.envs.errors import EnvironmentFailure, UsageError
     from verigym.envs.grading import Grader
     from verigym.grade.progress import Progress
@@ -132,10 +143,12 @@ def validate(
             raise UsageError(f"the golds of {rows.config.name} cannot be graded here: {lack}") from None
     with Grader(rows.environment, workers=workers, timeout_s=timeout_s) as grader, Progress("validating") as progress:
         report = run(rows, grader, lambda done: progress.update(done, done / len(rows)))
-    for failure in report.failures:
-        print(printable(failure.describe(report.source)))
-    for remark in report.remarks:
-        print(printable(f"remark: {remark.describe(report.source)}"))
+    for line in told(report.failures, report.source):
+        print(printable(line))
+    for line in told(report.remarks, report.source):
+        print(printable(f"remark: {line}"))
+    if out is not None or max(len(report.failures), len(report.remarks)) > FEW:
+        _write_rows(report, out or Path(f"{report.dataset}.{report.split}.failures.jsonl"))
     place = printable(f"{report.dataset}/{report.split}, {report.grader}")
     if report.read or rows.config.golds == "none":
         print(f"{report.read:,} of {report.rows:,} rows have no gold; they load, make a prompt and repeat: {place}")
@@ -144,6 +157,17 @@ def validate(
         share = report.passed / graded if graded else 0.0
         print(f"{report.passed:,} of {graded:,} golds score the maximum ({share:.2%}): {place}")
     return SOME_FAILED if report.failures else FINE
+
+
+def _write_rows(report: Report, out: Path) -> None:
+    from verigym.cliargs import complain
+
+    try:
+        out.write_text("".join(f"{line}\n" for line in report.rows_as_json()), encoding="utf-8", errors="replace")
+    except OSError as error:  # the verdict has been worked out and is to be seen all the same
+        complain(f"cannot write {out}: {error.strerror}; name another file with --out", "warning")
+        return
+    print(f"every one of these rows: {out}")
 
 
 @app.command()

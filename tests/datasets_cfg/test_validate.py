@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from verigym.cli import main
@@ -51,3 +53,27 @@ def test_what_the_environment_lacks_is_said_once(shared_data, capsys, monkeypatc
     shown = capsys.readouterr()
     assert not shown.out
     assert shown.err.startswith("error: the golds of minif2f_proved cannot be graded here: unavailable: lean: ")
+
+
+def test_many_rows_are_shown_by_cause_and_written_whole(make, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    answers = ["" if n % 3 == 0 else None if n % 7 == 0 else f"#### {n}" for n in range(60)]
+    rows = [{"question": f"{n}?", "answer": answer, "level": 1} for n, answer in enumerate(answers)]
+    path = make(rows)
+    assert main(["validate", str(path), "--data-dir", str(tmp_path), "--workers", "0"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith("20 rows (likewise rows 3, 6, 9, 12, 15, ...): ") and "row 0 (from 0), field answer" in lines[0]
+    assert lines[1].startswith("6 rows (likewise rows 14, 28, 35, 49, 56): ") and "row 7 (from 0), field answer" in lines[1]
+    assert lines[2] == "every one of these rows: tiny.train.failures.jsonl"
+    written = [json.loads(line) for line in (tmp_path / "tiny.train.failures.jsonl").read_text().splitlines()]
+    assert [row["row"] for row in written] == [n for n in range(60) if n % 3 == 0 or n % 7 == 0]
+    assert all(row["kind"] == "failure" and row["reason"] and row["field"] == "answer" for row in written)
+
+
+def test_a_file_that_cannot_be_written_does_not_hide_the_verdict(make, tmp_path, capsys):
+    path = make(ROWS[1:2])
+    out = tmp_path / "no-folder/rows.jsonl"
+    assert main(["validate", str(path), "--data-dir", str(tmp_path), "--workers", "0", "--out", str(out)]) == 1
+    said = capsys.readouterr()
+    assert "cannot write" in said.err and "0 of 1 golds score the maximum" in said.out
