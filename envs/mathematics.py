@@ -94,7 +94,7 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
     """Grades a final mathematical answer."""
 
     name = "math"
-    version = "7"
+    version = "8"
     reference_type = MathReference
     options_type = MathOptions
 

@@ -4,8 +4,9 @@ What an answer may be is a rule of its form. A rational number is written as a n
 `0.\overline3`, `4.5\cdot10^6`), a fraction of integers that is none itself (`6/36`, not `36/6`), a power, factorial or binomial
 of literals (`2^{10}`, `10!`), a fraction of these in lowest terms, with a sign, percent sign or unit. Any other number is a
 closed form, `3 + 2\sqrt5`, `2\ln 3 - 1`, with no arithmetic left in it: at most one rational term in a sum and factor in a
-product, no like terms, no factor twice, no quotient that goes out, and numerals for all its rational parts. A gold that is not
-worked out itself, `9 \cdot 8`, wants no other form. Without a question a bare pair is compared, and this rule is not asked.
+product, no like terms, no factor twice, no product or power of sums, no quotient that goes out, and numerals for all its
+rational parts. A gold that is not worked out itself, `9 \cdot 8`, wants no other form. Without a question a bare pair is
+compared, and this rule is not asked.
 """
 
 from __future__ import annotations
@@ -158,15 +159,12 @@ def is_worked_out(node: Node, work: Work) -> bool:
         case Quantity(of, _) | Percent(of):
             return is_worked_out(of, work)
         case Add(parts) | Mul(parts):
-            if sum(_value(part, work) is not None for part in parts) > 1:
-                return False
-            alike = [kind_of(shape(_bare(part))) if isinstance(node, Add) else part for part in parts]
-            if len(set(alike)) < len(alike):
-                return False
-            return all(is_worked_out(part, work) for part in parts)
+            return not _join(node, parts, work) and all(is_worked_out(part, work) for part in parts)
         case Div(top, bottom):
             return not goes_out(shape(top), shape(bottom)) and is_worked_out(top, work) and is_worked_out(bottom, work)
         case Pow(Constant("i"), _):
+            return False
+        case Pow(base, Number(value, 0)) if _is_sum(base) and value > 1:
             return False
         case Pow(base, exponent) | Root(base, exponent):
             return is_worked_out(base, work) and is_worked_out(exponent, work)
@@ -177,6 +175,20 @@ def is_worked_out(node: Node, work: Work) -> bool:
 
 def _bare(term: Node) -> Node:
     return term.of if isinstance(term, Neg | PlusMinus) else term
+
+
+def _join(node: Node, parts: tuple[Node, ...], work: Work) -> bool:
+    """Whether two terms of a sum, or two factors of a product, are still to be made one."""
+    if sum(_value(part, work) is not None for part in parts) > 1 or (isinstance(node, Mul) and sum(map(_is_sum, parts)) > 1):
+        return True
+    alike = [kind_of(shape(_bare(part))) if isinstance(node, Add) else part for part in parts]
+    return len(set(alike)) < len(alike)
+
+
+def _is_sum(node: Node) -> bool:
+    """Whether a factor is a sum, or a fraction of one: two of them are multiplied out."""
+    node = _bare(node)
+    return isinstance(_bare(node.top) if isinstance(node, Div) else node, Add)
 
 
 def _is_numeral(node: Node, work: Work) -> bool:
