@@ -39,14 +39,14 @@ def refuse_unstartable_stage(config: BaseModel, *, losses: bool = True) -> None:
     for source in getattr(config, "sources", ()):
         with told_of(f"source {source.label!r}"):
             _refuse_source(source, config)
-            if not _refers_to_a_stage(source):
+            if not refers_to_a_stage(source):
                 environments[source.label] = _environment(source)
     for source in getattr(config, "demonstrations", ()):
         with told_of(f"demonstrations, source {source.label!r}"):
             _refuse_demonstrations(source)
     for name, picker in getattr(config, "pickers", {}).items():
         with told_of(f"field 'pickers': {name!r}"):
-            if not _refers_to_a_stage(picker):
+            if not refers_to_a_stage(picker):
                 load_environment(picker.environment, **picker.options)
     _as_run(config)
     if losses and isinstance(config, TrainConfig):
@@ -56,15 +56,16 @@ def refuse_unstartable_stage(config: BaseModel, *, losses: bool = True) -> None:
 
 
 def refuse_stage_on_this_machine(config: BaseModel) -> None:
-    """Check that this machine has what a stage asks for: device, packages, what its environments need, local data files.
+    """Check that this machine has what a stage asks for: device, packages, models, needs of environments, local data files.
 
     Raises:
         UsageError: naming the field or the source, and what is missing.
     """
+    from verigym.trainer.model_path import require_model
     from verigym.trainer.startable import refuse_on_this_machine
 
     for source in (*getattr(config, "sources", ()), *getattr(config, "demonstrations", ())):
-        if _refers_to_a_stage(source):
+        if refers_to_a_stage(source):
             continue
         with told_of(f"source {source.label!r}"):
             _environment(source).check()
@@ -74,12 +75,14 @@ def refuse_stage_on_this_machine(config: BaseModel) -> None:
                     raise UsageError(f"there is no file {source.data_dir / file}; data_dir is the folder of the local files")
     for field in ("data", "held_out_data"):
         for file in getattr(config, field, ()):
-            if not _made_by_a_stage(str(file)) and not Path(file).is_file():
+            if not made_by_a_stage(str(file)) and not Path(file).is_file():
                 raise UsageError(f"field {field!r}: there is no file {str(file)!r}; give the path of a JSON Lines file")
     refuse_missing(getattr(config, "train_data", ()))
     run = _as_run(config)
     if run is not None:
         refuse_on_this_machine(run)
+    for model in models_of(config):  # last: of a hub that does not answer this takes seconds
+        require_model(model)
 
 
 def _as_run(config: BaseModel) -> TrainConfig | None:
@@ -116,7 +119,7 @@ def _refuse_source(source: SourceConfig, config: BaseModel) -> None:
                 f"field 'sources': split {source.split!r} of data set {source.dataset!r} is for evaluation only; train on "
                 "another split, or use it as eval_split"
             )
-    if source.dataset is not None or _refers_to_a_stage(source):
+    if source.dataset is not None or refers_to_a_stage(source):
         return
     if not isinstance(load_environment(source.environment or "", **source.options), TaskSource):
         raise UsageError(
@@ -143,12 +146,19 @@ def _environment(source: SourceConfig) -> Environment:
     return composed(source, environment)[-1]
 
 
-def _refers_to_a_stage(part: BaseModel) -> bool:
+def models_of(config: BaseModel) -> list[str]:
+    """Return the models that a stage's fields name, without those that other stages make."""
+    named = [getattr(config, "model", None), getattr(config, "teacher", None), *getattr(config, "models", {}).values()]
+    return list(dict.fromkeys(name for name in named if isinstance(name, str) and not made_by_a_stage(name)))
+
+
+def refers_to_a_stage(part: BaseModel) -> bool:
     """Whether a source or a picker names a model that a stage is going to make, so that it cannot be opened yet."""
-    return any(map(_made_by_a_stage, _texts(part.model_dump(mode="json"))))
+    return any(map(made_by_a_stage, _texts(part.model_dump(mode="json"))))
 
 
-def _made_by_a_stage(path: str) -> bool:
+def made_by_a_stage(path: str) -> bool:
+    """Whether a path of a stage's fields stands for what another stage makes."""
     return Path(path).parts[:1] == NOWHERE.parts
 
 

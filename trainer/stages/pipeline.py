@@ -84,7 +84,7 @@ def run_pipeline(pipeline: Pipeline, *, until: str | None = None, tell: Tell = l
     with locked(pipeline.output):
         records: dict[str, Mapping[str, Any]] = {}
         for stage in stages:
-            state = _state(pipeline, stage, records)
+            state = state_of(pipeline, stage, records)
             if state.folder is None:
                 raise UsageError(f"stage {stage.name!r} waits for a stage that is not done")
             if state.record is not None:
@@ -95,7 +95,7 @@ def run_pipeline(pipeline: Pipeline, *, until: str | None = None, tell: Tell = l
                 records[stage.name] = _run(pipeline, stage, state.folder, records)
                 tell(f"{stage.name}: done in {records[stage.name]['seconds']:.0f} s{_shown(records[stage.name]['figures'])}")
             _write_manifest(pipeline, records)
-    return _states(pipeline, stages)
+    return states(pipeline, stages)
 
 
 def _refuse_what_is_missing(pipeline: Pipeline, stages: Sequence[Stage]) -> None:
@@ -104,21 +104,22 @@ def _refuse_what_is_missing(pipeline: Pipeline, stages: Sequence[Stage]) -> None
     Raises:
         UsageError: naming the stage, and what is missing.
     """
-    for state in _states(pipeline, stages):
+    for state in states(pipeline, stages):
         if state.record is None:
             pipeline.refuse_on_this_machine(state.stage)
 
 
 def status(pipeline: Pipeline) -> list[State]:
     """Return where all stages stand; runs nothing."""
-    return _states(pipeline, pipeline.stages)
+    return states(pipeline, pipeline.stages)
 
 
-def _states(pipeline: Pipeline, stages: Sequence[Stage]) -> list[State]:
+def states(pipeline: Pipeline, stages: Sequence[Stage]) -> list[State]:
+    """Return where these stages stand; runs nothing."""
     records: dict[str, Mapping[str, Any]] = {}
     found = []
     for stage in stages:
-        state = _state(pipeline, stage, records)
+        state = state_of(pipeline, stage, records)
         if state.record is not None:
             records[stage.name] = state.record
         found.append(state)
@@ -146,7 +147,17 @@ def _run(pipeline: Pipeline, stage: Stage, folder: Path, records: Mapping[str, M
     return record
 
 
-def _state(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str, Any]]) -> State:
+def state_of(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str, Any]]) -> State:
+    """Return where a stage stands.
+
+    Args:
+        pipeline: the file.
+        stage: one of its stages.
+        records: of the stages before it that are done.
+
+    Raises:
+        UsageError: what it names is not there.
+    """
     if any(name not in records for name in stage.needs):
         return State(stage, None, None)
     given = inputs(pipeline, stage, records)
