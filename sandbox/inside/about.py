@@ -111,6 +111,13 @@ class About:
         body = {"op": op, "h": self.number}
         return self.proxies.value(body | _AS_OBJECT.get(op, {}), args, kwargs, is_tests_doing=self.is_open)
 
+    def attribute(self, name: str) -> Any:
+        """What the object itself has under a name that what stands for it may have too."""
+        reply = self.proxies.peer.ask({"op": "attr", "h": self.number}, (name,))
+        if "cannot" in reply:
+            return lambda *args, **kwargs: self.tell("method", name, *args, **kwargs)
+        return self.proxies.answer(reply)
+
     def tell(self, op: str, /, *args: Any, **kwargs: Any) -> Any:
         """Have an operation done with values of the test's, which what a function returned must not judge.
 

@@ -164,6 +164,8 @@ class Server:
             answer["cannot"] = left.what
         except BaseException as error:
             answer["error"] = describe(error, hold)
+            if hold is not None and answer["error"]["own"] and type(error).__module__ == MODULE:
+                answer["error"]["h"] = self.objects.number(error)
             error.__traceback__ = None
         self.asked -= 1
         if hold is not None:

@@ -306,11 +306,11 @@ def _deque(by: Decoder, body: Any, depth: int) -> Any:
     return guarded.without_elements(made) if by.guard else made
 
 
-def _steps(by: Decoder, body: Any, depth: int) -> Any:
+def _steps(by: Decoder, body: Any, depth: int, kind: Any = iter) -> Any:
     if by.handle is None:
         raise CodecError("a handle where only plain data may be")
     begun, number = _typed(body, list)
-    return by.handle([_typed(number, int), by.all(begun, depth)], iter, by, depth)
+    return by.handle([_typed(number, int), by.all(begun, depth)], kind, by, depth)
 
 
 def _valued(by: Decoder, body: Any, depth: int) -> Any:
@@ -361,6 +361,7 @@ _GET: dict[str, Callable[[Decoder, Any, int], Any]] = {
     "h": _handle,
     "v": _valued,
     "its": _steps,
+    "gen": lambda by, body, depth: _steps(by, body, depth, next),
     "a": _held,
     "=": _again,
 }

@@ -13,17 +13,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 MESSAGE_CHARS = 1 << 16
+MOST_CAUSES = 4
 _BUILTIN = {
     name: value for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 }
 
 
-def describe(error: BaseException, hold: Callable[..., Any] | None = None) -> dict[str, Any]:
+def describe(error: BaseException, hold: Callable[..., Any] | None = None, depth: int = 0) -> dict[str, Any]:
     """An exception as plain data: its names, its arguments where they can cross, its message.
 
     Args:
         error: the exception.
         hold: writes the objects among its arguments and attributes.
+        depth: of how many it is the cause.
     """
     mro, own = bases(type(error))
     described: dict[str, Any] = {"type": str(type(error).__name__)[:200], "mro": mro, "own": own, "args": []}
@@ -38,6 +40,9 @@ def describe(error: BaseException, hold: Callable[..., Any] | None = None) -> di
             described["attributes"] = plain
     except BaseException:
         described["args"] = described["args"] or [described["message"]]
+    for name in ("__cause__", "__context__") if depth < MOST_CAUSES else ():
+        if isinstance(cause := getattr(error, name, None), BaseException):
+            described[name] = describe(cause, hold, depth + 1)
     return described
 
 

@@ -6,8 +6,9 @@ import collections
 
 from verigym.sandbox.inside import protocols
 from verigym.sandbox.inside.about import About, Object, about_of, written
+from verigym.sandbox.inside.iterators import Steps
 from verigym.sandbox.inside.objects import TESTS_OWN
-from verigym.sandbox.inside.peer import Exhausted, RemoteError
+from verigym.sandbox.inside.peer import Exhausted
 from verigym.sandbox.inside.usage import OF_PLAIN_VALUES
 
 TYPE_CHECKING = False
@@ -57,6 +58,9 @@ def _split(names: list[str]) -> tuple[list[str], list[str]]:
     return [name for name in names if "." not in name], [name.rpartition(".")[2] for name in names if "." in name]
 
 
+_SAID_BY_THE_PROGRAM = frozenset("__dict__ __slots__ __copy__ __deepcopy__ __array__ __array_ufunc__ __weakref__".split())
+
+
 class Handle(Object):
     """An object of the candidate's, by number. `make` adds the special methods that its class has."""
 
@@ -81,6 +85,14 @@ class Handle(Object):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(f"cannot pickle a {self._about_it().name!r} object of the program")
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _SAID_BY_THE_PROGRAM:  # what stands for an object has them, whether the object has or not
+            return object.__getattribute__(self, "_about_it")().attribute(name)
+        return object.__getattribute__(self, name)
+
+    def __dir__(self) -> list[str]:
+        return [str(name) for name in self._about_it().ask("dir")]
 
     def __getattr__(self, name: str) -> Any:
         about = self._about_it()
@@ -168,51 +180,6 @@ def _text(about: About, op: str, *args: Any) -> str:
 def _doc(self: Handle) -> str | None:
     doc = self._about_it().ask("attr", "__doc__")
     return doc if isinstance(doc, str) else None
-
-
-class Steps:
-    """An iterator of the candidate's over an object that the test made: asked for each item."""
-
-    def __init__(self, about: About) -> None:
-        self._about = about
-
-    def __iter__(self) -> Steps:
-        return self
-
-    def __next__(self) -> Any:
-        try:
-            return self._about.proxies.peer.value({"op": "next", "h": self._about.number})
-        except RemoteError as error:
-            if "StopIteration" in error.error["mro"]:
-                raise StopIteration from None
-            raise self._about.proxies.exception(error.error) from None
-
-
-_SINGLE = 1000
-"""So many items of an iterator are asked for one by one: what it does for one then shows before the next."""
-
-
-class Items(Steps):
-    """An iterator that the candidate gave: asked for each item, and behind the first thousand for several at once."""
-
-    def __init__(self, about: About) -> None:
-        super().__init__(about)
-        self._ready: list[Any] = []
-        self._taken = 0
-        self._has_ended = False
-
-    def __next__(self) -> Any:
-        if not self._ready and not self._has_ended:
-            count = 1 + min(max(0, self._taken - _SINGLE) // 8, 1000)
-            found = self._about.proxies.value({"op": "steps", "h": self._about.number}, (count,))
-            is_known = isinstance(found, tuple) and len(found) == 2
-            if not is_known or not isinstance(found[0], list) or not isinstance(found[1], bool):
-                self._about.proxies.peer.lose("protocol: items of no known form")
-            self._ready, self._has_ended = list(found[0])[::-1], found[1]
-            self._taken += len(self._ready)
-        if not self._ready:
-            raise StopIteration
-        return self._ready.pop()
 
 
 def _iter(self: Handle) -> Iterator[Any]:

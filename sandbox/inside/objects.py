@@ -29,6 +29,7 @@ _STATE_DEPTH = 4
 _COROUTINE_FLAG = 0x80
 _REST_FLAG = 0x04
 _NAMED_REST_FLAG = 0x08
+_GENERATOR = type(_ for _ in ())
 _FUNCTIONS: tuple[type, ...] = (type(lambda: 0), type(len), type([].append))
 
 
@@ -86,7 +87,7 @@ class Objects:
         if plain is iterator:
             # Not read here: what reading it does, it does when the test reads it, and for a state it would be used up.
             known = {"h": [self.number(value), ["iterator"], [], None]}
-            return known if self._inside else {"its": [[], self.number(value)]}
+            return known if self._inside else {"gen" if type(value) is _GENERATOR else "its": [[], self.number(value)]}
         own = [base for base in type(value).__mro__ if getattr(base, "__module__", None) == self._module]
         if not own and not (isinstance(value, tuple) and hasattr(type(value), "_fields")):
             return None
@@ -291,6 +292,14 @@ def _parameters(kind: type) -> list[str] | None:
     return []
 
 
+def _signature(value: Any) -> list[list[Any]]:
+    """Name, kind, whether there is a default, and that, of each parameter."""
+    import inspect
+
+    found = inspect.signature(value).parameters.values()
+    return [[p.name, int(p.kind), p.default is not p.empty, None if p.default is p.empty else p.default] for p in found]
+
+
 def _content(value: Any) -> Any:
     return {key: value[key] for key in value.keys()} if hasattr(value, "keys") else list(value)  # noqa: SIM118
 
@@ -319,6 +328,8 @@ def _plain_value(value: Any) -> Any:
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "attr": getattr,
+    "dir": lambda value: sorted(name for name in dir(value) if type(name) is str),
+    "signature": lambda value: _signature(value),
     "set": setattr,
     "call": lambda value, /, *args, **kwargs: value(*args, **kwargs),
     "method": lambda value, name, /, *args, **kwargs: getattr(value, name)(*args, **kwargs),

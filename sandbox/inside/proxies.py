@@ -11,12 +11,13 @@ from verigym.sandbox.inside import protocols, snapshots
 from verigym.sandbox.inside.about import About, about_of
 from verigym.sandbox.inside.derived import Deriving
 from verigym.sandbox.inside.encoding import iterator
-from verigym.sandbox.inside.failures import spoken
+from verigym.sandbox.inside.failures import MOST_CAUSES, spoken
 from verigym.sandbox.inside.guarded import Builtin, NoArray
-from verigym.sandbox.inside.handles import Handle, Items, make
+from verigym.sandbox.inside.handles import Handle, make
+from verigym.sandbox.inside.iterators import Generator, Items
 from verigym.sandbox.inside.lent import Lent, is_lent, special
 from verigym.sandbox.inside.peer import CandidateError, Exhausted, Peer, is_of_the_candidate
-from verigym.sandbox.inside.remotes import RemoteClass, RemoteModule
+from verigym.sandbox.inside.remotes import Function, RemoteClass, RemoteModule
 from verigym.sandbox.inside.usage import Usage
 
 TYPE_CHECKING = False
@@ -132,9 +133,9 @@ class Proxies:
                 raise ValueError("no object of the test's")
             lent = self.peer.callbacks[number]
             return lent.value if type(lent) is Lent else lent
-        if plain is iter:
-            number, begun = body
-            return itertools.chain(begun, Items(About(self, number, ["iterator"], frozenset(), None)))
+        if plain is iter or plain is next:
+            number, _ = body
+            return (Generator if plain is next else Items)(About(self, number, ["iterator"], frozenset(), None))
         number, names, has, state = body
         if type(number) is not int or not (_texts(names) and names) or not (_texts(has) and protocols.SPECIAL.issuperset(has)):
             raise ValueError("not the form of a handle")
@@ -182,6 +183,8 @@ class Proxies:
         if about is not None:
             about.passed = True
             return {"h": about.number}
+        if isinstance(value, Items) and not value._ready:
+            return {"h": value._about.number}
         if type(value) is Deriving:
             return {"h": value.number()}
         if plain is iterator:
@@ -322,23 +325,8 @@ class Proxies:
         if kind == "object":  # a callable one, or a function that has attributes
             meta["h"]._about_it().is_open = meta["h"]._about_it().is_named = True
             return meta["h"]
-        made = self.function(name, meta.get("async") is True)
-        made.__doc__ = meta["doc"]
+        made = Function(self, name, meta["h"]._about_it(), meta.get("async") is True)
         self.numbers[id(made)] = meta["h"]._about_it().number
-        return made
-
-    def function(self, name: str, is_async: bool = False) -> Callable[..., Any]:
-        """A function that calls the candidate's."""
-
-        def remote(*args: Any, **kwargs: Any) -> Any:
-            return self.value({"call": name}, args, kwargs)
-
-        async def remote_async(*args: Any, **kwargs: Any) -> Any:
-            return await remote(*args, **kwargs)
-
-        made = remote_async if is_async else remote
-        made.__name__ = made.__qualname__ = name
-        made.__module__ = "solution"
         return made
 
     def error_class(self, own: list[str], mro: list[str]) -> type[BaseException]:
@@ -356,14 +344,23 @@ class Proxies:
                 continue
             if name not in self.errors:
                 bases = (made,) if issubclass(made, built_in) else (made, built_in)
-                self.errors[name] = type(
-                    spoken(name)[:200].replace("\0", ""), bases, {"__str__": _said, "__module__": "solution"}
-                )
+                self.errors[name] = type(spoken(name)[:200].replace("\0", ""), bases, _BODY)
             made = self.errors[name]
         return made
 
-    def exception(self, error: dict[str, Any]) -> BaseException:
-        """The local exception for what the candidate raised."""
+    def exception(self, error: dict[str, Any], depth: int = 0) -> BaseException:
+        """The local exception for what the candidate raised, with its causes."""
+        made = self._exception(error)
+        for name in ("__cause__", "__context__"):
+            if type(error.get(name)) is dict and depth < MOST_CAUSES:
+                setattr(made, name, self.exception(self.peer._error(error[name]), depth + 1))
+        if "__cause__" not in error:
+            made.__cause__ = None
+        if type(number := error.get("h")) is int and isinstance(getattr(made, "__dict__", None), dict):
+            made.__dict__["_object"] = make(About(self, number, error["own"] or ["object"], frozenset(), None), None)
+        return made
+
+    def _exception(self, error: dict[str, Any]) -> BaseException:
         raised = error["attributes"].get("raised_by_test")
         if type(raised) is int and 0 <= raised < len(self.peer.raised) and isinstance(self.peer.raised[raised], Exception):
             return self.peer.raised[raised]
@@ -388,3 +385,13 @@ class Proxies:
 def _said(error: Exception) -> str:
     said = error.__dict__.get("_said")
     return said if said is not None else Exception.__str__(error)
+
+
+def _had(error: Exception, name: str) -> Any:
+    """What an exception of the candidate's has by its class."""
+    if name[:1] == "_" or "_object" not in error.__dict__:
+        raise AttributeError(name)
+    return getattr(error.__dict__["_object"], name)
+
+
+_BODY: dict[str, Any] = {"__str__": _said, "__getattr__": _had, "__module__": "solution"}

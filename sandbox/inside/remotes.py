@@ -18,6 +18,68 @@ if TYPE_CHECKING:
     from verigym.sandbox.inside.proxies import Proxies
 
 
+_OF_FUNCTIONS = frozenset(
+    "__name__ __qualname__ __doc__ __defaults__ __kwdefaults__ __annotations__ __code__ __closure__ __wrapped__".split()
+)
+
+
+class Function:
+    """A function of the candidate's, which also says what it is called and what it takes."""
+
+    def __init__(self, proxies: Proxies, name: str, about: About, is_async: bool) -> None:
+        self._proxies = proxies
+        self._written = name
+        self._about = about
+        self._is_async = is_async
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return types.FunctionType
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it; of a coroutine function nothing is asked before its coroutine is awaited."""
+        if self._is_async:
+            return self._awaited(args, kwargs)
+        return self._proxies.value({"call": self._written}, args, kwargs)
+
+    async def _awaited(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return await self._proxies.value({"call": self._written}, args, kwargs)
+
+    def __get__(self, instance: Any, kind: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OF_FUNCTIONS:
+            return object.__getattribute__(self, "_about").attribute(name)
+        return object.__getattribute__(self, name)
+
+    def __repr__(self) -> str:
+        return f"<function {self._written}>"
+
+    @property
+    def __module__(self) -> str:  # type: ignore[override]
+        return "solution"
+
+    @property
+    def __signature__(self) -> Any:
+        import inspect
+
+        found = []
+        for name, kind, has_default, default in self._about.ask("signature"):
+            given = {"default": default} if has_default else {}
+            found.append(inspect.Parameter(name, inspect._ParameterKind(kind), **given))
+        return inspect.Signature(found)
+
+
+_OF_STAND_INS = frozenset(
+    (
+        "__class__ __dict__ __name__ __qualname__ __doc__ __mro__ __call__ __instancecheck__ __subclasscheck__ __mro_entries__ "
+        "__setattr__ __getattr__ __getattribute__ __init__ __new__ __hash__ __eq__ __reduce_ex__ __init_subclass__ __prepare__"
+    ).split()
+)
+"""Of a class's names with two underscores, those that are the stand-in's own; the program says whether it has the others."""
+
+
 class RemoteClass:
     """A class of the candidate's."""
 
@@ -57,6 +119,14 @@ class RemoteClass:
         made = self._proxies.made(made._about_it(), (self, args, kwargs))
         made._about_it().is_open = self._is_open
         return made
+
+    def __getattribute__(self, name: str) -> Any:
+        if name[:2] == "__" and name not in _OF_STAND_INS:
+            return object.__getattribute__(self, "_handle")._about_it().attribute(name)
+        return object.__getattribute__(self, name)
+
+    def __dir__(self) -> list[str]:
+        return [str(name) for name in self._about_it().ask("dir")]
 
     def __getattr__(self, name: str) -> Any:
         if name[:2] == "__":
