@@ -56,12 +56,11 @@ def refuse_unstartable_stage(config: BaseModel, *, losses: bool = True) -> None:
 
 
 def refuse_stage_on_this_machine(config: BaseModel) -> None:
-    """Check that this machine has what a stage asks for: device, packages, models, needs of environments, local data files.
+    """Check that this machine has what a stage asks for: device, packages, what its environments need, local data files.
 
     Raises:
         UsageError: naming the field or the source, and what is missing.
     """
-    from verigym.trainer.model_path import require_model
     from verigym.trainer.startable import refuse_on_this_machine
 
     for source in (*getattr(config, "sources", ()), *getattr(config, "demonstrations", ())):
@@ -81,8 +80,6 @@ def refuse_stage_on_this_machine(config: BaseModel) -> None:
     run = _as_run(config)
     if run is not None:
         refuse_on_this_machine(run)
-    for model in models_of(config):  # last: of a hub that does not answer this takes seconds
-        require_model(model)
 
 
 def _as_run(config: BaseModel) -> TrainConfig | None:

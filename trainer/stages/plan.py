@@ -14,10 +14,11 @@ from pydantic import BaseModel, Field
 from verigym.datasets_cfg.yamlfile import Document, Loc, checked, read_document
 from verigym.envs.errors import UsageError, did_you_mean
 from verigym.trainer.frozen import Frozen
+from verigym.trainer.model_path import require_model
 from verigym.trainer.other_trainers import elsewhere
 from verigym.trainer.placing import place_of
 from verigym.trainer.rng import keyed_int
-from verigym.trainer.stages.checks import NOWHERE, refuse_stage_on_this_machine, refuse_unstartable_stage
+from verigym.trainer.stages.checks import NOWHERE, models_of, refuse_stage_on_this_machine, refuse_unstartable_stage
 from verigym.trainer.stages.kinds import KINDS, Kind
 
 REFERENCE = "stage:"
@@ -89,13 +90,16 @@ class Pipeline:
         return self.config(stage, self.output / stage.name, {name: NOWHERE / name for name in stage.needs})
 
     def refuse_on_this_machine(self, stage: Stage) -> None:
-        """Check that a stage's device, packages and environments are here.
+        """Check that a stage's device, packages, environments and models are here.
 
         Raises:
             UsageError: naming file, line, stage, and what is missing.
         """
         with _named(self.document, stage):
-            refuse_stage_on_this_machine(self.expected(stage))
+            config = self.expected(stage)
+            refuse_stage_on_this_machine(config)
+            for model in models_of(config):  # last: a hub that does not answer takes seconds
+                require_model(model)
 
     def named(self, stage: Stage) -> AbstractContextManager[None]:
         """Put file, line and stage before the message of a mistake."""
