@@ -20,6 +20,7 @@ from verigym.envs.base import Environment
 from verigym.envs.code.packages import NO_NUMPY, importable, lacks_numpy
 from verigym.envs.errors import EnvironmentFailure, UsageError
 from verigym.envs.grading import Grader, grades_groups
+from verigym.envs.own_code import own_code
 from verigym.envs.registry import load as load_environment
 from verigym.envs.schema import Completion, Prompt, Score, canonical_json, sha256_hex
 from verigym.trainer.checkpoint import FREE_FIELDS, locked, prepare
@@ -121,6 +122,7 @@ def _sampled(
         **config.model_dump(mode="json", exclude=FREE_FIELDS | LOOKS | THINKING_FIELDS),
         "model": model_digest(model),
         "graders": {source.label: source.environment.grader for source in sources},
+        "code": own_code(source.environment for source in sources),
         "temperature": config.heat,
     }
     rules: dict[str, ThinkingRules | None] = {label: None}
