@@ -33,7 +33,7 @@ _OF_THE_BODY = {
 _CALLED_BY_NAME = ("__init__", "__post_init__")
 """What `super()` is asked for. All other special methods answer to syntax, by the rules for all objects."""
 _COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
-_NOBODYS = ("abc", "builtins", "typing", Handle.__module__, Object.__module__)
+_NOBODYS = ("abc", "builtins", "typing", __name__, Handle.__module__, Object.__module__)
 
 
 class Deriving(abc.ABCMeta):
@@ -49,12 +49,17 @@ class Deriving(abc.ABCMeta):
         handle._about_it().is_named = True
         return getattr(handle, name)
 
-    def number(cls) -> int:
+    def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], /, **options: Any) -> None:
+        super().__init__(name, bases, body)
+
+    def number(cls, options: dict[str, Any] | None = None) -> int:
         """The number of its counterpart, which is made when it is first needed: a decorator may add to the class until then."""
         if "_number" not in cls.__dict__:
-            base = cls._base
+            base, *others = (vars(kind)["_base"] for kind in cls.__mro__ if "_base" in vars(kind))
             proxies = base._proxies
-            number = proxies.value({"op": "derive", "h": base._about_it().number}, (cls.__name__, _members(cls)))
+            number = proxies.value(
+                {"op": "derive", "h": base._about_it().number}, (cls.__name__, _members(cls), others), options
+            )
             if type(number) is not int or number in proxies.derived:
                 proxies.peer.lose("protocol: no number of a class")
             cls._number = number
@@ -67,19 +72,23 @@ def base_for(remote: RemoteClass) -> type:
     shape = remote._proxies.value({"op": "shape", "h": remote._about_it().number})
     if type(shape) is not list or not all(type(name) is str for name in shape):
         remote._proxies.peer.lose("protocol: a class of no known form")
-    body: dict[str, Any] = {name: _inherited(name) for name in shape if name[:2] != "__" or name in _CALLED_BY_NAME}
+    body: dict[str, Any] = {
+        name: _inherited(name, remote) for name in shape if name[:1] != "@" and (name[:2] != "__" or name in _CALLED_BY_NAME)
+    }
+    body |= {name[1:]: property(_by_super(name[1:], remote)) for name in shape if name[:1] == "@"}
+    if "__init_subclass__" in shape:  # which notices a class when it is made
+        body["__init_subclass__"] = classmethod(lambda cls, **options: cls.number(options))
     usual = SPECIAL | {name: getattr(Handle, name) for name in ("__eq__", "__ne__", "__bool__", "__str__", "__repr__")}
-    body |= {name: _special(name, usual[name]) for name in usual.keys() & {*shape, "__str__", "__repr__"}}
+    body |= {name: _special(name, usual[name], remote) for name in usual.keys() & {*shape, "__str__", "__repr__"}}
     body["__hash__"] = SPECIAL["__hash__"] if "__hash__" in shape else None
     body |= {
         "__getattribute__": _get,
         "__new__": _new,
-        "__init__": _inherited("__init__"),
         "_base": remote,
         "_parameters": None,
         "_written": None,
     }
-    return Deriving(remote.__name__, (Handle,), {"__slots__": (), "__module__": "solution"} | body)
+    return Deriving(remote.__name__, (_Derived,), {"__slots__": (), "__module__": "solution"} | body)
 
 
 def _get(self: Any, name: str) -> Any:
@@ -105,11 +114,11 @@ def _new(cls: Any, *args: Any, **kwargs: Any) -> Any:
     return made
 
 
-def _inherited(name: str) -> Callable[..., Any]:
+def _inherited(name: str, remote: RemoteClass | None = None) -> Callable[..., Any]:
     """What the candidate's class defines under a name, whatever a class of the test's has in its place."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        base, about = type(self)._base, self._about_it()
+        base, about = type(self)._base if remote is None else remote, self._about_it()
         about.touched = True
         found = base._proxies.value({"op": "inherited", "h": base._about_it().number}, (name, self, *args), kwargs)
         return about.believed(found, "method", (name, *args), kwargs)
@@ -118,9 +127,20 @@ def _inherited(name: str) -> Callable[..., Any]:
     return method
 
 
-def _special(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
+class _Derived(Handle):
+    """An object of a class that the test derives; where the candidate's define no `__init__`, Python's own is asked."""
+
+    __slots__ = ()
+    __init__ = _inherited("__init__")
+
+
+def _by_super(name: str, remote: RemoteClass) -> Callable[[Any], Any]:
+    return lambda self: remote._proxies.value({"op": "property", "h": remote._about_it().number}, (name, self))
+
+
+def _special(name: str, usual: Callable[..., Any], remote: RemoteClass) -> Callable[..., Any]:
     """A special method: as of any object, but where the test's class has its own it has come by `super()`."""
-    inherited = _inherited(name)
+    inherited = _inherited(name, remote)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if name in _COMPARING and about_of(args[0]) is None and getattr(type(self), name) is not method:

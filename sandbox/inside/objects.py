@@ -210,12 +210,13 @@ class Objects:
     def perform(self, op: str, number: int, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Do with an object what is asked for."""
         if op == "derive":
-            return self.derive(self.held[number], *args)
+            name, members, others = args
+            return self.derive(self.held[number], name, members, others, kwargs)
         if op == "steps":
             return self.take(number, *args)
         return _OPERATIONS[op](self.held[number], *args, **kwargs)
 
-    def derive(self, base: type, name: str, members: dict[str, list[Any]]) -> int:
+    def derive(self, base: type, name: str, members: dict[str, list[Any]], others: list[type], options: dict[str, Any]) -> int:
         """Make the class that the test derives from one of the program's. Returns its number."""
         body: dict[str, Any] = {"__module__": self._module}
         for key, (how, *parts) in members.items():
@@ -225,7 +226,11 @@ class Objects:
                     body[key].__isabstractmethod__ = True
             else:
                 body[key] = _MADE_AS[how](*parts)
-        made = type(base)(name, (base,), body)
+        bases = [
+            one for one in (base, *others) if not any(issubclass(other, one) for other in (base, *others) if other is not one)
+        ]
+        most = max(map(type, bases), key=lambda kind: len(kind.__mro__))
+        made = most(name, tuple(bases), body, **options)
         number = _derived[made] = self.number(made)
         return number
 
@@ -234,9 +239,11 @@ _MADE_AS: dict[str, Callable[..., Any]] = {"property": property, "static": stati
 
 
 def _shape(kind: type) -> list[str]:
-    """The names of the functions that the program's classes define for an instance of a class."""
+    """What the program's classes define for an instance of a class, and for those derived from it: properties behind an `@`."""
     bases = [base for base in kind.__mro__ if _OWN.get(base.__name__) is not base]
     found = {name for base in bases for name, value in vars(base).items() if type(value) is _FUNCTIONS[0]}
+    found |= {f"@{name}" for base in bases for name, value in vars(base).items() if isinstance(value, property)}
+    found |= {name for base in bases for name in vars(base).keys() & {"__init_subclass__"}}
     return sorted(found | ({"__hash__"} if kind.__hash__ is not None else set()))
 
 
@@ -292,6 +299,12 @@ def _parameters(kind: type) -> list[str] | None:
     return []
 
 
+def _below(kind: type, base: type) -> type:
+    """Of a class's bases, the one before another: behind it `super` begins with that."""
+    bases = kind.__mro__
+    return bases[bases.index(base) - 1]
+
+
 def _signature(value: Any) -> list[list[Any]]:
     """Name, kind, whether there is a default, and that, of each parameter."""
     import inspect
@@ -328,6 +341,7 @@ def _plain_value(value: Any) -> Any:
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "attr": getattr,
+    "property": lambda kind, name, value: getattr(super(_below(type(value), kind), value), name),
     "dir": lambda value: sorted(name for name in dir(value) if type(name) is str),
     "signature": lambda value: _signature(value),
     "set": setattr,

@@ -1,3 +1,4 @@
+# ruff: noqa: E501, programs are data
 """Classes that a test derives from the program's."""
 
 import pytest
@@ -117,3 +118,63 @@ def test_a_class_of_the_tests_derives_from_the_programs(test: str) -> None:
 )
 def test_and_says_what_the_program_did(program: str, test: str) -> None:
     assert scored(program, SQUARE + test).status == "incorrect"
+
+
+REGISTRY = """
+class Plugin:
+    known = {}
+
+    def __init_subclass__(cls, name=None, **rest):
+        super().__init_subclass__(**rest)
+        Plugin.known[name or cls.__name__] = cls
+
+    @classmethod
+    def make(cls, name):
+        return Plugin.known[name]()
+"""
+MIXED = """
+class Named:
+    def __init__(self, name): self.name = name
+
+class Shown:
+    def show(self): return f"<{self.name}>"
+
+class Priced:
+    @property
+    def price(self): return 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "wrong", "test"),
+    [
+        (
+            REGISTRY,
+            REGISTRY.replace("Plugin.known[name or cls.__name__] = cls", "pass"),
+            "class One(Plugin, name='one'):\n    def go(self): return 4\nclass Two(Plugin): pass\n"
+            "assert sorted(Plugin.known) == ['Two', 'one'] and Plugin.make('one').go() == 4 and isinstance(Plugin.make('one'), One)",
+        ),
+        (
+            REGISTRY.replace(
+                "Plugin.known[name or", "if not hasattr(cls, 'go'): raise TypeError('no go')\n        Plugin.known[name or"
+            ),
+            REGISTRY,
+            "class One(Plugin):\n    def go(self): return 4\ntry:\n    class Two(Plugin): pass\n    assert False\nexcept TypeError:\n    pass",
+        ),
+        (
+            MIXED,
+            MIXED.replace("<{", "[{"),
+            "class Both(Shown, Named): pass\nb = Both('x')\nassert b.show() == '<x>' and isinstance(b, Shown) and isinstance(b, Named)",
+        ),
+        (
+            MIXED,
+            MIXED.replace("return 3", "return 4"),
+            "class Dear(Priced):\n    @property\n    def price(self): return super().price + 1\nassert Dear().price == 4",
+        ),
+    ],
+    ids=["noticed", "refused", "two bases", "a property by super"],
+)
+def test_what_deriving_does(program: str, wrong: str, test: str) -> None:
+    score = scored(program, test)
+    assert score.status == "correct", score.reason
+    assert scored(wrong, test).status == "incorrect"
