@@ -132,6 +132,12 @@ def _sampled(
         most = max(most_tokens(config.thinking_rules(n), codec, config.max_new_tokens) for n in config.thinking_budgets)
         run = run.model_copy(update={"max_new_tokens": most})
     positions = getattr(loaded.config, "max_position_embeddings", None)
+    longest = max(len(codec.encode(prompt)) for _, prompt in tasks)
+    if positions is not None and not config.thinking_budgets and longest + config.max_new_tokens > positions:
+        raise UsageError(
+            f"model {label!r} has {positions:,} positions, and a prompt of {longest:,} tokens with max_new_tokens "
+            f"({config.max_new_tokens:,}) takes more; max_new_tokens can be {max(0, positions - longest):,} here"
+        )
     found: dict[str, list[Sampled]] = {}
     with open_graders(sources, run) as graders, closing(build_engine(run, loaded, codec)) as plain:
         plain.sync()

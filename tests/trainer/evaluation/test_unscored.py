@@ -79,7 +79,7 @@ def judged(folder: Path) -> list[str]:
 
 def evaluate(folder: Path, model: Path, *more: str) -> int:
     command = ["eval", f"mine={model}", "--output", str(folder / "out"), "--env", "flaky_sums:Flaky", "--prompts", "6"]
-    command += ["--max-new-tokens", "4", "--set", "workers=0", "--set", "device=cpu", "--set", "prompts_at_a_time=2"]
+    command += ["--set", "max_new_tokens=4", "--set", "workers=0", "--set", "device=cpu", "--set", "prompts_at_a_time=2"]
     return cli.main([*command, *more])
 
 
@@ -151,3 +151,12 @@ def test_what_a_picker_could_not_judge_is_judged_again(folder: Path, sums_model:
     assert (folder / "picked").read_text() == "x"
     again = json.loads(picks.read_text())["rewards"]
     assert again[:1] + again[2:] == first[:1] + first[2:] and again[1] != [None]
+
+
+def test_more_tokens_than_the_model_has_positions_are_refused_before_it_samples(
+    folder: Path, sums_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    down(folder)
+    assert evaluate(folder, sums_model, "--set", "max_new_tokens=99999") == 2
+    assert "positions, and a prompt of" in (error := capsys.readouterr().err) and "max_new_tokens can be " in error
+    assert judged(folder) == []
