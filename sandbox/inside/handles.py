@@ -58,7 +58,8 @@ def _split(names: list[str]) -> tuple[list[str], list[str]]:
     return [name for name in names if "." not in name], [name.rpartition(".")[2] for name in names if "." in name]
 
 
-_SAID_BY_THE_PROGRAM = frozenset("__dict__ __slots__ __copy__ __deepcopy__ __array__ __array_ufunc__ __weakref__".split())
+_SAID_BY_THE_PROGRAM = frozenset(("__dict__", "__slots__", "__weakref__"))
+"""What libraries ask an instance for (`__array__`, `__deepcopy__`) is the stand-in's own: else they would go on asking."""
 
 
 class Handle(Object):

@@ -74,7 +74,8 @@ class Function:
 _OF_STAND_INS = frozenset(
     (
         "__class__ __dict__ __name__ __qualname__ __doc__ __mro__ __call__ __instancecheck__ __subclasscheck__ __mro_entries__ "
-        "__setattr__ __getattr__ __getattribute__ __init__ __new__ __hash__ __eq__ __reduce_ex__ __init_subclass__ __prepare__"
+        "__setattr__ __getattr__ __getattribute__ __init__ __new__ __hash__ __eq__ __reduce_ex__ __init_subclass__ __prepare__ "
+        "__array__ __array_ufunc__ __array_interface__ __array_struct__"
     ).split()
 )
 """Of a class's names with two underscores, those that are the stand-in's own; the program says whether it has the others."""

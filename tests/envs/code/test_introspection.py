@@ -101,3 +101,10 @@ def test_what_the_program_says_of_itself(wrong: str, honest: str, test: str) -> 
     assert scored(wrong, test).status == "incorrect"
     score = scored(honest, test)
     assert score.status == "correct", score.reason
+
+
+def test_libraries_do_not_ask_an_object_for_what_it_is() -> None:
+    program = "class S:\n    def __init__(self, x): self.x = x\n    def __len__(self): return 3\n    def __getitem__(self, k): return k\ndef f(n): return [max, S(n)]"
+    assert scored(program, "import numpy as np\nassert np.all(f(3))").status == "incorrect"
+    score = scored(program, "import copy\none = f([1])[1]\ntwo = copy.deepcopy(one)\none.x.append(2)\nassert two.x == [1]")
+    assert score.status == "correct", score.reason
