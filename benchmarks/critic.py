@@ -43,8 +43,8 @@ class Side:
 
 def make_side(preset: str, model: Path, output: Path, device: str, shape: Any) -> Side:
     """Return a learner with the preset's settings, the rest equal: one update a step, no KL, mean over tokens."""
-    from verigym.trainer.config import build_config
-    from verigym.trainer.learner import Learner
+    from verigym.trainer.config.run import build_config
+    from verigym.trainer.learner.learner import Learner
 
     fields = {
         "model": str(model),
@@ -82,7 +82,7 @@ def count(side: Side, groups: Sequence[Any]) -> None:
     """Take one update and count what is in memory; it is also the warm-up."""
     import torch
 
-    from verigym.trainer.measure import SavedBytes
+    from verigym.trainer.dry_run.measure import SavedBytes
 
     parts = [side.learner, side.learner.critic] if side.learner.critic else [side.learner]
     saved = SavedBytes(*(part.model for part in parts))

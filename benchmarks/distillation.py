@@ -23,15 +23,15 @@ import torch
 from process_parts.solving import tell
 
 from verigym.trainer.evaluation.figures import mean_interval
-from verigym.trainer.models import load_model
-from verigym.trainer.policy import Forward
+from verigym.trainer.logprobs.forward import Forward
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.models.loading import load_model
+from verigym.trainer.pipelines.pipeline import run_pipeline
+from verigym.trainer.pipelines.plan import read_pipeline
 from verigym.trainer.stages.distill import kl_gradient
 from verigym.trainer.stages.distill_losses import Direction
 from verigym.trainer.stages.examples import Example, Pair
-from verigym.trainer.stages.pipeline import run_pipeline
-from verigym.trainer.stages.plan import read_pipeline
 from verigym.trainer.stages.sampled import Sampled, read_samples
-from verigym.trainer.tokens import Codec
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/distillation.yaml"
 TEACHER = "teacher"

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from verigym.envs import Completion, load
-from verigym.envs.language_id import identify
-from verigym.envs.language_samples import SAMPLES
+from verigym.envs.language.identify import identify
+from verigym.envs.language.samples import SAMPLES
 
 CHARACTERS = {"zh": 1500, "ja": 1500, "ko": 2000}  # about a thousand tokens
 ROUNDS = 9

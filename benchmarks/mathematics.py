@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import verigym
-from verigym.envs import symbolic
-from verigym.envs.extract import last_box
+from verigym.envs.extraction.methods import last_box
+from verigym.envs.isolated import client
 
 DATA = Path(__file__).resolve().parents[2] / "shared/data"
 OWN = [
@@ -152,7 +152,7 @@ def sets_of(data: Path, count: int, repeats: int) -> dict[str, list[list[Item]]]
 def main(data: Path, count: int, repeats: int) -> None:
     sets = sets_of(data, count, repeats)
     ENV.prepare()
-    symbolic.warm_up()
+    client.warm_up()
     for grade in (ours, peer):
         for items in sets.values():
             grade(items[0][0])  # what is imported late

@@ -29,8 +29,8 @@ from rl_or_ei_parts.figures import nested_interval, ratio, t_interval
 
 from verigym.envs.trained_options import RECORD
 from verigym.trainer.evaluation.figures import Answers, avg, best_of, majority, pass_at, weighted_majority
-from verigym.trainer.stages.pipeline import State, run_pipeline
-from verigym.trainer.stages.plan import read_pipeline
+from verigym.trainer.pipelines.pipeline import State, run_pipeline
+from verigym.trainer.pipelines.plan import read_pipeline
 from verigym.trainer.stages.sampled import Sampled, read_samples
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/prm.yaml"

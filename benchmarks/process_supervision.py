@@ -34,14 +34,14 @@ import torch
 from process_parts.running_sums import STEPS, RunningSums, derived
 from process_parts.solving import TOKENS, Solved, cold_started, correct, different_tasks, opened, share, solve, tell
 
-from verigym.envs.compose import Gate
+from verigym.envs.composition.operators import Gate
+from verigym.envs.contract.schema import Completion, Prompt, Score, Status, StepScore
 from verigym.envs.grading import Grader
 from verigym.envs.metrics import Cluster
 from verigym.envs.process.environment import ProcessEnvironment
-from verigym.envs.schema import Completion, Prompt, Score, Status, StepScore
-from verigym.trainer.config import build_config
-from verigym.trainer.logs import read_rows
+from verigym.trainer.config.run import build_config
 from verigym.trainer.loop import train
+from verigym.trainer.monitoring.logs import read_rows
 from verigym.trainer.stages.sampled import read_samples
 
 OPTIONS = {"largest": 9, "modulus": 2}

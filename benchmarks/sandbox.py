@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from verigym.sandbox import Limits, Program, SandboxFailure, TestSuite, open_sandbox
-from verigym.sandbox.local import LocalSandbox
+from verigym.sandbox.backends.local import LocalSandbox
 from verigym.sandbox.view import interpreter
 
 TICK = os.sysconf("SC_CLK_TCK")

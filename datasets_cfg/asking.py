@@ -10,7 +10,7 @@ from verigym.datasets_cfg.fields import FieldProblem, fill
 from verigym.datasets_cfg.rows import Task
 from verigym.datasets_cfg.templates import Template
 from verigym.envs import Environment, Prompt
-from verigym.envs.schema import sha256_hex
+from verigym.envs.contract.schema import sha256_hex
 
 TRIES = 100
 """Rows looked at for one example before there are held to be too few."""

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, get_args
 
 from verigym.envs import UsageError
-from verigym.envs.errors import did_you_mean
-from verigym.envs.extract import METHODS
-from verigym.envs.schema import canonical_json
+from verigym.envs.contract.errors import did_you_mean
+from verigym.envs.contract.schema import canonical_json
+from verigym.envs.extraction.methods import METHODS
 
 Extraction = Literal["hash", "boxed", "label", "final", "last"]
 EXTRACTIONS: tuple[Extraction, ...] = get_args(Extraction)

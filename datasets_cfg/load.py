@@ -17,7 +17,7 @@ from verigym.datasets_cfg.templates import load_template
 from verigym.datasets_cfg.yamlfile import parse, read, text_of
 from verigym.envs import Environment, Prompt, TaskSource, UsageError
 from verigym.envs import load as load_environment
-from verigym.envs.errors import did_you_mean
+from verigym.envs.contract.errors import did_you_mean
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -34,7 +34,7 @@ class RowError(UsageError):
 
 def available() -> list[str]:
     """Names of the data sets that come with the package."""
-    files = importlib.resources.files("verigym.datasets_cfg").iterdir()
+    files = importlib.resources.files("verigym.datasets_cfg").joinpath("sets").iterdir()
     return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
 
 
@@ -56,7 +56,7 @@ def description(name_or_path: str | Path) -> str:
     """
     name = str(name_or_path)
     if name in available():
-        return importlib.resources.files("verigym.datasets_cfg").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+        return importlib.resources.files("verigym.datasets_cfg").joinpath("sets", f"{name}.yaml").read_text(encoding="utf-8")
     if isinstance(name_or_path, Path) or name.endswith(SUFFIXES):
         return text_of(name)
     beside = next((f"{name}{suffix}" for suffix in SUFFIXES if os.path.isfile(f"{name}{suffix}")), None)

@@ -15,7 +15,7 @@ from verigym.datasets_cfg.archives import lean_files
 from verigym.datasets_cfg.jsonrows import JsonRows, ListRows
 from verigym.datasets_cfg.schema import DatasetConfig, LocalFile
 from verigym.envs import UsageError
-from verigym.envs.errors import did_you_mean
+from verigym.envs.contract.errors import did_you_mean
 from verigym.envs.extras import need
 from verigym.envs.hub import hub_or_cache
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from verigym.datasets_cfg.fields import ColumnType, Extraction, near_placeholder, placeholders
 from verigym.datasets_cfg.shapes import SHAPES, Shape
-from verigym.envs.errors import did_you_mean
+from verigym.envs.contract.errors import did_you_mean
 
 MAX_GENERATED = 10**12
 """Tasks of a split that an environment writes."""

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from verigym.datasets_cfg.load import SUFFIXES, load_config
 from verigym.datasets_cfg.yamlfile import Document, Loc, checked, parse, text_of
 from verigym.envs import UsageError
-from verigym.envs.errors import did_you_mean, told_of
+from verigym.envs.contract.errors import did_you_mean, error_context
 
 
 class _Frozen(BaseModel):
@@ -164,7 +164,7 @@ class Suite(_Frozen):
             fields = source.model_dump(exclude_defaults=True)
             if source.dataset is not None:
                 splits = [split for split in (source.split, source.eval_split) if split is not None]
-                with told_of(f"source {source.label!r}"):
+                with error_context(f"source {source.label!r}"):
                     files = [check_split(source.dataset, split) for split in splits]
                 if data_dir is not None and all(file is not None and (data_dir / file).is_file() for file in files):
                     fields["data_dir"] = str(data_dir)

@@ -15,7 +15,7 @@ def page() -> str:
     lines = [
         "# Every data set",
         "",
-        "Made by `verigym datasets list --markdown` from the files in `datasets_cfg/`; a test keeps it current.",
+        "Made by `verigym datasets list --markdown` from the files in `datasets_cfg/sets/`; a test keeps it current.",
         "Splits in *italics* are for measuring only. A hub repository without a commit is not pinned: `verigym datasets pin`.",
         "",
         "| name | what | splits | where | environment | gold | licence |",

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from verigym.datasets_cfg.fields import fill, placeholders
 from verigym.datasets_cfg.yamlfile import read, text_of
 from verigym.envs import Message, UsageError
-from verigym.envs.errors import did_you_mean
+from verigym.envs.contract.errors import did_you_mean
 
 ASKED = ("prompt", "question")
 ANSWERED = ("worked", "gold")

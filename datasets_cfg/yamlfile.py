@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from verigym.envs.errors import UsageError, explain, near_file
+from verigym.envs.contract.errors import UsageError, explain, near_file
 
 M = TypeVar("M", bound=BaseModel)
 Loc = tuple[int | str, ...]

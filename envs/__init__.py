@@ -1,12 +1,12 @@
 """Verdicts: what is asked and how an answer is judged. No torch and no sympy at import."""
 
-from verigym.envs.base import BaseEnvironment, Environment, Options, Panel, TaskSource
-from verigym.envs.compose import AllOf, AnyOf, Gate, WeightedSum
+from verigym.envs.composition.operators import AllOf, AnyOf, Gate, WeightedSum
 from verigym.envs.conformance import check_env
-from verigym.envs.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.base import BaseEnvironment, Environment, Options, Panel, TaskSource
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.schema import Completion, Message, Prompt, Reference, Score, ScoreError, Status, StepScore
 from verigym.envs.grading import Grader
 from verigym.envs.registry import available, load, register
-from verigym.envs.schema import Completion, Message, Prompt, Reference, Score, ScoreError, Status, StepScore
 
 __all__ = [
     "AllOf",

@@ -9,7 +9,7 @@ import platform
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "train": ("torch", "transformers", "tokenizers", "safetensors", "requests", "tensorboard", "matplotlib", "numpy", "jinja2"),

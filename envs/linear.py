@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from verigym.envs import strict_json
-from verigym.envs.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.extras import install
 
 MOST_PATTERN = 10_000

@@ -15,7 +15,7 @@ from itertools import accumulate
 from random import Random
 from typing import NamedTuple
 
-from verigym.envs.schema import sha256_hex
+from verigym.envs.contract.schema import sha256_hex
 
 _NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?")
 _RATIO = re.compile(r"([+-]?\d+)\s*/\s*(\d+)")

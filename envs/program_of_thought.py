@@ -15,16 +15,16 @@ from typing import Any, cast
 
 from pydantic import Field, field_validator
 
-from verigym.envs.boxes import box_spans
 from verigym.envs.code import show
-from verigym.envs.code.fences import Method, find_program
 from verigym.envs.code.outcome import ended, failure_of
 from verigym.envs.code.reference import CodeLimits
 from verigym.envs.code.sandboxed import SandboxedOptions, open_named
-from verigym.envs.errors import EnvironmentFailure
-from verigym.envs.extract import extract, strip_thinking
-from verigym.envs.mathematics import MathEnvironment, MathOptions, MathReference
-from verigym.envs.schema import Completion, Prompt, Score, Status
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import Completion, Prompt, Score, Status
+from verigym.envs.extraction.boxes import box_spans
+from verigym.envs.extraction.fences import Method, find_program
+from verigym.envs.extraction.methods import extract, strip_thinking
+from verigym.envs.math.environment import MathEnvironment, MathOptions, MathReference
 from verigym.sandbox import Program, SandboxFailure
 
 FLOAT_DIGITS = 15

@@ -9,20 +9,20 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from verigym.envs.base import BaseEnvironment, Environment, require_declared
-from verigym.envs.errors import EnvironmentFailure, UsageError, did_you_mean
+from verigym.envs.contract.base import BaseEnvironment, Environment, require_declared
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError, did_you_mean
 
 ENTRY_POINT_GROUP = "verigym.environments"
 
 ENVIRONMENTS = {
-    "math": "verigym.envs.mathematics:MathEnvironment",
+    "math": "verigym.envs.math.environment:MathEnvironment",
     "code": "verigym.envs.code.environment:CodeEnvironment",
     "program_of_thought": "verigym.envs.program_of_thought:ProgramOfThoughtEnvironment",
     "functions": "verigym.envs.code.functions:FunctionsEnvironment",
     "lean": "verigym.envs.lean.environment:LeanEnvironment",
-    "format": "verigym.envs.format:FormatEnvironment",
+    "format": "verigym.envs.format.environment:FormatEnvironment",
     "constraints": "verigym.envs.constraints.environment:ConstraintsEnvironment",
-    "language": "verigym.envs.language:LanguageEnvironment",
+    "language": "verigym.envs.language.environment:LanguageEnvironment",
     "match": "verigym.envs.match.environment:MatchEnvironment",
     "length": "verigym.envs.shaping.length:LengthEnvironment",
     "overlong": "verigym.envs.shaping.overlong:OverlongEnvironment",
@@ -32,21 +32,21 @@ ENVIRONMENTS = {
     "judge": "verigym.envs.judge.environment:JudgeEnvironment",
     "reward_model": "verigym.envs.reward_model.environment:RewardModelEnvironment",
     "process": "verigym.envs.process.environment:ProcessEnvironment",
-    "arithmetic": "verigym.envs.procedural:ArithmeticEnvironment",
-    "units": "verigym.envs.procedural:UnitsEnvironment",
-    "story": "verigym.envs.procedural:StoryEnvironment",
-    "bases": "verigym.envs.procedural:BasesEnvironment",
-    "running_sums": "verigym.envs.running_sums:RunningSumsEnvironment",
-    "fractions": "verigym.envs.puzzles.fractions:FractionsEnvironment",
-    "algebra": "verigym.envs.puzzles.algebra:AlgebraEnvironment",
-    "counting": "verigym.envs.puzzles.counting:CountingEnvironment",
-    "dates": "verigym.envs.puzzles.dates:DatesEnvironment",
-    "sorting": "verigym.envs.puzzles.sorting:SortingEnvironment",
-    "logic": "verigym.envs.puzzles.logic:LogicEnvironment",
-    "strings": "verigym.envs.puzzles.strings:StringsEnvironment",
-    "graphs": "verigym.envs.puzzles.graphs:GraphsEnvironment",
-    "countdown": "verigym.envs.puzzles.countdown:CountdownEnvironment",
-    "reasoning_gym": "verigym.envs.gym.environment:ReasoningGymEnvironment",
+    "arithmetic": "verigym.envs.generated.families:ArithmeticEnvironment",
+    "units": "verigym.envs.generated.families:UnitsEnvironment",
+    "story": "verigym.envs.generated.families:StoryEnvironment",
+    "bases": "verigym.envs.generated.families:BasesEnvironment",
+    "running_sums": "verigym.envs.generated.running_sums:RunningSumsEnvironment",
+    "fractions": "verigym.envs.generated.puzzles.fractions:FractionsEnvironment",
+    "algebra": "verigym.envs.generated.puzzles.algebra:AlgebraEnvironment",
+    "counting": "verigym.envs.generated.puzzles.counting:CountingEnvironment",
+    "dates": "verigym.envs.generated.puzzles.dates:DatesEnvironment",
+    "sorting": "verigym.envs.generated.puzzles.sorting:SortingEnvironment",
+    "logic": "verigym.envs.generated.puzzles.logic:LogicEnvironment",
+    "strings": "verigym.envs.generated.puzzles.strings:StringsEnvironment",
+    "graphs": "verigym.envs.generated.puzzles.graphs:GraphsEnvironment",
+    "countdown": "verigym.envs.generated.puzzles.countdown:CountdownEnvironment",
+    "reasoning_gym": "verigym.envs.reasoning_gym.environment:ReasoningGymEnvironment",
 }
 
 _registered: dict[str, type[Any]] = {}

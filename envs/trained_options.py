@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
 
 RECORD = "verigym.json"
 """`options`: what the environment must be given; `training`: what it was made of, and its held-out figures."""

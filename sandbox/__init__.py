@@ -14,9 +14,9 @@ from verigym.sandbox.spec import Limits, Program, RunResult, RunStatus, SandboxF
 from verigym.sandbox.testing import TestSuite, TestVerdict
 
 if TYPE_CHECKING:
-    from verigym.sandbox.bubblewrap import BubblewrapSandbox
-    from verigym.sandbox.container import ContainerSandbox
-    from verigym.sandbox.local import LocalSandbox
+    from verigym.sandbox.backends.bubblewrap import BubblewrapSandbox
+    from verigym.sandbox.backends.container import ContainerSandbox
+    from verigym.sandbox.backends.local import LocalSandbox
 
 __all__ = [
     "BACKENDS",
@@ -51,4 +51,4 @@ def __getattr__(name: str) -> object:
     """Import a back end when its class is asked for: whoever runs no program need not wait for any."""
     if name not in _BACK_ENDS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_BACK_ENDS[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.backends.{_BACK_ENDS[name]}"), name)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from verigym.sandbox import languages
-from verigym.sandbox.drive import Run, drive, watched
+from verigym.sandbox.event_loop import Run, drive, watched
 from verigym.sandbox.job import Job
 from verigym.sandbox.options import SandboxOptions, checked
 from verigym.sandbox.pool import Pool, usable_cores

@@ -6,8 +6,8 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from verigym.sandbox.drive import Run, drive
-from verigym.sandbox.inside import frames
+from verigym.sandbox.event_loop import Run, drive
+from verigym.sandbox.inside.wire import frames
 
 _CHUNK = 1 << 16
 _FEW_MARKS = 10_000

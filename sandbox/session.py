@@ -13,8 +13,8 @@ from typing import Any
 
 from verigym.sandbox import languages
 from verigym.sandbox.channel import Channel
-from verigym.sandbox.drive import Run, drive, watched
-from verigym.sandbox.inside import codec
+from verigym.sandbox.event_loop import Run, drive, watched
+from verigym.sandbox.inside.wire import codec
 from verigym.sandbox.job import Job
 from verigym.sandbox.spec import Limits, Program, RunResult, RunStatus
 

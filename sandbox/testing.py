@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from verigym.sandbox.channel import Channel
-from verigym.sandbox.drive import UNREAD_S, Run, drive
-from verigym.sandbox.inside import frames
+from verigym.sandbox.event_loop import UNREAD_S, Run, drive
+from verigym.sandbox.inside.wire import frames
 from verigym.sandbox.job import Job
 from verigym.sandbox.session import candidate_job
 from verigym.sandbox.spec import Limits, Program, RunStatus, SandboxFailure

@@ -71,7 +71,7 @@ def shared_data() -> Path:
 @pytest.fixture(scope="session")
 def tiny_tokenizer() -> Any:
     """A tokenizer of a few hundred tokens."""
-    from verigym.trainer.scratch_model import scratch_tokenizer
+    from verigym.trainer.models.scratch import scratch_tokenizer
 
     return scratch_tokenizer(["12+34=?\n<think>2+4=6</think>\\boxed{46}", "How many days are 4 weeks and 3 days?"])
 
@@ -81,7 +81,7 @@ def tiny_model(tiny_tokenizer: Any) -> Any:
     """A model of two layers with weights large enough that its distributions are not flat. Do not train it."""
     import torch
 
-    from verigym.trainer.scratch_model import scratch_qwen3
+    from verigym.trainer.models.scratch import scratch_qwen3
 
     model = scratch_qwen3(tiny_tokenizer, hidden_size=32, layers=2, heads=2, intermediate_size=64, seed=1)
     with torch.no_grad():

@@ -41,7 +41,7 @@ def test_version_names_what_verdicts_depend_on(capsys):
 
 def test_envs_lists_names_with_origin(capsys):
     assert main(["envs"]) == 0
-    assert "verigym.envs.mathematics:MathEnvironment" in capsys.readouterr().out
+    assert "verigym.envs.math.environment:MathEnvironment" in capsys.readouterr().out
 
 
 def test_score_prints_the_whole_score(capsys):

@@ -13,7 +13,7 @@ import pytest
 from core_only import closure, hide_all_but, normal, run
 from packaging.requirements import Requirement
 
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
 from verigym.envs.extras import EXTRAS, install, missing, need
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = ("sandbox", "envs", "datasets_cfg", "trainer")  # each may import those before it
 PINS = ("constraints.txt", "lock.txt")
-CODE = sorted(p for layer in LAYERS for p in (ROOT / layer).rglob("*.py")) + sorted((ROOT / "src/verigym").glob("*.py"))
+CODE = sorted(
+    [path for layer in LAYERS for path in (ROOT / layer).rglob("*.py")]
+    + [path for path in (ROOT / "src/verigym").rglob("*.py") if path.relative_to(ROOT / "src/verigym").parts[0] not in LAYERS]
+)
+LONGEST = 500  # lines of a file
+FULLEST = 18  # modules of a folder
 # Untrusted text must never reach any of these in a trusted process.
 FORBIDDEN = re.compile(
     r"(?<![\w.])(?:eval|exec|compile)\(|parse_expr|sympify|pickle|yaml\.(?:unsafe_|full_)?load\(|shell=True|os\.system"
@@ -30,19 +38,10 @@ def test_required_places_exist() -> None:
         assert (ROOT / name).exists(), name
 
 
-def test_every_package_on_disk_is_listed_and_every_listed_one_is_on_disk() -> None:
-    listed = settings()["package-dir"]
-    assert isinstance(listed, dict)
-    assert sorted(listed) == sorted(settings()["packages"])
-    places = [ROOT / layer for layer in LAYERS] + [ROOT / "src/verigym"]
-    found = set()
-    for place in places:
-        for init in place.rglob("__init__.py"):
-            folder = init.parent.relative_to(ROOT)
-            if folder.parts[:2] == ("src", "verigym") and len(folder.parts) > 2 and folder.parts[2] in LAYERS:
-                continue  # the links that let mypy and editors find the root folders
-            found.add(str(folder))
-    assert found == set(listed.values())
+def test_every_folder_with_code_is_a_package() -> None:
+    """setuptools finds packages by their `__init__.py`: a folder without one would be missing from the wheel."""
+    assert settings()["packages"] == {"find": {"where": ["src"]}}
+    assert [str(path) for path in CODE if not (path.parent / "__init__.py").is_file()] == []
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -53,15 +52,26 @@ def test_links_for_editors_are_relative_and_right(layer: str) -> None:
     assert link.resolve() == ROOT / layer
 
 
-def imported(path: Path) -> set[str]:
+class WithoutTypes(ast.NodeTransformer):
+    """Leaves out what is imported for annotations only."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        return None if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" else self.generic_visit(node)
+
+
+def imported(path: Path, whole: bool = False) -> set[str]:
+    """Names of imported modules; `whole`: `from package import module` counts as the module, imports for types do not count."""
     modules = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    if whole:
+        tree = WithoutTypes().visit(tree)
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             modules.add(node.module or "")
-            modules.update(f"{node.module}.{alias.name}" for alias in node.names if node.module == "verigym")
+            modules.update(f"{node.module}.{alias.name}" for alias in node.names if whole or node.module == "verigym")
     return modules
 
 
@@ -110,8 +120,73 @@ def test_the_search_for_dangerous_calls_can_fail(tmp_path: Path) -> None:
 
 
 def test_files_stay_readable() -> None:
+    long = {str(path.relative_to(ROOT)): count for path in CODE if (count := len(path.read_text().splitlines())) > LONGEST}
+    assert long == {}
+
+
+def test_folders_stay_readable() -> None:
+    counts = Counter(str(path.parent.relative_to(ROOT)) for path in CODE if path.name != "__init__.py")
+    assert {folder: count for folder, count in counts.items() if count > FULLEST} == {}
+
+
+def dotted(path: Path) -> tuple[str, ...]:
+    """The module's name below `verigym`, by parts."""
+    inner = ROOT / "src/verigym"
+    parts = path.relative_to(inner if path.is_relative_to(inner) else ROOT).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def folder_graphs(modules: Mapping[tuple[str, ...], set[tuple[str, ...]]]) -> dict[tuple[str, ...], dict[str, set[str]]]:
+    """For each folder, which of its members (a module, or a sub-folder as a whole) imports which other."""
+    graphs: dict[tuple[str, ...], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for importer, targets in modules.items():
+        for target in targets:
+            shared = next((i for i, (a, b) in enumerate(zip(importer, target, strict=False)) if a != b), None)
+            if shared is not None:
+                graphs[importer[:shared]][importer[shared]].add(target[shared])
+    return graphs
+
+
+def circles(graphs: Mapping[tuple[str, ...], Mapping[str, set[str]]]) -> list[str]:
+    found = []
+    for folder, graph in graphs.items():
+        try:
+            graphlib.TopologicalSorter(graph).prepare()
+        except graphlib.CycleError as error:
+            found.append(f"{'/'.join(folder)}: {' > '.join(reversed(error.args[1]))}")
+    return found
+
+
+def imports_by_module() -> dict[tuple[str, ...], set[tuple[str, ...]]]:
+    names = {dotted(path) for path in CODE}
+    graph = {}
     for path in CODE:
-        assert len(path.read_text().splitlines()) <= 400, path
+        if path.name == "__init__.py" and dotted(path) in {(), *((layer,) for layer in LAYERS)}:
+            continue  # the public names of a layer, which nothing inside it imports
+        targets = set()
+        for name in imported(path, whole=True):
+            parts = tuple(name.split("."))[1:] if name.startswith("verigym") else ()
+            while parts and parts not in names:
+                parts = parts[:-1]
+            targets.add(parts)
+        graph[dotted(path)] = targets - {()}
+    return graph
+
+
+def test_no_two_members_of_a_folder_import_each_other() -> None:
+    assert circles(folder_graphs(imports_by_module())) == []
+
+
+def test_a_circle_of_folders_is_found() -> None:
+    modules = {
+        ("a", "b", "x"): {("a", "c", "y")},
+        ("a", "c", "z"): {("a", "b", "w")},
+        ("a", "b", "w"): set(),
+        ("a", "c", "y"): set(),
+    }
+    assert circles(folder_graphs(modules)) in (["a: b > c > b"], ["a: c > b > c"])
+    del modules[("a", "c", "z")]
+    assert circles(folder_graphs(modules)) == []
 
 
 def test_tests_skip_in_one_way() -> None:
@@ -130,7 +205,7 @@ def test_importing_envs_is_light() -> None:
 
 
 def test_importing_verigym_imports_no_back_end_of_the_sandbox() -> None:
-    names = [f"verigym.sandbox.{name}" for name in ("local", "bubblewrap", "container")]
+    names = [f"verigym.sandbox.{name}" for name in ("backends.local", "backends.bubblewrap", "backends.container")]
     code = f"import sys, verigym; print([m for m in {names} if m in sys.modules]); from verigym.sandbox import LocalSandbox"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

@@ -72,7 +72,7 @@ def test_the_wheel_holds_every_file_and_no_other(tree: Path, wheel: Path) -> Non
     found = files(wheel)
     code = {name for name in found if ".dist-info/" not in name}
     assert code == wanted(tree)
-    assert {"verigym/py.typed", "verigym/trainer/report.html.j2", "verigym/datasets_cfg/gsm8k.yaml"} <= code
+    assert {"verigym/py.typed", "verigym/trainer/monitoring/report.html.j2", "verigym/datasets_cfg/sets/gsm8k.yaml"} <= code
     assert {"verigym/datasets_cfg/suites/r1.yaml", "verigym/datasets_cfg/templates/r1-zero.yaml"} <= code
     info = {name.partition(".dist-info/")[2] for name in found - code}
     assert {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"} <= info
@@ -112,11 +112,12 @@ print(verigym.trainer.loop.__file__)
 env = verigym.load("math")
 print(env.score(env.prompt("What is 2+2?", answer="4"), r"It is \\boxed{4}.").reward)
 print(importlib.resources.files("verigym.trainer").joinpath("report.html.j2").is_file())
-print(sorted(file.name for file in importlib.resources.files("verigym.datasets_cfg").iterdir() if file.name.endswith(".yaml")))
+sets = importlib.resources.files("verigym.datasets_cfg").joinpath("sets")
+print(sorted(file.name for file in sets.iterdir() if file.name.endswith(".yaml")))
 """
     lines = run(installed / "bin/python", "-c", code, cwd=tmp_path).splitlines()
     assert all(Path(line).is_relative_to(installed) for line in lines[:2]), lines
-    assert lines[2:] == ["1.0", "True", str(sorted(path.name for path in (ROOT / "datasets_cfg").glob("*.yaml")))]
+    assert lines[2:] == ["1.0", "True", str(sorted(path.name for path in (ROOT / "datasets_cfg/sets").glob("*.yaml")))]
 
 
 def test_the_installed_command_lists_checks_and_grades(installed: Path, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_an_environment_without_tasks_of_its_own_is_checked_with_its_examples(tm
     (method,) = re.findall(r"```python\n(    def examples\(.*?)```", text, re.DOTALL)
     program, count = re.subn(r"    def (make|demonstration)\(.*?(?=\n    def |\Z)", "", whole, flags=re.DOTALL)
     assert count == 2
-    program = program.replace("from verigym.envs.procedural_base import GeneratedTasks, Made\n", "")
+    program = program.replace("from verigym.envs.contract.generated import GeneratedTasks, Made\n", "")
     program = program.replace("GeneratedTasks[", "BaseEnvironment[").replace(
         "import Completion", "import BaseEnvironment, Completion"
     )

@@ -12,32 +12,32 @@ from typing import NoReturn
 import torch
 import transformers
 
-from verigym.envs.base import Environment
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.schema import Prompt
 from verigym.envs.grading import Grader
-from verigym.envs.schema import Prompt
-from verigym.trainer import checkpoint
-from verigym.trainer.config import TrainConfig
-from verigym.trainer.console import UnscoredReasons, opening
-from verigym.trainer.contents import contents, refuse_changed
-from verigym.trainer.distributed import SOLO, World, open_world
+from verigym.trainer.batches.builder import Batch, Work
+from verigym.trainer.checkpoints import store
+from verigym.trainer.checkpoints.input_hashes import contents, refuse_changed
+from verigym.trainer.checkpoints.run_record import record_start
+from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.distributed.torchrun import launched_rank
+from verigym.trainer.distributed.world import SOLO, World, open_world
 from verigym.trainer.engines.base import Engine
 from verigym.trainer.engines.build import build_engine
-from verigym.trainer.evaluate import evaluate
-from verigym.trainer.grader_bugs import Causes, GraderBugs, refuse_silent
-from verigym.trainer.graders import open_graders
-from verigym.trainer.launched import launched_rank
-from verigym.trainer.learner import Learner
-from verigym.trainer.left_out import check_tasks
-from verigym.trainer.logs import RunLog, open_log, score_metrics
-from verigym.trainer.mixture import Source, build_source
-from verigym.trainer.progress import BEFORE, Progress, StopRequest
-from verigym.trainer.reflection import reflection_metrics
-from verigym.trainer.rollout import Dropped, Group, collect, verdict_metrics
-from verigym.trainer.run_record import record_start
-from verigym.trainer.startable import refuse_on_this_machine, refuse_unstartable
+from verigym.trainer.learner.learner import Learner
+from verigym.trainer.monitoring.console import UnscoredReasons, opening
+from verigym.trainer.monitoring.grader_bugs import Causes, GraderBugs, refuse_silent
+from verigym.trainer.monitoring.logs import RunLog, open_log, score_metrics
+from verigym.trainer.monitoring.progress import BEFORE, Progress, StopRequest
+from verigym.trainer.monitoring.reflection import reflection_metrics
+from verigym.trainer.monitoring.watch import build_watch, report_alarms, with_texts
+from verigym.trainer.preflight import refuse_on_this_machine, refuse_unstartable
+from verigym.trainer.rollout.collect import Dropped, Group, collect, verdict_metrics
+from verigym.trainer.rollout.graders import open_graders
+from verigym.trainer.rollout.held_out import evaluate
 from verigym.trainer.stopwatch import Stopwatch
-from verigym.trainer.watch import build_watch, heed, with_texts
-from verigym.trainer.work import Batch, Work
+from verigym.trainer.tasks.mixture import Source, build_source
+from verigym.trainer.tasks.too_long import check_tasks
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -61,10 +61,10 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
         torch.set_num_threads(config.threads)
     refuse_unstartable(config)
     refuse_on_this_machine(config)
-    checkpoint.prepare(config.output)
+    store.prepare(config.output)
     with StopRequest(launched_rank() > 0, at_once=BEFORE) as stop:
         sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
-        with open_world(config) as world, checkpoint.locked(config.output, world):
+        with open_world(config) as world, store.locked(config.output, world):
             with open_graders(sources, config, world) as graders:
                 run = Run(config, sources, graders, world)
                 with closing(run.engine):
@@ -89,8 +89,8 @@ class Run:
         self.graders = graders
         self.clock = Stopwatch()
         self.checkpoints = config.output / "checkpoints"
-        self.made_with = checkpoint.made_with(config, {source.label: source.environment.grader for source in sources})
-        found = world.first(lambda: checkpoint.latest(self.checkpoints, self.made_with, config.steps))
+        self.made_with = store.made_with(config, {source.label: source.environment.grader for source in sources})
+        found = world.first(lambda: store.latest(self.checkpoints, self.made_with, config.steps))
         self.contents = world.first(lambda: contents(config, (source.environment for source in sources)))
         changed = found is not None and refuse_changed(found[1].contents, self.contents, config.changed_inputs)
         environments = {source.label: source.environment for source in sources}
@@ -103,10 +103,10 @@ class Run:
         self.resumed = found is not None
         if found:
             self.done = self.saved = found[1].step
-            self.work.restore(found[1].drawn, checkpoint.load_work(found[0]))
+            self.work.restore(found[1].drawn, store.load_work(found[0]))
             if changed:  # a judge that was broken may have been mended
                 self.work.bugs = GraderBugs(config.broken_grader_share)
-        self.engine: Engine = build_engine(config, self.learner.spread.twin, self.codec)
+        self.engine: Engine = build_engine(config, self.learner.spread.inference_copy, self.codec)
 
     def run(self, stop: StopRequest) -> Path:
         """Train to the last step and return the final model's folder.
@@ -121,7 +121,7 @@ class Run:
             Interrupted: it has stopped.
         """
         config, world = self.config, self.world
-        world.first(lambda: checkpoint.write_config(config.output, config))
+        world.first(lambda: store.write_config(config.output, config))
         world.first(lambda: record_start(config.output, self.made_with, self.contents, self.done))
         log = open_log(config, self.done if self.resumed else None, world)
         history = world.first(log.history)
@@ -159,7 +159,7 @@ class Run:
                     progress.step(self.done, metrics, metrics["completions"])
                     unscored.add(batch.sampled)
                     self._record_causes(log, batch.sampled)
-                    heed([with_texts(alarm, batch.sampled) for alarm in watch.update(row)], logger.warning, log.event)
+                    report_alarms([with_texts(alarm, batch.sampled) for alarm in watch.update(row)], logger.warning, log.event)
                     if world.any(stop.requested):  # an evaluation that is due now is made when the run goes on
                         self._stop(stop)
                     self._evaluate_if_due(log, progress, stop)
@@ -193,7 +193,7 @@ class Run:
 
     def _save(self) -> None:
         self.saved = self.done
-        checkpoint.save(
+        store.save(
             self.checkpoints,
             self.done,
             self.learner.save,

@@ -7,11 +7,11 @@ from typing import cast
 
 from pydantic import Field
 
+from verigym.envs.contract.schema import Prompt
+from verigym.envs.generated.running_sums import RunningSumsEnvironment as RunningSums
+from verigym.envs.generated.running_sums import worked
 from verigym.envs.process.environment import ProcessEnvironment, ProcessOptions
 from verigym.envs.process.steps import Ends, Splitting
-from verigym.envs.running_sums import RunningSumsEnvironment as RunningSums
-from verigym.envs.running_sums import worked
-from verigym.envs.schema import Prompt
 
 __all__ = ["STEPS", "RunningSums", "SumSteps", "derived", "worked"]
 

@@ -14,15 +14,15 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from process_parts.running_sums import RunningSums
+from verigym.envs.contract.schema import Completion, Prompt, Score, Status
 from verigym.envs.grading import Grader
 from verigym.envs.metrics import Cluster, bootstrap_interval
-from verigym.envs.schema import Completion, Prompt, Score, Status
-from verigym.trainer.cold_start import cold_start
 from verigym.trainer.engines.base import Generated
-from verigym.trainer.engines.native import NativeEngine
+from verigym.trainer.engines.native.engine import NativeEngine
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.rng import keyed_int
-from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
-from verigym.trainer.tokens import Codec
+from verigym.trainer.stages.cold_start import cold_start
 
 TOKENS = 56
 """Most tokens of a solution; a right one of six numbers has 50."""

@@ -8,7 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from verigym.trainer.logs import read_rows
+from verigym.trainer.monitoring.logs import read_rows
 from verigym.trainer.stages.sampled import read_samples
 
 

@@ -8,8 +8,8 @@ from statistics import fmean, stdev
 
 import numpy as np
 
+from verigym.envs.contract.schema import sha256_hex
 from verigym.envs.metrics import Interval
-from verigym.envs.schema import sha256_hex
 
 # The 97.5% quantiles of Student's t for 1, 2, ... degrees of freedom.
 T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)

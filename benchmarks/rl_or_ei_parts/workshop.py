@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from verigym.trainer.stages.kinds import KINDS
-from verigym.trainer.stages.pipeline import State, run_pipeline
-from verigym.trainer.stages.plan import read_pipeline, replaced
+from verigym.trainer.pipelines.kinds import KINDS
+from verigym.trainer.pipelines.pipeline import State, run_pipeline
+from verigym.trainer.pipelines.plan import read_pipeline, replaced
 
 Fields = dict[str, Any]
 

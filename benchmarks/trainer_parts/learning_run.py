@@ -16,15 +16,15 @@ from typing import Any
 import torch
 import transformers
 
-from verigym.trainer import quickstart
-from verigym.trainer.config import TrainConfig, build_config
-from verigym.trainer.engines.native import NativeEngine
-from verigym.trainer.evaluate import evaluate
-from verigym.trainer.graders import open_graders
-from verigym.trainer.logs import read_rows
+from verigym.trainer.config.run import TrainConfig, build_config
+from verigym.trainer.engines.native.engine import NativeEngine
 from verigym.trainer.loop import train
-from verigym.trainer.mixture import build_source
-from verigym.trainer.tokens import Codec
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.monitoring.logs import read_rows
+from verigym.trainer.rollout.graders import open_graders
+from verigym.trainer.rollout.held_out import evaluate
+from verigym.trainer.stages import quickstart
+from verigym.trainer.tasks.mixture import build_source
 
 HAS_TRL = importlib.util.find_spec("trl") is not None
 METHODS = ("grpo", "dr_grpo", "dapo", "gspo", "rloo", "trl")

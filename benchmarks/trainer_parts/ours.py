@@ -11,14 +11,15 @@ from trainer_parts.reward import Parity
 from trainer_parts.setting import Shape, codec, make_model, prompt_text
 from verigym import Grader
 from verigym.trainer.advantages import ADVANTAGES
-from verigym.trainer.config import TrainConfig
-from verigym.trainer.engines.native import NativeEngine
-from verigym.trainer.generate import generate
+from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.credit.rows import Credit, training_rows
+from verigym.trainer.credit.training_row import TrainingRow
+from verigym.trainer.engines.native.engine import NativeEngine
+from verigym.trainer.engines.native.generate import generate
+from verigym.trainer.learner.update import Objective, accumulate
 from verigym.trainer.losses import clipped
-from verigym.trainer.mixture import Source
-from verigym.trainer.rollout import Group, collect
-from verigym.trainer.rows import Credit, training_rows
-from verigym.trainer.update import Objective, Row, accumulate
+from verigym.trainer.rollout.collect import Group, collect
+from verigym.trainer.tasks.mixture import Source
 
 # What the losses of the other side are called here.
 AGGREGATION = {"grpo": "sequence_mean", "dapo": "token_mean", "dr_grpo": "fixed_length"}
@@ -76,7 +77,7 @@ class Ours:
         self.lengths += [len(done.token_ids) for group in groups for done in group.generated]
         return groups
 
-    def gradient(self, rows: Sequence[Row]) -> dict[str, float]:
+    def gradient(self, rows: Sequence[TrainingRow]) -> dict[str, float]:
         """Compute the gradient of a batch, from zero."""
         self.optimizer.zero_grad(set_to_none=True)
         return accumulate(self.model, rows, self.objective, token_budget=self.budget, pad_id=self.codec.pad_id, dtype="fp32")

@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 
 from trainer_parts.setting import Shape, codec, lengths, prompt_text
+from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.rng import keyed_random, keyed_uniforms
-from verigym.trainer.update import Row
 
 
-def make_rows(shape: Shape, key: str, *, zero_groups: int = 0, off_policy: float = 0.0) -> list[Row]:
+def make_rows(shape: Shape, key: str, *, zero_groups: int = 0, off_policy: float = 0.0) -> list[TrainingRow]:
     """Return a batch of random completions, group after group.
 
     Args:
@@ -35,7 +35,7 @@ def make_rows(shape: Shape, key: str, *, zero_groups: int = 0, off_policy: float
                 keyed_uniforms(count, "old", key, group, place) - 0.5
             )
             rows.append(
-                Row(
+                TrainingRow(
                     prompt_ids=prompt_ids,
                     token_ids=tuple(random.choices(range(2, shape.vocabulary), k=count)),
                     advantage=0.0 if silent else (1.0 if place % 2 else -1.0),

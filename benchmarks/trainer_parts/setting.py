@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.rng import keyed_random, keyed_uniforms
-from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
-from verigym.trainer.tokens import Codec
 
 # Every completion's first dimension is made this large at the embedding, and so nearly constant behind the last norm:
 # the end-of-sequence token's own weight there is then a bias of its logit, in a model with tied and bias-free weights.

@@ -17,7 +17,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from trainer_parts.reward import parity
 from trainer_parts.setting import Shape, codec, make_model, prompt_text
-from verigym.trainer.update import Row
+from verigym.trainer.credit.training_row import TrainingRow
 
 
 class Theirs:
@@ -98,7 +98,7 @@ class Theirs:
         self.trainer.train()
         return turns.own, turns.others
 
-    def gradient(self, rows: Sequence[Row]) -> None:
+    def gradient(self, rows: Sequence[TrainingRow]) -> None:
         """Compute the gradient of a batch, from zero, as `training_step` does."""
         trainer, model = self.trainer, self.trainer.model
         model.train()
@@ -110,7 +110,7 @@ class Theirs:
             part = {name: values[start : start + self.rows_at_a_time] for name, values in inputs.items()}
             trainer.compute_loss(model, {**part, "num_items_in_batch": items}).backward()
 
-    def _inputs(self, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
+    def _inputs(self, rows: Sequence[TrainingRow]) -> dict[str, torch.Tensor]:
         pad = self.codec.pad_id
         before, after = max(len(row.prompt_ids) for row in rows), max(len(row.token_ids) for row in rows)
         left = [before - len(row.prompt_ids) for row in rows]

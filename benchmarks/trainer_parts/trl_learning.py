@@ -10,8 +10,8 @@ from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from verigym.trainer.config import TrainConfig
-from verigym.trainer.mixture import Mixture, Source
+from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.tasks.mixture import Mixture, Source
 
 
 def train_with_trl(

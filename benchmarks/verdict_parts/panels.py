@@ -18,14 +18,14 @@ for folder in (ROOT, ROOT / "tests", ROOT / "tests/envs/support"):
 
 import verigym  # noqa: E402
 from verigym.envs import Completion, Score  # noqa: E402
-from verigym.envs.code.fences import find_program  # noqa: E402
 from verigym.envs.code.output import difference  # noqa: E402
-from verigym.envs.extract import extract, strip_thinking  # noqa: E402
+from verigym.envs.extraction.fences import find_program  # noqa: E402
+from verigym.envs.extraction.methods import extract, strip_thinking  # noqa: E402
 from verigym.envs.judge.replies import Garbage, form_of  # noqa: E402
 from verigym.envs.lean.completion import Refused  # noqa: E402
 from verigym.envs.lean.guard import file_refusal, refusal  # noqa: E402
-from verigym.envs.maths.reading.parse import ParseError, parse  # noqa: E402
-from verigym.envs.maths.show import show  # noqa: E402
+from verigym.envs.math.reading.parse import ParseError, parse  # noqa: E402
+from verigym.envs.math.show import show  # noqa: E402
 
 Case = dict[str, Any]
 Verdict = dict[str, Any]

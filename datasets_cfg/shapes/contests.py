@@ -23,7 +23,7 @@ from verigym.datasets_cfg.shapes.base import (
     without_empty,
 )
 from verigym.datasets_cfg.shapes.packed import unpack
-from verigym.envs.schema import sha256_hex
+from verigym.envs.contract.schema import sha256_hex
 
 STDIO_FORM = "Read from standard input and write to standard output."
 CALL_FORM = "Write the function `{name}`; it is called with the arguments that the examples show."

@@ -7,7 +7,7 @@ from typing import Any
 
 from verigym.datasets_cfg.fields import FieldProblem, find
 from verigym.datasets_cfg.shapes.base import Row, Shape, Shaped, parse_object, text_at
-from verigym.envs.schema import sha256_hex
+from verigym.envs.contract.schema import sha256_hex
 
 Arguments = Mapping[str, Any]
 

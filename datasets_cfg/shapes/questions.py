@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from verigym.datasets_cfg.fields import FieldProblem
 from verigym.datasets_cfg.shapes.base import Row, Shape, Shaped, texts
-from verigym.envs.schema import sha256_hex
+from verigym.envs.contract.schema import sha256_hex
 
 _WRONG = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 _MARK = re.compile(r"(?:^|(?<=\s))([A-J])(?:\)\s*|\.\s)")

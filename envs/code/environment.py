@@ -9,17 +9,17 @@ from typing import Any
 
 from pydantic import Field
 
-from verigym.envs.base import BaseEnvironment, Panel
 from verigym.envs.code.examples import examples
-from verigym.envs.code.fences import Method, find_program
 from verigym.envs.code.outcome import compile_error, failure_of
 from verigym.envs.code.reference import CallTest, CodeReference
 from verigym.envs.code.running import run_tests
 from verigym.envs.code.sandboxed import SandboxedOptions, open_named
 from verigym.envs.code.single import Bench
 from verigym.envs.code.verdict import decide, not_built, stamped
-from verigym.envs.errors import EnvironmentFailure
-from verigym.envs.schema import Completion, Prompt, Score
+from verigym.envs.contract.base import BaseEnvironment, Panel
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import Completion, Prompt, Score
+from verigym.envs.extraction.fences import Method, find_program
 from verigym.sandbox import Program, SandboxFailure
 from verigym.sandbox.pool import usable_cores
 from verigym.sandbox.spec import Prelude

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from verigym.envs.code.environment import CodeEnvironment, CodeOptions
 from verigym.envs.code.reference import CodeReference
-from verigym.envs.procedural_base import GeneratedTasks, Made
-from verigym.envs.schema import Prompt
+from verigym.envs.contract.generated import GeneratedTasks, Made
+from verigym.envs.contract.schema import Prompt
 
 # What each function is called with. Small numbers tell remainders and bounds apart, large ones sums and products: a test draws
 # thousands of functions and finds no two that agree on these and differ elsewhere.

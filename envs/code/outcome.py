@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from verigym.envs.code import show
 from verigym.envs.code.reference import CodeLimits
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.sandbox import RunResult, RunStatus, SandboxFailure
 
 LIMITS = (RunStatus.TIME, RunStatus.MEMORY, RunStatus.OUTPUT)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import metadata
 
-from verigym.envs.base import Environment
 from verigym.envs.code.sandboxed import SandboxedOptions
-from verigym.sandbox.inside import packages
+from verigym.envs.contract.base import Environment
+from verigym.sandbox.inside.walls import packages
 from verigym.sandbox.view import named
 
 NO_NUMPY = (

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, JsonValue, ValidationInfo
 
-from verigym.envs.base import Options
 from verigym.envs.code.outcome import failure_of
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.base import Options
+from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.sandbox import Sandbox, SandboxFailure, open_sandbox, typed_options
 
 

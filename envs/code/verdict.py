@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from verigym.envs.code import show
 from verigym.envs.code.outcome import Outcome
 from verigym.envs.code.reference import CallTest, CodeReference, Test
-from verigym.envs.schema import Score
+from verigym.envs.contract.schema import Score
 
 ANSWER_CHARS = 20_000
 

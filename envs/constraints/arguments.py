@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
-from verigym.envs.errors import did_you_mean
-from verigym.envs.language_id import LANGUAGES
+from verigym.envs.contract.errors import did_you_mean
+from verigym.envs.language.identify import LANGUAGES
 
 
 def _whole(value: object) -> int:

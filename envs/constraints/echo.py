@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from verigym.envs.constraints.words import runs
-from verigym.envs.schema import Prompt
+from verigym.envs.contract.schema import Prompt
 
 _GAP = "\n"  # stands in no run of letters, so that a find over joined words finds whole words only
 

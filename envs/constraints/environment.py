@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from verigym.envs.base import BaseEnvironment, Options, Panel
 from verigym.envs.constraints.echo import is_echo
 from verigym.envs.constraints.table import Constraint, find
-from verigym.envs.extract import strip_thinking
-from verigym.envs.schema import Completion, Prompt, Reference, Score
-from verigym.envs.visible import blank
+from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.schema import Completion, Prompt, Reference, Score
+from verigym.envs.extraction.methods import strip_thinking
+from verigym.envs.extraction.visible import blank
 
 
 class ConstraintsReference(Reference):

@@ -11,7 +11,7 @@ from verigym.envs.constraints.arguments import Text
 from verigym.envs.constraints.sentences import sentences
 from verigym.envs.constraints.table import constraint
 from verigym.envs.constraints.words import EDGES, tokens, without_punctuation
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
 
 _DEEP_BRACKETS = 5
 _DEEP_QUOTES = 3

@@ -9,7 +9,7 @@ from itertools import pairwise
 from verigym.envs.constraints.arguments import Count, Text
 from verigym.envs.constraints.table import constraint
 from verigym.envs.constraints.words import PUNCTUATION, bare, tokens, without_punctuation
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 _CLUSTER = re.compile("[bcdfghjklmnpqrstvwxyz]{2}")

@@ -11,7 +11,7 @@ from verigym.envs.constraints.arguments import Count, Language, Letter, Relation
 from verigym.envs.constraints.matching import count, has_word, holds
 from verigym.envs.constraints.table import constraint
 from verigym.envs.constraints.words import tokens
-from verigym.envs.language_id import identify
+from verigym.envs.language.identify import identify
 
 _POSTSCRIPTS = {"P.P.S": re.compile(r"p\.\s?p\.\s?s"), "P.S.": re.compile(r"p\.\s?s\.")}
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from verigym.envs.constraints.arguments import Arguments, model_of
-from verigym.envs.errors import UsageError, did_you_mean, explain
+from verigym.envs.contract.errors import UsageError, did_you_mean, explain
 
 MODULES = (
     "ifeval_content",

@@ -6,7 +6,7 @@ import threading
 import time
 from enum import Enum
 
-from verigym.envs.schema import ErrorKind
+from verigym.envs.contract.schema import ErrorKind
 
 THRESHOLD = 3
 COOLDOWN_S = 30.0

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from verigym.envs.errors import UsageError
-from verigym.envs.schema import Score
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Score
 
-logger = logging.getLogger("verigym.grading")
+logger = logging.getLogger("verigym.cli.grade")
 
 _APPLICATION_ID = 0x76657269  # "veri": tells our file from another program's database
 _BUSY_S = 30.0

@@ -9,12 +9,12 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from verigym.envs.base import Environment
-from verigym.envs.blame import describe
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.blame import describe
+from verigym.envs.contract.schema import Completion, Score
 from verigym.envs.grading.channel import Channel, encode
 from verigym.envs.grading.judging import control_one, judge_group, judge_one
 from verigym.envs.grading.process import READY
-from verigym.envs.schema import Completion, Score
 from verigym.sandbox.confine import confine, parent_is
 
 

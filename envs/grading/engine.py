@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from verigym.envs.base import Environment
-from verigym.envs.blame import describe
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.blame import describe
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Completion, Prompt, Score, sha256_hex
 from verigym.envs.grading.breaker import Breaker
 from verigym.envs.grading.cache import ScoreCache
 from verigym.envs.grading.fairqueue import FairQueue
@@ -17,7 +18,6 @@ from verigym.envs.grading.killrule import KillRule
 from verigym.envs.grading.process import NeverStarts
 from verigym.envs.grading.stats import StatsCounter, ThrottledLog
 from verigym.envs.grading.workers import InProcessWorker, Limits, ProcessWorker, Worker
-from verigym.envs.schema import Completion, Prompt, Score, sha256_hex
 
 BACKOFF_S = 0.1
 

@@ -15,15 +15,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from verigym.envs.base import Environment
-from verigym.envs.errors import UsageError, did_you_mean
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.errors import UsageError, did_you_mean
+from verigym.envs.contract.schema import Completion, CompletionLike, Prompt, Score
 from verigym.envs.grading.cache import ScoreCache
 from verigym.envs.grading.engine import Engine, cannot_start
 from verigym.envs.grading.judging import grades_groups
 from verigym.envs.grading.process import WorkerStartError, refuse_in_a_worker
 from verigym.envs.grading.stats import GraderStats
 from verigym.envs.grading.workers import Limits
-from verigym.envs.schema import Completion, CompletionLike, Prompt, Score
 
 Item = tuple[Prompt, CompletionLike]
 Environments = Environment | Sequence[Environment] | Mapping[str, Environment]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from verigym.envs.schema import Completion, ErrorKind, Raised, Score
+from verigym.envs.contract.schema import Completion, ErrorKind, Raised, Score
 
 EMPTY = Completion(text="", finish_reason="stop")
 # Beside the control itself; another text, since two equal ones may be compared without a look at either.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from verigym.envs.base import Environment
-from verigym.envs.blame import OURS, control_completion, describe, guarded, in_range, raised_by
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.blame import OURS, control_completion, describe, guarded, in_range, raised_by
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import Completion, Prompt, Score
 from verigym.envs.grading.groups import Member, Refused, judged_together
-from verigym.envs.schema import Completion, Prompt, Score
 
 
 def judge_one(environment: Environment, prompt: Prompt, completion: Completion | str) -> Score:

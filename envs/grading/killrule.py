@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from verigym.envs.base import Environment
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.schema import Completion, ErrorKind, Prompt, Score
 from verigym.envs.grading.breaker import Breaker, Trust
 from verigym.envs.grading.groups import Member, Refused, judged_together
 from verigym.envs.grading.process import Died, NeverStarts, WorkerStartError
 from verigym.envs.grading.stats import StatsCounter, ThrottledLog
 from verigym.envs.grading.workers import Worker
-from verigym.envs.schema import Completion, ErrorKind, Prompt, Score
 
 TRIES = 2
 RETRY_START_S = 5.0

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any, Literal
 
-from verigym.envs.blame import describe
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.blame import describe
+from verigym.envs.contract.errors import UsageError
 from verigym.envs.grading.channel import Channel, encode
 
 WORKER_NAME = "verigym-grading-worker"

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from verigym.envs.schema import Score, Status
+from verigym.envs.contract.schema import Score, Status
 
-logger = logging.getLogger("verigym.grading")
+logger = logging.getLogger("verigym.cli.grade")
 
 LOG_EVERY_S = 10.0
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from verigym.envs.base import Environment
-from verigym.envs.blame import describe
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.blame import describe
+from verigym.envs.contract.schema import Completion, Prompt, Score
 from verigym.envs.grading.child import serve
 from verigym.envs.grading.judging import control_one, judge_group, judge_one
 from verigym.envs.grading.process import ChildProcess, Died, malformed
-from verigym.envs.schema import Completion, Prompt, Score
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from verigym.envs.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.schema import Score, canonical_json, sha256_hex
 from verigym.envs.grading.cache import ScoreCache
 from verigym.envs.judge.endpoint import Spent, Trouble, named, post
 from verigym.envs.judge.options import JudgeOptions
 from verigym.envs.judge.replies import Form, Garbage, Verdict
 from verigym.envs.judge.texts import AGAIN
-from verigym.envs.schema import Score, canonical_json, sha256_hex
 
 
 def ask(options: JudgeOptions, system: str, user: str, form: Form, deadline: float) -> tuple[Verdict, Spent]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import ErrorKind
 from verigym.envs.judge import limits, wire
 from verigym.envs.judge.options import JudgeOptions
-from verigym.envs.schema import ErrorKind
 
 _TRY_AGAIN = (408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529)
 _ABOUT_THE_REQUEST = (400, 413, 422)

@@ -7,8 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verigym.envs.base import BaseEnvironment, Panel
-from verigym.envs.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.base import BaseEnvironment, Panel
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.schema import Completion, Prompt, Reference, Score
 from verigym.envs.judge.client import ask, components
 from verigym.envs.judge.comparing import Meeting, Standing, meet, round_robin
 from verigym.envs.judge.endpoint import RefusedRequest, Spent, look
@@ -16,7 +17,6 @@ from verigym.envs.judge.options import JudgeOptions, JudgeReference
 from verigym.envs.judge.reading import read
 from verigym.envs.judge.replies import Verdict, form_of
 from verigym.envs.judge.texts import INSTRUCTIONS, TEMPLATES, compose, conversation
-from verigym.envs.schema import Completion, Prompt, Reference, Score
 
 _REASON_CHARS = 500
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from verigym.envs.own_folder import own_folder
+from verigym.envs.user_tmp import own_folder
 
 _STALE_S = 3600.0
 _FIRST_PAUSE_S = 0.005

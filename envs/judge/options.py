@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, model_validator
 
-from verigym.envs.base import Options
+from verigym.envs.contract.base import Options
+from verigym.envs.contract.schema import Reference, sha256_hex
 from verigym.envs.judge.reading import Cut, Reads
 from verigym.envs.judge.texts import Mode, template_problem
-from verigym.envs.schema import Reference, sha256_hex
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _OURS = ("model", "messages", "response_format", "stream", "n")

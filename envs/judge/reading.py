@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from verigym.envs.extract import strip_thinking
-from verigym.envs.schema import Completion, Score
+from verigym.envs.contract.schema import Completion, Score
+from verigym.envs.extraction.methods import strip_thinking
 
 Reads = Literal["answer", "whole"]
 Cut = Literal["floor", "judge"]

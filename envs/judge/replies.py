@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from verigym.envs import strict_json
-from verigym.envs.extract import strip_thinking
+from verigym.envs.extraction.methods import strip_thinking
 from verigym.envs.judge.texts import Mode
 
 MAX_REPLY_CHARS = 100_000

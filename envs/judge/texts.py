@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from verigym.envs.contract.schema import Message, canonical_json, sha256_hex
 from verigym.envs.judge.markers import unmarked
-from verigym.envs.schema import Message, canonical_json, sha256_hex
 
 Mode = Literal["equivalence", "rubric", "pairwise"]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 
+from verigym.envs.contract.schema import Score, Status, canonical_json, sha256_hex
 from verigym.envs.grading.cache import ScoreCache
 from verigym.envs.lean.task import LeanReference, challenge_file, solution_file
-from verigym.envs.schema import Score, Status, canonical_json, sha256_hex
 
 _KEPT = 20_000
 

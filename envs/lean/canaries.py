@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from verigym.envs.schema import sha256_hex
+from verigym.envs.contract.schema import sha256_hex
 
 _TEXT = "Prove in Lean 4. Give the proof that follows `:=`.\n```lean4\n{statement} := by\n```"
 # Each takes numbers a >= 1, b >= 2. False in core Lean, where subtraction of natural numbers stops at 0.

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from verigym.envs.code.outcome import failure_of
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.lean.messages import Message, parse_messages
 from verigym.envs.lean.task import LeanLimits
 from verigym.envs.lean.toolchain import Toolchain
 from verigym.sandbox import Limits, RunResult, RunStatus, Sandbox, SandboxFailure, open_sandbox
-from verigym.sandbox.inside.places import placed
+from verigym.sandbox.inside.walls.paths import placed
 from verigym.sandbox.job import Job
 from verigym.sandbox.languages import source_bytes
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from verigym.envs.code.fences import find_program
+from verigym.envs.extraction.fences import find_program
 from verigym.envs.lean.lexer import Token, code, tokens
 from verigym.envs.lean.statement import DECLARATIONS, MODIFIERS, commands, normal_form
 

@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import canonical_json, sha256_hex
 from verigym.envs.lean.judging import Checker, judge_hash
 from verigym.envs.lean.task import LeanLimits, LeanReference
-from verigym.envs.own_folder import own_folder
-from verigym.envs.schema import canonical_json, sha256_hex
+from verigym.envs.user_tmp import own_folder
 
 _FRESH_S = 24 * 3600.0
 

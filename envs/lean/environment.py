@@ -8,8 +8,9 @@ import time
 from collections.abc import Sequence
 from threading import Lock
 
-from verigym.envs.base import BaseEnvironment
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.base import BaseEnvironment
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import Completion, Prompt, Score
 from verigym.envs.judge import limits
 from verigym.envs.lean.cache import VerdictCache, verdict_keys
 from verigym.envs.lean.canaries import canary
@@ -24,7 +25,6 @@ from verigym.envs.lean.screening import Screening
 from verigym.envs.lean.task import LeanReference
 from verigym.envs.lean.toolchain import Toolchain, find_toolchain, fits
 from verigym.envs.lean.verdict import LeanVerdict, to_score
-from verigym.envs.schema import Completion, Prompt, Score
 
 _WAIT_S = 600.0
 """Longest wait for a place where `parallel` bounds them; the Grader's own limit ends it earlier."""

@@ -10,7 +10,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from threading import Lock
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import sha256_hex
 from verigym.envs.lean.compile import Compiled, LeanBox
 from verigym.envs.lean.task import LeanLimits, LeanReference, challenge_file, solution_file
 from verigym.envs.lean.verdict import (
@@ -23,7 +24,6 @@ from verigym.envs.lean.verdict import (
     on_trial,
     read_answer,
 )
-from verigym.envs.schema import sha256_hex
 from verigym.sandbox import RunStatus
 
 _JUDGE, _REQUEST, _ANSWER = "Judge.lean", "request.json", "answer.json"

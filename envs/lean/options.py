@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from verigym.envs.base import Options
+from verigym.envs.contract.base import Options
 from verigym.envs.lean.task import LeanLimits
 
 Backend = Literal["process", "repl", "interact", "kimina", "dojo"]

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from verigym.envs.errors import EnvironmentFailure, explain
+from verigym.envs.contract.errors import EnvironmentFailure, explain
+from verigym.envs.contract.schema import sha256_hex
 from verigym.envs.lean.judging import Checker
 from verigym.envs.lean.options import LeanOptions
 from verigym.envs.lean.task import LeanReference, challenge_file, solution_file
 from verigym.envs.lean.verdict import LeanVerdict
-from verigym.envs.schema import sha256_hex
 
 logger = logging.getLogger("verigym.lean")
 

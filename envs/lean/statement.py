@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
 from verigym.envs.lean.keywords import COMMANDS
 from verigym.envs.lean.lexer import Token, code, tokens
 

@@ -6,10 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Reference
 from verigym.envs.lean.lexer import tokens
 from verigym.envs.lean.statement import Split, split_statement
-from verigym.envs.schema import Reference
 
 Mode = Literal["slot", "file"]
 

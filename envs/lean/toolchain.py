@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from verigym.envs.errors import EnvironmentFailure
-from verigym.envs.schema import canonical_json, sha256_hex
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import canonical_json, sha256_hex
 
 VARIABLE = "LEAN4_BIN"
 INSTALL = (

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import Score
 from verigym.envs.lean.compile import Compiled
 from verigym.envs.lean.messages import Message
-from verigym.envs.schema import Score
 
 LeanStatus = Literal["ACCEPT", "REJECT", "LIMIT", "UNAVAILABLE"]
 REASONS = ("missing", "kind", "levels", "statement", "mentions", "axiom", "kernel", "unsafe", "unreadable")

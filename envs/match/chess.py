@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from verigym.envs.dress import undressed
-from verigym.envs.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.extras import install
+from verigym.envs.latex.dress import undressed
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
 
 LONGEST = 10

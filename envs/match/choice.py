@@ -6,8 +6,8 @@ import re
 import string
 import unicodedata
 
-from verigym.envs.dress import undressed
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.latex.dress import undressed
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
 from verigym.envs.match.text import normalised
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from pydantic import model_validator
 
-from verigym.envs.base import BaseEnvironment, Options, Panel
-from verigym.envs.errors import UsageError, did_you_mean
-from verigym.envs.extract import strip_thinking
+from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.errors import UsageError, did_you_mean
+from verigym.envs.contract.schema import Completion, Prompt, Score
+from verigym.envs.extraction.methods import strip_thinking
 from verigym.envs.match import chess, choice, grids, numeric, sql, text, values
 from verigym.envs.match.kind import Kind, Where
 from verigym.envs.match.kind import MatchReference as Fields
 from verigym.envs.match.where import find_answer
-from verigym.envs.schema import Completion, Prompt, Score
 
 __all__ = ["KINDS", "MatchEnvironment", "MatchOptions", "MatchReference"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
 
 _FRAME = re.compile(r"[\s|+_,;\[\]-]+")

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field, JsonValue
 
-from verigym.envs.schema import Reference
+from verigym.envs.contract.schema import Reference
 
 Where = Literal["boxed", "tag", "fence", "label", "all"]
 

@@ -6,11 +6,11 @@ import math
 import re
 from fractions import Fraction
 
-from verigym.envs.dress import undressed
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.latex.dress import undressed
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
-from verigym.envs.maths.reading.parse import ParseError, parse
-from verigym.envs.maths.tree import Div, Neg, Node, Number, Percent, Pow
+from verigym.envs.math.reading.parse import ParseError, parse
+from verigym.envs.math.tree import Div, Neg, Node, Number, Percent, Pow
 
 MOST_DIGITS = 400
 _NUMBER = re.compile(

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from verigym.envs.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
 
 MOST_ROWS = 10_000

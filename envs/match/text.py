@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import unicodedata
 
-from verigym.envs.dress import undressed, unwrapped
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.latex.dress import undressed, unwrapped
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
 
 _ARTICLES = frozenset({"a", "an", "the"})

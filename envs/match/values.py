@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from verigym.envs.dress import undressed, unwrapped
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.latex.dress import undressed, unwrapped
 from verigym.envs.linear import JsonProblem, check_pattern, full_match, read_json
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
 from verigym.envs.match.numeric import as_number, near

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from verigym.envs.code.fences import blocks
-from verigym.envs.extract import after_label, extract
+from verigym.envs.extraction.fences import blocks
+from verigym.envs.extraction.methods import after_label, extract
 from verigym.envs.match.kind import Where
 
 

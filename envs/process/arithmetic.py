@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from verigym.envs.maths.equality.exactly import value
-from verigym.envs.maths.equality.values import approximation, compare_values
-from verigym.envs.maths.equality.work import TooMuch, Undecided, Work
-from verigym.envs.maths.judging.conversions import kind_of
-from verigym.envs.maths.reading.words import SCALES
-from verigym.envs.maths.tree import (
+from verigym.envs.latex.words import SCALES
+from verigym.envs.math.equality.numbers.exactly import value
+from verigym.envs.math.equality.values import approximation, compare_values
+from verigym.envs.math.equality.work import TooMuch, Undecided, Work
+from verigym.envs.math.judging.quantities.conversions import kind_of
+from verigym.envs.math.tree import (
     FUNCTIONS,
     Add,
     Call,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from verigym.envs.maths.reading.units import known_unit
-from verigym.envs.maths.reading.words import NOT_UNITS, PERCENT, SCALES
+from verigym.envs.latex.units import known_unit
+from verigym.envs.latex.words import NOT_UNITS, PERCENT, SCALES
 from verigym.envs.process.plain import BULLET, ROW, plain
 from verigym.envs.process.sides import (
     AFTER,

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from verigym.envs.contract.schema import Message, sha256_hex
 from verigym.envs.linear import encodable
-from verigym.envs.schema import Message, sha256_hex
 
 Kind = Literal["qwen", "shepherd", "tokens"]
 

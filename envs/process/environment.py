@@ -11,17 +11,17 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from verigym.envs.base import BaseEnvironment, Options, Panel
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import Completion, Prompt, Reference, Score, Status, StepScore
+from verigym.envs.model_fingerprint import fingerprint, named_after
 from verigym.envs.process import models
 from verigym.envs.process.aggregate import Aggregation, aggregate
 from verigym.envs.process.arithmetic import TooMuchArithmetic, verify
 from verigym.envs.process.conventions import CONVENTIONS, Convention, TooLong
 from verigym.envs.process.models import Device, Dtype
 from verigym.envs.process.steps import Ends, Span, Splitting, split
-from verigym.envs.schema import Completion, Prompt, Reference, Score, Status, StepScore
 from verigym.envs.trained_options import refuse_other_options
-from verigym.envs.weights import fingerprint, named_after
 
 
 class ProcessReference(Reference):

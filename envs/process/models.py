@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import Message
+from verigym.envs.model_fingerprint import fingerprint, missing_folder
 from verigym.envs.process.conventions import BAD, GOOD, Convention, Encoded, TooLong, encode, tag_id
-from verigym.envs.schema import Message
-from verigym.envs.weights import fingerprint, missing_folder
 
 if TYPE_CHECKING:
     import torch

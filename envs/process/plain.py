@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from verigym.envs.dress import undressed
-from verigym.envs.maths.reading.words import NUMBER_WORDS
+from verigym.envs.latex.dress import undressed
+from verigym.envs.latex.words import NUMBER_WORDS
 
 BULLET = "\ue000"
 """Stands for a hyphen that begins a line: a bullet, or a minus."""

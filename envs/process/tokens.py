@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from verigym.envs.maths.reading.latex import COMMANDS
+from verigym.envs.latex.commands import COMMANDS
 
 Relation = Literal["=", "approx", "!=", "<", ">", "<=", ">=", "says", "equiv"]
 """`says` is a word or an arrow: `12 + 5 is 17`, `12 + 5 -> 17`."""

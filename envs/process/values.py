@@ -6,11 +6,11 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from verigym.envs.maths.equality.rebuild import rebuild
-from verigym.envs.maths.judging.conversions import converted
-from verigym.envs.maths.reading.parse import ParseError, parse
-from verigym.envs.maths.reading.words import SCALES
-from verigym.envs.maths.tree import FUNCTIONS, Call, Div, Neg, Node, Number, Percent, Phrase, Quantity, Text, walk
+from verigym.envs.latex.words import SCALES
+from verigym.envs.math.equality.rebuild import rebuild
+from verigym.envs.math.judging.quantities.conversions import converted
+from verigym.envs.math.reading.parse import ParseError, parse
+from verigym.envs.math.tree import FUNCTIONS, Call, Div, Neg, Node, Number, Percent, Phrase, Quantity, Text, walk
 from verigym.envs.process.tokens import Relation
 
 _CLOSE = Fraction(1, 10**20)

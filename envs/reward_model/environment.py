@@ -10,13 +10,13 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from verigym.envs.base import BaseEnvironment, Options, Panel
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import Completion, Prompt, Reference, Score
 from verigym.envs.judge.reading import Cut, Reads, read
+from verigym.envs.model_fingerprint import fingerprint, named_after
 from verigym.envs.reward_model.model import Device, Dtype, RewardModel, loaded
-from verigym.envs.schema import Completion, Prompt, Reference, Score
 from verigym.envs.trained_options import refuse_other_options
-from verigym.envs.weights import fingerprint, named_after
 
 
 class RewardModelReference(Reference):

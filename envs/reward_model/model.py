@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import Message, sha256_hex
 from verigym.envs.extras import install
-from verigym.envs.schema import Message, sha256_hex
-from verigym.envs.weights import fingerprint, missing_folder
+from verigym.envs.model_fingerprint import fingerprint, missing_folder
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]

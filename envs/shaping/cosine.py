@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from verigym.envs.base import Environment, Panel
-from verigym.envs.composition import Composition
-from verigym.envs.errors import UsageError
-from verigym.envs.part_scores import components_of, steps_of
+from verigym.envs.composition.base import Composition
+from verigym.envs.composition.part_scores import components_of, steps_of
+from verigym.envs.contract.base import Environment, Panel
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Completion, Prompt, Score, Status
 from verigym.envs.registry import load
-from verigym.envs.schema import Completion, Prompt, Score, Status
 from verigym.envs.shaping.length import cosine
 from verigym.envs.shaping.measure import Unit, length
 

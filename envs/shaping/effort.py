@@ -7,9 +7,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from verigym.envs.base import BaseEnvironment, Options, Panel
-from verigym.envs.extract import strip_thinking
-from verigym.envs.schema import Completion, Prompt, Reference, Score, Status
+from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.schema import Completion, Prompt, Reference, Score, Status
+from verigym.envs.extraction.methods import strip_thinking
 from verigym.envs.shaping.measure import Unit, count_words, length
 
 Effort = Literal["low", "medium", "high"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from verigym.envs.errors import EnvironmentFailure
-from verigym.envs.schema import Completion
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import Completion
 
 Unit = Literal["auto", "tokens", "words", "characters"]
 

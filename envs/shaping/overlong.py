@@ -7,8 +7,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from verigym.envs.base import BaseEnvironment, Options, Panel
-from verigym.envs.schema import Completion, Prompt, Reference, Score, Status
+from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.schema import Completion, Prompt, Reference, Score, Status
 from verigym.envs.shaping.measure import Unit, length
 
 

@@ -12,9 +12,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from verigym.envs.base import BaseEnvironment, Options, Panel
-from verigym.envs.code.fences import blocks
-from verigym.envs.schema import Completion, Prompt, Reference, Score, Status
+from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.schema import Completion, Prompt, Reference, Score, Status
+from verigym.envs.extraction.fences import blocks
 from verigym.envs.shaping.measure import count_words
 
 _BLANK = re.compile(r"\n[^\S\n]*+\n")

@@ -10,9 +10,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from verigym.envs.base import BaseEnvironment, Options, Panel
-from verigym.envs.errors import EnvironmentFailure
-from verigym.envs.schema import Completion, Prompt, Reference, Score, Status
+from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import Completion, Prompt, Reference, Score, Status
 from verigym.envs.shaping.measure import words
 
 

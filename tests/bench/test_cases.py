@@ -2,7 +2,7 @@ import pytest
 
 from verigym.bench.cases import Case, CaseColumns, boxed, make_case
 from verigym.envs import UsageError
-from verigym.grade.rows import BadRow, Row
+from verigym.grade.reading.rows import BadRow, Row
 
 ALL = CaseColumns(level="level", policy="policy")
 

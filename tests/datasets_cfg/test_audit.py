@@ -8,7 +8,7 @@ import verigym
 from verigym.cli import main
 from verigym.datasets_cfg import load, validate
 from verigym.envs.grading import Grader
-from verigym.envs.mathematics import MathEnvironment
+from verigym.envs.math.environment import MathEnvironment
 
 ROWS = [{"question": f"{n}+1?", "answer": f"#### {n + 1}", "level": 1} for n in range(3)]
 

@@ -9,8 +9,8 @@ import yaml
 
 from verigym.cli import main
 from verigym.datasets_cfg.suites import Suite
-from verigym.trainer.config import build_config
-from verigym.trainer.mixture import build_source
+from verigym.trainer.config.run import build_config
+from verigym.trainer.tasks.mixture import build_source
 
 PAGE = (Path(__file__).parents[2] / "docs/datasets.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w*\n(.*?)```", PAGE, re.DOTALL))

@@ -11,8 +11,8 @@ from verigym.cli import main
 from verigym.datasets_cfg import load_config
 from verigym.datasets_cfg.suites import load_suite
 from verigym.datasets_cfg.templates import load_template
-from verigym.trainer.config import read_config
-from verigym.trainer.stages.plan import read_pipeline
+from verigym.trainer.config.run import read_config
+from verigym.trainer.pipelines.plan import read_pipeline
 
 ROOT = Path(__file__).parents[2]
 

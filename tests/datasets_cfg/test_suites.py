@@ -9,8 +9,8 @@ from verigym.cli import main
 from verigym.datasets_cfg import load_config
 from verigym.datasets_cfg.suites import available_suites, check_split, load_suite
 from verigym.datasets_cfg.templates import load_template
-from verigym.trainer.config import build_config, from_overrides, read_config
-from verigym.trainer.mixture import build_source
+from verigym.trainer.config.run import build_config, from_overrides, read_config
+from verigym.trainer.tasks.mixture import build_source
 
 NAMES = ["code", "instruction", "lean", "math", "quickstart", "r1", "r1-zero", "reasoning-mix", "tulu3-rlvr"]
 RUN = {"model": "m", "output": "out"}

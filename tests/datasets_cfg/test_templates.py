@@ -133,7 +133,7 @@ def test_a_row_is_never_read_as_a_template(make, tmp_path):
 
 
 def test_a_plain_template_does_not_pass_through_the_chat_template(tiny_tokenizer):
-    from verigym.trainer.tokens import Codec
+    from verigym.trainer.models.codec import Codec
 
     codec = Codec(tiny_tokenizer)
     plain, chat = (load_sample("gsm8k", template=name)[0] for name in ("r1-zero", "chat"))

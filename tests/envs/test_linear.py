@@ -4,7 +4,7 @@ import pytest
 from needs import require
 
 from verigym.envs.constraints.ifeval_layout import json_format
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
 from verigym.envs.judge.replies import Garbage, form_of
 from verigym.envs.linear import JsonProblem, check_pattern, read_json
 from verigym.envs.strict_json import DEPTH

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from verigym.envs import Completion, Options, Prompt, Reference, Score, UsageError, WeightedSum, check_env, register
-from verigym.envs.procedural_base import GeneratedTasks, Made
+from verigym.envs.contract.generated import GeneratedTasks, Made
 
 PAGE = (Path(__file__).parents[2] / "docs/own_environment.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w*\n(.*?)```", PAGE, re.DOTALL))

@@ -14,11 +14,11 @@ from verigym.datasets_cfg.load import load_sample
 from verigym.envs import Completion, Status, UsageError, load
 from verigym.envs.conformance import check_env
 from verigym.envs.grading import Grader
-from verigym.envs.mathematics import MathEnvironment, MathOptions
+from verigym.envs.math.environment import MathEnvironment, MathOptions
 from verigym.envs.program_of_thought import ProgramOfThoughtOptions
 from verigym.sandbox import SandboxFailure
-from verigym.trainer.config import SourceConfig
-from verigym.trainer.mixture import build_source
+from verigym.trainer.config.run import SourceConfig
+from verigym.trainer.tasks.mixture import build_source
 
 CASES = [
     json.loads(line)

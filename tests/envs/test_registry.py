@@ -44,7 +44,7 @@ def test_a_name_is_given_once():
     register("mine")(ExactEnvironment)  # the same class again, as in a re-run notebook cell
     with pytest.raises(UsageError, match="twice: by sample_envs:ExactEnvironment and by sample_envs:ScriptedEnvironment"):
         register("mine")(ScriptedEnvironment)
-    with pytest.raises(UsageError, match="'math' is registered twice: by verigym.envs.mathematics:MathEnvironment and by"):
+    with pytest.raises(UsageError, match="'math' is registered twice: by verigym.envs.math.environment:MathEnvironment and by"):
         register("math")(ExactEnvironment)
 
 
@@ -67,21 +67,25 @@ def test_two_packages_with_one_name(monkeypatch):
     with pytest.raises(UsageError, match="'theirs' is registered twice: by a:A and by b:B"):
         available()
     points(monkeypatch, ("math", "a:A"))
-    with pytest.raises(UsageError, match="by verigym.envs.mathematics:MathEnvironment and by a:A"):
+    with pytest.raises(UsageError, match="by verigym.envs.math.environment:MathEnvironment and by a:A"):
         load("anything")
 
 
 def test_a_file_and_a_class_are_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    text = "import os\nfrom verigym.envs.mathematics import MathEnvironment\nclass Own(MathEnvironment):\n    version = '7'\n"
+    text = (
+        "import os\nfrom verigym.envs.math.environment import MathEnvironment\nclass Own(MathEnvironment):\n    version = '7'\n"
+    )
     (tmp_path / "envs_of_this_test.py").write_text(text)
     environment = load("envs_of_this_test:Own", symbolic=False)
     assert (environment.version, environment.options.symbolic) == ("7", False)
     assert load("sample_envs:ExactEnvironment").name == "exact"
 
 
-@pytest.mark.parametrize("name", ["os:system", "subprocess:Popen", "sample_envs:__name__", "verigym.envs.schema:Score"])
+@pytest.mark.parametrize(
+    "name", ["os:system", "subprocess:Popen", "sample_envs:__name__", "verigym.envs.contract.schema:Score"]
+)
 def test_only_environments_are_called(name):
     with pytest.raises(UsageError, match=f"environment '{name}' is no class that extends BaseEnvironment"):
         load(name)

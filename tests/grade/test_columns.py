@@ -7,9 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from verigym import Message, UsageError, load
-from verigym.grade.columns import Columns, Item, items
 from verigym.grade.job import GradeJob, run
-from verigym.grade.rows import BadRow, Row
+from verigym.grade.reading.columns import Columns, Item, items
+from verigym.grade.reading.rows import BadRow, Row
 
 ENV = load("math")
 COLUMNS = Columns(references={"answer": "answer"})
@@ -110,7 +110,7 @@ def test_groups_and_kept_columns():
 
 def test_long_golds_are_cut_and_those_of_a_composition_go_by_part():
     from verigym import Gate
-    from verigym.grade.columns import shown_gold
+    from verigym.grade.reading.columns import shown_gold
 
     tests = [{"type": "stdio", "stdin": "1" * 5000, "stdout": "2"}]
     shown = shown_gold(load("code").prompt("q", tests=tests, solution="print(2)"))

@@ -8,7 +8,8 @@ import pyarrow.parquet
 import pytest
 
 from verigym.envs import UsageError
-from verigym.grade.rows import BadRow, Row, open_source
+from verigym.grade.reading.opening import open_source
+from verigym.grade.reading.rows import BadRow, Row
 
 
 def read(path, format=None, **limits):

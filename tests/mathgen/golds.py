@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from verigym.envs.extract import last_box
+from verigym.envs.extraction.methods import last_box
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 

@@ -13,12 +13,12 @@ import pytest
 from needs import lack, needs
 
 from verigym.sandbox import Limits, Program, RunResult, SandboxFailure, open_sandbox
-from verigym.sandbox.bubblewrap import BubblewrapSandbox
-from verigym.sandbox.drive import drive
-from verigym.sandbox.inside import seccomp
-from verigym.sandbox.inside.places import placed
+from verigym.sandbox.backends.bubblewrap import BubblewrapSandbox
+from verigym.sandbox.backends.local import LocalSandbox
+from verigym.sandbox.event_loop import drive
+from verigym.sandbox.inside.walls import seccomp
+from verigym.sandbox.inside.walls.paths import placed
 from verigym.sandbox.job import Job
-from verigym.sandbox.local import LocalSandbox
 
 QUICK = Limits(wall_s=5, cpu_s=2, memory_mb=256)
 PRINT = Program(source="print(1)")
@@ -186,7 +186,7 @@ def parent(pid: int) -> int:
 
 @needs("root")
 def test_the_memory_of_all_processes_together_is_limited_where_groups_can_be_made(box: BubblewrapSandbox) -> None:
-    from verigym.sandbox import cgroup
+    from verigym.sandbox.backends import cgroup
 
     works, why = cgroup.probe()
     if not works:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from needs import lack, lacking, require
 
-from verigym.sandbox import cgroup
-from verigym.sandbox.cgroup import Cgroup
-from verigym.sandbox.cgroup_places import Place, candidates, find_places
+from verigym.sandbox.backends import cgroup
+from verigym.sandbox.backends.cgroup import Cgroup
+from verigym.sandbox.backends.cgroup_places import Place, candidates, find_places
 
 # The sandbox without the rest of the package, which takes ten times as long to import.
 ALONE = f"""
@@ -154,7 +154,7 @@ def test_probing_leaves_nothing() -> None:
 
 SUPERVISOR = """
 import os, subprocess, sys, time
-from verigym.sandbox import cgroup
+from verigym.sandbox.backends import cgroup
 groups = [cgroup.Cgroup.create(f"w{n}") for n in range(2)]
 for group in groups:
     child = subprocess.Popen(["/bin/sleep", "300"], stdout=subprocess.DEVNULL)
@@ -199,7 +199,7 @@ def test_what_a_killed_supervisor_leaves_is_swept() -> None:
 def test_an_ordinary_user_gets_a_reason_or_a_group() -> None:
     require("root")
     code = (
-        "import os\nfrom verigym.sandbox import cgroup\nos.setgroups([]); os.setgid(4242); os.setuid(4242)\n"
+        "import os\nfrom verigym.sandbox.backends import cgroup\nos.setgroups([]); os.setgid(4242); os.setuid(4242)\n"
         "ok, why = cgroup.probe()\ngroup = cgroup.Cgroup.create()\nassert ok == (group is not None), why\n"
         "assert ok or 'denied' in why or 'Read-only' in why or 'give no' in why, why\nprint(cgroup.sweep_stale())"
     )

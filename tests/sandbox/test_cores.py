@@ -12,9 +12,9 @@ import pytest
 from needs import lack, needs
 
 from verigym.sandbox import Limits, Program, RunStatus, TestSuite
-from verigym.sandbox.inside import core
-from verigym.sandbox.local import LocalSandbox
-from verigym.sandbox.localrun import LocalRun
+from verigym.sandbox.backends.local import LocalSandbox
+from verigym.sandbox.backends.local_run import LocalRun
+from verigym.sandbox.inside.walls import cpu_affinity
 from verigym.sandbox.pool import Pool
 
 LIMITS = Limits(wall_s=5, cpu_s=5, memory_mb=256)
@@ -159,8 +159,8 @@ def test_cores_that_were_taken_away_are_done_without() -> None:
 
 def test_where_no_core_can_be_chosen_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
     bound: list[set[int]] = []
-    monkeypatch.setattr(core, "_set", lambda _, cores: bound.append(cores))
-    here = core.Core()
+    monkeypatch.setattr(cpu_affinity, "_set", lambda _, cores: bound.append(cores))
+    here = cpu_affinity.Core()
     here.loosen()
     assert not here.keep()
     here.begin(-1)
@@ -173,9 +173,9 @@ def test_where_no_core_can_be_chosen_nothing_is(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_core_is_chosen_anew_every_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
     bound: list[set[int]] = []
-    monkeypatch.setattr(core, "_set", lambda _, cores: bound.append(set(cores)))
+    monkeypatch.setattr(cpu_affinity, "_set", lambda _, cores: bound.append(set(cores)))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    here = core.Core(choose=True)
+    here = cpu_affinity.Core(choose=True)
     if here._ask is None:
         lack("kernel", "this C library does not say on which core it is")
     chosen = 0
@@ -188,9 +188,9 @@ def test_the_core_is_chosen_anew_every_so_often(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_kernel_that_does_not_say_where_we_are_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     bound: list[set[int]] = []
-    monkeypatch.setattr(core, "_set", lambda _, cores: bound.append(set(cores)))
+    monkeypatch.setattr(cpu_affinity, "_set", lambda _, cores: bound.append(set(cores)))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    here = core.Core(choose=True)
+    here = cpu_affinity.Core(choose=True)
     monkeypatch.setattr(here, "_ask", lambda: -1)
     for _ in range(3):
         here.loosen()

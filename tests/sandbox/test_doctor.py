@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from needs import lack, lacking, needs
 
-from verigym.sandbox import cgroup, doctor
-from verigym.sandbox.doctor import NAMESPACES, Layer, examine, ladder
-from verigym.sandbox.inside import landlock, probes, seccomp
+from verigym.sandbox.backends import cgroup
+from verigym.sandbox.checks import doctor
+from verigym.sandbox.checks.doctor import NAMESPACES, Layer, examine, ladder
+from verigym.sandbox.inside.walls import landlock, probes, seccomp
 from verigym.sandbox.languages import LANGUAGES
 
 # The sandbox without the rest of the package, which takes ten times as long to import.

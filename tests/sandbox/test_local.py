@@ -19,8 +19,8 @@ from needs import lack
 
 from tests.sandbox.traces import Traces, descriptors
 from verigym.sandbox import Limits, Program, RunStatus, SandboxFailure, TestSuite, open_sandbox
-from verigym.sandbox.cgroup import sweep_stale
-from verigym.sandbox.local import LocalSandbox, _closed_to_others
+from verigym.sandbox.backends.cgroup import sweep_stale
+from verigym.sandbox.backends.local import LocalSandbox, _closed_to_others
 from verigym.sandbox.view import interpreter
 
 LIMITS = Limits(wall_s=5, cpu_s=5, memory_mb=256)

@@ -9,8 +9,8 @@ import torch
 from needs import lack
 
 from verigym.sandbox import Limits, Program, RunStatus, SandboxFailure, TestSuite
-from verigym.sandbox.local import LocalSandbox
-from verigym.sandbox.worker import Worker
+from verigym.sandbox.backends.local import LocalSandbox
+from verigym.sandbox.backends.worker import Worker
 
 LIMITS = Limits(wall_s=60, cpu_s=20, memory_mb=512)
 TORCH = "import torch\ndef f(n): return (torch.tensor([n]) * 2).sum().item()\n"

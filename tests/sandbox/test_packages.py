@@ -17,7 +17,7 @@ import pytest
 from needs import lack
 
 from verigym.sandbox import Program, Sandbox, SandboxFailure, open_sandbox
-from verigym.sandbox.inside import packages
+from verigym.sandbox.inside.walls import packages
 from verigym.sandbox.view import look
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,7 +165,7 @@ def attempt(path):
         pass
 places = json.loads(sys.argv[1])
 for place in places:
-    for path in ("verigym/envs/code/functions.py", "verigym/datasets_cfg/gsm8k.yaml", "envs/code/functions.py"):
+    for path in ("verigym/envs/code/functions.py", "verigym/datasets_cfg/sets/gsm8k.yaml", "envs/code/functions.py"):
         attempt(place + "/" + path)
     for path in glob.glob(place + "/verigym*/*") + glob.glob(place + "/*verigym*"):
         attempt(path)

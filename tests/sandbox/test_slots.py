@@ -9,8 +9,8 @@ from contextlib import ExitStack
 import pytest
 
 from verigym.sandbox import Limits, Program, TestSuite
-from verigym.sandbox.local import LocalSandbox
-from verigym.sandbox.localrun import LocalRun
+from verigym.sandbox.backends.local import LocalSandbox
+from verigym.sandbox.backends.local_run import LocalRun
 
 LIMITS = Limits(wall_s=5, cpu_s=5, memory_mb=256)
 

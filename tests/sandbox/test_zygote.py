@@ -13,8 +13,8 @@ import pytest
 from needs import needs
 
 from verigym.sandbox import Limits, Program, RunStatus, SandboxFailure, TestSuite
+from verigym.sandbox.backends.local import LocalSandbox
 from verigym.sandbox.job import Job
-from verigym.sandbox.local import LocalSandbox
 
 LIMITS = Limits(wall_s=5, cpu_s=5, memory_mb=256, files_mb=16, inodes=100)
 

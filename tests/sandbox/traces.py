@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from verigym.sandbox.inside.drop import OPEN_FILES
+from verigym.sandbox.inside.walls.privileges import OPEN_FILES
 
 
 def processes(supervisor: int) -> set[str]:

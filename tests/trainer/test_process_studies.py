@@ -14,12 +14,12 @@ import torch
 import yaml
 
 from verigym import cli
-from verigym.envs.schema import Message, Status
-from verigym.trainer.mixture import build_source
-from verigym.trainer.rows import credits_of
-from verigym.trainer.stages.plan import read_pipeline
+from verigym.envs.contract.schema import Message, Status
+from verigym.trainer.credit.rows import credits_of
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.pipelines.plan import read_pipeline
 from verigym.trainer.stages.sampled import Sample, Sampled
-from verigym.trainer.tokens import Codec
+from verigym.trainer.tasks.mixture import build_source
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 

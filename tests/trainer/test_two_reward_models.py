@@ -11,9 +11,9 @@ import pytest
 
 from verigym.envs import Completion, UsageError
 from verigym.envs.grading import Grader
-from verigym.trainer.config import read_config
-from verigym.trainer.mixture import Source, build_source
-from verigym.trainer.stages.pipeline import graders
+from verigym.trainer.config.run import read_config
+from verigym.trainer.pipelines.pipeline import graders
+from verigym.trainer.tasks.mixture import Source, build_source
 
 DATASET = """
 name: chats

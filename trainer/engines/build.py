@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from verigym.trainer.config import TrainConfig
+from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.engines.base import Engine
-from verigym.trainer.engines.native import NativeEngine
-from verigym.trainer.kernels import wants_graphs
-from verigym.trainer.tokens import Codec
+from verigym.trainer.engines.native.engine import NativeEngine
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.models.liger import wants_graphs
 
 
 def build_engine(config: TrainConfig, model: Any, codec: Codec) -> Engine:
@@ -22,12 +22,12 @@ def build_engine(config: TrainConfig, model: Any, codec: Codec) -> Engine:
         static = wants_graphs(config.cuda_graphs, model.device)
         return NativeEngine(model, codec, rows_at_a_time=config.generation_rows, dtype=config.dtype, static_cache=static)
     if config.engine == "transformers":
-        from verigym.trainer.engines.transformers_engine import TransformersEngine
+        from verigym.trainer.engines.hf import TransformersEngine
 
         return TransformersEngine(model, codec, rows_at_a_time=config.generation_rows, dtype=config.dtype)
     if config.engine == "vllm":
         return _vllm(config, model, codec)
-    from verigym.trainer.engines.vllm_server import VllmServerEngine
+    from verigym.trainer.engines.vllm.remote import VllmServerEngine
 
     return VllmServerEngine(
         model,
@@ -44,7 +44,7 @@ def build_engine(config: TrainConfig, model: Any, codec: Codec) -> Engine:
 
 
 def _vllm(config: TrainConfig, model: Any, codec: Codec) -> Engine:
-    from verigym.trainer.engines.vllm_engine import VllmEngine
+    from verigym.trainer.engines.vllm.in_process import VllmEngine
 
     wanted = config.max_prompt_tokens + config.max_new_tokens
     positions = getattr(model.config, "max_position_embeddings", None) or wanted

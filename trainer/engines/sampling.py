@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
 from verigym.trainer.rng import keyed_int
 
 Parameter = int | float | bool | list[int]

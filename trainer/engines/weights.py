@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from transformers.core_model_loading import revert_weight_conversion
 
-from verigym.trainer.lora import merged_weights
+from verigym.trainer.models.lora import merged_weights
 
 PART_BYTES = 2**30
 """Most bytes of a file of weights, but for single tensors that are larger."""

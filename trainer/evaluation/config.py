@@ -9,11 +9,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from verigym.trainer.config.checks import Rule, refuse_ineffective
+from verigym.trainer.config.frozen import Frozen
 from verigym.trainer.evaluation.contamination import NGRAM
 from verigym.trainer.evaluation.thinking import ThinkingRules
-from verigym.trainer.frozen import Frozen
 from verigym.trainer.stages.sampling_config import SamplerFields
-from verigym.trainer.unused import Rule, refuse_unused
 
 THINKING = ("thinking_close", "thinking_forced", "thinking_waits", "thinking_minimum", "thinking_wait")
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,59}")
@@ -107,7 +107,7 @@ class EvalConfig(SamplerFields):
 
     @model_validator(mode="after")
     def _eval_is_consistent(self) -> Self:
-        refuse_unused(self, EVAL_RULES)
+        refuse_ineffective(self, EVAL_RULES)
         if self.samples > 1 and self.temperature == 0:
             raise ValueError("samples above 1 need a temperature above 0: greedy samples are all the same")
         for kind in (self.models, self.pickers):

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
 
+from verigym.envs.contract.schema import sha256_hex
 from verigym.envs.metrics import Interval, majority_at_k, normalise_answer, pass_at_k
-from verigym.envs.schema import sha256_hex
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from verigym.trainer.evaluation.figures import (
     powers,
     weighted_majority,
 )
-from verigym.trainer.reflection import length_growth, reflection_metrics
-from verigym.trainer.rollout import UNREAD
+from verigym.trainer.monitoring.reflection import length_growth, reflection_metrics
+from verigym.trainer.rollout.collect import UNREAD
 from verigym.trainer.stages.sampled import Sampled
 
 ALL = "all"

@@ -16,15 +16,16 @@ from typing import Any
 import torch
 import transformers
 
-from verigym.envs.base import Environment
 from verigym.envs.code.packages import NO_NUMPY, importable, lacks_numpy
-from verigym.envs.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.schema import Completion, Prompt, Score, canonical_json, sha256_hex
 from verigym.envs.grading import Grader, grades_groups
 from verigym.envs.own_code import own_code
 from verigym.envs.registry import load as load_environment
-from verigym.envs.schema import Completion, Prompt, Score, canonical_json, sha256_hex
-from verigym.trainer.checkpoint import FREE_FIELDS, locked, prepare
-from verigym.trainer.contents import data_hashes, file_hash
+from verigym.trainer.checkpoints.input_hashes import data_hashes, file_hash
+from verigym.trainer.checkpoints.run_record import record_start
+from verigym.trainer.checkpoints.store import FREE_FIELDS, locked, prepare
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.evaluation.config import THINKING, EvalConfig, PickerConfig
 from verigym.trainer.evaluation.contamination import contaminated
@@ -32,14 +33,13 @@ from verigym.trainer.evaluation.report import budget_label, budgets, compare, dr
 from verigym.trainer.evaluation.tasks import held_out, own_texts
 from verigym.trainer.evaluation.thinking import ThinkingEngine, ThinkingRules, most_tokens
 from verigym.trainer.evaluation.training_data import is_file, refuse_unreadable, training_texts
-from verigym.trainer.graders import open_graders
-from verigym.trainer.left_out import fitting
-from verigym.trainer.mixture import Source
-from verigym.trainer.models import load_model, pick_device
-from verigym.trainer.run_record import record_start
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.models.loading import load_model, pick_device
+from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.stages.sampled import Sampled, SampleLog, sample_all
-from verigym.trainer.tokens import Codec
+from verigym.trainer.tasks.mixture import Source
+from verigym.trainer.tasks.too_long import fitting
 
 logger = logging.getLogger("verigym.trainer")
 

@@ -9,11 +9,11 @@ from verigym.datasets_cfg.fields import fill
 from verigym.datasets_cfg.load import load as load_dataset
 from verigym.datasets_cfg.rows import Task
 from verigym.datasets_cfg.schema import DatasetConfig
-from verigym.envs.errors import EnvironmentFailure, UsageError
-from verigym.trainer.config import SourceConfig
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError
+from verigym.trainer.config.run import SourceConfig
 from verigym.trainer.evaluation.contamination import OwnText, words
-from verigym.trainer.mixture import Source, as_graded, build_source, composed
 from verigym.trainer.rng import keyed_random
+from verigym.trainer.tasks.mixture import Source, as_graded, build_source, composed
 
 ANSWER_FORM = "form"
 """The text that a shape of `datasets_cfg/shapes` makes of the answer's form: our words, whatever row it is made of."""

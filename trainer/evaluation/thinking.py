@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
 from verigym.trainer.engines.base import Engine, Generated, OnFinished, Thought
-from verigym.trainer.tokens import Codec
+from verigym.trainer.models.codec import Codec
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from verigym.datasets_cfg.load import PromptDataset
 from verigym.datasets_cfg.load import load as load_dataset
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
 from verigym.trainer.stages.examples import json_lines
 
 FIELDS = ("prompt", "question", "problem", "text", "messages")

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from verigym.envs.judge.reading import Reads
 from verigym.envs.process.steps import Ends, Splitting
-from verigym.trainer.frozen import Frozen
+from verigym.trainer.config.frozen import Frozen
 from verigym.trainer.stages.config import StepFields
 from verigym.trainer.stages.sampling_config import SamplerFields
 

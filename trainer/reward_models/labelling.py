@@ -13,24 +13,24 @@ from typing import Any
 import torch
 import transformers
 
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Message, Prompt
 from verigym.envs.grading import Grader
 from verigym.envs.own_code import own_code
-from verigym.envs.schema import Message, Prompt
-from verigym.trainer.checkpoint import FREE_FIELDS, locked, prepare
+from verigym.trainer.checkpoints.store import FREE_FIELDS, locked, prepare
 from verigym.trainer.engines.base import Engine
 from verigym.trainer.engines.build import build_engine
-from verigym.trainer.graders import open_graders
-from verigym.trainer.mixture import Source, build_source
-from verigym.trainer.models import load_model, pick_device
-from verigym.trainer.progress import Progress, StopRequest
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.models.loading import load_model, pick_device
+from verigym.trainer.monitoring.progress import Progress, StopRequest
 from verigym.trainer.reward_models.config import StepLabelsConfig
 from verigym.trainer.reward_models.step_labels import StepOutcomes, roll_out
-from verigym.trainer.rollout import collect
+from verigym.trainer.rollout.collect import collect
+from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.stages.sampled import BlockLog
 from verigym.trainer.stages.sampling import draw, write_text
-from verigym.trainer.tokens import Codec
+from verigym.trainer.tasks.mixture import Source, build_source
 
 logger = logging.getLogger("verigym.trainer")
 Task = tuple[Source, Prompt]

@@ -10,9 +10,9 @@ from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Prompt, canonical_json, sha256_hex
 from verigym.envs.process.steps import Ends, Splitting
-from verigym.envs.schema import Prompt, canonical_json, sha256_hex
 from verigym.trainer.reward_models.pairs import prompt_of, rows_of
 
 Estimate = Literal["hard", "soft"]

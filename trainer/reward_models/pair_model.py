@@ -18,12 +18,12 @@ from typing import Any
 import torch
 import transformers
 
-from verigym.envs.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.schema import Completion, Score
 from verigym.envs.judge.reading import read
 from verigym.envs.reward_model.model import RewardModel
-from verigym.envs.schema import Completion, Score
-from verigym.trainer.models import load_model
-from verigym.trainer.policy import autocast
+from verigym.trainer.logprobs.forward import autocast
+from verigym.trainer.models.loading import load_model
 from verigym.trainer.reward_models.config import RewardModelConfig
 from verigym.trainer.reward_models.figures import PairRow
 from verigym.trainer.reward_models.pairs import Preference

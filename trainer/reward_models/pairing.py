@@ -6,8 +6,8 @@ import json
 import logging
 from pathlib import Path
 
-from verigym.envs.errors import UsageError
-from verigym.trainer.checkpoint import locked, prepare
+from verigym.envs.contract.errors import UsageError
+from verigym.trainer.checkpoints.store import locked, prepare
 from verigym.trainer.reward_models.config import PairsConfig
 from verigym.trainer.reward_models.pairs import paired, read_graded
 from verigym.trainer.stages.sampling import write_text

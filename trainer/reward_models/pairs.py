@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verigym.envs.errors import UsageError
-from verigym.envs.schema import Message, canonical_json, sha256_hex
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Message, canonical_json, sha256_hex
 from verigym.trainer.rng import keyed_random
 from verigym.trainer.stages.examples import json_lines, messages_of
 

@@ -17,10 +17,10 @@ import transformers
 from safetensors.torch import save_file
 from tokenizers import AddedToken
 
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
 from verigym.envs.process.conventions import CONVENTIONS, Convention, encode
 from verigym.envs.process.heads import PREFIX, SINGLE, new_head, read_head
-from verigym.trainer.policy import decoder
+from verigym.trainer.logprobs.forward import decoder
 from verigym.trainer.reward_models.labels import LabelledSolution
 from verigym.trainer.rng import keyed_int
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from verigym.envs.errors import UsageError
-from verigym.envs.schema import canonical_json, sha256_hex
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import canonical_json, sha256_hex
 from verigym.envs.trained_options import write_record
-from verigym.trainer.checkpoint import locked
-from verigym.trainer.models import load_model
-from verigym.trainer.policy import autocast, micro_batches
+from verigym.trainer.checkpoints.store import locked
+from verigym.trainer.logprobs.forward import autocast, micro_batches
+from verigym.trainer.models.loading import load_model
 from verigym.trainer.reward_models.config import PrmConfig
 from verigym.trainer.reward_models.figures import Share, flat, step_shares
 from verigym.trainer.reward_models.labels import LabelledSolution, read_labels, splits_of

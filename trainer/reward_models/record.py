@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from verigym.trainer.checkpoint import FREE_FIELDS
+from verigym.trainer.checkpoints.store import FREE_FIELDS
 from verigym.trainer.reward_models.config import TrainedOnDataFields
 
 UNTOLD = FREE_FIELDS - {"steps"} | {"model", "data", "held_out_data", "device", "threads", "eval_every"}

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Completion, Prompt, Score, Status, sha256_hex
 from verigym.envs.grading import Grader
 from verigym.envs.process.steps import Ends, Span, Splitting, split
-from verigym.envs.schema import Completion, Prompt, Score, Status, sha256_hex
 from verigym.trainer.engines.base import Engine, Generated
+from verigym.trainer.models.codec import Codec
 from verigym.trainer.reward_models.labels import Estimate, LabelledSolution, estimates
-from verigym.trainer.tokens import Codec
 
 
 @dataclass(frozen=True)

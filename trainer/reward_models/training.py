@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from verigym.envs.errors import UsageError
-from verigym.envs.schema import canonical_json, sha256_hex
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import canonical_json, sha256_hex
 from verigym.envs.trained_options import write_record
-from verigym.trainer.checkpoint import locked
-from verigym.trainer.policy import micro_batches
+from verigym.trainer.checkpoints.store import locked
+from verigym.trainer.logprobs.forward import micro_batches
 from verigym.trainer.reward_models.config import RewardModelConfig
 from verigym.trainer.reward_models.figures import Share, flat, pair_baselines, preferred, share
 from verigym.trainer.reward_models.losses import bradley_terry_loss

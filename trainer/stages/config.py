@@ -8,12 +8,12 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from verigym.trainer.care_config import LoggerName
-from verigym.trainer.config import SourceConfig
-from verigym.trainer.frozen import Frozen
-from verigym.trainer.memory_config import MemoryFields, OptimizerFields
-from verigym.trainer.other_trainers import refuse_foreign
-from verigym.trainer.unused import RUN_RULES, Rule, refuse_unused
+from verigym.trainer.config.checks import RUN_RULES, Rule, refuse_ineffective
+from verigym.trainer.config.frozen import Frozen
+from verigym.trainer.config.memory import MemoryFields, OptimizerFields
+from verigym.trainer.config.monitoring import LoggerName
+from verigym.trainer.config.run import SourceConfig
+from verigym.trainer.config.synonyms import refuse_foreign
 
 
 class StageFields(Frozen):
@@ -84,7 +84,7 @@ class StepFields(StageFields, OptimizerFields):
     def _betas_are_shares(self) -> Self:
         if not all(0 <= beta < 1 for beta in self.adam_betas):
             raise ValueError(f"adam_betas are {self.adam_betas}; each must be in [0, 1)")
-        refuse_unused(self, FIT_RULES)
+        refuse_ineffective(self, FIT_RULES)
         return self
 
 
@@ -134,7 +134,7 @@ class ExampleFields(FitFields):
     def _has_examples(self) -> Self:
         if not self.data and not self.demonstrations:
             raise ValueError("nothing to learn from; give `data`, `demonstrations` or both")
-        refuse_unused(self, EXAMPLE_RULES)
+        refuse_ineffective(self, EXAMPLE_RULES)
         for source in self.demonstrations:
             if source.environment is None:
                 raise ValueError("demonstrations are written by an environment; a data set's rows go into `data`")

@@ -11,17 +11,17 @@ from typing import Any
 
 import torch
 
-from verigym.envs.errors import UsageError
-from verigym.trainer.checkpoint import locked
+from verigym.envs.contract.errors import UsageError
+from verigym.trainer.checkpoints.store import locked
+from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.engines.build import build_engine
-from verigym.trainer.evaluate import evaluate
-from verigym.trainer.graders import open_graders
-from verigym.trainer.left_out import check_tasks
-from verigym.trainer.logprobs import Head
+from verigym.trainer.learner.update import Objective, accumulate, policy_logprobs
+from verigym.trainer.logprobs.chunked import Head
+from verigym.trainer.logprobs.forward import Forward, usable_head
 from verigym.trainer.losses import LOSSES
-from verigym.trainer.mixture import Mixture, build_source
-from verigym.trainer.models import load_model
-from verigym.trainer.policy import Forward, usable_head
+from verigym.trainer.models.loading import load_model
+from verigym.trainer.rollout.graders import open_graders
+from verigym.trainer.rollout.held_out import evaluate
 from verigym.trainer.stages.distill_config import LogitConfig, OnPolicyConfig
 from verigym.trainer.stages.distill_losses import Direction, chunked_kl, kl_of_logits, logits_of, reverse_kl_advantages
 from verigym.trainer.stages.examples import Pair
@@ -29,7 +29,8 @@ from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.stages.packing import hidden_packed, packable, packed_rows
 from verigym.trainer.stages.run import PolicyRun, settle
 from verigym.trainer.stages.sft import Batches, examples_digest, gather_examples, mean_nll, tokenized, total_steps
-from verigym.trainer.update import Objective, Row, accumulate, policy_logprobs
+from verigym.trainer.tasks.mixture import Mixture, build_source
+from verigym.trainer.tasks.too_long import check_tasks
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -176,14 +177,14 @@ def distill_on_policy(config: OnPolicyConfig) -> Path:
                     options: dict[str, Any] = {"direction": "reverse", "temperature": config.temperature}
                     loss = kl_gradient(run.model, teacher, own, run.how, config.pack_tokens, **options)
                     return {"loss": loss, "completion_tokens": lengths, **passed_over}
-                rows = [Row(ids, done.token_ids, 0.0, True, done.logprobs) for ids, done in pairs]
+                rows = [TrainingRow(ids, done.token_ids, 0.0, True, done.logprobs) for ids, done in pairs]
                 told = policy_logprobs(teacher, rows, temperature=config.temperature, **forward)
                 rows = graded(rows, told)
                 metrics = accumulate(run.model, rows, objective, **forward)
                 tokens = sum(len(row.token_ids) for row in rows)
                 kl = -sum(sum(row.token_advantages or ()) for row in rows) / tokens
-                gap = metrics.get("sampler_gap", 0.0)
-                return {"loss": kl, "completion_tokens": lengths, "sampler_gap": gap, **passed_over}
+                gap = metrics.get("logprob_mismatch", 0.0)
+                return {"loss": kl, "completion_tokens": lengths, "logprob_mismatch": gap, **passed_over}
 
             def look() -> dict[str, float]:
                 engine.sync()
@@ -193,7 +194,7 @@ def distill_on_policy(config: OnPolicyConfig) -> Path:
             return run.run(config.steps, gradient, look)
 
 
-def graded(rows: Sequence[Row], teacher_logprobs: Sequence[Sequence[float]]) -> list[Row]:
+def graded(rows: Sequence[TrainingRow], teacher_logprobs: Sequence[Sequence[float]]) -> list[TrainingRow]:
     """Return the rows with each token's advantage; see `reverse_kl_advantages`."""
     found = []
     for row, told in zip(rows, teacher_logprobs, strict=True):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from verigym.trainer.config import SourceConfig, TrainConfig
+from verigym.trainer.config.run import SourceConfig, TrainConfig
 from verigym.trainer.stages.config import ExampleFields, FitFields
 
 

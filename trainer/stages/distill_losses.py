@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from verigym.trainer.logprobs import Head, chunk_tokens
+from verigym.trainer.logprobs.chunked import Head, chunk_tokens
 
 Direction = Literal["forward", "reverse"]
 

@@ -15,11 +15,11 @@ from verigym.datasets_cfg.asking import Asking
 from verigym.datasets_cfg.rows import Task
 from verigym.datasets_cfg.templates import load_template
 from verigym.envs import strict_json
-from verigym.envs.errors import UsageError, explain
+from verigym.envs.contract.errors import UsageError, explain
+from verigym.envs.contract.schema import Message, Prompt, canonical_json, sha256_hex
 from verigym.envs.registry import load
-from verigym.envs.schema import Message, Prompt, canonical_json, sha256_hex
-from verigym.trainer.config import SourceConfig
-from verigym.trainer.tokens import Codec
+from verigym.trainer.config.run import SourceConfig
+from verigym.trainer.models.codec import Codec
 
 _MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
 _GZIP = b"\x1f\x8b"

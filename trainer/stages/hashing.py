@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from verigym.envs.errors import UsageError
-from verigym.envs.schema import canonical_json, sha256_hex
-from verigym.trainer.model_path import model_path
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import canonical_json, sha256_hex
+from verigym.trainer.models.path import model_path
 
 
 def file_digest(path: Path) -> str:

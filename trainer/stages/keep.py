@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from verigym.envs.base import Environment
-from verigym.envs.errors import UsageError
-from verigym.envs.schema import Score, Status, sha256_hex
-from verigym.envs.terms import parts_of
+from verigym.envs.composition.terms import parts_of
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Score, Status, sha256_hex
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from verigym.trainer.policy import (
+from verigym.trainer.logprobs.forward import (
     Expect,
     Forward,
     Scored,
@@ -28,7 +28,7 @@ from verigym.trainer.policy import (
     score_separately,
     usable_head,
 )
-from verigym.trainer.prefix import Pass
+from verigym.trainer.logprobs.shared_prefix import Pass
 
 logger = logging.getLogger("verigym.trainer")
 

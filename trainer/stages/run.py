@@ -12,23 +12,23 @@ from typing import Any, cast
 import torch
 import transformers
 
-from verigym.envs.errors import UsageError
-from verigym.trainer import checkpoint
-from verigym.trainer.boards import require_boards
-from verigym.trainer.config import TrainConfig
-from verigym.trainer.console import size
-from verigym.trainer.logs import RunLog, open_log
-from verigym.trainer.lora import export_policy, load_policy, save_policy
-from verigym.trainer.models import pick_device
-from verigym.trainer.optimizers import build_optimizer
-from verigym.trainer.policy import Forward, checkpointing
-from verigym.trainer.progress import Progress, StopRequest
-from verigym.trainer.run_record import record_start
-from verigym.trainer.shards import restore
+from verigym.envs.contract.errors import UsageError
+from verigym.trainer.checkpoints import store as checkpoint
+from verigym.trainer.checkpoints.run_record import record_start
+from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.distributed.sharded_checkpoint import restore
+from verigym.trainer.learner.optimizers import build_optimizer
+from verigym.trainer.learner.update import learning_rate
+from verigym.trainer.logprobs.forward import Forward, checkpointing
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.models.loading import pick_device
+from verigym.trainer.models.lora import export_policy, load_policy, save_policy
+from verigym.trainer.monitoring.console import size
+from verigym.trainer.monitoring.logs import RunLog, open_log
+from verigym.trainer.monitoring.progress import Progress, StopRequest
+from verigym.trainer.monitoring.trackers import require_boards
 from verigym.trainer.stages.config import FitFields, StepFields
 from verigym.trainer.stages.hashing import model_digest
-from verigym.trainer.tokens import Codec
-from verigym.trainer.update import learning_rate
 
 logger = logging.getLogger("verigym.trainer")
 

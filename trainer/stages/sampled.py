@@ -13,14 +13,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from verigym.envs.contract.schema import Completion, Message, Prompt, Score, Status
 from verigym.envs.grading import Grader, grades_groups
-from verigym.envs.schema import Completion, Message, Prompt, Score, Status
-from verigym.trainer.checkpoint import fingerprint, refuse_other
+from verigym.trainer.checkpoints.store import fingerprint, refuse_other
 from verigym.trainer.engines.base import Engine, Thought
-from verigym.trainer.mixture import Source
-from verigym.trainer.progress import Progress, StopRequest
-from verigym.trainer.rollout import Dropped, Group, collect, gold_text
-from verigym.trainer.tokens import Codec
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.monitoring.progress import Progress, StopRequest
+from verigym.trainer.rollout.collect import Dropped, Group, collect, gold_text
+from verigym.trainer.tasks.mixture import Source
 
 logger = logging.getLogger("verigym.trainer")
 

@@ -14,20 +14,20 @@ from typing import Any
 import torch
 import transformers
 
-from verigym.envs.errors import UsageError, told_of
+from verigym.envs.contract.errors import UsageError, error_context
+from verigym.envs.contract.schema import Prompt
 from verigym.envs.own_code import own_code
-from verigym.envs.schema import Prompt
-from verigym.trainer.checkpoint import FREE_FIELDS, locked, prepare
+from verigym.trainer.checkpoints.store import FREE_FIELDS, locked, prepare
 from verigym.trainer.engines.build import build_engine
-from verigym.trainer.graders import open_graders
-from verigym.trainer.left_out import refuse_many
-from verigym.trainer.mixture import Mixture, Source, build_source
-from verigym.trainer.models import load_model, pick_device
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.models.loading import load_model, pick_device
+from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.stages.keep import Candidate, Condition, keep, spelling
 from verigym.trainer.stages.sampled import Sampled, SampleLog, sample_all
 from verigym.trainer.stages.sampling_config import SampleConfig, SamplerFields
-from verigym.trainer.tokens import Codec
+from verigym.trainer.tasks.mixture import Mixture, Source, build_source
+from verigym.trainer.tasks.too_long import refuse_many
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -165,7 +165,7 @@ def kept_rows(
 
 
 def _conditions(config: SampleConfig, source: Source, found: Sequence[Sampled]) -> list[tuple[Condition, str]]:
-    with told_of(f"source {source.label!r}"):
+    with error_context(f"source {source.label!r}"):
         pairs = [(wanted, wanted.component(source.environment)) for wanted in config.conditions]
     known = {name for one in found if one.source == source.label for s in one.samples for name in s.score.components}
     for wanted, component in pairs:

@@ -9,11 +9,11 @@ from pydantic import Field, model_validator
 
 from verigym.datasets_cfg.load import load_config
 from verigym.envs.registry import origin
-from verigym.trainer.config import SourceConfig, TrainConfig
-from verigym.trainer.engine_config import EngineFields
+from verigym.trainer.config.checks import ENGINE_RULES, refuse_ineffective
+from verigym.trainer.config.engine import EngineFields
+from verigym.trainer.config.run import SourceConfig, TrainConfig
 from verigym.trainer.stages.config import StageFields
 from verigym.trainer.stages.keep import Condition, condition
-from verigym.trainer.unused import ENGINE_RULES, refuse_unused
 
 
 class SamplerFields(StageFields, EngineFields):
@@ -40,7 +40,7 @@ class SamplerFields(StageFields, EngineFields):
 
     @model_validator(mode="after")
     def _engine_settings_have_an_effect(self) -> Self:
-        refuse_unused(self, ENGINE_RULES)
+        refuse_ineffective(self, ENGINE_RULES)
         return self
 
     def as_run(self, model: str) -> TrainConfig:

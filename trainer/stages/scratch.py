@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from verigym.trainer.config import SourceConfig
+from verigym.trainer.config.run import SourceConfig
 from verigym.trainer.stages.config import StageFields
 from verigym.trainer.stages.examples import demonstrated
 
@@ -40,7 +40,7 @@ def scratch(config: ScratchConfig) -> Path:
     Raises:
         UsageError: an environment writes no worked solutions.
     """
-    from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
+    from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 
     final = config.output / "final"
     if final.exists():

@@ -9,18 +9,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from verigym.envs.errors import UsageError
-from verigym.envs.schema import canonical_json, sha256_hex
-from verigym.trainer.checkpoint import locked
-from verigym.trainer.left_out import refuse_many
-from verigym.trainer.logprobs import Expected
-from verigym.trainer.policy import Forward
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import canonical_json, sha256_hex
+from verigym.trainer.checkpoints.store import locked
+from verigym.trainer.logprobs.chunked import Expected
+from verigym.trainer.logprobs.forward import Forward
+from verigym.trainer.models.codec import Codec
 from verigym.trainer.rng import keyed_int, keyed_random
 from verigym.trainer.stages.config import ExampleFields, SftConfig
 from verigym.trainer.stages.examples import Example, Pair, demonstrated, read_examples, to_pairs
 from verigym.trainer.stages.packing import packed_passes
 from verigym.trainer.stages.run import PolicyRun, settle
-from verigym.trainer.tokens import Codec
+from verigym.trainer.tasks.too_long import refuse_many
 
 logger = logging.getLogger("verigym.trainer")
 

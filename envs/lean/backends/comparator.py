@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.lean.options import LeanOptions
 from verigym.envs.lean.task import LeanReference, challenge_file, solution_file
 from verigym.envs.lean.toolchain import Toolchain

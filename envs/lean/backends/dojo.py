@@ -17,8 +17,8 @@ from typing import Any
 
 from pydantic import Field
 
-from verigym.envs.base import Options
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.base import Options
+from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.lean.statement import split_statement
 from verigym.envs.lean.task import LeanReference
 from verigym.envs.lean.toolchain import Toolchain

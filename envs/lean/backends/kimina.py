@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import Field
 
-from verigym.envs.base import Options
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.base import Options
+from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.judge import wire
 from verigym.envs.lean.backends.replies import rejection
 from verigym.envs.lean.task import LeanReference, solution_file

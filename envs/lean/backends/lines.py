@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from verigym.sandbox import Sandbox
-from verigym.sandbox.drive import Run, drive, watched
+from verigym.sandbox.event_loop import Run, drive, watched
 from verigym.sandbox.job import Job
 from verigym.sandbox.spec import RunStatus
 
@@ -19,11 +19,11 @@ _END = b"\n\n"
 _SHELL = ("/bin/sh", "-c", 'exec "$0" "$@" <&3 >&3 3<&-')
 
 
-class Gone(Exception):
+class LineClientError(Exception):
     """The program did not answer as it should, and was ended; the message says how."""
 
 
-class Talker:
+class LineClient:
     """One such program, behind the sandbox's walls. For one thread at a time.
 
     Args:
@@ -56,7 +56,7 @@ class Talker:
             timeout_s: until the whole reply is here.
 
         Raises:
-            Gone: it was too slow, too loud, wrote something else, or ended.
+            LineClientError: it was too slow, too loud, wrote something else, or ended.
         """
         if not self._run.done:
             self._read()  # what has come since the last reply
@@ -112,11 +112,11 @@ class Talker:
         self._buffer += data
         self._over = len(self._buffer) > self._most
 
-    def _end(self, why: str) -> Gone:
+    def _end(self, why: str) -> LineClientError:
         self.close()
         result = self._run.result
         told = f" ({result.status}: {result.message})" if result is not None and result.message else ""
-        return Gone(f"{why}{told}")
+        return LineClientError(f"{why}{told}")
 
     @property
     def resident_mb(self) -> float:

@@ -13,10 +13,10 @@ from typing import Any
 
 from pydantic import Field
 
-from verigym.envs.base import Options
 from verigym.envs.code.outcome import failure_of
-from verigym.envs.errors import EnvironmentFailure
-from verigym.envs.lean.backends.lines import Gone, Talker
+from verigym.envs.contract.base import Options
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.lean.backends.lines import LineClient, LineClientError
 from verigym.envs.lean.backends.replies import rejection
 from verigym.envs.lean.compile import LeanBox
 from verigym.envs.lean.task import LeanLimits, LeanReference, solution_file
@@ -52,7 +52,7 @@ class ReplOptions(Options):
 class _Repl:
     """A process and what it has been through."""
 
-    def __init__(self, talker: Talker, header: str) -> None:
+    def __init__(self, talker: LineClient, header: str) -> None:
         self.talker, self.header = talker, header
         self.uses = 0
         self.environment: int | None = None
@@ -84,7 +84,7 @@ class ReplPool:
         """Return the reply to a command in a header's environment.
 
         Raises:
-            Gone: the process did not answer as it should.
+            LineClientError: the process did not answer as it should.
             SandboxFailure: none could be started.
         """
         repl = self._take(header)
@@ -109,14 +109,14 @@ class ReplPool:
         reply = repl.talker.ask({"cmd": repl.header}, self.options.header_s)
         self._in_turn(repl, reply)
         if rejection(reply) is not None:
-            raise Gone(f"the header does not load: {rejection(reply)}")
+            raise LineClientError(f"the header does not load: {rejection(reply)}")
         repl.environment, repl.baseline_mb = repl.last, repl.talker.resident_mb
 
     def _in_turn(self, repl: _Repl, reply: dict[str, Any]) -> None:
         """Environments are numbered in the order of the commands: a reply with another number is not the one we want."""
         number = reply.get("env")
         if type(number) is not int or number != repl.last + 1:
-            raise Gone(f"the reply is out of turn: environment {number!r:.40} after {repl.last}")
+            raise LineClientError(f"the reply is out of turn: environment {number!r:.40} after {repl.last}")
         repl.last = number
 
     def _take(self, header: str) -> _Repl:
@@ -139,7 +139,7 @@ class ReplPool:
         if victim is not None:
             victim.talker.close()
         try:
-            talker = Talker(self._box, self._job, self.options.reply_kb * 1024)
+            talker = LineClient(self._box, self._job, self.options.reply_kb * 1024)
         except BaseException:
             self._one_less()
             raise
@@ -208,7 +208,7 @@ class ReplScreen:
         started = time.monotonic()
         try:
             return rejection(self.pool.ask(reference.header, body))
-        except Gone as error:
+        except LineClientError as error:
             logger.info("lean: the REPL gave no answer after %.1f s: %s", time.monotonic() - started, error)
             return None
         except SandboxFailure as error:

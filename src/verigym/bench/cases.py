@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 from verigym.datasets_cfg.fields import MISSING, Extraction, FieldProblem, describe, extract_gold, find
 from verigym.envs import UsageError
-from verigym.envs.errors import did_you_mean
-from verigym.grade.rows import BadRow, Row
+from verigym.envs.contract.errors import did_you_mean
+from verigym.grade.reading.rows import BadRow, Row
 
 Level = Literal["answer", "completion", "completion_unboxed"]
 LEVELS: tuple[Level, ...] = get_args(Level)

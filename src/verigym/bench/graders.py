@@ -12,7 +12,8 @@ from typing import Any
 
 from verigym.bench.cases import Case
 from verigym.bench.verdicts import Kind, Verdict
-from verigym.envs import Environment, EnvironmentFailure, Status, UsageError, load, symbolic
+from verigym.envs import Environment, EnvironmentFailure, Status, UsageError, load
+from verigym.envs.isolated import client
 
 _KINDS: dict[Status, Kind] = {
     Status.CORRECT: "accepted",
@@ -37,7 +38,7 @@ class Ours:
             try:
                 environment.check()
                 if getattr(environment.options, "symbolic", False):
-                    symbolic.warm_up()
+                    client.warm_up()
             except EnvironmentFailure as failure:
                 raise UsageError(f"environment 'math' cannot be used here: {failure.message}") from None
             getattr(environment, "prepare", lambda: None)()

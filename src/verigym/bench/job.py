@@ -20,7 +20,8 @@ from verigym.envs import UsageError
 from verigym.grade.badrows import same_file
 from verigym.grade.lines import json_line
 from verigym.grade.progress import Progress
-from verigym.grade.rows import STDIN, BadRow, Row, Source, open_source
+from verigym.grade.reading.opening import open_source
+from verigym.grade.reading.rows import STDIN, BadRow, Row, Source
 
 SAMPLE_ROWS = 32
 KEPT = 50

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from verigym.envs.mathematics import MathOptions
-from verigym.envs.maths.judging.policy import Policy
+from verigym.envs.math.environment import MathOptions
+from verigym.envs.math.judging.policy import Policy
 
 
 def table(names: Iterable[str]) -> str:

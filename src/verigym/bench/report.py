@@ -10,7 +10,7 @@ from typing import Any
 
 from verigym.bench.job import BenchJob, Disagreement, Outcome, described, ordered
 from verigym.bench.verdicts import Tally
-from verigym.cliargs import printable
+from verigym.terminal import printable
 
 ROWS = (
     "rows", "false negatives", "false positives", "no answer", "errors", "limits", "accuracy",

@@ -9,7 +9,7 @@ from typing import BinaryIO, Self
 
 from verigym.grade.lines import json_line
 from verigym.grade.outfile import remove
-from verigym.grade.rows import BadRow
+from verigym.grade.reading.rows import BadRow
 
 
 class BadRows:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from verigym.cliargs import printable
 from verigym.envs import Status
 from verigym.grade.diff import Change, Comparison
+from verigym.terminal import printable
 
 
 def show(found: Comparison, changes: Path | None) -> None:

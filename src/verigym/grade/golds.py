@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from verigym.datasets_cfg.fields import EXTRACTIONS, Extraction
 from verigym.envs import Environment, Prompt, UsageError
-from verigym.envs.extract import METHODS
+from verigym.envs.extraction.methods import METHODS
 
 FIELD = "answer"
 PROSE_WORDS = 8
@@ -25,7 +25,7 @@ def wants_short(environment: Environment) -> bool:
 
 def prose(environment: Environment, prompt: Prompt) -> list[str]:
     """Return the golds of a prompt that are texts with no answer marked in them."""
-    from verigym.envs.maths.judging.golds import gold_text
+    from verigym.envs.math.judging.golds import gold_text
 
     found = getattr(prompt.references.get(environment.name), FIELD, ())
     return [gold for gold in ([found] if isinstance(found, str) else found) if is_prose(gold_text(gold))]

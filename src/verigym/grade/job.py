@@ -12,24 +12,25 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from verigym.cliargs import complain
 from verigym.envs import Completion, Environment, Prompt, Score, UsageError
 from verigym.envs.code.packages import NO_NUMPY, importable, lacks_numpy
-from verigym.envs.errors import did_you_mean
+from verigym.envs.contract.errors import did_you_mean
 from verigym.envs.grading import Grader
 from verigym.envs.own_code import own_code
 from verigym.envs.registry import load_usable
 from verigym.grade.badrows import BadRows, same_file
-from verigym.grade.columns import Columns, Item, items
-from verigym.grade.head import Begun, begin
 from verigym.grade.hints import Hint, hints
 from verigym.grade.manifest import FORMAT_VERSION, fingerprint, options_of, versions
 from verigym.grade.outfile import OutFile, check_name, complete_lines, remove, sidecar, write_atomically
 from verigym.grade.progress import Progress
-from verigym.grade.rows import MAX_RECORD_BYTES, STDIN, BadRow, Row, Source, open_source
+from verigym.grade.reading.columns import Columns, Item, items
+from verigym.grade.reading.head import Begun, begin
+from verigym.grade.reading.opening import open_source
+from verigym.grade.reading.rows import MAX_RECORD_BYTES, STDIN, BadRow, Row, Source
 from verigym.grade.specimens import Specimens
 from verigym.grade.summary import Summary, summarise
 from verigym.grade.tasks import DataJob, Joined, Tasks, check_usable, completion_columns, reading_options
+from verigym.terminal import complain
 
 SIDECARS = ("meta.json", "bad.jsonl", "summary.json", "retried.jsonl", "partial")
 

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from verigym.envs import Environment
-from verigym.envs.differences import differing
+from verigym.envs.contract.differences import differing
 from verigym.envs.extras import installed
 
 FORMAT_VERSION = 2

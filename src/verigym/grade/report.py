@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from verigym.cliargs import printable
 from verigym.grade.job import Outcome
 from verigym.grade.summary import AtK, Summary
 from verigym.grade.tasks import Joined
 from verigym.grade.trials import as_arguments
+from verigym.terminal import printable
 
 SHOWN_IDS = 8
 

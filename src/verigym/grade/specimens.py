@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from verigym.envs import Status
-from verigym.grade.columns import Item
+from verigym.grade.reading.columns import Item
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ MAX_CHARS = 100_000
 """A longer completion is not kept, so that memory stays bounded."""
 
 
-class Spread(Generic[T]):
+class ShardedPolicy(Generic[T]):
     """Keeps `most` of the values offered, drawn evenly and alike each time: those whose place has the smallest hashes.
 
     Every n-th value would not do: columns and samples come in a fixed order.
@@ -56,8 +56,8 @@ class Specimen:
 class Specimens:
     """Offered every scored completion in the order of the input, so that a resumed run keeps the same ones."""
 
-    all: Spread[Specimen] = field(default_factory=Spread)
-    unread: Spread[Specimen] = field(default_factory=Spread)
+    all: ShardedPolicy[Specimen] = field(default_factory=ShardedPolicy)
+    unread: ShardedPolicy[Specimen] = field(default_factory=ShardedPolicy)
     """Those in which no answer was found."""
 
     def see(self, item: Item, score: Mapping[str, Any]) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from verigym.envs import Status
+from verigym.envs.contract.schema import sha256_hex
 from verigym.envs.metrics import Cluster, Interval, bootstrap_interval, majority_at_k, normalise_answer, pass_at_k
-from verigym.envs.schema import sha256_hex
 
 MAX_DEFAULT_K = 1024
 MAX_VOTERS = 4096

@@ -14,9 +14,9 @@ from verigym.datasets_cfg.fields import MISSING, FieldProblem, describe, find
 from verigym.datasets_cfg.load import PromptDataset
 from verigym.datasets_cfg.schema import DatasetConfig
 from verigym.envs import Environment, Prompt, UsageError
-from verigym.envs.errors import EnvironmentFailure, did_you_mean
-from verigym.grade.completions import RESPONSES
+from verigym.envs.contract.errors import EnvironmentFailure, did_you_mean
 from verigym.grade.manifest import fingerprint
+from verigym.grade.reading.completions import RESPONSES
 
 TASK_ID = "task_id"
 ROW = "row"

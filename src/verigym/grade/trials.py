@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from verigym.envs import Completion, Environment, Prompt, Status, UsageError, load
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.grading import Grader
 
 PLACES = ("extract", "answer_in", "program")

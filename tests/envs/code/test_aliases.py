@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from judged import scored
 
-from verigym.sandbox.inside.aliases import Aliases
+from verigym.sandbox.inside.wire.aliases import Aliases
 
 LOGGER = """
 class Logger:

@@ -69,7 +69,7 @@ def test_options_are_checked(options: dict[str, Any], message: str) -> None:
     ids=range(6),
 )
 def test_the_gold_gives_back_the_solution(language: str, solution: str) -> None:
-    from verigym.envs.code.fences import find_program
+    from verigym.envs.extraction.fences import find_program
 
     env = CodeEnvironment()
     gold = env.gold(env.prompt("q", tests=TESTS, language=language, solution=solution))

@@ -6,7 +6,7 @@ import pytest
 
 from verigym.envs.code.environment import CodeEnvironment
 from verigym.envs.conformance import check_env
-from verigym.envs.goldtext import cut
+from verigym.envs.extraction.gold import cut
 
 KINDS = ["stdio", "call", "assert", "unittest", "pytest", "file", "checker"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from verigym.envs.code.fences import blocks, find_program
+from verigym.envs.extraction.fences import blocks, find_program
 
 CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "cases" / "code_fences.jsonl").read_text().splitlines()]
 MEGABYTE = 1 << 20

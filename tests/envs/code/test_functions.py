@@ -10,8 +10,8 @@ import pytest
 from verigym.envs import Status, UsageError, load
 from verigym.envs.code.functions import CALLS, LEAST_VALUES, OPERATIONS, FunctionsEnvironment, _code, _value
 from verigym.envs.conformance import check_env
-from verigym.envs.procedural_base import split_of
-from verigym.envs.schema import sha256_hex
+from verigym.envs.contract.generated import split_of
+from verigym.envs.contract.schema import sha256_hex
 
 # sha256 of the first twenty training prompts with 1, 2 and 3 steps: a change of it is a change of every run's data.
 PINNED = "4299aa2b8efc85be"

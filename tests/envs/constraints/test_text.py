@@ -6,7 +6,7 @@ from verigym.envs.constraints.echo import is_echo
 from verigym.envs.constraints.environment import ConstraintsEnvironment
 from verigym.envs.constraints.sentences import sentences
 from verigym.envs.constraints.words import count_words, tokens
-from verigym.envs.schema import Message
+from verigym.envs.contract.schema import Message
 
 
 @pytest.mark.parametrize(

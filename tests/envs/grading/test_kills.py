@@ -113,7 +113,7 @@ def test_the_log_says_why_and_stays_short(caplog):
     env = RaisingEnvironment()
     with Grader(env, workers=1) as grader:
         grader.grade((env.prompt(f"q{i}", answer="1"), "secret completion") for i in range(30))
-    messages = [r.getMessage() for r in caplog.records if r.name == "verigym.grading"]
+    messages = [r.getMessage() for r in caplog.records if r.name == "verigym.cli.grade"]
     assert len(messages) == 2
     assert all("raising" in message and "ValueError: broken" in message for message in messages)
     assert ["Traceback" in message for message in messages].count(True) == 1

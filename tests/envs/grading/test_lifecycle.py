@@ -102,7 +102,7 @@ def test_a_script_without_a_main_guard_ends_with_one_error_that_says_what_to_wri
     out, error = process.communicate(timeout=30)
     assert process.returncode == 1 and out == ""
     assert error.count("Traceback") == 1, "the worker is silent"
-    assert error.splitlines()[-1].startswith("verigym.envs.errors.UsageError: no grading worker can be started: ")
+    assert error.splitlines()[-1].startswith("verigym.envs.contract.errors.UsageError: no grading worker can be started: ")
     assert "put what grades under `if __name__ == '__main__':`" in error and "workers=0" in error
 
 

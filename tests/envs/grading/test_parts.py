@@ -113,7 +113,7 @@ def test_channel_refuses_what_is_announced_too_long():
 
 def test_the_log_holds_back_repetitions(caplog):
     log = ThrottledLog()
-    with caplog.at_level(logging.WARNING, "verigym.grading"):
+    with caplog.at_level(logging.WARNING, "verigym.cli.grade"):
         for i in range(5):
             log.warn("math", "timeout", f"message {i}")
         log.warn("math", "crashed", "other")

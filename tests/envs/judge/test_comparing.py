@@ -7,7 +7,7 @@ import pytest
 from chat_server import longer, quote, say, serving, status
 
 from verigym.envs import Completion, UsageError
-from verigym.envs.format import FormatEnvironment
+from verigym.envs.format.environment import FormatEnvironment
 from verigym.envs.judge.environment import JudgeEnvironment
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from verigym.envs.base import Options
+from verigym.envs.contract.base import Options
 from verigym.envs.judge.options import JudgeOptions
 from verigym.envs.reward_model.environment import RewardModelOptions
 

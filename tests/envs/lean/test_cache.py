@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from verigym.envs.contract.schema import Score
 from verigym.envs.lean.cache import VerdictCache, verdict_keys
 from verigym.envs.lean.task import LeanLimits, LeanReference
-from verigym.envs.schema import Score
 
 BASE: dict[str, Any] = {"name": "target", "statement": "theorem target : 1 + 1 = 2"}
 

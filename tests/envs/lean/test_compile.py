@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from needs import lack
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.lean.compile import LeanBox
 from verigym.envs.lean.task import LeanLimits
 from verigym.envs.lean.toolchain import Toolchain

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.lean import controls
 from verigym.envs.lean.controls import Case, catalogue, prove_sound, run_case
 from verigym.envs.lean.task import LeanLimits, LeanReference
 from verigym.envs.lean.verdict import LeanVerdict
-from verigym.envs.own_folder import own_folder
+from verigym.envs.user_tmp import own_folder
 
 GOOD = LeanReference(name="target", statement="theorem target : 1 + 1 = 2")
 BAD = LeanReference(name="target", statement="theorem target : 1 + 1 = 3")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from verigym.envs import Completion, EnvironmentFailure, UsageError, load
+from verigym.envs.contract.schema import Status
 from verigym.envs.lean import environment as module
 from verigym.envs.lean import toolchain
-from verigym.envs.schema import Status
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/lean.md"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from needs import lack, needs
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.lean import judging
 from verigym.envs.lean.compile import LeanBox
 from verigym.envs.lean.judging import Checker

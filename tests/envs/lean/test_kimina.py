@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.lean.backends.kimina import KiminaOptions, KiminaScreen
 from verigym.envs.lean.task import LeanReference
 from verigym.envs.lean.toolchain import Toolchain

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from needs import lack
 
-from verigym.envs.errors import EnvironmentFailure
-from verigym.envs.lean.backends.lines import Gone, Talker
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.lean.backends.lines import LineClient, LineClientError
 from verigym.envs.lean.backends.repl import ReplOptions, ReplPool, ReplScreen
 from verigym.envs.lean.backends.replies import rejection
 from verigym.envs.lean.compile import LeanBox
@@ -55,8 +55,8 @@ def job(box: LeanBox) -> Job:
 
 
 @pytest.fixture
-def talker(box: LeanBox, job: Job) -> Iterator[Talker]:
-    made = Talker(box.box, job, 1 << 20)
+def talker(box: LeanBox, job: Job) -> Iterator[LineClient]:
+    made = LineClient(box.box, job, 1 << 20)
     yield made
     made.close()
 
@@ -74,12 +74,12 @@ def within(seconds: float, condition: Callable[[], object]) -> bool:
     return False
 
 
-def test_it_answers_again_and_again(talker: Talker) -> None:
+def test_it_answers_again_and_again(talker: LineClient) -> None:
     assert [talker.ask({"cmd": f"say {n}"}, 20)["env"] for n in range(5)] == list(range(5))
     assert talker.alive and talker.resident_mb > 1
 
 
-def test_a_reply_may_be_large_and_come_in_pieces(talker: Talker) -> None:
+def test_a_reply_may_be_large_and_come_in_pieces(talker: LineClient) -> None:
     assert len(talker.ask({"cmd": "big 900000"}, 30)["said"]) == 900_000
     assert len(talker.ask({"cmd": "say " + "long" * 200_000}, 30)["said"]) > 800_000
 
@@ -98,20 +98,20 @@ def test_a_reply_may_be_large_and_come_in_pieces(talker: Talker) -> None:
         ("exit", "before the reply was whole"),
     ],
 )
-def test_misbehaviour_ends_it(talker: Talker, command: str, why: str) -> None:
+def test_misbehaviour_ends_it(talker: LineClient, command: str, why: str) -> None:
     assert talker.ask({"cmd": "fork" if command == "half" else "say"}, 20)["env"] == 0
     start = time.monotonic()
-    with pytest.raises(Gone, match=why):
+    with pytest.raises(LineClientError, match=why):
         talker.ask({"cmd": command}, 1.5 if command in ("sleep 60", "half") else 15)
     assert not talker.alive
     assert time.monotonic() - start < 30
-    with pytest.raises(Gone, match="has ended"):
+    with pytest.raises(LineClientError, match="has ended"):
         talker.ask({"cmd": "say"}, 5)
 
 
 @pytest.mark.parametrize("command", ["twice", "grandchild"])
-def test_a_reply_too_many_is_no_reply_to_the_next_request(talker: Talker, command: str) -> None:
-    with pytest.raises(Gone, match="not the only one|spoke unasked"):
+def test_a_reply_too_many_is_no_reply_to_the_next_request(talker: LineClient, command: str) -> None:
+    with pytest.raises(LineClientError, match="not the only one|spoke unasked"):
         for n in range(100):
             talker.ask({"cmd": "say" if n else command}, 20)  # the other one may come a moment later
             time.sleep(0.1)
@@ -149,7 +149,7 @@ def test_another_header_takes_the_place_of_an_idle_one(box: LeanBox, job: Job) -
 
 def test_a_slow_command_costs_its_own_process_only(box: LeanBox, job: Job) -> None:
     mine = pool(box, job, size=2, command_s=1.0)
-    with pytest.raises(Gone):
+    with pytest.raises(LineClientError):
         mine.ask("header", "sleep 60")
     assert mine.ask("header", "say")["env"] == 1
     mine.close()
@@ -158,7 +158,7 @@ def test_a_slow_command_costs_its_own_process_only(box: LeanBox, job: Job) -> No
 def test_a_reply_out_of_turn_is_none(box: LeanBox, job: Job) -> None:
     mine = pool(box, job)
     mine.ask("header", "say")
-    with pytest.raises(Gone, match="out of turn"):
+    with pytest.raises(LineClientError, match="out of turn"):
         mine.ask("header", "wrong-number")
     assert mine.ask("header", "say")["env"] == 1
     mine.close()

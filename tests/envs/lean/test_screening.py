@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from needs import lack, lacking
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.lean.backends.comparator import confirmed, project_files
 from verigym.envs.lean.backends.dojo import DojoOptions, DojoScreen, task_in_file
 from verigym.envs.lean.backends.interact import InteractOptions, InteractScreen

@@ -16,7 +16,7 @@ from needs import SHARED, require
 from pydantic import ValidationError
 
 from verigym.envs import UsageError
-from verigym.envs.errors import explain
+from verigym.envs.contract.errors import explain
 from verigym.envs.lean.statement import normal_form, qualified, split_statement
 from verigym.envs.lean.task import LeanReference, challenge_file, solution_file
 

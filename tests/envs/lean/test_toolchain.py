@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.lean import toolchain as module
 from verigym.envs.lean.toolchain import INSTALL, Toolchain, find_toolchain, fits, numbers
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import Status
 from verigym.envs.lean.compile import Compiled, read_end
 from verigym.envs.lean.task import LeanLimits
 from verigym.envs.lean.verdict import (
@@ -22,7 +23,6 @@ from verigym.envs.lean.verdict import (
     read_answer,
     to_score,
 )
-from verigym.envs.schema import Status
 from verigym.sandbox import RunResult, RunStatus
 
 NONCE = "4f" * 16

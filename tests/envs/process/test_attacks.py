@@ -13,8 +13,8 @@ from tokenizers import AddedToken, normalizers
 from verigym.envs import Message, Status
 from verigym.envs.process.conventions import CONVENTIONS, encode
 from verigym.envs.process.environment import ProcessEnvironment
+from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.reward_models.process_model import ProcessRewardModel
-from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
 
 torch.set_num_threads(1)
 

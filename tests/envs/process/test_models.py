@@ -14,12 +14,12 @@ from tokenizers import AddedToken
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, Qwen3ForTokenClassification
 
 from verigym.envs import Completion, Status
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.process.conventions import encode
 from verigym.envs.process.environment import ProcessEnvironment
 from verigym.envs.process.heads import new_head
+from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.reward_models.process_model import ProcessRewardModel
-from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
 
 torch.set_num_threads(1)
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verigym.envs import Completion, Status, UsageError, load
-from verigym.envs.base import BaseEnvironment
-from verigym.envs.compose import WeightedSum
-from verigym.envs.mathematics import MathEnvironment
+from verigym.envs.composition.operators import WeightedSum
+from verigym.envs.contract.base import BaseEnvironment
+from verigym.envs.math.environment import MathEnvironment
 from verigym.envs.shaping.cosine import CosineLength
 from verigym.envs.shaping.length import LengthEnvironment
 from verigym.envs.shaping.measure import count_words

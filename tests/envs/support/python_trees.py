@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from fractions import Fraction
 
-from verigym.envs.maths.tree import (
+from verigym.envs.math.tree import (
     Add,
     Call,
     Constant,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.sandbox.docker.podman import IMAGE, Podman
-from verigym.sandbox.container import ContainerSandbox
+from verigym.sandbox.backends.container import ContainerSandbox
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import pytest
 from tests.sandbox.docker.podman import IMAGE, Podman
 from tests.sandbox.docker.support import docker_box
 from verigym.sandbox import Limits, Program, RunResult, RunStatus, SandboxFailure
-from verigym.sandbox.container import ContainerSandbox
+from verigym.sandbox.backends.container import ContainerSandbox
 
 SLEEP = Program(source="import time; print('a', flush=True); time.sleep(2)")
 
@@ -132,7 +132,7 @@ def test_containers_are_replaced_after_so_many_runs(podman: Podman) -> None:
 def test_strays_of_a_dead_supervisor_end_and_are_removed(podman: Podman) -> None:
     code = f"""
 import os, signal
-from verigym.sandbox.container import ContainerSandbox
+from verigym.sandbox.backends.container import ContainerSandbox
 box = ContainerSandbox(image={IMAGE!r}, base_url={podman.url!r}, workers=1)
 box.check()
 print(len(box._made), flush=True)
@@ -205,7 +205,7 @@ def worker_id(box: ContainerSandbox) -> str | None:
 def sweep(podman: Podman) -> None:
     """Another supervisor's start removes what the dead have left."""
     code = f"""
-from verigym.sandbox.container import ContainerSandbox
+from verigym.sandbox.backends.container import ContainerSandbox
 box = ContainerSandbox(image={IMAGE!r}, base_url={podman.url!r}, workers=1)
 box.check()
 box.close()

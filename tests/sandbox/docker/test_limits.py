@@ -7,7 +7,7 @@ import time
 import pytest
 
 from verigym.sandbox import Limits, Program, RunResult, RunStatus, Sandbox
-from verigym.sandbox.container import ContainerSandbox
+from verigym.sandbox.backends.container import ContainerSandbox
 
 LIMITS = Limits(wall_s=3, cpu_s=2, memory_mb=128, processes=16, output_kb=64, files_mb=16)
 

@@ -12,7 +12,8 @@ from needs import lack
 
 from tests.sandbox.docker.podman import IMAGE, Podman
 from tests.sandbox.docker.support import docker_box
-from verigym.sandbox import Program, Sandbox, SandboxFailure, boot
+from verigym.sandbox import Program, Sandbox, SandboxFailure
+from verigym.sandbox.backends import boot
 
 PLACE = "/usr/lib/python3/dist-packages"
 WITH_OURS = "localhost/verigym-test-with-verigym:latest"

@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 
-from verigym.sandbox.container_daemon import is_dead, owner
-from verigym.sandbox.container_stream import AttachStream, StreamGone
-from verigym.sandbox.inside.relay import CHANNEL, HEADER, STDOUT
+from verigym.sandbox.backends.container_daemon import is_dead, owner
+from verigym.sandbox.backends.container_stream import AttachStream, StreamGone
+from verigym.sandbox.inside.cell.relay import CHANNEL, HEADER, STDOUT
 
 
 def wrapped(data: bytes, kind: int = 1) -> bytes:

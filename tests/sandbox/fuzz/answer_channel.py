@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from verigym.sandbox import Answer, Limits, Program, Session, TestSuite, open_sandbox
-from verigym.sandbox.inside import codec, frames
+from verigym.sandbox.inside.wire import codec, frames
 
 SECRET = 987_654_321_123_456_789
 TAGS = [

@@ -23,7 +23,7 @@ import blame_programs
 import blame_tests
 
 from verigym.envs.code.environment import CodeEnvironment
-from verigym.envs.schema import Score
+from verigym.envs.contract.schema import Score
 
 LIMITS = {"wall_s": 1.5, "cpu_s": 1, "memory_mb": 256}
 

@@ -706,7 +706,7 @@ def frames():
     while frame: found.append(frame); frame = frame.f_back
     return found
 def send(fd, message):
-    from verigym.sandbox.inside import frames as wire
+    from verigym.sandbox.inside.wire import frames as wire
     wire.send(fd, message)
 def raise_from_frames(name, value):
     for module in [m.__dict__ for m in list(sys.modules.values()) if isinstance(m, types.ModuleType)] + [f.f_globals for f in frames()] + [f.f_locals for f in frames()]:

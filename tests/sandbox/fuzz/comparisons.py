@@ -271,7 +271,7 @@ def accepted_here(folder: Path, program: str, test: str) -> set[tuple[int, ...]]
     """What the test accepts with the program in another process."""
     from conftest import Candidate, start
 
-    from verigym.sandbox.inside import frames
+    from verigym.sandbox.inside.wire import frames
 
     made = Candidate(folder / "candidate", program)
     made.sock.setblocking(True)
@@ -304,8 +304,8 @@ def accepted_here(folder: Path, program: str, test: str) -> set[tuple[int, ...]]
 
 def crossing(texts: list[str]) -> list[bool]:
     """Whether each value can be sent at all: what cannot ends the test as the program's failure."""
-    from verigym.sandbox.inside.encoding import CannotCross, encode
-    from verigym.sandbox.inside.objects import Objects
+    from verigym.sandbox.inside.candidate.objects import Objects
+    from verigym.sandbox.inside.wire.encoding import CannotCross, encode
 
     scope: dict[str, object] = {"__name__": "solution"}
     exec(_program(texts), scope)  # noqa: S102, our own program

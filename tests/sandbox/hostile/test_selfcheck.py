@@ -8,8 +8,8 @@ import pytest
 from needs import lack
 
 from verigym.sandbox import Sandbox, SandboxFailure, open_sandbox
-from verigym.sandbox.panel import PROBES, Probe
-from verigym.sandbox.selfcheck import Report, Row, self_check
+from verigym.sandbox.checks.panel import PROBES, Probe
+from verigym.sandbox.checks.selfcheck import Report, Row, self_check
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from verigym.sandbox.inside import frames
-from verigym.sandbox.inside.codec import decode, encode
+from verigym.sandbox.inside.wire import frames
+from verigym.sandbox.inside.wire.codec import decode, encode
 
 INSIDE = Path(__file__).resolve().parents[3] / "sandbox/inside"
 SITE = next(path for path in sys.path if path.endswith("site-packages"))

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from verigym.sandbox.inside import frames
-from verigym.sandbox.inside.aliases import Aliases
+from verigym.sandbox.inside.wire import frames
+from verigym.sandbox.inside.wire.aliases import Aliases
 
 HONEST = """
 import asyncio, collections, functools, sys

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verigym.sandbox.inside import frames
-from verigym.sandbox.inside.codec import CannotCross, CodecError, decode, encode
+from verigym.sandbox.inside.wire import frames
+from verigym.sandbox.inside.wire.codec import CannotCross, CodecError, decode, encode
 
 PLAIN = [
     None,

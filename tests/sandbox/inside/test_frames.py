@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verigym.sandbox.inside import frames
-from verigym.sandbox.inside.frames import FrameError
+from verigym.sandbox.inside.wire import frames
+from verigym.sandbox.inside.wire.frames import FrameError
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

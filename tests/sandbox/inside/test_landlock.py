@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from needs import lacking, needs
 
-from verigym.sandbox.inside import landlock
+from verigym.sandbox.inside.walls import landlock
 
 # The sandbox without the rest of the package, which takes ten times as long to import.
 ALONE = f"""
@@ -185,7 +185,7 @@ os.kill(outside, signal.SIGKILL); os.waitpid(outside, 0)
 @needs("root")
 def test_a_later_mount_is_covered_inside_a_writable_directory_not_upon_it(room: Path) -> None:
     code = """
-from verigym.sandbox.inside.syscalls import CLONE_NEWNS, MS_PRIVATE, MS_REC, mount, unshare
+from verigym.sandbox.inside.walls.syscalls import CLONE_NEWNS, MS_PRIVATE, MS_REC, mount, unshare
 home = data["room"] + "/open"
 unshare(CLONE_NEWNS)
 mount("none", "/", None, MS_REC | MS_PRIVATE)
@@ -230,7 +230,7 @@ result = [attempt(write, data["room"] + "/open/new"), attempt(write, data["room"
 
 
 def test_without_landlock_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from verigym.sandbox.inside import syscalls
+    from verigym.sandbox.inside.walls import syscalls
 
     monkeypatch.delitem(syscalls.NUMBERS, "landlock_create_ruleset")
     assert landlock.abi() == 0

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from verigym.sandbox.inside import passing
+from verigym.sandbox.inside.cell import fd_passing
 
 
 @pytest.mark.parametrize("count", [0, 1, 200])
@@ -13,8 +13,8 @@ def test_descriptors_arrive_in_order_and_are_not_inherited(count: int) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sent = [os.memfd_create(f"m{number}") for number in range(count)]
     with ours, theirs:
-        passing.send(ours, b"data", sent)
-        data, received = passing.receive(theirs, 100, 200)
+        fd_passing.send(ours, b"data", sent)
+        data, received = fd_passing.receive(theirs, 100, 200)
     assert data == b"data" and len(received) == count
     assert [os.fstat(fd).st_ino for fd in received] == [os.fstat(fd).st_ino for fd in sent]
     assert not any(os.get_inheritable(fd) for fd in received)
@@ -26,4 +26,4 @@ def test_the_end_of_a_socket_is_no_data() -> None:
     ours, theirs = socket.socketpair()
     with theirs:
         ours.close()
-        assert passing.receive(theirs, 100, 10) == (b"", [])
+        assert fd_passing.receive(theirs, 100, 10) == (b"", [])

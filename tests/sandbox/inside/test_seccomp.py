@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from needs import lack, lacking, needs
 
-from verigym.sandbox.inside import seccomp
-from verigym.sandbox.inside.syscalls import ARCHITECTURE, NUMBERS
+from verigym.sandbox.inside.walls import seccomp
+from verigym.sandbox.inside.walls.syscalls import ARCHITECTURE, NUMBERS
 
 # The sandbox without the rest of the package, which takes ten times as long to import.
 ALONE = f"""
@@ -288,7 +288,7 @@ def test_an_unknown_architecture_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_program_fits_the_kernel_on_both_architectures(monkeypatch: pytest.MonkeyPatch) -> None:
-    from verigym.sandbox.inside import syscalls
+    from verigym.sandbox.inside.walls import syscalls
 
     for architecture in ("x86_64", "aarch64"):
         monkeypatch.setattr(syscalls, "ARCHITECTURE", architecture)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from needs import lack, needs
 
-from verigym.sandbox.inside import syscalls
+from verigym.sandbox.inside.walls import syscalls
 
 # The sandbox without the rest of the package, which takes ten times as long to import.
 ALONE = f"""
@@ -28,7 +28,8 @@ root = needs("root")
 
 def fresh(code: str, *arguments: str) -> Any:
     """Run code in a fresh process and return its `result`."""
-    source = f"{ALONE}import json, os, sys\nfrom verigym.sandbox.inside import syscalls as s\n{code}\nprint(json.dumps(result))"
+    imports = "import json, os, sys\nfrom verigym.sandbox.inside.walls import syscalls as s"
+    source = f"{ALONE}{imports}\n{code}\nprint(json.dumps(result))"
     done = subprocess.run([sys.executable, "-c", source, *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from verigym.trainer.tokens import Codec
+from verigym.trainer.models.codec import Codec
 
 _SUPPORT = str(Path(__file__).parent / "support")
 if _SUPPORT not in sys.path:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from needs import lacking
 
-from verigym.envs.errors import UsageError
-from verigym.trainer.checkpoint import made_with
-from verigym.trainer.config import TrainConfig, build_config
+from verigym.envs.contract.errors import UsageError
+from verigym.trainer.checkpoints.store import made_with
+from verigym.trainer.config.run import TrainConfig, build_config
 from verigym.trainer.engines.build import build_engine
-from verigym.trainer.tokens import Codec
+from verigym.trainer.models.codec import Codec
 
 
 def config(**more: Any) -> TrainConfig:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from verigym.trainer.engines.receiver import HEADERS, Receiver, most_bytes
-from verigym.trainer.engines.serve import command
+from verigym.trainer.engines.vllm.receiver import HEADERS, Receiver, most_bytes
+from verigym.trainer.engines.vllm.serve import command
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def test_it_starts_vllm_with_what_the_trainer_needs(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("VLLM_API_KEY", "k")
     line = command(["model", "--port", "8123"])
     assert line[0] == sys.executable
-    assert "--middleware verigym.trainer.engines.receiver.Receiver" in " ".join(line)
+    assert "--middleware verigym.trainer.engines.vllm.receiver.Receiver" in " ".join(line)
     assert "--logprobs-mode processed_logprobs" in " ".join(line)
     assert line[line.index("model") + 1 :][:2] == ["--port", "8123"]
 
@@ -69,7 +69,10 @@ def test_without_a_key_it_does_not_start_for_others(host: str, monkeypatch: pyte
 
 
 def test_the_receiver_needs_no_torch() -> None:
-    code = "import sys, verigym.trainer.engines.receiver, verigym.trainer.engines.serve; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, verigym.trainer.engines.vllm.receiver, verigym.trainer.engines.vllm.serve; "
+        "sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
@@ -188,7 +191,7 @@ def test_a_push_is_no_larger_than_the_model(monkeypatch: pytest.MonkeyPatch) -> 
     model = Qwen3ForCausalLM(config)
     assert most == 4 * (sum(p.numel() for p in model.parameters()) + 60 * 32) + HEADERS
     assert most_bytes(SimpleNamespace()) == 2**63, "of a model that is not known here"
-    monkeypatch.setattr("verigym.trainer.engines.receiver.most_bytes", lambda state: 100)
+    monkeypatch.setattr("verigym.trainer.engines.vllm.receiver.most_bytes", lambda state: 100)
     receiver, engine = Receiver(application), Engine("")
 
     def put(part: str, size: int, version: str = "new-1") -> int:

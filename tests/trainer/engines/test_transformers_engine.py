@@ -10,13 +10,14 @@ import pytest
 import torch
 from letters import LettersEnvironment
 
-from verigym.trainer.config import build_config
+from verigym.trainer.config.run import build_config
+from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.engines.base import Generated
-from verigym.trainer.engines.native import NativeEngine
-from verigym.trainer.engines.transformers_engine import TransformersEngine
+from verigym.trainer.engines.hf import TransformersEngine
+from verigym.trainer.engines.native.engine import NativeEngine
+from verigym.trainer.learner.update import policy_logprobs
 from verigym.trainer.loop import train
-from verigym.trainer.tokens import Codec
-from verigym.trainer.update import Row, policy_logprobs
+from verigym.trainer.models.codec import Codec
 
 LONGEST = 12
 PROMPTS = [[5, 6, 7], [8, 9, 10, 11, 12, 13], [14]]
@@ -76,7 +77,7 @@ def test_portions_change_nothing(model: Any, codec: Codec) -> None:
 
 def test_its_log_probabilities_are_the_trainers(model: Any, codec: Codec) -> None:
     found, _ = run(TransformersEngine, model, codec, 0.7)
-    rows = [Row(tuple(PROMPTS[p]), done.token_ids, 0.0, True) for p, row in enumerate(found) for done in row]
+    rows = [TrainingRow(tuple(PROMPTS[p]), done.token_ids, 0.0, True) for p, row in enumerate(found) for done in row]
     trained = policy_logprobs(model, rows, temperature=0.7, token_budget=4096, pad_id=codec.pad_id)
     for done, logps in zip(sum(found, []), trained, strict=True):
         assert done.logprobs == pytest.approx(logps, abs=1e-4)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import transformers
 
-from verigym.trainer.engines.vllm_calls import prepare_environment
-from verigym.trainer.lora import plain_config
+from verigym.trainer.engines.vllm.calls import prepare_environment
+from verigym.trainer.models.lora import plain_config
 
 SWITCH = "VLLM_ENABLE_V1_MULTIPROCESSING"
 

@@ -29,7 +29,7 @@ def start(python: Path, model: Path, port: int, log: Path) -> subprocess.Popen[b
     options = ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager", "--max-model-len", "96"]
     with log.open("ab") as file:
         return subprocess.Popen(
-            [str(python), "-m", "verigym.trainer.engines.serve", str(model), *options],
+            [str(python), "-m", "verigym.trainer.engines.vllm.serve", str(model), *options],
             env={**vllm_venv.environment(), "VLLM_API_KEY": "secret"},
             stdout=file,
             stderr=file,

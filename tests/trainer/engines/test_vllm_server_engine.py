@@ -14,14 +14,14 @@ import torch
 from letters import LettersEnvironment
 from small_server import SmallServer, small_server
 
-from verigym.envs.errors import UsageError
-from verigym.trainer.config import build_config
+from verigym.envs.contract.errors import UsageError
+from verigym.trainer.config.run import build_config
 from verigym.trainer.engines.base import Generated
-from verigym.trainer.engines.native import NativeEngine
-from verigym.trainer.engines.vllm_server import VllmServerEngine
+from verigym.trainer.engines.native.engine import NativeEngine
+from verigym.trainer.engines.vllm.remote import VllmServerEngine
 from verigym.trainer.loop import train
-from verigym.trainer.scratch_model import scratch_qwen3
-from verigym.trainer.tokens import Codec
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.models.scratch import scratch_qwen3
 
 PROMPTS = [[5, 6, 7], [8, 9, 10, 11, 12, 13], [14]]
 KEYS = [[("s", p, g) for g in range(4)] for p in range(3)]
@@ -295,4 +295,4 @@ def test_a_run_goes_on_from_its_checkpoint_when_the_server_is_back(policy: Any, 
     rows = [json.loads(line) for line in (tmp_path / "out/metrics.jsonl").read_text().splitlines()]
     rows = [row for row in rows if row["kind"] == "train"]
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
-    assert all(row["sampler_gap"] < 1e-4 and abs(row["correction"] - 1) < 1e-4 for row in rows)
+    assert all(row["logprob_mismatch"] < 1e-4 and abs(row["correction"] - 1) < 1e-4 for row in rows)

@@ -11,9 +11,9 @@ import transformers
 from needs import require
 from safetensors.torch import load_file
 
-from verigym.trainer.config import build_config
+from verigym.trainer.config.run import build_config
 from verigym.trainer.engines.weights import policy_weights, write_weights
-from verigym.trainer.lora import add_adapter, export_policy
+from verigym.trainer.models.lora import add_adapter, export_policy
 
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 

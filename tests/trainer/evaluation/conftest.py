@@ -12,9 +12,9 @@ import pytest
 def sums_model(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any) -> Path:
     """A folder with a small model after a short cold start."""
     from verigym.envs import load
-    from verigym.trainer.cold_start import cold_start
-    from verigym.trainer.scratch_model import scratch_qwen3
-    from verigym.trainer.tokens import Codec
+    from verigym.trainer.models.codec import Codec
+    from verigym.trainer.models.scratch import scratch_qwen3
+    from verigym.trainer.stages.cold_start import cold_start
 
     environment: Any = load("arithmetic", digits=1, operations="+")
     model = scratch_qwen3(tiny_tokenizer, hidden_size=32, layers=2, heads=2, intermediate_size=64, seed=4)

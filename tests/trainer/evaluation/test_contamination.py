@@ -13,7 +13,7 @@ from needs import needs
 from verigym.datasets_cfg.rows import make_task
 from verigym.datasets_cfg.schema import DatasetConfig
 from verigym.envs import UsageError
-from verigym.trainer.config import SourceConfig
+from verigym.trainer.config.run import SourceConfig
 from verigym.trainer.evaluation.contamination import OwnText, contaminated, ngrams, words
 from verigym.trainer.evaluation.tasks import held_out, own_text, own_texts
 from verigym.trainer.evaluation.training_data import refuse_unreadable, training_texts

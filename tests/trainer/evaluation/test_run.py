@@ -13,12 +13,12 @@ import pytest
 from verigym import cli
 from verigym.envs import Status, UsageError, load
 from verigym.envs.metrics import pass_at_k
-from verigym.trainer.config import SourceConfig
+from verigym.trainer.checkpoints.run_record import command_line
+from verigym.trainer.config.run import SourceConfig
 from verigym.trainer.evaluation.config import EvalConfig
 from verigym.trainer.evaluation.run import run_evaluation
 from verigym.trainer.evaluation.tasks import held_out
-from verigym.trainer.progress import Interrupted
-from verigym.trainer.run_record import command_line
+from verigym.trainer.monitoring.progress import Interrupted
 from verigym.trainer.stages import sampled as sampled_module
 from verigym.trainer.stages.sampled import read_samples
 

@@ -18,10 +18,10 @@ from verigym.trainer.engines.base import Generated, Thought
 from verigym.trainer.evaluation.config import EvalConfig
 from verigym.trainer.evaluation.run import run_evaluation
 from verigym.trainer.evaluation.thinking import ThinkingEngine, ThinkingRules
-from verigym.trainer.models import load_model
-from verigym.trainer.policy import Forward, score_separately
+from verigym.trainer.logprobs.forward import Forward, score_separately
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.models.loading import load_model
 from verigym.trainer.stages.sampled import read_samples
-from verigym.trainer.tokens import Codec
 
 PROMPTS = 6
 SAMPLES = 4
@@ -34,8 +34,8 @@ def plain(request: pytest.FixtureRequest, sums_model: Path) -> Any:
 
 
 def engine_of(kind: str, folder: Path) -> Any:
-    from verigym.trainer.engines.native import NativeEngine
-    from verigym.trainer.engines.transformers_engine import TransformersEngine
+    from verigym.trainer.engines.hf import TransformersEngine
+    from verigym.trainer.engines.native.engine import NativeEngine
 
     model, tokenizer = load_model(folder, torch.device("cpu"))
     kinds = {"native": NativeEngine, "transformers": TransformersEngine}

@@ -11,7 +11,7 @@ import pytest
 
 from verigym.cli import main
 from verigym.envs import UsageError
-from verigym.envs.schema import Message
+from verigym.envs.contract.schema import Message
 from verigym.trainer.reward_models.config import PairsConfig
 from verigym.trainer.reward_models.figures import PairRow, pair_baselines, preferred, share, step_shares
 from verigym.trainer.reward_models.labels import estimates, read_labels, splits_of

@@ -8,19 +8,19 @@ import pytest
 import torch
 from even_task import EVENS, CarriesOn, EvenEnvironment, solution
 
-from verigym.envs.errors import UsageError
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.generated.families import split_of
 from verigym.envs.grading import Grader
-from verigym.envs.procedural import split_of
 from verigym.envs.process.environment import ProcessEnvironment
-from verigym.trainer.logs import read_rows
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
+from verigym.trainer.monitoring.logs import read_rows
 from verigym.trainer.reward_models.config import PrmConfig
 from verigym.trainer.reward_models.labels import LabelledSolution
 from verigym.trainer.reward_models.process_model import ProcessRewardModel
 from verigym.trainer.reward_models.process_training import train_prm
 from verigym.trainer.reward_models.step_labels import roll_out
 from verigym.trainer.rng import keyed_random
-from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
-from verigym.trainer.tokens import Codec
 
 ENV = EvenEnvironment()
 

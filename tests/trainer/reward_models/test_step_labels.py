@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from even_task import CarriesOn, EvenEnvironment, solution
 
-from verigym.envs.base import BaseEnvironment
-from verigym.envs.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.base import BaseEnvironment
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.schema import Completion, Prompt, Reference, Score
 from verigym.envs.grading import Grader
-from verigym.envs.schema import Completion, Prompt, Reference, Score
-from verigym.trainer.engines.native import NativeEngine
+from verigym.trainer.engines.native.engine import NativeEngine
+from verigym.trainer.models.codec import Codec
 from verigym.trainer.reward_models.step_labels import roll_out
-from verigym.trainer.tokens import Codec
 
 ENV = EvenEnvironment()
 PROMPT = ENV.prompt_at("train", 0, 0)

@@ -17,19 +17,19 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from verigym import cli
 from verigym.envs import EnvironmentFailure, UsageError, load
-from verigym.envs.schema import Message
-from verigym.trainer.logs import read_rows
-from verigym.trainer.mixture import build_source
-from verigym.trainer.progress import Interrupted
+from verigym.envs.contract.schema import Message
+from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
+from verigym.trainer.monitoring.logs import read_rows
+from verigym.trainer.monitoring.progress import Interrupted
+from verigym.trainer.pipelines.kinds import KINDS
+from verigym.trainer.pipelines.pipeline import run_pipeline
+from verigym.trainer.pipelines.plan import read_pipeline
 from verigym.trainer.reward_models.config import PrmConfig, RewardModelConfig, StepLabelsConfig
 from verigym.trainer.reward_models.labelling import label_steps
 from verigym.trainer.reward_models.process_training import train_prm
 from verigym.trainer.reward_models.training import train_reward_model
-from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.stages import run as run_module
-from verigym.trainer.stages.kinds import KINDS
-from verigym.trainer.stages.pipeline import run_pipeline
-from verigym.trainer.stages.plan import read_pipeline
+from verigym.trainer.tasks.mixture import build_source
 
 Fields = Callable[..., dict[str, Any]]
 
@@ -316,7 +316,7 @@ def test_what_the_verifier_failed_on_is_counted_and_no_label(tmp_path: Path, bas
 
 
 def test_a_source_graded_by_another_environment(tmp_path: Path, fields: Fields) -> None:
-    from verigym.trainer.config import SourceConfig
+    from verigym.trainer.config.run import SourceConfig
 
     data = style_pairs(tmp_path / "pairs.jsonl", 6)
     final = train_reward_model(RewardModelConfig(**fields(tmp_path / "out", data=[str(data)], steps=1)))

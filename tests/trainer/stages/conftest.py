@@ -12,7 +12,7 @@ import pytest
 @pytest.fixture(scope="session")
 def small_model(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any) -> Path:
     """A folder with an untrained model of two layers."""
-    from verigym.trainer.scratch_model import scratch_qwen3
+    from verigym.trainer.models.scratch import scratch_qwen3
 
     folder = tmp_path_factory.mktemp("small_model")
     scratch_qwen3(tiny_tokenizer, hidden_size=32, layers=2, heads=2, intermediate_size=64, seed=4).save_pretrained(folder)

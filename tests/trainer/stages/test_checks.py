@@ -11,12 +11,12 @@ import yaml
 
 from verigym import cli
 from verigym.envs import UsageError
-from verigym.envs.errors import EnvironmentFailure
-from verigym.envs.language import LanguageEnvironment
-from verigym.trainer import startable
-from verigym.trainer.launched import LAUNCHED
-from verigym.trainer.stages.pipeline import run_pipeline
-from verigym.trainer.stages.plan import read_pipeline
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.language.environment import LanguageEnvironment
+from verigym.trainer import preflight
+from verigym.trainer.distributed.torchrun import LAUNCHED
+from verigym.trainer.pipelines.pipeline import run_pipeline
+from verigym.trainer.pipelines.plan import read_pipeline
 
 ARITHMETIC: dict[str, Any] = {"environment": "arithmetic", "options": {"digits": 1}}
 BASE: dict[str, Any] = {"name": "base", "kind": "scratch", "demonstrations": [ARITHMETIC], "texts": 20}
@@ -110,7 +110,7 @@ def test_a_package_or_device_that_is_missing(
 ) -> None:
     for name in ("trackio", "peft", "bitsandbytes"):
         monkeypatch.setitem(__import__("sys").modules, name, None)  # as where it is not installed
-    monkeypatch.setattr(startable, "find_spec", lambda name: None)
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     pipeline = read_pipeline(write(tmp_path, grpo(**fields)))
     with pytest.raises(UsageError, match=f"stage 'rl': {message}"):
@@ -143,8 +143,8 @@ def test_until_looks_at_no_stage_after_it(tmp_path: Path, capsys: pytest.Capture
     assert cli.main(["pipeline", "run", str(path), "--until", "learn"]) == 2
     assert "stage 'learn': field 'data': there is no file" in capsys.readouterr().err
     assert cli.main(["pipeline", "run", str(path)]) == 2
-    told_of = capsys.readouterr().err
-    assert "stage 'held-out': source 'arithmetic': field 'sources': eval_split is null" in told_of
+    error_context = capsys.readouterr().err
+    assert "stage 'held-out': source 'arithmetic': field 'sources': eval_split is null" in error_context
 
 
 def test_torchrun_starts_no_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

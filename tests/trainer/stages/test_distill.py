@@ -13,17 +13,17 @@ import pytest
 import torch
 
 from verigym.envs import UsageError
-from verigym.trainer.logs import read_rows
-from verigym.trainer.policy import Forward
-from verigym.trainer.progress import Interrupted
-from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
+from verigym.trainer.credit.training_row import TrainingRow
+from verigym.trainer.logprobs.forward import Forward
+from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
+from verigym.trainer.monitoring.logs import read_rows
+from verigym.trainer.monitoring.progress import Interrupted
 from verigym.trainer.stages import run as run_module
 from verigym.trainer.stages.config import SftConfig
 from verigym.trainer.stages.distill import distill_logits, distill_on_policy, graded, kl_gradient
 from verigym.trainer.stages.distill_config import LogitConfig, OnPolicyConfig
 from verigym.trainer.stages.examples import Pair
 from verigym.trainer.stages.sft import sft
-from verigym.trainer.update import Row
 
 PAIRS = [Pair((5, 6, 7), (20, 21, 1)), Pair((8,), (22, 23, 24, 25, 1)), Pair((9, 10), (1,))]
 SOURCES = [{"environment": "arithmetic", "options": {"digits": 1}}]
@@ -88,7 +88,7 @@ def test_on_policy_distillation_comes_nearer(
     assert sum(losses[-5:]) < share * sum(losses[:5]), "the reverse KL falls"
     assert {"accuracy", "arithmetic/accuracy"} <= set(next(row for row in rows if row["kind"] == "eval"))
     if divergence == "sampled":
-        assert max(row["sampler_gap"] for row in rows if row["kind"] == "train") < 1e-3
+        assert max(row["logprob_mismatch"] for row in rows if row["kind"] == "train") < 1e-3
 
 
 def on_policy(fit_fields: Fields, folder: Path, teacher: Path, **more: Any) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def test_stopped_it_ends_with_the_same_bytes(
 
 
 def test_a_token_that_the_teacher_likes_better_has_an_advantage() -> None:
-    (row,) = graded([Row((1,), (5, 6), 0.0, True, sampler_logprobs=(-1.0, -2.0))], [(-0.5, -3.0)])
+    (row,) = graded([TrainingRow((1,), (5, 6), 0.0, True, sampler_logprobs=(-1.0, -2.0))], [(-0.5, -3.0)])
     assert row.token_advantages == (0.5, -1.0)
     assert row.advantages == (0.5, -1.0)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from verigym.trainer.logprobs import Head
+from verigym.trainer.logprobs.chunked import Head
 from verigym.trainer.stages.distill_losses import chunked_kl, kl_of_logits, reverse_kl_advantages
 
 HALVES, QUARTER = [0.5, 0.5], [0.25, 0.75]

@@ -13,7 +13,7 @@ import yaml
 from shrink import Shrinker, teach_golds, without_lean
 
 from verigym import cli
-from verigym.trainer.stages.plan import read_pipeline
+from verigym.trainer.pipelines.plan import read_pipeline
 
 ROOT = Path(__file__).resolve().parents[3]
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))

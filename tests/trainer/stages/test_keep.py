@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from verigym.envs import Score, UsageError, load
-from verigym.envs.compose import Gate, WeightedSum
+from verigym.envs.composition.operators import Gate, WeightedSum
 from verigym.trainer.stages.keep import Candidate, condition, keep
 
 RIGHT, WRONG, UNSCORED = Score.correct(), Score.incorrect(), Score.failed("crashed", "the worker died")

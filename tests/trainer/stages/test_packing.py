@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verigym.trainer.policy import Forward, score_separately
+from verigym.trainer.logprobs.forward import Forward, score_separately
 from verigym.trainer.stages.packing import pack, packable, packed_passes, score_packed
 
 PROMPTS = [[5, 6, 7], [8], [9, 10], [11, 12, 13, 14]]

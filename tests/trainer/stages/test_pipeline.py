@@ -13,12 +13,12 @@ import yaml
 
 from verigym import cli
 from verigym.envs import UsageError
-from verigym.trainer.progress import Interrupted
-from verigym.trainer.stages import pipeline as pipeline_module
+from verigym.trainer.monitoring.progress import Interrupted
+from verigym.trainer.pipelines import pipeline as pipeline_module
+from verigym.trainer.pipelines.kinds import KINDS
+from verigym.trainer.pipelines.pipeline import run_pipeline, status
+from verigym.trainer.pipelines.plan import read_pipeline
 from verigym.trainer.stages import run as run_module
-from verigym.trainer.stages.kinds import KINDS
-from verigym.trainer.stages.pipeline import run_pipeline, status
-from verigym.trainer.stages.plan import read_pipeline
 
 TEXT = """\
 output: {output}
@@ -165,7 +165,7 @@ def test_a_product_that_was_touched_is_made_again(copied: Path) -> None:
 
 
 def test_another_version_of_an_environment_is_another_input(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from verigym.envs.procedural import UnitsEnvironment
+    from verigym.envs.generated.families import UnitsEnvironment
 
     monkeypatch.setattr(UnitsEnvironment, "version", "999")
     assert words(copied / "recipe.yaml")["base"] == "to do"

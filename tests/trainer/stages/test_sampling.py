@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from verigym.envs import Status, UsageError, load
-from verigym.trainer.progress import Interrupted
+from verigym.trainer.monitoring.progress import Interrupted
 from verigym.trainer.stages import sampled as sampled_module
 from verigym.trainer.stages.config import SftConfig
 from verigym.trainer.stages.examples import read_examples

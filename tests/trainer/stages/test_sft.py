@@ -15,14 +15,14 @@ import torch
 from safetensors.torch import load_file
 
 from verigym.envs import UsageError
-from verigym.trainer.logs import read_rows
-from verigym.trainer.policy import Forward, score_separately
-from verigym.trainer.progress import Interrupted
+from verigym.trainer.logprobs.forward import Forward, score_separately
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.monitoring.logs import read_rows
+from verigym.trainer.monitoring.progress import Interrupted
 from verigym.trainer.stages import run as run_module
 from verigym.trainer.stages.config import SftConfig
 from verigym.trainer.stages.examples import Pair, read_examples, to_pairs
 from verigym.trainer.stages.sft import Batches, mean_nll, nll_gradient, sft
-from verigym.trainer.tokens import Codec
 
 PAIRS = [Pair((5, 6, 7), (20, 21, 1)), Pair((8,), (22, 23, 24, 25, 1)), Pair((9, 10), (1,)), Pair((5, 6, 7), (30, 31))]
 Fields = Callable[..., dict[str, Any]]

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from verigym.trainer.lora import add_adapter
-from verigym.trainer.memory_config import MemoryFields
+from verigym.trainer.config.memory import MemoryFields
+from verigym.trainer.models.lora import add_adapter
 from verigym.trainer.rng import keyed_uniforms
 
 TEXTS = [((5, 6, 7), (20, 21, 22)), ((5, 6, 7), (23,)), ((8, 9), (30, 31)), ((8, 9), (33, 34, 35, 36)), ((8, 9), (40, 41))]

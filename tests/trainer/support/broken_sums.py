@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from verigym.envs.errors import EnvironmentFailure
-from verigym.envs.running_sums import RunningSumsEnvironment
-from verigym.envs.schema import Completion, Prompt, Score
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import Completion, Prompt, Score
+from verigym.envs.generated.running_sums import RunningSumsEnvironment
 
 
 class BrokenSums(RunningSumsEnvironment):

@@ -6,10 +6,10 @@ import random
 import re
 from collections.abc import Sequence
 
-from verigym.envs.procedural import ProceduralEnvironment
-from verigym.envs.schema import Prompt
+from verigym.envs.contract.schema import Prompt
+from verigym.envs.generated.families import ProceduralEnvironment
 from verigym.trainer.engines.base import Generated, OnFinished
-from verigym.trainer.tokens import Codec
+from verigym.trainer.models.codec import Codec
 
 EVENS = tuple(map(str, range(10, 100, 2)))
 

@@ -8,7 +8,7 @@ from letters import LettersEnvironment
 
 from verigym.envs import Score
 from verigym.trainer.engines.base import Generated
-from verigym.trainer.rollout import Group
+from verigym.trainer.rollout.collect import Group
 
 RIGHT, WRONG = Score.correct(), Score.incorrect()
 UNSCORED = Score.failed("crashed", "the worker process was killed by SIGKILL")

@@ -50,7 +50,7 @@ if __name__ == "__main__":
     import torch
     from parts import ENVIRONMENTS
 
-    from verigym.trainer.config import build_config
+    from verigym.trainer.config.run import build_config
     from verigym.trainer.loop import train
 
     torch.set_num_threads(1)

@@ -14,17 +14,17 @@ from pathlib import Path
 
 from letters import LettersEnvironment
 
-from verigym.trainer import checkpoint
-from verigym.trainer.config import build_config
+from verigym.trainer.checkpoints import store
+from verigym.trainer.config.run import build_config
 from verigym.trainer.loop import train
 
 
 def kill_at(moment: str) -> None:
     """Replace a step of the checkpoint's writing by death, the second time it is reached."""
     target, name = {
-        "tensors": (checkpoint, "_sha256"),
-        "manifest": (checkpoint.os, "replace"),
-        "renamed": (checkpoint.shutil, "rmtree"),
+        "tensors": (store, "_sha256"),
+        "manifest": (store.os, "replace"),
+        "renamed": (store.shutil, "rmtree"),
     }[moment]
     real = getattr(target, name)
 

@@ -18,11 +18,12 @@ import transformers
 from exact import float64
 from letters import LettersEnvironment
 
-from verigym.trainer import learner, lora
-from verigym.trainer.config import build_config
-from verigym.trainer.launched import launched_rank
+from verigym.trainer.config.run import build_config
+from verigym.trainer.distributed.torchrun import launched_rank
+from verigym.trainer.learner import learner
 from verigym.trainer.loop import train
-from verigym.trainer.models import load_model
+from verigym.trainer.models import lora
+from verigym.trainer.models.loading import load_model
 
 loading = {"exactly": True}
 """False for the runs in folders that are called `plain`."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from letters import LettersEnvironment
 
-from verigym.trainer.config import build_config
+from verigym.trainer.config.run import build_config
 from verigym.trainer.loop import train
 
 LETTERS = {"letters": LettersEnvironment()}

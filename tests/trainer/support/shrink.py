@@ -22,14 +22,14 @@ import yaml
 
 from verigym.datasets_cfg.load import description, load_config
 from verigym.envs import Environment, Prompt, Status
-from verigym.envs.composition import Composition
+from verigym.envs.composition.base import Composition
 from verigym.trainer import loop
-from verigym.trainer.engine_config import EngineFields
+from verigym.trainer.config.engine import EngineFields
 from verigym.trainer.engines.base import Generated
-from verigym.trainer.policy import completion_logprobs
-from verigym.trainer.scratch_model import scratch_qwen3, scratch_tokenizer
+from verigym.trainer.logprobs.forward import completion_logprobs
+from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
+from verigym.trainer.pipelines.kinds import KINDS
 from verigym.trainer.stages import sampled
-from verigym.trainer.stages.kinds import KINDS
 
 ROWS = 12
 """More than the examples that any recipe shows before a task."""

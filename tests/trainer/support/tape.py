@@ -31,7 +31,7 @@ class Tape(TorchDispatchMode):
 
 
 def record(run: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
-    """See `verigym.trainer.graphs.Record`."""
+    """See `verigym.trainer.engines.native.cuda_graphs.Record`."""
     with Tape() as tape:
         result = run()
     return tape.play, result

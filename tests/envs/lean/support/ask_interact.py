@@ -6,7 +6,7 @@ import json
 import sys
 import time
 
-from verigym.envs.errors import EnvironmentFailure
+from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.lean.backends.interact import InteractOptions, InteractScreen
 from verigym.envs.lean.task import LeanReference
 from verigym.envs.lean.toolchain import Toolchain

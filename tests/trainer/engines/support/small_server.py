@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from verigym.trainer.engines.receiver import Receiver
-from verigym.trainer.generate import generate
+from verigym.trainer.engines.native.generate import generate
+from verigym.trainer.engines.vllm.receiver import Receiver
 
 HEADER = "Content-Length"
 LOOP = asyncio.new_event_loop()

@@ -13,7 +13,7 @@ import torch
 import vllm_venv
 from needs import lack
 
-from verigym.trainer.scratch_model import scratch_qwen3
+from verigym.trainer.models.scratch import scratch_qwen3
 
 WATCHED_RUN = Path(__file__).parent / "watched_run.py"
 STEPS = 20
@@ -89,12 +89,12 @@ def check_run(folder: Path, report: Path, steps: int = STEPS) -> dict[str, float
     assert [row["step"] for row in rows] == list(range(1, steps + 1)), "every step counts once"
     learned = [row for row in rows if row["rows_with_gradient"]]
     assert len(learned) > steps / 2
-    assert all(row["sampler_gap"] < 1e-4 for row in learned)
+    assert all(row["logprob_mismatch"] < 1e-4 for row in learned)
     assert all(row["correction"] == pytest.approx(1, abs=1e-3) for row in learned)
     assert all(row["unscored"] == 0 and row["trained_rows"] == 16 for row in rows)
     assert (folder / "out/final/model.safetensors").exists()
     return {
         "greedy_gap": max(push["gap"] for push in pushes),
-        "sampler_gap": max(row["sampler_gap"] for row in learned),
+        "logprob_mismatch": max(row["logprob_mismatch"] for row in learned),
         "greedy_tokens": sum(len(tokens) for push in pushes for tokens in push["engine"]),
     }

@@ -15,11 +15,11 @@ sys.path.append(str(Path(__file__).parents[2] / "support"))
 from letters import LettersEnvironment
 
 from verigym.trainer import loop
-from verigym.trainer.config import TrainConfig, build_config
+from verigym.trainer.config.run import TrainConfig, build_config
 from verigym.trainer.engines.base import Engine
 from verigym.trainer.engines.build import build_engine
-from verigym.trainer.engines.native import NativeEngine
-from verigym.trainer.tokens import Codec
+from verigym.trainer.engines.native.engine import NativeEngine
+from verigym.trainer.models.codec import Codec
 
 PROMPTS = [[3 + 7 * i + j for j in range(2 + i)] for i in range(6)]
 KEYS = [[("greedy", i)] for i in range(len(PROMPTS))]

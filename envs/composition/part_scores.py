@@ -1,0 +1,43 @@
+"""Scores of parts as a composed score shows them: rewards and components by name, steps with the part that judged them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.schema import Raised, Score, StepScore
+
+
+def scores_steps(environment: Environment) -> bool:
+    """Whether the environment's verdicts hold steps."""
+    return bool(getattr(environment, "scores_steps", False))
+
+
+def components_of(scores: Mapping[str, Score]) -> dict[str, float | None]:
+    """Return the parts' rewards by name, and each part's own components as `part/name`."""
+    components: dict[str, float | None] = {}
+    for part, score in scores.items():
+        components[part] = score.reward
+        components.update({f"{part}/{inner}": value for inner, value in score.components.items()})
+    return components
+
+
+def steps_of(scores: Mapping[str, Score]) -> tuple[StepScore, ...] | None:
+    """Return the steps of all parts, each with the name of the part that judged it; None where no part has any."""
+    steps = tuple(
+        step.model_copy(update={"part": f"{part}/{step.part}" if step.part else part})
+        for part, score in scores.items()
+        for step in score.steps or ()
+    )
+    return steps or None
+
+
+def raised_of(scores: Mapping[str, Score]) -> Raised | None:
+    """Return what the first part that raised did raise."""
+    return next((score.raised for score in scores.values() if score.raised is not None), None)
+
+
+def reason_of(reason: str, scores: Mapping[str, Score]) -> str:
+    """Return the reason with what optional parts failed."""
+    left_out = [f"optional part {part!r} gave no score: {s.reason}" for part, s in scores.items() if not s.scored]
+    return "; ".join([reason, *left_out])

@@ -1,0 +1,155 @@
+"""The conformance kit's process: everything that the environment's author wrote runs in here, within limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from verigym.envs.composition.base import generates_tasks, sample_tasks
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.blame import describe
+from verigym.envs.contract.schema import Completion, Prompt, Score
+from verigym.envs.grading.channel import Channel, encode
+from verigym.envs.grading.child import settle
+from verigym.envs.grading.process import READY
+
+GENERATED_PROMPTS = 4
+SWITCH_S = 1e-5
+"""How long a thread runs before the next: threads that share state meet within a judge of a few microseconds too."""
+
+Item = tuple[Prompt, Completion]
+
+
+def serve(sock: socket.socket, environment: Environment, memory_bytes: int | None, parent_pid: int) -> None:
+    """Answer requests until the connection closes. Runs as the target of a child process.
+
+    Args:
+        sock: the child's end.
+        environment: what is checked.
+        memory_bytes: address space beyond what the process begins with, which a forked one has from its parent.
+        parent_pid: of the process that asks.
+    """
+    settle(sock, None if memory_bytes is None else memory_bytes + _held_bytes(), parent_pid)
+    channel = Channel(sock)
+    if callable(prepare := getattr(environment, "prepare", None)):
+        prepare()
+    channel.send(READY)
+    while True:
+        try:
+            request = json.loads(channel.receive())
+        except EOFError:
+            os._exit(0)
+        try:
+            reply = encode({"id": request["id"], "reply": _ANSWERS[request["do"]](environment, request)})
+        except BaseException as error:  # a grader may exit, or a Rust extension panic
+            reply = encode({"id": request["id"], "raised": describe(error)})
+        channel.send(reply)
+
+
+def _held_bytes() -> int:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
+def _samples(environment: Environment, request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the environment's examples, else the first tasks that it generates."""
+    tasks = list(sample_tasks(environment))
+    if not tasks and generates_tasks(environment):
+        source: Any = environment
+        tasks = [source.prompt_at("train", 0, index) for index in range(GENERATED_PROMPTS)]
+    return [task.model_dump(mode="json") for task in tasks]
+
+
+def _gold(environment: Environment, request: Mapping[str, Any]) -> str | None:
+    gold = environment.gold(environment.load_prompt(request["prompt"]))
+    if not isinstance(gold, str | None):
+        raise TypeError(f"gold() returned {type(gold).__name__} instead of a text or None")
+    return gold
+
+
+def _tasks(environment: Environment, request: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Return tasks by (split, seed, index); None where the environment generates none."""
+    if not generates_tasks(environment):
+        return None
+    source: Any = environment
+    return [source.prompt_at(*at).model_dump(mode="json") for at in request["tasks"]]
+
+
+def _judge(environment: Environment, request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Judge items one after the other, inside an event loop, or each in a thread of its own."""
+    items = [(environment.load_prompt(prompt), Completion(**fields)) for prompt, fields in request["items"]]
+    return _WAYS[request["how"]](environment, items)
+
+
+def _plainly(environment: Environment, items: Sequence[Item]) -> list[dict[str, Any]]:
+    return [_observed(environment, item) for item in items]
+
+
+def _in_event_loop(environment: Environment, items: Sequence[Item]) -> list[dict[str, Any]]:
+    async def judge_all() -> list[dict[str, Any]]:
+        return _plainly(environment, items)
+
+    return asyncio.run(judge_all())
+
+
+def _in_threads(environment: Environment, items: Sequence[Item]) -> list[dict[str, Any]]:
+    together = threading.Barrier(len(items))
+
+    def judge(item: Item) -> dict[str, Any]:
+        together.wait()
+        return _observed(environment, item)
+
+    with _quick_switches(), ThreadPoolExecutor(len(items)) as pool:
+        return list(pool.map(judge, items))
+
+
+@contextmanager
+def _quick_switches() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def _observed(environment: Environment, item: Item) -> dict[str, Any]:
+    """Return the score as JSON, or what there was instead of one: `score` never raises."""
+    try:
+        score = environment.score(*item)
+    except BaseException as error:
+        return {"raised": f"raised {describe(error)}"}
+    if not isinstance(score, Score):
+        return {"raised": f"returned {type(score).__name__} instead of a Score"}
+    try:
+        found = score.model_dump(mode="json", warnings=False)
+        Score.model_validate(found)
+        encode(found)
+    except Exception as error:
+        return {"raised": f"returned no valid Score: {describe(error)}"}
+    return {"score": found}
+
+
+_ANSWERS: Mapping[str, Callable[[Environment, Mapping[str, Any]], Any]] = {
+    "samples": _samples,
+    "gold": _gold,
+    "tasks": _tasks,
+    "judge": _judge,
+}
+_WAYS: Mapping[str, Callable[[Environment, Sequence[Item]], list[dict[str, Any]]]] = {
+    "plainly": _plainly,
+    "in an event loop": _in_event_loop,
+    "in threads": _in_threads,
+}

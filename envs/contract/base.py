@@ -1,0 +1,285 @@
+"""What an environment is: the protocol that everything consumes, and the base class that most environments extend."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from verigym.envs.contract.blame import guarded, in_range
+from verigym.envs.contract.errors import UsageError, did_you_mean, explain
+from verigym.envs.contract.schema import (
+    Completion,
+    CompletionLike,
+    Message,
+    Prompt,
+    Reference,
+    Score,
+    as_messages,
+    canonical_json,
+    sha256_hex,
+)
+
+Expectation = Literal["maximum", "floor", "free"]
+
+
+class Panel(BaseModel):
+    """What `check_env` may expect of an environment's verdicts. A correctness environment keeps the defaults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gold: Expectation = "maximum"
+    empty: Expectation = "floor"
+    echo: Expectation = "floor"
+    garbage: Expectation = "floor"
+    hacks: Expectation = "floor"
+
+
+class Options(BaseModel):
+    """Base of an environment's options: typed, frozen, unknown names refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """The contract. `score` is synchronous, picklable, uses no signals and may be called from any thread or process."""
+
+    @property
+    def name(self) -> str:
+        """Registry name, or a composition's name."""
+
+    @property
+    def version(self) -> str:
+        """Raised whenever a verdict may change."""
+
+    @property
+    def options(self) -> BaseModel:
+        """Typed and frozen; part of the grader's identity."""
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Floor and maximum."""
+
+    @property
+    def panel(self) -> Panel:
+        """What `check_env` may expect."""
+
+    @property
+    def grader(self) -> str:
+        """`name@version+h`, h = 8 hex digits of the options' hash: stamped on every score."""
+
+    def prompt(self, text: str | Sequence[Message], /, **reference: Any) -> Prompt:
+        """Make a task from a text and the fields of the environment's reference."""
+
+    def load_prompt(self, data: Mapping[str, Any]) -> Prompt:
+        """Rebuild a prompt from `prompt.model_dump(mode="json")`."""
+
+    def gold(self, prompt: Prompt) -> str | None:
+        """Return a completion that must score the maximum, where one can be written."""
+
+    def score(self, prompt: Prompt, completion: Completion | str) -> Score:
+        """Judge one completion."""
+
+    def check(self) -> None:
+        """Raise EnvironmentFailure("unavailable", ...) when something the environment needs is absent."""
+
+
+@runtime_checkable
+class TaskSource(Protocol):
+    """An environment that generates its own tasks."""
+
+    def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
+        """Task number `index` of an endless sequence; the same arguments give the same task."""
+
+
+def _stamped(score: Score, grader: str, seconds: float) -> Score:
+    """Return a copy with the two fields that the base class sets; `model_copy` takes twice as long."""
+    copy, put = object.__new__(type(score)), object.__setattr__
+    put(copy, "__dict__", {**score.__dict__, "grader": grader, "seconds": seconds})
+    put(copy, "__pydantic_fields_set__", score.__pydantic_fields_set__ | {"grader", "seconds"})
+    put(copy, "__pydantic_extra__", score.__pydantic_extra__)
+    put(copy, "__pydantic_private__", score.__pydantic_private__)
+    return copy
+
+
+def require_declared(cls: type[Any]) -> None:
+    """Refuse a class that does not say what every environment must.
+
+    Raises:
+        UsageError: naming the attribute or method, and what to write.
+    """
+    place = f"{cls.__module__}:{cls.__qualname__}"
+    for attribute, example in (("name", '"one-word"'), ("version", '"1"')):
+        given = getattr(cls, attribute, None)
+        if not isinstance(given, str) or not given:
+            what = f"has no {attribute}" if given is None else f"has {attribute} = {given!r}, which is no text"
+            raise UsageError(f"environment {place} {what}: write `{attribute} = {example}` in the class")
+    for attribute, base in (("reference_type", Reference), ("options_type", Options)):
+        given = getattr(cls, attribute, None)
+        if not (isinstance(given, type) and issubclass(given, base)):
+            what = f"has no {attribute}" if given is None else f"has {attribute} = {given!r}"
+            raise UsageError(f"environment {place} {what}: write `{attribute} = ...`, a class that extends {base.__name__}")
+    if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+        raise UsageError(f"environment {place} lacks {', '.join(missing)}: write it as a method of the class")
+
+
+R = TypeVar("R", bound=Reference)
+Opts = TypeVar("Opts", bound=Options)
+
+
+class BaseEnvironment(ABC, Generic[R, Opts]):
+    """Base class: declare `name`, `version`, `reference_type`, `options_type`, and write `judge`.
+
+    Raises:
+        UsageError: an option or a reference field is unknown or does not fit.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[str]
+    reference_type: ClassVar[type[Reference]]
+    options_type: ClassVar[type[Options]] = Options
+    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    panel: ClassVar[Panel] = Panel()
+    grades_groups: bool = False
+    """Whether a group's verdicts are asked for together (`score_group`): its completions are compared, or judged in batches."""
+    hardened: bool = False
+    """Whether only a text can make `judge` raise: its LIMIT is then no bug to be told of, counted or stopped at."""
+    scores_steps: bool = False
+    """Whether verdicts hold `steps`, each with a reward of its own. An environment that sets `Score.steps` must declare it."""
+
+    def __init__(self, **options: Any) -> None:
+        require_declared(type(self))
+        try:
+            self.options: Opts = cast(Opts, self.options_type(**options))
+        except ValidationError as error:
+            raise UsageError(f"options of {self.name!r}: {explain(error, self.options_type.model_fields)}") from None
+        digest = sha256_hex(canonical_json(self.options.model_dump(mode="json")))[:8]
+        self.grader = f"{self.name}@{self.version}+{digest}"
+
+    def __repr__(self) -> str:
+        return f"<{self.grader}>"
+
+    @abstractmethod
+    def judge(self, prompt: Prompt, reference: R, completion: Completion) -> Score:
+        """Return the verdict; raise EnvironmentFailure where our side fails. `grader` and `seconds` are stamped after."""
+
+    def gold(self, prompt: Prompt) -> str | None:
+        """Return a completion that must score the maximum; None where none can be written."""
+        return None
+
+    def audit(self, prompt: Prompt) -> str | None:
+        """Return what is the matter with this task's own reference and what to do about it; None where all is well.
+
+        `verigym validate` asks it of every row, those whose gold scores the maximum too: a gold that only its own text can
+        match is worth a word. Optional: an environment that does not extend this class need not have it.
+        """
+        return None
+
+    def check(self) -> None:
+        """Nothing is needed by default."""
+
+    def canary(self, seed: int, index: int) -> Prompt | None:
+        """Return task number `index` of those that no answer solves, with `metadata["canary"] = "reject"`; None without any.
+
+        Training mixes some in: whoever is paid for one has broken the verifier, and the run stops.
+        """
+        return None
+
+    def prepare(self) -> None:
+        """Start what judging will need. Workers call it before their first item, outside any item's time limit."""
+
+    def examples(self) -> Sequence[Prompt]:
+        """Return a few sample tasks; `verigym check` and `check_env` use them where no prompts are given."""
+        return ()
+
+    def prompt(
+        self,
+        text: str | Sequence[Message | Mapping[str, Any]],
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        **reference: Any,
+    ) -> Prompt:
+        """Make a task. A plain text becomes one user message; the other arguments fill the reference's fields.
+
+        Raises:
+            UsageError: a field of the reference is missing, unknown or of the wrong type.
+            ValueError: a message is not one (`schema.as_messages`).
+        """
+        return Prompt(
+            messages=as_messages(text),
+            environment=self.name,
+            references={self.name: self.make_reference(reference)},
+            metadata=metadata or {},
+        )
+
+    def make_reference(self, fields: Mapping[str, Any]) -> Reference:
+        """Validate the reference's fields.
+
+        Raises:
+            UsageError: a field is missing, unknown or of the wrong type.
+        """
+        try:
+            return self.reference_type(**fields)
+        except ValidationError as error:
+            raise UsageError(f"reference of {self.name!r}: {explain(error, self.reference_type.model_fields)}") from None
+
+    def load_prompt(self, data: Mapping[str, Any]) -> Prompt:
+        """Rebuild a prompt from its JSON form, references typed again."""
+        references = {part: self.make_reference(fields) for part, fields in data["references"].items()}
+        return Prompt(**{**data, "references": references})
+
+    def reference(self, prompt: Prompt) -> R:
+        """Return this environment's reference.
+
+        Raises:
+            UsageError: the prompt was made by another environment.
+        """
+        if not isinstance(prompt, Prompt):
+            raise TypeError(f"{self.name!r} scores prompts made with env.prompt(...), not {type(prompt).__name__}")
+        found = prompt.references.get(self.name)
+        if not isinstance(found, self.reference_type):
+            raise UsageError(
+                f"{self.name!r} was given a prompt made for {prompt.environment!r} (it holds references for "
+                f"{sorted(prompt.references)}{did_you_mean(self.name, prompt.references)}); "
+                f"make it with env.prompt(...) of the environment that scores it"
+            )
+        return cast(R, found)
+
+    def score(self, prompt: Prompt, completion: CompletionLike) -> Score:
+        """Judge one completion. What the model wrote always gets a verdict; a failure of ours gets `reward=None`.
+
+        Raises:
+            UsageError: the prompt was made by another environment.
+            TypeError, ValueError: the arguments are not a prompt and a completion (`Completion.of`).
+        """
+        reference = self.reference(prompt)
+        candidate = Completion.of(completion)
+        start = time.perf_counter()
+
+        def judge(candidate: Completion) -> Score:
+            score = self.judge(prompt, reference, candidate)
+            return in_range(score, self.reward_range) if isinstance(score, Score) else score
+
+        result = guarded(judge, candidate, lambda: self.gold(prompt), floor=self.reward_range[0], hardened=self.hardened)
+        return _stamped(result, self.grader, time.perf_counter() - start)
+
+    def score_group(self, prompt: Prompt, completions: Sequence[Completion | str]) -> list[Score]:
+        """Judge completions of one prompt together, one score each; environments that compare or batch override it."""
+        return [self.score(prompt, completion) for completion in completions]
+
+    def prompts(self, split: str = "train", seed: int = 0) -> Iterator[Prompt]:
+        """Yield the environment's own tasks without end.
+
+        Raises:
+            UsageError: the environment does not generate tasks.
+        """
+        if not isinstance(self, TaskSource):
+            raise UsageError(f"{self.name!r} generates no tasks of its own; make prompts with env.prompt(...)")
+        index = 0
+        while True:
+            yield self.prompt_at(split, seed, index)
+            index += 1

@@ -1,0 +1,132 @@
+"""The blame rule in one place: whose fault is it when judging raises?
+
+A grader that raises on one completion but grades a known-good control was brought down by that completion: LIMIT, the floor.
+A grader that raises on the control too is broken: ERROR, no reward. Failures that no text can cause (files, network, imports)
+are ours without a trial. The same rule, applied to killed workers, is in `grading/killrule.py`.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import Completion, Raised, Score
+
+# An OSError covers sockets and files; neither depends on what the model wrote once the grader is a pure function.
+OURS = (OSError, ImportError)
+# The control where an environment can write no gold: an answer like any other, so that it takes the same way through the grader
+# as a submission does. An empty one would be turned away at the door and prove nothing.
+CONTROL_TEXT = "<think>Two and two.</think>The answer is \\boxed{4}."
+MESSAGE_CHARS = 300
+TRACEBACK_CHARS = 4000
+TRIES = 3
+_OURS = tuple(
+    str(Path(__file__).parents[1] / name) for name in ("contract/blame.py", "contract/base.py", "composition", "grading")
+)
+_OTHERS_AT = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def describe(error: BaseException) -> str:
+    """Return the exception's type and message, cut short: grader messages may quote the whole completion."""
+    said = " ".join(str(error).split())
+    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return text if len(text) <= MESSAGE_CHARS else text[: MESSAGE_CHARS - 3] + "..."
+
+
+def raised_by(error: BaseException) -> Raised:
+    """Return where judging raised and how: without our own frames, the place in the author's file where one is among them."""
+    frames = traceback.extract_tb(error.__traceback__)
+    while len(frames) > 1 and frames[0].filename.startswith(_OURS):
+        del frames[0]
+    own = [frame for frame in frames if not frame.filename.startswith(_OTHERS_AT)]
+    at = (own or frames)[-1] if frames else None
+    said = describe(error)
+    text = "".join(["Traceback (most recent call last):\n", *traceback.format_list(frames), said])
+    place = f"{at.filename}:{at.lineno} in {at.name}" if at is not None else "judge"
+    return Raised(error=said, place=place, traceback=text[-TRACEBACK_CHARS:])
+
+
+def guarded(
+    judge: Callable[[Completion], Score],
+    completion: Completion,
+    gold: Callable[[], str | None],
+    floor: float,
+    *,
+    hardened: bool = False,
+) -> Score:
+    """Judge, and turn whatever is raised into a score by the blame rule.
+
+    Args:
+        judge: returns a Score or raises.
+        completion: what the model wrote.
+        gold: returns the control text, None where there is none (a plain answer is the control then).
+        floor: the reward of a submission that brought the grader down.
+        hardened: whether the author declares that only texts can make it raise, so that an exception is no bug to be told of
+            unless it is raised on the control too.
+    """
+    score, error = _guarded(judge, completion, gold, floor)
+    broken = score.error is not None and score.error.kind == "internal"
+    return score if error is None or (hardened and not broken) else score.model_copy(update={"raised": raised_by(error)})
+
+
+def _guarded(
+    judge: Callable[[Completion], Score], completion: Completion, gold: Callable[[], str | None], floor: float
+) -> tuple[Score, BaseException | None]:
+    """Return the score, and what was raised if that decided it."""
+    errors: list[BaseException] = []
+    for attempt in range(TRIES):
+        if attempt == TRIES - 1:
+            # Before the last try the control: a grader that fails on it, or now and then on anything, is at fault itself.
+            failure = _control_failure(judge, gold, describe(errors[-1]))
+            if failure is not None:
+                return failure, errors[-1]
+        try:
+            return _checked(judge(completion)), None
+        except EnvironmentFailure as ours:
+            return ours.score(), None
+        except OURS as error:
+            return Score.failed("backend", describe(error), retryable=True), error
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # sys.exit() in a grader, or a panic of a Rust extension, must not end the trainer
+            errors.append(error)
+    return Score.limit(reward=floor, reason=f"the completion made the grader raise {describe(errors[-1])}"), errors[-1]
+
+
+def _control_failure(judge: Callable[[Completion], Score], gold: Callable[[], str | None], raised: str) -> Score | None:
+    """Grade the control item; None when that works."""
+    try:
+        control = _checked(judge(control_completion(gold())))
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        return Score.failed("internal", f"the grader raised {raised}; on a control item {describe(error)}")
+    if control.scored:
+        return None
+    return Score.failed("internal", f"the grader raised {raised}; a control item got no score either")
+
+
+def control_completion(gold: str | None) -> Completion:
+    """Return the known-good item of a trial: the gold, or a plain answer where there is none."""
+    return Completion(text=CONTROL_TEXT if gold is None else gold, finish_reason="stop")
+
+
+def _checked(score: object) -> Score:
+    if not isinstance(score, Score):
+        raise TypeError(f"the grader returned {type(score).__name__} instead of a Score")
+    return score
+
+
+def in_range(score: Score, reward_range: tuple[float, float]) -> Score:
+    """Return the score.
+
+    Raises:
+        ValueError: its reward lies outside the environment's range.
+    """
+    low, high = reward_range
+    if score.reward is not None and not low <= score.reward <= high:
+        raise ValueError(f"the grader gave {score.reward}, outside its range {low}..{high}")
+    return score

@@ -1,0 +1,171 @@
+"""Failures with an owner: what we raise when a verdict cannot be given, and how bad input is explained in one line."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from verigym.envs.contract.schema import ErrorKind, Raised, Score
+
+
+class EnvironmentFailure(Exception):
+    """Our side failed (gold, back end, judge, worker): there is no score. Raised inside `judge`, never for the model's text."""
+
+    def __init__(self, kind: ErrorKind, message: str, *, retryable: bool = False, raised: Raised | None = None) -> None:
+        super().__init__(kind, message, retryable)
+        self.raised = raised
+        self.kind: ErrorKind = kind
+        self.message = message
+        self.retryable = retryable
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+    def score(self) -> Score:
+        """Return the score that says so: `reward=None`."""
+        score = Score.failed(self.kind, self.message, retryable=self.retryable)
+        return score if self.raised is None else score.model_copy(update={"raised": self.raised})
+
+
+class UsageError(ValueError):
+    """Bad input from a person: one line that names the place, what was expected and what to do."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` or, where nothing is near, the list of known words."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; known: {', '.join(names)}" if names else ""
+
+
+def near_file(path: str | os.PathLike[str]) -> str:
+    """Return what to say of a path where no file is: one beside it that may be meant, or that its folder is missing."""
+    folder, name = os.path.split(path)
+    if folder and not os.path.isdir(folder):
+        return f" (there is no folder {folder})"
+    names = sorted(os.listdir(folder or "."))[:1000]
+    stem, suffix = os.path.splitext(name)
+    twin = stem + {".yml": ".yaml", ".yaml": ".yml"}.get(suffix, suffix)
+    near = [twin] if twin in names else difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+@contextmanager
+def error_context(what: str) -> Iterator[None]:
+    """Put what it is about before the message of a mistake, where that does not begin with it.
+
+    Raises:
+        UsageError: the mistake, or the failure of an environment that cannot work here.
+    """
+    try:
+        yield
+    except (UsageError, EnvironmentFailure) as error:
+        said = str(error)
+        raise UsageError(said if said.startswith(what) else f"{what}: {said}") from None
+
+
+_INSTANCE = re.compile(r"a valid dictionary or (?:instance of [A-Za-z_]\w*|object to extract fields from)")
+"""Pydantic's words for a field that is a model of its own; whoever writes YAML has no instances."""
+
+_LENGTH = re.compile(r"(Tuple|List|Set|Dictionary) should have at (least|most) (\d+) items? after validation.*")
+
+
+def _expected_length(match: re.Match[str]) -> str:
+    kind = "mapping" if match[1] == "Dictionary" else "list"
+    return f"expected a {kind} of at {match[2]} {match[3]} item{'' if match[3] == '1' else 's'}"
+
+
+def _place(loc: tuple[int | str, ...], known: Iterable[str]) -> tuple[tuple[int | str, ...], tuple[str, ...]]:
+    """Return a problem's place without the alternatives of unions, and the names of the fields that may stand there.
+
+    Of a union, pydantic puts the alternative that it tried into the place, such as `literal['lines']`.
+
+    Args:
+        loc: the place as pydantic gives it.
+        known: the field names at the top level, as `explain` takes them. The names are empty where the types do not say.
+    """
+    place: list[int | str] = []
+    fields: Mapping[str, Any] = known if isinstance(known, Mapping) else dict.fromkeys(known)
+    names, inner = tuple(fields), _type_of(fields, loc[0] if loc else "")
+    place += loc[:1]
+    for part in loc[1:]:
+        alternatives = _alternatives(inner)
+        if len(alternatives) > 1 and isinstance(part, str):
+            inner = next((one for one in alternatives if part == getattr(one, "__name__", None)), alternatives[-1])
+            continue
+        only = alternatives[0] if alternatives else None
+        place.append(part)
+        if isinstance(only, type) and issubclass(only, BaseModel):
+            names, inner = tuple(only.model_fields), _type_of(only.model_fields, part)
+        else:
+            arguments = [one for one in typing.get_args(only) if one is not ...]
+            names, inner = (), arguments[-1] if arguments else None
+    return tuple(place), names
+
+
+def _type_of(fields: Mapping[str, Any], name: int | str) -> Any:
+    field = fields.get(str(name))
+    return field.annotation if isinstance(field, FieldInfo) else None
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    """Return the types of a union but None; one type for what is no union, none for an unknown type."""
+    while typing.get_origin(annotation) is typing.Annotated:
+        annotation = typing.get_args(annotation)[0]
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return [inner for one in typing.get_args(annotation) if one is not type(None) for inner in _alternatives(one)]
+    return [] if annotation is None else [annotation]
+
+
+def explain(error: ValidationError, known: Iterable[str] = ()) -> str:
+    """Return a pydantic error as one line: the first problem, its field and what was given.
+
+    Args:
+        error: of the validation.
+        known: the field names at the top level, for the suggestion after an unknown one. A model's `model_fields` give the
+            names of fields further inside as well.
+    """
+    known = known if isinstance(known, Mapping) else tuple(known)
+    found = error.errors(include_url=False, include_context=False)
+    # A list of which an element is wrong is said to be too short as well.
+    inner = [problem["loc"] for problem in found if problem["type"] != "too_short"]
+    problems = [
+        problem
+        for problem in found
+        if problem["type"] != "too_short" or not any(loc[: len(problem["loc"])] == problem["loc"] for loc in inner)
+    ]
+    # A misspelt required field is both unknown and missing; the unknown name carries the suggestion.
+    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
+    loc, siblings = _place(first["loc"], known)
+    place = ".".join(str(part) for part in loc)
+    # A union gives a problem for each of its alternatives; to the reader they are one.
+    count = 1 + sum(problem is not first and _place(problem["loc"], known)[0] != loc for problem in problems)
+    more = f" (and {count - 1} more)" if count > 1 else ""
+    if first["type"] == "extra_forbidden":
+        name = str(loc[-1])
+        colon = ":" in name and name.partition(":")[0] in siblings  # YAML reads {dataset:gsm8k} as a key without a value
+        hint = "; YAML needs a space after the colon" if colon else did_you_mean(name, siblings)
+        return f"unknown field {place!r}{hint}{more}"
+    if first["type"] == "missing":
+        return f"field {place!r} is missing{more}"
+    message = first["msg"].removeprefix("Value error, ").replace("\n", " ").replace("a valid tuple", "a list")
+    message = _LENGTH.sub(_expected_length, _INSTANCE.sub("a mapping of fields", message))
+    if not place:  # several fields together
+        return f"{message}{more}"
+    try:
+        given = repr(first.get("input"))
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a structure of thousands of levels
+        given = f"a {type(first.get('input')).__name__} too large to show"
+    shown = given if len(given) <= 80 else given[:77] + "..."
+    return f"field {place!r}: {message}; got {shown}{more}"

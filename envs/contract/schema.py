@@ -1,0 +1,282 @@
+"""The values of the contract: what is asked (Prompt), what was written (Completion), what it is worth (Score).
+
+All are frozen pydantic models. `Score` refuses inconsistent states at construction, so no caller needs to check for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializeAsAny, model_validator
+
+from verigym.envs.contract.chat import completion_text, message_fields
+
+KEY_HEX_DIGITS = 32
+
+ErrorKind = Literal["gold_invalid", "unavailable", "backend", "timeout", "crashed", "protocol", "internal"]
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def canonical_json(value: Any) -> str:
+    """One spelling for one value: sorted keys, no spaces, no nan."""
+    return _ENCODER.encode(value)
+
+
+def sha256_hex(text: str) -> str:
+    """Return sha256 of the text's UTF-8 bytes; a lone surrogate hashes as its escape instead of raising."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Message(_Frozen):
+    """One turn of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Reference(_Frozen):
+    """Base of what an environment compares with: subclass it with typed fields."""
+
+
+class Prompt(_Frozen):
+    """A task: what the model is asked and, by environment part, what its answer is compared with."""
+
+    messages: tuple[Message, ...] = Field(min_length=1)
+    environment: str
+    references: Mapping[str, SerializeAsAny[Reference]]
+    metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
+    """Where the task comes from (data set, split, row, canary...). Never used for the verdict, so not part of the key."""
+    key: str = ""
+    """First 32 hex digits of sha256 over messages, environment and references; filled in when left empty."""
+
+    @model_validator(mode="after")
+    def _fill_key(self) -> Self:
+        try:
+            if self.metadata:
+                canonical_json(dict(self.metadata))
+        except ValueError:
+            raise ValueError("metadata holds nan or inf, which JSON cannot carry") from None
+        content = {
+            "messages": [m.model_dump() for m in self.messages],
+            "environment": self.environment,
+            "references": {part: ref.model_dump(mode="json") for part, ref in self.references.items()},
+        }
+        key = sha256_hex(canonical_json(content))[:KEY_HEX_DIGITS]
+        if self.key and self.key != key:
+            raise ValueError(f"key {self.key!r} does not belong to this prompt, whose content hashes to {key!r}")
+        object.__setattr__(self, "key", key)
+        return self
+
+    @property
+    def text(self) -> str:
+        """The contents of all messages, one after the other."""
+        return "\n".join(message.content for message in self.messages)
+
+
+def as_messages(text: str | Sequence[Message | Mapping[str, Any]]) -> tuple[Message, ...]:
+    """Return a plain text as one user message; messages, and dictionaries with `role` and `content`, as messages.
+
+    Raises:
+        TypeError: it is neither a text nor a list of messages.
+        ValueError: a message has no text, calls a tool, or has a role that no chat has.
+    """
+    if isinstance(text, str):
+        return (Message(role="user", content=text),)
+    if not isinstance(text, list | tuple):
+        raise TypeError(f"a prompt is made of a text or a list of messages, not of {type(text).__name__}: {text!r:.80}")
+    if not text:
+        raise ValueError("a prompt is made of an empty list of messages; expected at least one")
+    return tuple(
+        message if isinstance(message, Message) else Message(**message_fields(message, f"message {place} of the prompt"))
+        for place, message in enumerate(text)
+    )
+
+
+class Completion(_Frozen):
+    """What the model wrote. A plain string is accepted wherever a Completion is, and so are the messages of a chat."""
+
+    text: str
+    token_ids: tuple[int, ...] | None = None
+    finish_reason: Literal["stop", "length", "abort"] | None = None
+
+    @classmethod
+    def of(cls, value: CompletionLike) -> Completion:
+        """Return a Completion as it is, and make one of a text or of messages that end with the assistant's.
+
+        Raises:
+            TypeError: it is none of these, which is the caller's mistake and never the model's.
+            ValueError: the messages do not hold one text of the assistant's.
+        """
+        if isinstance(value, Completion):
+            return value
+        if isinstance(value, str):
+            return cls(text=value)
+        if isinstance(value, list | tuple):
+            return cls(text=completion_text([one.model_dump() if isinstance(one, Message) else one for one in value]))
+        raise TypeError(f"a completion is a str, a Completion or a list of messages, not {type(value).__name__}: {value!r:.80}")
+
+    @property
+    def digest(self) -> str:
+        """sha256 hex over everything a verdict may depend on."""
+        return sha256_hex(canonical_json([self.text, self.token_ids, self.finish_reason]))
+
+
+CompletionLike = Completion | str | Sequence[Mapping[str, Any]]
+"""What is taken as a completion: `Completion.of` makes one of it."""
+
+
+class Status(StrEnum):
+    """The verdict in one word. Only ERROR is our fault; every other status carries a reward."""
+
+    CORRECT = "correct"
+    PARTIAL = "partial"
+    INCORRECT = "incorrect"
+    NO_ANSWER = "no_answer"
+    TRUNCATED = "truncated"
+    LIMIT = "limit"
+    ERROR = "error"
+
+
+class StepScore(_Frozen):
+    """The reward of one step: half-open character offsets [start, end) in `completion.text`."""
+
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+    reward: float = Field(allow_inf_nan=False)
+    reason: str = ""
+    part: str = ""
+    """In the score of a composition: the part that judged the step, named as in `components`; empty in a part's own score."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.end < self.start:
+            raise ValueError(f"a step ends at {self.end}, before its start {self.start}")
+        return self
+
+
+class ScoreError(_Frozen):
+    """Why there is no score. `retryable` says whether another try may help."""
+
+    kind: ErrorKind
+    message: str
+    retryable: bool = False
+
+
+class Raised(_Frozen):
+    """An exception that `judge` raised: a bug of the environment's, whoever gets the blame for this one text."""
+
+    error: str
+    """Type and message."""
+    place: str
+    """Where: `file.py:12 in judge`."""
+    traceback: str = ""
+
+    @property
+    def cause(self) -> str:
+        """What is the same for every text on which the same line fails in the same way."""
+        return f"{self.error.partition(':')[0]} at {self.place}"
+
+
+Components = Mapping[str, float | None]
+"""Numbers of a score by name."""
+
+
+class Score(_Frozen):
+    """A verdict. `reward is None` exactly when `status` is ERROR exactly when `error` is set.
+
+    Build one with the named constructors; the environment's base class stamps `grader` and `seconds`.
+    """
+
+    reward: float | None
+    status: Status
+    components: Components = Field(default_factory=dict)
+    """Numbers that the reward is made of, or that stand beside it, by name; None for one that could not be had. No rule makes
+    the reward of them: they are logged as curves, and `reward_weights` of gdpo names them. In a composition's score, a
+    part's component is `part/component`."""
+    answer: str | None = None
+    reason: str = ""
+    steps: tuple[StepScore, ...] | None = None
+    error: ScoreError | None = None
+    raised: Raised | None = Field(default=None, exclude_if=lambda raised: raised is None)
+    """What judging raised, where it did: with LIMIT the text is blamed for it, with ERROR the environment."""
+    grader: str = ""
+    seconds: float = 0.0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        failed = self.status is Status.ERROR
+        if (self.reward is None) is not failed or (self.error is not None) is not failed:
+            raise ValueError(
+                f"reward=None, status=error and error=... go together; got reward={self.reward}, "
+                f"status={self.status.value}, error={self.error!r}"
+            )
+        for name, value in {"reward": self.reward, **self.components, "seconds": self.seconds}.items():
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{name} is {value}; a score holds finite numbers only")
+        parts = {step.part for step in self.steps or ()}
+        if "" in parts and len(parts) > 1:
+            raise ValueError(f"some steps name a part and others none: {sorted(parts)}; name the part of each step, or of none")
+        for part in parts - {""}:
+            if self.components.get(part) is None:
+                raise ValueError(f"steps of the part {part!r}, whose reward is not in components ({sorted(self.components)})")
+        return self
+
+    @property
+    def scored(self) -> bool:
+        """Whether this is a verdict, as opposed to a failure of ours."""
+        return self.status is not Status.ERROR
+
+    @classmethod
+    def correct(
+        cls, *, reward: float = 1.0, answer: str | None = None, reason: str = "", components: Components | None = None
+    ) -> Score:
+        """Full marks."""
+        return cls(reward=reward, status=Status.CORRECT, answer=answer, reason=reason, components=components or {})
+
+    @classmethod
+    def partial(
+        cls, reward: float, *, answer: str | None = None, reason: str = "", components: Components | None = None
+    ) -> Score:
+        """Something between the floor and full marks."""
+        return cls(reward=reward, status=Status.PARTIAL, answer=answer, reason=reason, components=components or {})
+
+    @classmethod
+    def incorrect(
+        cls, *, reward: float = 0.0, answer: str | None = None, reason: str = "", components: Components | None = None
+    ) -> Score:
+        """An answer that is wrong."""
+        return cls(reward=reward, status=Status.INCORRECT, answer=answer, reason=reason, components=components or {})
+
+    @classmethod
+    def no_answer(cls, *, reward: float = 0.0, reason: str = "", components: Components | None = None) -> Score:
+        """Nothing that could be judged."""
+        return cls(reward=reward, status=Status.NO_ANSWER, reason=reason, components=components or {})
+
+    @classmethod
+    def truncated(cls, *, reward: float = 0.0, reason: str = "", components: Components | None = None) -> Score:
+        """Cut off by the token limit before there was an answer."""
+        return cls(reward=reward, status=Status.TRUNCATED, reason=reason, components=components or {})
+
+    @classmethod
+    def limit(
+        cls, *, reward: float = 0.0, answer: str | None = None, reason: str = "", components: Components | None = None
+    ) -> Score:
+        """The submission ran past a limit or brought the grader down."""
+        return cls(reward=reward, status=Status.LIMIT, answer=answer, reason=reason, components=components or {})
+
+    @classmethod
+    def failed(cls, kind: ErrorKind, message: str, *, retryable: bool = False) -> Score:
+        """Return the score of a failure of ours: no reward at all."""
+        error = ScoreError(kind=kind, message=message, retryable=retryable)
+        return cls(reward=None, status=Status.ERROR, reason=message, error=error)

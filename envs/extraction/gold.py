@@ -1,0 +1,71 @@
+r"""Where the answer stands in a gold completion: for joining the golds of several parts and building hacks from one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from verigym.envs.extraction.boxes import box_spans
+
+_FENCED = re.compile(r"^(?P<fence>`{3,}|~{3,})[^`\n]*\n(?P<answer>.*?\n)(?P=fence)[ \t]*$", re.DOTALL | re.MULTILINE)
+_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_LABEL = re.compile(r"(?:####|(?:final )?answer(?: is)?:?|A:)[ \t]*(\S[^\n]*)", re.IGNORECASE)
+
+
+class GoldText(NamedTuple):
+    """A gold completion cut around its answer: `before + answer + after` is the whole."""
+
+    before: str
+    answer: str
+    after: str
+    lines: bool = False
+    """Whether the answer is whole lines, as in a fenced block."""
+
+    @property
+    def marked(self) -> bool:
+        """Whether something says where the answer is; otherwise the whole text is the answer."""
+        return bool(self.before or self.after)
+
+    def holding(self, answer: str) -> str:
+        """Return the completion with another answer in its place."""
+        line_end = "\n" if self.lines and not answer.endswith("\n") else ""
+        return f"{self.before}{answer}{line_end}{self.after}"
+
+
+def cut(gold: str) -> GoldText:
+    r"""Find the answer: in the last fenced block or balanced `\boxed{}`, else in `<answer>`, after a label, or everything."""
+    blocks = [*_FENCED.finditer(gold)]
+    if blocks:
+        answer = slice(*blocks[-1].span("answer"))
+        return GoldText(gold[: answer.start], gold[answer], gold[answer.stop :], lines=True)
+    boxes = box_spans(gold)
+    if boxes:
+        _, start, end = boxes[-1]
+        return GoldText(gold[:start], gold[start:end], gold[end:])
+    found = [*_TAG.finditer(gold)][-1:] or [*_LABEL.finditer(gold)][-1:]
+    if found:
+        start, end = found[0].span(1)
+        return GoldText(gold[:start], gold[start:end], gold[end:])
+    return GoldText("", gold, "")
+
+
+def gold_candidates(golds: Sequence[str]) -> Iterator[str]:
+    """Yield completions that may satisfy all the parts that wrote `golds`, the primary part's first.
+
+    First each gold alone, then the primary's answer put in the place of another's, then the two one after the other.
+    """
+    if not golds:
+        return
+    primary = golds[0]
+    answer = cut(primary)
+    seen: set[str] = set()
+    for candidate in (
+        *golds,
+        *(cut(other).holding(answer.answer) for other in golds[1:]),
+        *(f"{other}\n{primary}" for other in golds[1:]),
+        *(f"{primary}\n{other}" for other in golds[1:]),
+    ):
+        if candidate not in seen:
+            seen.add(candidate)
+            yield candidate

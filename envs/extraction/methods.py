@@ -1,0 +1,208 @@
+r"""Finding the answer in a completion: text in, text out, in one linear pass each.
+
+Every function takes hostile text (two hundred thousand opened boxes, unclosed spans) in linear time: tokens are found by
+regular expressions whose quantifiers are possessive, and braces are matched with a stack.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from verigym.envs.extraction.boxes import MARK, Row, box_spans, row, scan
+from verigym.envs.extraction.partial import beside
+from verigym.envs.extraction.units import after_box
+
+__all__ = ["METHODS", "Extraction", "Method", "box_spans", "extract", "last_box", "strip_thinking"]
+
+Method = Literal["boxed", "hash", "final", "label", "last"]
+
+
+class Extraction(NamedTuple):
+    """An answer as it stands in the text, and the method that found it."""
+
+    text: str
+    method: Method
+    after: str = ""
+    """Of a box: the percent sign, degree sign, base, scale word or unit that directly follows it; see `after_box`."""
+    row: Row | None = None
+    """Of a box: the boxes that it ends a row of, where it does not stand alone."""
+    part: str = ""
+    r"""Of a box: the text around it by which it is only a part of what is stated (`-\boxed{5}`); see `beside`."""
+
+
+# Whatever its spelling, thinking is no answer. [THINK] is Mistral's, seed:think ByteDance's, begin_of_thought Sky's, the
+# triangles are Kimi's; OpenAI's gpt-oss thinks in channels.
+_THINK = re.compile(
+    r"<\s?(/?)\s?(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning)\s?>|\[(/?)THINK\]|\u25c1(/?)think\u25b7"
+    r"|<\|(?:begin|(end))_of_thought\|>|<\|channel\|>\s?(?:(?:analysis|commentary)\b|(final)\b)",
+    re.IGNORECASE,
+)
+
+
+def strip_thinking(text: str) -> str | None:
+    """Return what follows the last `</think>`; None when a `<think>` after it never closes.
+
+    Chat templates often put `<think>` into the prompt, so a lone `</think>` ends the thinking too. An unclosed `<think>` means
+    that the model did not stop thinking: nothing in it, and nothing before it, was given as the answer.
+    """
+    if text.isascii():  # most texts hold no tag, and this is quicker than the search
+        lowered = text.lower()
+        if "think" not in lowered and "thought" not in lowered and "reasoning" not in lowered and "|>" not in lowered:
+            return text
+    closed = 0
+    opened = False
+    for tag in _THINK.finditer(text):
+        opened = not any(tag.groups())
+        closed = closed if opened else tag.end()
+    return None if opened else text[closed:]
+
+
+def last_box(text: str) -> str | None:
+    r"""Return the content of the last balanced box, the outermost where boxes are nested; None where there is none.
+
+    A box that never closes is no box: it neither counts nor hides an earlier balanced one.
+    """
+    found = _boxed(text)
+    return found.text if found else None
+
+
+def _boxed(text: str) -> Extraction | None:
+    boxes = scan(text)
+    if not boxes:
+        return None
+    last = boxes[-1]
+    joined = row(text, boxes) if len(boxes) > 1 else None
+    part = beside(text, joined.first if joined else last, last)
+    if part and joined and joined.loose:  # words stand between: the last may be the answer by itself
+        joined, part = None, beside(text, last)
+    return Extraction(last.content(text), "boxed", after_box(text, last.after), joined, part)
+
+
+def after_hash(text: str) -> str | None:
+    """Return the rest of the line after the last `####`."""
+    _, mark, rest = text.rpartition("####")
+    return _line(rest) or None if mark else None
+
+
+_FINAL = re.compile(r"final answer is|\u6700\u7ec8\u7b54\u6848(?:\u662f|\u4e3a)", re.IGNORECASE)
+_MORE = re.compile(r"[0-9]|\\(?:boxed|fbox)|\$[^$]|(?<![A-Za-z])(?:or|not|no|wait|maybe|perhaps)(?![A-Za-z])")
+_SENTENCE_END = re.compile(r"\.(?=[\s*_]|$)|\n")
+
+
+def after_final(text: str) -> str | None:
+    """Return what the last "final answer is" announces: a LaTeX span, a box, or the rest of the sentence."""
+    mark = _last(_FINAL, text)
+    if mark is None:
+        return None
+    rest = text[mark.end() :].lstrip(" \t:\uff1a*_\n")
+    for opening, closing in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
+        if rest.startswith(opening):
+            end = rest.find(closing, len(opening))
+            if end >= 0 and not _goes_on(rest[end + len(closing) :]):
+                return rest[len(opening) : end].strip() or None
+    if MARK.match(rest):
+        boxes = scan(rest)
+        if not (boxes and (_goes_on(rest[boxes[0].after :]) or beside(rest, boxes[0]))):
+            return boxes[0].content(rest) if boxes else None
+    return _line(_sentence(rest)) or None
+
+
+def _sentence(text: str) -> str:
+    end = _SENTENCE_END.search(text)
+    return text[: end.start()] if end else text
+
+
+def _goes_on(rest: str) -> bool:
+    """Whether the sentence adds to the answer, or takes it back."""
+    return _MORE.search(_sentence(rest)) is not None
+
+
+_LABEL = re.compile(
+    r"^[ \t>*#_-]*+A[ \t*_]*+:|(?<![A-Za-z])(?i:answer)[ \t*_]*+[:\uff1a]|\u7b54\u6848[\u662f\u4e3a]?[ \t*_]*+[:\uff1a]",
+    re.MULTILINE,
+)
+
+
+def after_label(text: str) -> str | None:
+    """Return the rest of the line after the last `A:` that begins a line, or the last `Answer:` anywhere."""
+    mark = _last(_LABEL, text)
+    return _line(text[mark.end() :].lstrip()) or None if mark else None
+
+
+_NUMBER = re.compile(
+    r"(?:(?<![\w)\]}.])[-+\u2212])?(?<![\w.^])(?<!\^\{)\.?[0-9][0-9,]*+(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?"
+    r"(?:/[0-9]++(?:\.[0-9]++)?)?(?:\s?\\?%| (?:hundred|thousand|million|billion|trillion)(?![A-Za-z])|[ijkKMB](?!\w))?"
+    r"(?! ?\^)",
+    re.ASCII,
+)
+_DOLLAR = re.compile(r"\\.|(\$\$?)", re.DOTALL)
+
+
+def last_span(text: str) -> str | None:
+    """Return the last number or LaTeX span, whichever ends later. For text that nobody asked to mark its answer."""
+    found = _spans(text)
+    return max(found)[1].strip() or None if found else None
+
+
+def _spans(text: str) -> list[tuple[int, str]]:
+    """Return the last number, the last LaTeX spans and the last box, each with its end."""
+    found: list[tuple[int, str]] = []
+    number = _last(_NUMBER, text)
+    if number:
+        found.append((number.end(), number.group().rstrip(",")))
+    dollars = [m for m in _DOLLAR.finditer(text) if m.group(1)]
+    if len(dollars) % 2 == 0 and dollars:
+        found.append((dollars[-1].end(), text[dollars[-2].end() : dollars[-1].start()]))
+    for opening, closing in (("\\(", "\\)"), ("\\[", "\\]")):
+        end = text.rfind(closing)
+        start = text.rfind(opening, 0, end) if end > 0 else -1
+        if start >= 0:
+            found.append((end + 2, text[start + 2 : end]))
+    boxes = scan(text)
+    if boxes:
+        found.append((boxes[-1].after, boxes[-1].content(text)))
+    return found
+
+
+def _ends_in_box(text: str) -> bool:
+    r"""Whether the last span is a box, which may be a part of something: `-\boxed{5}`."""
+    boxes = scan(text)
+    return bool(boxes) and max(_spans(text))[0] == boxes[-1].after
+
+
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    return next(iter(deque(pattern.finditer(text), maxlen=1)), None)
+
+
+def _line(text: str) -> str:
+    """Return the first line without its markdown emphasis."""
+    return text.lstrip(" \t*_").partition("\n")[0].strip().rstrip("*_ ")
+
+
+METHODS: dict[Method, Callable[[str], str | None]] = {
+    "boxed": last_box,
+    "hash": after_hash,
+    "final": after_final,
+    "label": after_label,
+    "last": last_span,
+}
+
+
+def extract(text: str, methods: Sequence[Method] = ("boxed",)) -> Extraction | None:
+    r"""Return the answer by the first method that finds one; `methods` stand in order of trust.
+
+    An empty string is an answer left empty (`\boxed{}`): it is returned, so that a less trusted method does not overrule it.
+    """
+    for method in methods:
+        if method == "boxed" or (method == "last" and _ends_in_box(text)):
+            boxed = _boxed(text)
+            if boxed:
+                return boxed._replace(method=method)
+            continue
+        found = METHODS[method](text)
+        if found is not None:
+            return Extraction(found, method)
+    return None

@@ -1,0 +1,120 @@
+r"""What the families share: levels, and for answers that are no numbers the box, its clean-up and the verdict."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from verigym.envs.contract.base import Options
+from verigym.envs.contract.generated import GeneratedTasks
+from verigym.envs.contract.schema import Completion, Prompt, Reference, Score
+from verigym.envs.extraction.methods import strip_thinking
+from verigym.envs.generated.families import ProceduralEnvironment, ProceduralOptions
+from verigym.envs.match.where import find_answer
+
+LEVELS = 5
+LONGEST = 2000
+
+
+class Levelled(BaseModel):
+    """What every family lets one choose."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    level: int = Field(default=1, ge=1, le=LEVELS)
+    """How hard the tasks are, 1 to 5."""
+
+
+class NumberOptions(Levelled, ProceduralOptions):
+    """Options of families whose answers are numbers: those of `math`, and the level."""
+
+
+class TextOptions(Levelled, Options):
+    """Options of families whose answers are texts."""
+
+    skip_thinking: bool = True
+    """Whether what stands before the last `</think>` is left out; a completion that never stops thinking is no answer."""
+
+
+class TextReference(Reference):
+    """What an answer is compared with."""
+
+    answer: str = Field(min_length=1)
+    """The right answer."""
+
+
+def at(level: int, values: Sequence[int]) -> int:
+    """Return the value of a level, from one value for each of the five."""
+    return values[level - 1]
+
+
+class NumberPuzzle(ProceduralEnvironment):
+    """Base of families whose answers are numbers: judged as `math` judges, sums and unreduced fractions refused."""
+
+    options_type = NumberOptions
+
+    @property
+    def level(self) -> int:
+        """The level asked for."""
+        return cast(NumberOptions, self.options).level
+
+    def stream(self) -> str:
+        """Return name and level: the tasks of two levels are drawn independently."""
+        return f"{self.name}/level {self.level}"
+
+    def examples(self) -> Sequence[Prompt]:
+        """Return a few tasks of its own, in place of the examples of `math`."""
+        return tuple(self.prompt_at("train", 0, index) for index in range(8))
+
+
+R = TypeVar("R", bound=Reference)
+Opts = TypeVar("Opts", bound=TextOptions)
+
+_WRAPPED = re.compile(r"\\(?:text|mathrm|texttt|textbf|mathbf|textit|mathtt)\{([^{}]*)\}")
+_SPACES = re.compile(r"\\[,;: ]|\\q?quad(?![A-Za-z])|~")
+_ARROWS = re.compile(r"\\(?:to|rightarrow|longrightarrow)(?![A-Za-z])|\u2192")
+
+
+def plain(text: str) -> str:
+    r"""Return the text without LaTeX's dress: `$`, `\text{...}`, its spaces and arrows."""
+    text = _WRAPPED.sub(r"\1", text.strip().strip("$"))
+    return _ARROWS.sub(" -> ", _SPACES.sub(" ", text)).strip()
+
+
+class TextPuzzle(GeneratedTasks[R, Opts]):
+    """Base of families whose answers are texts: write `make` and `problem`."""
+
+    @property
+    def level(self) -> int:
+        """The level asked for."""
+        return self.options.level
+
+    def stream(self) -> str:
+        """Return name and level: the tasks of two levels are drawn independently."""
+        return f"{self.name}/level {self.level}"
+
+    @abstractmethod
+    def problem(self, reference: R, answer: str) -> str:
+        """Return what is wrong with an answer, in words; nothing where it is right. It is at most `LONGEST` characters."""
+
+    def gold(self, prompt: Prompt) -> str | None:
+        """Return the reference's answer in a box; None where it has none."""
+        answer: Any = getattr(self.reference(prompt), "answer", None)
+        return None if answer is None else rf"\boxed{{{answer}}}"
+
+    def judge(self, prompt: Prompt, reference: R, completion: Completion) -> Score:
+        """Take the last box and ask `problem`; the whole box must be the answer, a part of it earns nothing."""
+        text = strip_thinking(completion.text) if self.options.skip_thinking else completion.text
+        found, how = find_answer(text, ("boxed",)) if text is not None else (None, "the thinking never ends")
+        if not found:
+            if completion.finish_reason == "length":
+                return Score.truncated(reason=f"cut off by the token limit: {how}")
+            return Score.no_answer(reason=how if found is None else "the box is empty")
+        if len(found) > LONGEST:
+            return Score.incorrect(answer=found[:LONGEST], reason=f"the answer is longer than {LONGEST} characters")
+        problem = self.problem(reference, plain(found))
+        return Score.incorrect(answer=found, reason=problem) if problem else Score.correct(answer=found, reason="right")

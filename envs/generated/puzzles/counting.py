@@ -1,0 +1,42 @@
+"""`counting`: how many whole numbers of a range fit a condition on divisors."""
+
+from __future__ import annotations
+
+import random
+
+from verigym.envs.generated.puzzles.base import NumberPuzzle, at
+
+LAST = (50, 200, 500, 1000, 3000)
+
+
+class CountingEnvironment(NumberPuzzle):
+    """Multiples from 1 (level 1), of a range (2), of either of two (3), of just one of two (4), but not of a third (5)."""
+
+    name = "counting"
+    version = "1"
+
+    def task(self, rng: random.Random) -> tuple[str, str, str]:
+        """Return for example ("How many whole numbers from 1 to 40 are divisible by 7?", "5", "")."""
+        while True:
+            words, start, end, count = self._condition(rng)
+            if count:
+                return f"How many whole numbers from {start} to {end}, both included, are {words}?", str(count), ""
+
+    def _condition(self, rng: random.Random) -> tuple[str, int, int, int]:
+        """Return a condition in words, both ends of the range, and how many numbers fit."""
+        level = self.level
+        end = rng.randint(20, at(level, LAST))
+        start = rng.randint(2, end - 10) if level > 1 else 1
+        p, q, r = rng.sample(range(2, 13), 3)
+        if level <= 2:
+            fits, words = [n for n in range(start, end + 1) if n % p == 0], f"divisible by {p}"
+        elif level == 3:
+            fits = [n for n in range(start, end + 1) if n % p == 0 or n % q == 0]
+            words = f"divisible by {p} or by {q} (or by both)"
+        elif level == 4:
+            fits = [n for n in range(start, end + 1) if (n % p == 0) != (n % q == 0)]
+            words = f"divisible by exactly one of {p} and {q}"
+        else:
+            fits = [n for n in range(start, end + 1) if (n % p == 0 or n % q == 0) and n % r]
+            words = f"divisible by {p} or by {q} (or by both), but not by {r}"
+        return words, start, end, len(fits)

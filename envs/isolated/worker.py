@@ -1,0 +1,180 @@
+"""The process in which SymPy runs: `python -m verigym.envs.isolated.worker KIND`, started by `symbolic.py`.
+
+A zygote loads its kind of comparison once (`trees` by SymPy, `texts` by Math-Verify, `gym` by reasoning-gym) and forks a child
+for each, so nothing of one submission reaches the next, and a child that hangs, crashes or eats memory is killed alone. The
+zygote passes the request on as bytes and never reads it; a child sees one comparison and answers in JSON of bounded size
+through its own pipe.
+`symbolic.py` describes the frames.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import select
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from verigym.sandbox.confine import confine, parent_is
+
+REQUEST = struct.Struct("!Iddq")  # payload bytes, CPU seconds, wall seconds, memory bytes
+REPLY = struct.Struct("!cId")  # status, payload bytes, CPU seconds
+OK, TIME, WALL, MEMORY, CRASH, START = b"O", b"T", b"W", b"M", b"C", b"S"
+MAX_REPLY = 1 << 20  # an item of reasoning-gym holds a whole prompt
+EXIT_MEMORY = 77
+POLL_MS = 2_000
+
+KINDS = {
+    "trees": "verigym.envs.math.symbolic.worker",
+    "texts": "verigym.envs.math.symbolic.opinion",
+    "gym": "verigym.envs.reasoning_gym.worker",
+}
+"""Kinds of comparison, and the module whose `load` warms up and returns the comparison."""
+Kind = Literal["trees", "texts", "gym"]
+Compare = Callable[[bytes], bytes]
+
+
+def load(kind: str) -> Compare:
+    """Import what a kind of comparison needs, warm its caches, and return the comparison."""
+    compare: Compare = importlib.import_module(KINDS[kind]).load()
+    return compare
+
+
+def run_child(compare: Compare, payload: bytes, cpu_s: float, memory_bytes: int, reply: int, zygote: int) -> None:
+    """Confine this fresh fork, compare, write the answer, and end."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        signal.setitimer(signal.ITIMER_PROF, cpu_s)
+        confine(memory_bytes=memory_bytes, cpu_s=int(cpu_s) + 2, file_bytes=0, processes=0, die_with_parent=True)
+        if parent_is(zygote):
+            os.write(reply, compare(payload)[:MAX_REPLY])
+            code = 0
+    except MemoryError:
+        code = EXIT_MEMORY
+    finally:
+        os._exit(code)
+
+
+def supervise(pid: int, reply: int, requests: int, wall_s: float) -> tuple[bytes, bytes, float]:
+    """Wait for a child's answer, its end or its deadline; kill it and what it started in any case.
+
+    Returns:
+        a status, the answer, and the CPU seconds that the child has used.
+    """
+    deadline = time.monotonic() + wall_s
+    poll = select.poll()
+    poll.register(reply, select.POLLIN)
+    poll.register(requests, 0)  # only its hang-up matters here: whoever asked is gone
+    data, late = b"", False
+    while len(data) <= MAX_REPLY:
+        left = deadline - time.monotonic()
+        events = dict(poll.poll(max(0, int(left * 1000)) + 1)) if left > 0 else {}
+        if requests in events:
+            _kill(pid)
+            os._exit(0)
+        if not events:
+            late = left <= 0 or time.monotonic() >= deadline
+            if late:
+                break
+            continue
+        chunk = os.read(reply, 1 << 16)
+        if not chunk:
+            break
+        data += chunk
+    # The status of a child that has ended is settled; one that closed its pipe and lingers dies here.
+    _kill(pid)
+    _, status, used = os.wait4(pid, 0)
+    cpu_s = used.ru_utime + used.ru_stime
+    if late:
+        return WALL, b"", cpu_s
+    if os.WIFSIGNALED(status):
+        return (TIME if os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGXCPU) else CRASH), b"", cpu_s
+    if os.WEXITSTATUS(status) == EXIT_MEMORY:
+        return MEMORY, b"", cpu_s
+    answered = os.WEXITSTATUS(status) == 0 and 0 < len(data) <= MAX_REPLY
+    return (OK, data, cpu_s) if answered else (CRASH, b"", cpu_s)
+
+
+def _kill(pid: int) -> None:
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+
+
+def serve(kind: str, requests: int, replies: int) -> None:
+    """Answer requests until whoever asks is gone."""
+    parent = os.getppid()
+    try:
+        compare = load(kind)
+    except Exception as error:
+        why = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        _send(replies, START, why[:MAX_REPLY].encode())
+        return
+    confine(network=False)
+    gc.freeze()  # the collector of a fork would copy every page it visits
+    _send(replies, OK, b"")
+    zygote = os.getpid()
+    while (header := _read(requests, REQUEST.size, parent)) is not None:
+        size, cpu_s, wall_s, memory_bytes = REQUEST.unpack(header)
+        payload = _read(requests, size, parent)
+        if payload is None:
+            return
+        receive, send = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            for fd in (receive, requests, replies):
+                os.close(fd)
+            run_child(compare, payload, cpu_s, memory_bytes, send, zygote)
+        os.close(send)
+        try:
+            status, data, cpu_s = supervise(pid, receive, requests, wall_s)
+        finally:
+            os.close(receive)
+        _send(replies, status, data, cpu_s)
+
+
+def _read(fd: int, size: int, parent: int) -> bytes | None:
+    """Read exactly so many bytes; None when the other end is closed or the parent is gone."""
+    data = b""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    while len(data) < size:
+        # Another fork of the parent may hold the pipe open, so its end alone is not relied upon.
+        if not poll.poll(POLL_MS):
+            if not parent_is(parent):
+                return None
+            continue
+        chunk = os.read(fd, size - len(data))
+        if not chunk:
+            return None
+        data += chunk
+    return data
+
+
+def _send(fd: int, status: bytes, data: bytes, cpu_s: float = 0.0) -> None:
+    frame = REPLY.pack(status, len(data), cpu_s) + data
+    while frame:
+        frame = frame[os.write(fd, frame) :]
+
+
+def main() -> None:
+    """Take over stdin and stdout as the channel, so that nothing printed can be taken for a reply."""
+    requests, replies = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(BrokenPipeError):
+        serve(sys.argv[1], requests, replies)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

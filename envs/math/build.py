@@ -1,0 +1,183 @@
+"""Constructors of trees that keep the promises of `tree.py`: flat sums and products, numbers that are never negative."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Literal
+
+from verigym.envs.math.numerals import scientific
+from verigym.envs.math.tree import (
+    Add,
+    Call,
+    Div,
+    Group,
+    Mul,
+    NamedSet,
+    Neg,
+    Node,
+    Number,
+    Percent,
+    Pow,
+    SetOp,
+    Symbol,
+)  # fmt: skip
+
+ZERO = Number(Fraction(0))
+
+
+def bare(node: Node) -> Node:
+    """Take off square brackets that group inside a formula: `2[x + 1]`."""
+    if type(node) is Group and node.opening == "[" and node.closing == "]" and len(node.items) == 1:
+        return node.items[0]
+    return node
+
+
+def add(terms: Sequence[Node]) -> Node:
+    """Return the sum; a difference of sets is a set operation."""
+    if len(terms) == 1:
+        return terms[0]
+    if len(terms) == 2 and type(terms[1]) is Neg and _is_set(terms[0]) and _is_set(terms[1].of):
+        return set_operation("difference", terms[0], terms[1].of)
+    flat: list[Node] = []
+    for term in terms:
+        term = bare(term)
+        if type(term) is Add:
+            flat.extend(term.terms)
+        else:
+            flat.append(term)
+    return Add(tuple(flat))
+
+
+def mul(factors: Sequence[Node]) -> Node:
+    """Return the product."""
+    if len(factors) == 1:
+        return factors[0]
+    flat: list[Node] = []
+    for factor in factors:
+        factor = bare(factor)
+        if type(factor) is Mul:
+            flat.extend(factor.factors)
+        else:
+            flat.append(factor)
+    return Mul(tuple(flat))
+
+
+def div(top: Node, bottom: Node) -> Node:
+    """Return the quotient; `dy/dx` is a derivative, and the sign of `100/3%` belongs to the whole fraction."""
+    top, bottom = bare(top), bare(bottom)
+    if type(bottom) is Percent and type(top) is Number and type(bottom.of) is Number:
+        return Percent(Div(top, bottom.of))
+    if type(bottom) is Mul and bottom.factors[0] in _DIFFERENTIALS:
+        return derivative(top, bottom) or Div(top, bottom)
+    return Div(top, bottom)
+
+
+_DIFFERENTIALS = (Symbol("d"), Symbol("partial"))
+
+
+def derivative(top: Node, bottom: Mul) -> Node | None:
+    r"""Return d(top)/d(bottom) as nested `diff`, one a variable of `\partial x \partial y`; None of another quotient."""
+    sign, variables = bottom.factors[0], bottom.factors[1::2]
+    if len(bottom.factors) % 2 or set(bottom.factors[::2]) != {sign} or (len(variables) > 1 and sign != Symbol("partial")):
+        return None
+    derived: list[Symbol] = []
+    for variable in variables:
+        order = 1
+        if type(variable) is Pow and type(variable.base) is Symbol and type(variable.exponent) is Number:
+            order, variable = variable.exponent.value.numerator, variable.base
+        if type(variable) is not Symbol or not 1 <= order <= 9:
+            return None
+        derived += [variable] * order
+    operator = sign if len(derived) == 1 else Pow(sign, Number(Fraction(len(derived))))
+    if top == operator:  # an operator on what follows
+        names = "".join(f"d{variable.name}" for variable in derived)
+        if len(variables) == 1 and len(derived) > 1:
+            names = f"d{derived[0].name}^{len(derived)}"
+        return Symbol(f"d/{names}" if len(derived) == 1 else f"d^{len(derived)}/{names}")
+    if type(top) is not Mul or top.factors[0] != operator:
+        return None
+    body = mul(top.factors[1:])
+    for variable in reversed(derived):
+        body = Call("diff", (body, variable))
+    return body
+
+
+def power(base: Node, exponent: Node) -> Node:
+    """Return the power."""
+    return Pow(bare(base), exponent)
+
+
+def times(factors: list[Node], right: Node) -> None:
+    r"""Multiply by what stands after a sign; `1.5 \times 10^{3}` becomes one number."""
+    if factors and type(right) is Pow and type(right.base) is Number and type(factors[-1]) is Number and right.base.value == 10:
+        power_of_ten = right.exponent
+        sign = -1 if type(power_of_ten) is Neg else 1
+        size = power_of_ten.of if type(power_of_ten) is Neg else power_of_ten
+        last = factors[-1]
+        if (
+            type(size) is Number
+            and size.style == "plain"
+            and size.decimals == 0
+            and last.style == "plain"
+            and len(str(size.value)) < 9
+        ):
+            factors[-1] = scientific(last.value, last.decimals, sign * int(size.value))
+            return
+    factors.append(right)
+
+
+def set_operation(op: Literal["union", "intersection", "difference"], left: Node, right: Node) -> Node:
+    """Return the operation; parts of the same one in a row are one list."""
+    parts: list[Node] = list(left.parts) if type(left) is SetOp and left.op == op else [left]
+    if type(right) is SetOp and right.op == op and op != "difference":
+        parts.extend(right.parts)
+    else:
+        parts.append(right)
+    return SetOp(op, tuple(parts))
+
+
+def _is_set(node: Node) -> bool:
+    return type(node) in (NamedSet, SetOp) or (type(node) is Group and node.opening in ("{", "tex{"))
+
+
+def negative(node: Node) -> Node:
+    """Return minus the node."""
+    return node.of if isinstance(node, Neg) else Neg(node)
+
+
+def minus(left: Node, right: Node) -> Node:
+    """Return left - right."""
+    if right == ZERO:
+        return left
+    first = left.terms if isinstance(left, Add) else (left,)
+    second = tuple(negative(term) for term in right.terms) if isinstance(right, Add) else (negative(right),)
+    if left == ZERO:
+        return Add(second) if len(second) > 1 else second[0]
+    return Add((*first, *second))
+
+
+def scaled(node: Node, factor: Fraction) -> Node:
+    """Return factor * node."""
+    if factor == 1:
+        return node
+    if factor == -1:
+        return negative(node)
+    factors = node.factors if isinstance(node, Mul) else (node,)
+    return Mul((literal(factor), *factors))
+
+
+def literal(value: Fraction) -> Node:
+    """Return the tree of a rational number."""
+    size = abs(value)
+    tree: Node = Number(size)
+    if size.denominator != 1:
+        tree = Div(Number(Fraction(size.numerator)), Number(Fraction(size.denominator)))
+    return Neg(tree) if value < 0 else tree
+
+
+def single(node: Node) -> Node:
+    """Return what stands alone in brackets: `[5]` and `{5}` give 5; `(5,)` and anything else stay."""
+    if isinstance(node, Group) and len(node.items) == 1 and node.opening in ("[", "{", "tex{"):
+        return node.items[0]
+    return node

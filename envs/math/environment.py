@@ -1,0 +1,219 @@
+r"""The `math` environment: is the final answer the gold? Tiers from cheap and certain to costly, the first that speaks decides.
+
+The texts as they are spelled; the trees that they are parsed to, compared by the type of the gold
+(`maths/judging/compare.py`) with exact, canonical and probed values; SymPy on the trees, in a killable process; and, by option,
+Math-Verify as the last opinion.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from verigym.envs.contract.base import BaseEnvironment
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import Completion, Prompt, Reference, Score
+from verigym.envs.extraction.methods import Extraction, Method, extract, strip_thinking
+from verigym.envs.extras import install
+from verigym.envs.math.failures import ParseError
+from verigym.envs.math.judging.golds import GoldBoxes, explain_gold, gold_text, read
+from verigym.envs.math.judging.tiers import Answer, Decision, TierOptions, Tiers
+from verigym.envs.math.reading.spelling import mended, spelled, unescaped, unlabelled
+from verigym.envs.math.tree import Listing
+
+_GOLD_FORMS: dict[Method, str] = {
+    "boxed": r"\boxed{%s}",
+    "hash": "#### %s",
+    "final": "The final answer is $%s$.",
+    "label": "A: %s",
+    "last": "$%s$",
+}
+
+
+class MathReference(Reference):
+    """What the answer is compared with."""
+
+    answer: str | tuple[str, ...]
+    r"""The gold: plain, in `$...$`, `\(...\)` or `\boxed{...}`; or a number. A list means that any of them is right."""
+
+    @field_validator("answer", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return tuple(_number_as_text(item) for item in value)
+        return _number_as_text(value)
+
+    @field_validator("answer")
+    @classmethod
+    def _not_blank(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if not value or not all(spelled(gold) for gold in ([value] if isinstance(value, str) else value)):
+            raise ValueError("the gold is empty; give the answer as text, a number, or a list of these")
+        return value
+
+    @property
+    def golds(self) -> tuple[str, ...]:
+        """Every answer that is right."""
+        return (self.answer,) if isinstance(self.answer, str) else self.answer
+
+
+def _number_as_text(value: Any) -> Any:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return value
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("the gold is no finite number")
+    return repr(value)
+
+
+class MathOptions(TierOptions):
+    """How answers are found and compared."""
+
+    extract: tuple[Method, ...] = Field(("boxed",), min_length=1)
+    """Where the answer stands: boxed, hash (####), final ("final answer is"), label (A:, Answer:), last; or a list of these."""
+    gold_boxes: GoldBoxes = "row"
+    """Of several boxes in a gold, which count: those joined by commas, `and`, `or` or nothing (row), the last, or all."""
+    labels: bool = False
+    """Whether words that announce an answer may stand in the box with it: `Answer: 9`."""
+    escapes: bool = False
+    r"""Whether to mend texts in which `\t` and `\f` became control characters, so that `\text` lost its backslash."""
+    string_tier: bool = True
+    """Whether equal spelling settles it. Off, a gold must pass the deeper tiers against itself (`verigym validate`)."""
+    max_answer_chars: int = Field(2000, gt=0, le=20_000)
+    """A longer answer is not read: the status is limit."""
+
+    @field_validator("extract", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+
+class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
+    """Grades a final mathematical answer."""
+
+    name = "math"
+    version = "8"
+    reference_type = MathReference
+    options_type = MathOptions
+
+    def check(self) -> None:
+        """Look whether what the options need is installed."""
+        for option, wanted, module, remedy in (
+            ("symbolic", self.options.symbolic, "sympy", "pip install sympy"),
+            ("math_verify", self.options.math_verify, "math_verify", install("math_verify")),
+        ):
+            if wanted and importlib.util.find_spec(module) is None:
+                raise EnvironmentFailure("unavailable", f"option {option} needs {module}, which is not installed; {remedy}")
+
+    def examples(self) -> Sequence[Prompt]:
+        """Return a task for each kind of answer."""
+        tasks = {
+            "What is 17 * 23?": "391",
+            "What is the positive root of x^2 = 2?": r"\sqrt{2}",
+            "Solve x^2 = 4.": r"\{-2, 2\}",
+            "For which x is |x - 2| < 1?": "(1, 3)",
+            "Is 91 prime?": r"\text{No}",
+        }
+        return tuple(self.prompt(question, answer=answer) for question, answer in tasks.items())
+
+    def prepare(self) -> None:
+        """Load what probing needs, outside any item's time. The separate processes start when first asked."""
+        importlib.import_module("mpmath")
+
+    def gold(self, prompt: Prompt) -> str:
+        """Return the first gold in the form that the options extract."""
+        text = gold_text(self._unescaped(self.reference(prompt).golds[0]), self.options.gold_boxes)
+        return _GOLD_FORMS[self.options.extract[0]] % " ".join(text.split())
+
+    def audit(self, prompt: Prompt) -> str | None:
+        """Say which of the golds cannot be read, why, and what to do."""
+        found = [explain_gold(self._unescaped(gold), self.options.gold_boxes) for gold in self.reference(prompt).golds]
+        return "; ".join(reason for reason in found if reason) or None
+
+    def judge(self, prompt: Prompt, reference: MathReference, completion: Completion) -> Score:
+        """Find the answer, then let the tiers decide against each gold."""
+        found = self._find(completion)
+        if isinstance(found, Score):
+            return found
+        if found.part:
+            reason = f"{found.method}: the box holds only a part of what is stated, {found.part!r}; box all of the answer"
+            return Score.incorrect(answer=found.text, reason=reason)
+        text = self._mended(found.text)
+        if not spelled(text):
+            return Score.no_answer(reason=f"{found.method}: the answer is empty")
+        call = Tiers(self.options, prompt.text, prompt.key)
+        answer: Answer | None = None
+        failure: EnvironmentFailure | None = None
+        wrong = Decision(False, "no tier could tell it from a wrong answer")
+        for written in reference.golds:
+            gold = self._mended(gold_text(self._unescaped(written), self.options.gold_boxes))
+            if self.options.string_tier and not found.row and not found.after and spelled(gold) == spelled(text):
+                return Score.correct(answer=found.text, reason=f"{found.method}: the gold's text")
+            answer = answer or self._read(text, found)
+            try:
+                decision = call.decide(gold, answer)
+            except EnvironmentFailure as error:
+                failure = error  # another of the golds may still be right
+                continue
+            if decision.correct:
+                return Score.correct(answer=found.text, reason=f"{found.method}: {decision.reason}")
+            wrong = decision
+        if failure:
+            raise failure
+        if wrong.limit:
+            return Score.limit(answer=found.text, reason=f"{found.method}: {wrong.reason}")
+        return Score.incorrect(answer=found.text, reason=f"{found.method}: {wrong.reason}")
+
+    def _unescaped(self, text: str) -> str:
+        return unescaped(text) if self.options.escapes else text
+
+    def _mended(self, text: str) -> str:
+        text = mended(text)
+        return unlabelled(text) if self.options.labels else text
+
+    def _read(self, text: str, found: Extraction) -> Answer:
+        comma = self.options.commas == "decimal"
+        tree = read(text, comma)
+        blank = "" if found.after.startswith("_") else " "
+        extended = read(text + blank + found.after, comma) if found.after else None
+        row = found.row
+        boxes = [read(self._mended(box), comma) for box in row.boxes] if row else []
+        broken = next((box for box in boxes if isinstance(box, ParseError)), None)
+        if broken is not None and row is not None and not row.loose:
+            return Answer(text, broken)
+        values = tuple(box for box in boxes if not isinstance(box, ParseError))
+        whole = Listing(values, row.joiner) if row and len(values) == len(boxes) else None
+        return Answer(text, tree, None if isinstance(extended, ParseError) else extended, whole, bool(row and row.loose))
+
+    def _find(self, completion: Completion) -> Extraction | Score:
+        body = strip_thinking(self._unescaped(completion.text))
+        found = None if body is None else extract(body, self.options.extract)
+        if found is not None:
+            if len(found.text) > self.options.max_answer_chars:
+                return Score.limit(
+                    answer=found.text[:100],
+                    reason=f"{found.method}: the answer has {len(found.text)} characters, over {self.options.max_answer_chars}",
+                )
+            return self._limited(found)
+        wanted = " or ".join(self.options.extract)
+        reason = f"the thinking never closes, so no {wanted} answer" if body is None else f"no {wanted} answer"
+        if completion.finish_reason == "length":
+            return Score.truncated(reason=f"cut off by the token limit: {reason}")
+        return Score.no_answer(reason=reason)
+
+    def _limited(self, found: Extraction) -> Extraction | Score:
+        """Refuse a row of boxes that is too large; where words stand in it the last box is left."""
+        row = found.row
+        if row is None:
+            return found
+        chars = sum(map(len, row.boxes))
+        if chars <= self.options.max_answer_chars:
+            return found
+        if row.loose:
+            return found._replace(row=None)
+        return Score.limit(
+            answer=found.text[:100],
+            reason=f"{found.method}: a row of boxes with {chars} characters, over {self.options.max_answer_chars}",
+        )

@@ -1,0 +1,54 @@
+r"""Bars: `\bar{z}` is a conjugate, but `\bar{x}` a mean and `\overline{A}` a complement, which must not vanish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from verigym.envs.math.equality.rebuild import rebuild
+from verigym.envs.math.tree import Call, Constant, Node, Symbol, symbols, walk
+
+COMPLEX_NAMES = frozenset("z w omega zeta".split())
+"""Names of complex numbers, with an index too, where i or a function of complex numbers occurs."""
+_COMPLEX_CALLS = frozenset(["re", "im", "conj", "arg", "abs"])
+_AT_TIMES = COMPLEX_NAMES | {"alpha", "beta"}
+_IMAGINARY = Constant("i")
+
+
+def with_conjugates(a: Node, b: Node) -> tuple[Node, Node]:
+    r"""Return both trees with the bars over real names as unknowns of their own.
+
+    `\bar{x}` becomes a symbol, and a bar over a formula an unknown function, unless i or a name of complex numbers occurs.
+    """
+    parts = [part for node in (a, b) for part in walk(node)]
+    if not any(isinstance(part, Call) and part.name == "conj" for part in parts) or _IMAGINARY in parts:
+        return a, b
+    return rebuild(a, _barred), rebuild(b, _barred)
+
+
+def _barred(part: Node) -> Node:
+    match part:
+        case Call("conj", (Symbol(name),)) if not _among((name,), _AT_TIMES):
+            return Symbol(f"bar {name}")
+        case Call("conj", (of,)) if symbols(of) and not _among(symbols(of), _AT_TIMES):
+            return Call("bar", (of,))
+    return part
+
+
+def complex_names(a: Node, b: Node) -> frozenset[str]:
+    """Return the symbols that stand for complex numbers: by their names beside i, or because they are conjugated."""
+    parts = [part for node in (a, b) for part in walk(node)]
+    if not any(part == _IMAGINARY or (isinstance(part, Call) and part.name in _COMPLEX_CALLS) for part in parts):
+        return frozenset()
+    found = _among({part.name for part in parts if isinstance(part, Symbol)}, COMPLEX_NAMES)
+    for part in parts:
+        match part:
+            case Call("conj", (Symbol(name),)):
+                found.add(name)
+            case Call("conj", (of,)):
+                found |= _among(symbols(of), _AT_TIMES)
+    return frozenset(found)
+
+
+def _among(names: Iterable[str], stems: frozenset[str]) -> set[str]:
+    """Return the names that are one of `stems`, with an index or without."""
+    return {name for name in names if name.partition("_")[0] in stems}

@@ -1,0 +1,68 @@
+"""Symbols with an index that is an expression (`F_{n-k-1}` in a sum over k) as unknown functions of that index."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+from verigym.envs.math.equality.rebuild import rebuild
+from verigym.envs.math.tree import Call, Node, Number, Symbol, walk
+
+_OPERATORS = frozenset("+-*/^")
+_PARTS = re.compile(r"[0-9]+|[A-Za-z]")
+MAX_INDEX_CHARS = 60
+
+
+def with_indices(a: Node, b: Node) -> tuple[Node, Node]:
+    """Return both trees with the families of indexed symbols that need it written as functions: `F_k` as F(k).
+
+    A family needs it where an index holds an operator or a variable that a sum or a product runs over; then every member
+    is written so, that `F_0` is a term of the sum over `F_k`.
+    """
+    parts = [part for node in (a, b) for part in walk(node)]
+    names = {part.name for part in parts if isinstance(part, Symbol) and "_" in part.name}
+    if not names:
+        return a, b
+    bound = {
+        part.args[1].name
+        for part in parts
+        if isinstance(part, Call) and part.name in ("sum", "prod") and len(part.args) == 4 and isinstance(part.args[1], Symbol)
+    }
+    families = {name.partition("_")[0] for name in names if _needs(_index(name), bound)}
+    if not families:
+        return a, b
+    written = {name: Call(name.partition("_")[0] + "_", args) for name in names if (args := _arguments(name, families))}
+    change = partial(_replaced, written)
+    return rebuild(a, change), rebuild(b, change)
+
+
+def _replaced(written: dict[str, Call], part: Node) -> Node:
+    return written.get(part.name, part) if isinstance(part, Symbol) else part
+
+
+def _index(name: str) -> str:
+    index = name.partition("_")[2]
+    return index[1:-1] if index.startswith("{") and index.endswith("}") else index
+
+
+def _needs(index: str, bound: set[str]) -> bool:
+    return not _OPERATORS.isdisjoint(index) or not bound.isdisjoint(_PARTS.findall(index))
+
+
+def _arguments(name: str, families: set[str]) -> tuple[Node, ...]:
+    """Return the index as trees: `n-1` is one, `ij` and `i,j` are two; empty where it cannot be read."""
+    index = _index(name)
+    if name.partition("_")[0] not in families or len(index) > MAX_INDEX_CHARS:
+        return ()
+    from verigym.envs.math.reading.parse import ParseError, parse
+
+    pieces = index.split(",")
+    if len(pieces) == 1 and _OPERATORS.isdisjoint(index):
+        pieces = _PARTS.findall(index)
+        if "".join(pieces) != index:
+            return ()
+    try:
+        found = tuple(parse(piece) for piece in pieces)
+    except ParseError:
+        return ()
+    return found if all(not isinstance(one, Number) or one.decimals == 0 for one in found) else ()

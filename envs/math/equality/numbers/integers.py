@@ -1,0 +1,172 @@
+"""Exact functions of integers and fractions, each bounded before it computes."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from verigym.envs.math.equality.work import TooMuch, Undefined, Work
+
+Rational = int | Fraction
+
+MAX_BITS = 100_000
+"""No exact number is made that needs more bits than this, numerator and denominator together."""
+MAX_ROOTED_BITS = 2000
+"""Larger divisors are not tried for being powers."""
+MAX_DENOMINATOR = 64
+"""Logarithms of rationals are recognised as rational up to this denominator."""
+
+
+def bits(value: Rational) -> int:
+    """Return the size of a rational."""
+    return value.numerator.bit_length() + value.denominator.bit_length()
+
+
+def charge(work: Work, size: int) -> None:
+    """Charge one operation on numbers of `size` bits; the greatest common divisor inside is quadratic."""
+    if size > MAX_BITS:
+        raise TooMuch("a number of more than 100,000 bits")
+    words = size >> 6
+    work.spend(10 + words + (words * words >> 5))
+
+
+def power(base: Rational, exponent: int, work: Work) -> Rational:
+    """Return base ** exponent for an integer exponent."""
+    if base == 0 and exponent <= 0:
+        raise Undefined("zero to a power that is not positive")
+    if base in (1, -1) or exponent == 0:
+        return -1 if base == -1 and exponent % 2 else 1
+    charge(work, bits(base) * abs(exponent))
+    if exponent < 0:
+        base, exponent = simple(1 / Fraction(base)), -exponent
+    result: Rational = base**exponent
+    return result
+
+
+def integer_root(value: int, degree: int) -> int:
+    """Return the greatest integer whose power is at most `value`, which is not negative."""
+    if degree == 2:
+        return math.isqrt(value)
+    size = value.bit_length()
+    if size <= degree:
+        return min(value, 1)
+    guess = 1 << -(-size // degree)
+    while True:
+        better = ((degree - 1) * guess + value // guess ** (degree - 1)) // degree
+        if better >= guess:
+            return guess
+        guess = better
+
+
+def exact_root(value: Rational, degree: int, work: Work) -> Rational | None:
+    """Return the real root of a rational where it is rational; a negative value has one only for odd degrees."""
+    if value < 0:
+        if degree % 2 == 0:
+            return None
+        root = exact_root(-value, degree, work)
+        return None if root is None else -root
+    parts: list[int] = []
+    for part in (value.numerator, value.denominator):
+        charge(work, part.bit_length() * 4)
+        if part.bit_length() <= degree and part > 1:
+            return None
+        whole = integer_root(part, degree)
+        if whole**degree != part:
+            return None
+        parts.append(whole)
+    return parts[0] if parts[1] == 1 else Fraction(parts[0], parts[1])
+
+
+def factorial(number: int, work: Work) -> int:
+    """Return number!, whose size is estimated first."""
+    if number < 0:
+        raise Undefined("the factorial of a negative integer")
+    charge(work, number * max(number.bit_length() - 1, 1))
+    return math.factorial(number)
+
+
+def double_factorial(number: int, work: Work) -> int:
+    """Return number!!, the product of every second integer."""
+    if number < -1:
+        raise Undefined("the double factorial of a negative integer")
+    charge(work, max(number, 0) * max(number.bit_length() - 1, 1) // 2)
+    return math.prod(range(number, 0, -2))
+
+
+def falling(top: Rational, count: int, work: Work) -> Rational:
+    """Return top (top - 1) ... (top - count + 1)."""
+    if count < 0:
+        return 0
+    if isinstance(top, int) and 0 <= top < count:
+        return 0
+    charge(work, count * (bits(top) + count.bit_length()))
+    work.spend(count * 2)
+    result: Rational = 1
+    for step in range(count):
+        result *= top - step
+    return result
+
+
+def binomial(top: Rational, count: int, work: Work) -> Rational:
+    """Return top over count; `top` may be negative or a fraction."""
+    if isinstance(top, int) and 0 <= top and 2 * count > top:
+        count = top - count
+    product = falling(top, count, work)
+    if product == 0:
+        return 0
+    below = factorial(count, work)
+    charge(work, bits(product) + below.bit_length())
+    return simple(Fraction(product) / below)
+
+
+def rational_log(value: Rational, base: Rational, work: Work) -> Rational | None:
+    """Return log_base(value) where it is rational with a small denominator: a guess in floats, proved exactly."""
+    if value <= 0 or base <= 0 or base == 1:
+        raise Undefined("a logarithm outside its domain")
+    if value == 1:
+        return 0
+    size = _log(value) / _log(base) if _log(base) else 0.0
+    if not abs(size) < MAX_BITS:
+        return None
+    guess = Fraction(size).limit_denominator(MAX_DENOMINATOR)
+    if abs(guess - Fraction(size)) > Fraction(1, 10**9) * max(Fraction(1), abs(guess)):
+        return None
+    left, right = power(value, guess.denominator, work), power(base, guess.numerator, work)
+    return simple(guess) if left == right else None
+
+
+def _log(value: Rational) -> float:
+    return math.log(value.numerator) - math.log(value.denominator)
+
+
+def simple(value: Rational) -> Rational:
+    """Return an integer where the fraction is one: integers compute several times faster."""
+    return value.numerator if value.denominator == 1 else value
+
+
+def factor(number: int, work: Work, limit: int = 1000) -> tuple[dict[int, int], bool]:
+    """Return {divisor: exponent} by trial division below `limit`, and whether all divisors are known to be prime.
+
+    What is left over is one divisor, reduced to the number whose power it is unless it is very large.
+    """
+    found: dict[int, int] = {}
+    divisor = 2
+    work.spend(0 if number == 1 else 10 + min(number, 2000))
+    while divisor < limit and divisor * divisor <= number:
+        work.spend(number.bit_length() >> 10)
+        while number % divisor == 0:
+            work.spend(5 + (number.bit_length() >> 10))
+            found[divisor] = found.get(divisor, 0) + 1
+            number //= divisor
+        divisor += 1 if divisor == 2 else 2
+    if number == 1:
+        return found, True
+    if number < limit * limit:
+        found[number] = found.get(number, 0) + 1
+        return found, True
+    exponent = 1
+    for degree in (2, 3, 5, 7) if number.bit_length() <= MAX_ROOTED_BITS else ():
+        while number.bit_length() > degree and (root := integer_root(number, degree)) ** degree == number:
+            number, exponent = root, exponent * degree
+    found[number] = found.get(number, 0) + exponent
+    return found, False

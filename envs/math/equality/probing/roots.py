@@ -1,0 +1,212 @@
+"""Rational functions along a line, and a point in each of the cells into which their zeros and poles divide it, exactly.
+
+Between two neighbouring zeros of all that stands under roots and moduli an expression is analytic: one point a cell tells
+two of them apart wherever they differ. Sturm's theorem finds the cells, however narrow they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from math import gcd, lcm
+
+from verigym.envs.math.equality.numbers.exactly import rational
+from verigym.envs.math.equality.work import Unsupported, Work
+from verigym.envs.math.tree import Add, Div, Mul, Neg, Node, Pow, Symbol, symbols
+
+MAX_DEGREE = 32
+"""Of one polynomial, and of the product of all."""
+MAX_BITS = 4_000
+"""Coefficients with more of them are not computed with."""
+
+Poly = tuple[int, ...]
+"""Whole coefficients without a common divisor, the constant one first; the last is positive."""
+Line = Mapping[str, tuple[Fraction, Fraction]]
+"""For each variable what it is along the line: a constant and a slope."""
+Constants = Callable[[Node], Fraction | None]
+_Parts = tuple[list[Fraction], list[Fraction]]
+
+
+def along(node: Node, line: Line, constant: Constants, work: Work) -> Poly | None:
+    """Return the polynomial whose zeros are the zeros and poles of a rational function on a line; None of another function.
+
+    None too where its degree or its coefficients are large. `constant` gives the value of a part without variables.
+
+    Raises:
+        TooMuch: the work is spent.
+    """
+    try:
+        parts = _quotient(node, line, constant, work)
+        return None if parts is None else primitive(_times(*parts, work))
+    except Unsupported:
+        return None
+
+
+def _quotient(node: Node, line: Line, constant: Constants, work: Work) -> _Parts | None:
+    work.spend(20)
+    if not symbols(node):
+        number = constant(node)
+        return None if number is None else ([number], [Fraction(1)])
+    match node:
+        case Symbol(name) if name in line:
+            return list(line[name]), [Fraction(1)]
+        case Neg(of):
+            inner = _quotient(of, line, constant, work)
+            return inner and ([-one for one in inner[0]], inner[1])
+        case Add(terms):
+            return _folded([_quotient(term, line, constant, work) for term in terms], True, work)
+        case Mul(factors):
+            return _folded([_quotient(factor, line, constant, work) for factor in factors], False, work)
+        case Div(top, bottom):
+            above, below = _quotient(top, line, constant, work), _quotient(bottom, line, constant, work)
+            return above and below and (_times(above[0], below[1], work), _times(above[1], below[0], work))
+        case Pow(base, exponent) if not symbols(exponent):
+            power, inner = rational(exponent, work), _quotient(base, line, constant, work)
+            if power is None or power.denominator != 1 or abs(power) > MAX_DEGREE or inner is None:
+                return None
+            found = _folded([inner] * abs(power.numerator), False, work) if power else ([Fraction(1)], [Fraction(1)])
+            return found and (found if power > 0 else found[::-1])
+    return None
+
+
+def _folded(parts: Sequence[_Parts | None], total: bool, work: Work) -> _Parts | None:
+    result: _Parts = ([Fraction(0 if total else 1)], [Fraction(1)])
+    for part in parts:
+        if part is None:
+            return None
+        if not total:
+            result = _times(result[0], part[0], work), _times(result[1], part[1], work)
+        elif result[1] == part[1]:
+            result = _plus(result[0], part[0]), result[1]
+        else:
+            crossed = _plus(_times(result[0], part[1], work), _times(part[0], result[1], work))
+            result = crossed, _times(result[1], part[1], work)
+    return result
+
+
+def _plus(one: list[Fraction], two: list[Fraction]) -> list[Fraction]:
+    size = max(len(one), len(two))
+    padded = [[*poly, *[Fraction(0)] * (size - len(poly))] for poly in (one, two)]
+    return [left + right for left, right in zip(*padded, strict=True)]
+
+
+def _times(one: Sequence[Fraction | int], two: Sequence[Fraction | int], work: Work) -> list[Fraction]:
+    if len(one) + len(two) > MAX_DEGREE + 2:
+        raise Unsupported("a polynomial of a high degree")
+    work.spend(10 * len(one) * len(two))
+    result = [Fraction(0)] * (len(one) + len(two) - 1)
+    for place, left in enumerate(one):
+        for other, right in enumerate(two):
+            result[place + other] += left * right
+    return result
+
+
+def primitive(poly: Sequence[Fraction | int]) -> Poly | None:
+    """Return a polynomial up to a factor; None of zero."""
+    size = len(poly)
+    while size and not poly[size - 1]:
+        size -= 1
+    if not size:
+        return None
+    common = lcm(*(Fraction(one).denominator for one in poly[:size]))
+    whole = [int(one * common) for one in poly[:size]]
+    divisor = gcd(*whole) * (1 if whole[-1] > 0 else -1)
+    if max(abs(one) for one in whole).bit_length() > MAX_BITS:
+        raise Unsupported("a polynomial with large coefficients")
+    return tuple(one // divisor for one in whole)
+
+
+def product(polys: Sequence[Poly], work: Work) -> Poly:
+    """Return the product of different polynomials.
+
+    Raises:
+        Unsupported: its degree or its coefficients are large.
+        TooMuch: the work is spent.
+    """
+    result: Poly = (1,)
+    for poly in dict.fromkeys(polys):
+        result = primitive(_times(result, poly, work)) or result
+    return result
+
+
+def cells(poly: Poly, work: Work, *, whole: bool = False) -> list[Fraction]:
+    """Return a point in each of the cells between the real zeros of a polynomial; with `whole` the integers beside each zero.
+
+    Raises:
+        Unsupported: the coefficients become large.
+        TooMuch: the work is spent.
+    """
+    if len(poly) < 2:
+        return []
+    chain = _chain(poly, work)
+    bound = Fraction(2 << max(max(abs(one) for one in poly[:-1]) // abs(poly[-1]), 1).bit_length())
+    ends = _changes(chain, -bound, work), _changes(chain, bound, work)
+    todo, found, beside = [(-bound, bound, *ends)], {ends[0]: -bound, ends[1]: bound}, {bound}
+    while todo:
+        low, high, before, after = todo.pop()
+        if before == after or (before - after == 1 and not whole):
+            continue
+        if whole and high - low < Fraction(1, 4):
+            beside |= {Fraction(low.__floor__() + step) for step in (0, 1, 2)}
+            continue
+        middle = _between(poly, low, high)
+        changes = _changes(chain, middle, work)
+        found.setdefault(changes, middle)
+        todo += [(low, middle, before, changes), (middle, high, changes, after)]
+    return sorted(place for place in beside if place >= 1) if whole else sorted(found.values())
+
+
+def _between(poly: Poly, low: Fraction, high: Fraction) -> Fraction:
+    """Return a point about in the middle that is no zero."""
+    middle = (low + high) / 2
+    for step in range(len(poly)):
+        if _value(poly, middle):
+            break
+        middle += (high - low) / (16 << step)
+    return middle
+
+
+def _chain(poly: Poly, work: Work) -> list[Poly]:
+    """Return Sturm's chain."""
+    chain: list[Sequence[int]] = [poly, [place * one for place, one in enumerate(poly)][1:]]
+    while len(chain[-1]) > 1:
+        work.spend(20 * len(chain[-1]) ** 2)
+        rest = [-one for one in _remainder(chain[-2], chain[-1])]
+        while rest and not rest[-1]:
+            rest.pop()
+        if not rest:
+            break
+        divisor = gcd(*rest)
+        chain.append([one // divisor for one in rest])
+        if max(abs(one) for one in chain[-1]).bit_length() > MAX_BITS:
+            raise Unsupported("a polynomial with large coefficients")
+    return [tuple(one) for one in chain]
+
+
+def _remainder(top: Sequence[int], bottom: Sequence[int]) -> list[int]:
+    """Return a positive multiple of the remainder."""
+    rest, lead = list(top), bottom[-1]
+    while len(rest) >= len(bottom):
+        factor, shift = rest[-1], len(rest) - len(bottom)
+        sign = 1 if lead > 0 else -1
+        rest = [one * abs(lead) for one in rest]
+        for place, one in enumerate(bottom):
+            rest[place + shift] -= sign * factor * one
+        rest.pop()
+    return rest
+
+
+def _changes(chain: list[Poly], place: Fraction, work: Work) -> int:
+    work.spend(2 * len(chain) * len(chain[0]))
+    signs = [one > 0 for one in (_value(poly, place) for poly in chain) if one]
+    return sum(one is not two for one, two in zip(signs, signs[1:], strict=False))
+
+
+def _value(poly: Poly, place: Fraction) -> int:
+    """Return a positive multiple of the value."""
+    top, bottom = place.numerator, place.denominator
+    result, scale = 0, 1
+    for one in reversed(poly):
+        result = result * top + one * scale
+        scale *= bottom
+    return result

@@ -1,0 +1,59 @@
+"""Step functions among what is compared by probing: which parts they are, and whether the points showed all that they do.
+
+Points alone cannot tell `x` from `x + max(0, x - 5000)`. So a step that only one side has must have been seen to go more than
+one way (a floor with two values, each argument of a maximum as the winner), or nothing is concluded from agreement.
+"""
+
+from __future__ import annotations
+
+from verigym.envs.math.tree import Call, Node, symbols, walk
+
+STEPS = frozenset("floor ceil sign mod max min gcd binom perm sum prod".split())
+"""The functions that may do nothing at all points but a few; sums and products where a bound is out of reach."""
+LEVELLED = frozenset("floor ceil sign mod max min gcd".split())
+"""Those that jump: integers, halves and what lies close to them are then among the points."""
+MAX_STEPS = 50
+"""With more of them, what both sides have is not sought."""
+
+
+class Steps:
+    """The steps that one side has and the other has not, and which ways each went."""
+
+    def __init__(self, a: Node, b: Node) -> None:
+        """Find them."""
+        found = [[part for part in walk(node) if isinstance(part, Call) and part.name in STEPS] for node in (a, b)]
+        self.levelled = any(part.name in LEVELLED and symbols(part) for side in found for part in side)
+        if sum(map(len, found)) <= MAX_STEPS:
+            left, right = (set(side) for side in found)
+            both = left & right
+            found = [[part for part in side if part not in both] for side in found]
+        self.parts = {id(part): part for side in found for part in side if symbols(part)}
+        self.ways: dict[int, set[str]] = {}
+        self._now: list[tuple[int, str]] = []
+
+    def watches(self, node: Node) -> bool:
+        """Tell whether a node is one of the steps."""
+        return id(node) in self.parts
+
+    def note(self, node: Node, way: str) -> None:
+        """Note the way a step goes at the present point."""
+        self._now.append((id(node), way))
+
+    def keep(self, agreed: bool) -> None:
+        """Keep what was noted at a point where both sides agree; drop it otherwise."""
+        if agreed:
+            for key, way in self._now:
+                self.ways.setdefault(key, set()).add(way)
+        self._now.clear()
+
+    def covered(self) -> bool:
+        """Tell whether every step was seen to go all the ways that it must."""
+        return all(_enough(part, self.ways.get(key, set())) for key, part in self.parts.items())
+
+
+def _enough(part: Call, ways: set[str]) -> bool:
+    if part.name in ("max", "min"):
+        return len(ways) == len(part.args)
+    if part.name in ("binom", "perm", "sum", "prod"):
+        return "counts" in ways
+    return len(ways) > 1

@@ -1,0 +1,143 @@
+"""One comparison of a gold with an answer: the policy, how values are compared, and what is noted on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from verigym.envs.math.equality.numbers.exactly import rational
+from verigym.envs.math.equality.values import Equality, compare_values
+from verigym.envs.math.equality.work import ANSWER_WORK, Work
+from verigym.envs.math.judging.policy import Policy
+from verigym.envs.math.tree import (
+    Clock,
+    Div,
+    Ellipsis,
+    Group,
+    Listing,
+    NamedSet,
+    Node,
+    Phrase,
+    PlusMinus,
+    Quantity,
+    Relation,
+    SetBuilder,
+    SetOp,
+    Text,
+    symbols,
+    walk,
+)  # fmt: skip
+from verigym.envs.math.verdict import Verdict
+
+Symbolic = Callable[[Node, Node], Verdict]
+
+MAX_SYMBOLIC = 12
+_VALUELESS = (Clock, Ellipsis, Group, Listing, NamedSet, Phrase, PlusMinus, Relation, SetBuilder, SetOp, Text)
+_TIERS = ("exact", "canonical", "probed", "symbolic", "limit")
+
+
+class Case:
+    """What the comparisons of one answer share. A case serves one call in one thread.
+
+    Args:
+        policy: the options.
+        question: the task's text, which may make an expression a name (`x^2 = 5` where x^2 is asked).
+        seed: for the probing of values.
+        symbolic: decides about two values where nothing cheaper can; None leaves them unknown.
+        work: the budget for all that is computed for one answer.
+    """
+
+    def __init__(
+        self, policy: Policy, question: str = "", seed: str = "", symbolic: Symbolic | None = None, work: Work | None = None
+    ) -> None:
+        self.policy = policy
+        self.question = question
+        self.symbolic = symbolic
+        self.seed = seed
+        self.work = Work(ANSWER_WORK) if work is None else work
+        self.notes: list[str] = []
+        self.refusal = ""
+        self._tier = 0
+        self._known: dict[tuple[Node, Node], Verdict] = {}
+        self._open: dict[tuple[Node, Node], Equality] = {}
+        self._asked = 0
+
+    @property
+    def tier(self) -> str:
+        """The costliest tier that was needed."""
+        return _TIERS[self._tier]
+
+    def values(self, gold: Node, answer: Node) -> Verdict:
+        """Compare two scalars or expressions by value, without any policy."""
+        found = self._open.get((gold, answer)) if self._open else None
+        if found is None:
+            found = compare_values(gold, answer, self.seed, self.work)
+            if found.verdict == "unknown":
+                self._open[gold, answer] = found
+        if found.how == "exact":
+            return found.verdict
+        verdict: Verdict = self._known.get((gold, answer)) or found.verdict
+        self._tier = max(self._tier, _TIERS.index(found.how))
+        if verdict == "unknown" and not (is_expression(gold, self.work) and is_expression(answer, self.work)):
+            verdict = "different"  # not equal as they are written, and no values
+        if found.how == "limit" and not (symbols(gold) or symbols(answer)):
+            return verdict  # numbers too large for us are too large for SymPy
+        if verdict == "unknown" and self.symbolic is not None and self._asked < MAX_SYMBOLIC:
+            self._asked += 1
+            verdict = self.symbolic(gold, answer)
+            self._tier = max(self._tier, _TIERS.index("symbolic"))
+        self._known[gold, answer] = verdict
+        return verdict
+
+    def lenient(self) -> Case:
+        """Return a case for a side in the middle of a chain, which need not be simplified."""
+        if self.policy.unsimplified == "accept":
+            return self
+        policy = self.policy.model_copy(update={"unsimplified": "accept"})
+        case = Case(policy, self.question, self.seed, self.symbolic, self.work)
+        case._open = self._open
+        return case
+
+    def asking(self, symbolic: Symbolic) -> Case:
+        """Return a case for the same comparison, with a tier to ask about the values that this one left open."""
+        case = Case(self.policy, self.question, self.seed, symbolic, self.work)
+        case._open = self._open
+        return case
+
+    def note(self, policy: str) -> None:
+        """Record a policy that decided: `percent=gold`."""
+        if policy not in self.notes:
+            self.notes.append(policy)
+
+    def refuse(self, reason: str) -> Verdict:
+        """Return "different", for a reason that is given to the user if no earlier one was."""
+        self.refusal = self.refusal or reason
+        return "different"
+
+    def decided(self, option: str, accept: bool, reason: str) -> Verdict:
+        """Return "same" or "different" because of the policy's `option`, and record it."""
+        self.note(f"{option}={getattr(self.policy, option)}")
+        if not accept:
+            self.refusal = reason
+        return "same" if accept else "different"
+
+
+def is_expression(node: Node, work: Work) -> bool:
+    """Whether a tree is a formula with a value, as opposed to one that holds words, lists, statements or a division by 0."""
+    return not any(_is_valueless(part, work) for part in walk(node))
+
+
+def _is_valueless(node: Node, work: Work) -> bool:
+    if isinstance(node, Quantity):
+        return node.unit != "degree"
+    return isinstance(node, _VALUELESS) or (isinstance(node, Div) and rational(node.bottom, work) == 0)
+
+
+def all_of(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return "same" if all are, "different" if any is, else "unknown". Stops at the first that differs."""
+    found: Verdict = "same"
+    for verdict in verdicts:
+        if verdict == "different":
+            return verdict
+        if verdict == "unknown":
+            found = verdict
+    return found

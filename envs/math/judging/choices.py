@@ -1,0 +1,124 @@
+r"""The choices that a question lists: `(A) 1 (B) 2`, `\textbf{(A)}\ 1 \qquad \textbf{(B)}\ 2`, or `A. 1` on its own line."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from verigym.envs.math.judging.case import Case
+from verigym.envs.math.judging.quantities.measures import is_missable
+from verigym.envs.math.judging.question import MAX_CHARS, MAX_RUN_CHARS
+from verigym.envs.math.judging.statements.statements import Same
+from verigym.envs.math.judging.texts import choice_of, labelled, lettered
+from verigym.envs.math.reading.parse import ParseError, parse
+from verigym.envs.math.tree import Mul, Node, Number, Phrase, Symbol, Text
+from verigym.envs.math.verdict import Verdict
+
+_LABEL = re.compile(r"(?:\\(?:text|math)?(?:bf|rm)?\s*\{\s*)?\(([A-H])\)\s*\}?|(?:^|(?<=\n))[ \t]*([A-H])[.):](?=[\s$\\])")
+_SUMMED = re.compile(r"(none|all)(?: of (?:these|those|them|the (?:above|others|choices|options)))?\.?", re.IGNORECASE)
+_BLANK = r"(?:\\q?quad(?![A-Za-z])|\\[ ,;:!\\]|[\s~])"
+_FIRST = re.compile(rf"{_BLANK}+")
+_LAST = re.compile(rf"(?:{_BLANK}|[.,;\\])+$")
+
+
+def same_choice(case: Case, gold: Node, answer: Node, same: Same) -> Verdict | None:
+    """Compare a choice with a letter and its text, `(E) 12`: both have to be the choice's, where it is known what it says.
+
+    None where the answer is no such pair, or neither the gold nor the question tells what stands under the letter.
+    """
+    left, right = labelled(gold, lists=True), lettered(answer)
+    letter = left[0] if left else choice_of(gold)
+    if letter is None or right is None:
+        return None
+    listed = choices(case.question)
+    told = left[1] if left else listed.get(letter)
+    if told is None and not listed:
+        return None
+    if right[0] != letter:
+        return case.refuse("another choice")
+    text = right[1]
+    if text == told:
+        return "same"
+    if any(text == other for one, other in listed.items() if one != letter):
+        return case.refuse("the text of another choice")
+    if told is None:
+        return None
+    if text == _without_unit(told) or (not left and letter == max(listed) and _begins(told, text)):
+        return "same"
+    verdict = same(case, _summed(told), _summed(text))
+    if verdict == "different" and not left and letter == max(listed) and isinstance(told, Phrase):
+        verdict = same(case, told.parts[0], text)
+    return case.refuse("another text than the choice's") if verdict == "different" else verdict
+
+
+def is_contradicted(case: Case, answer: Node, same: Same) -> bool:
+    """Whether an answer has a letter before its text under which the question lists something else: `(A) 2` for B's 2."""
+    found = labelled(answer, lists=True)
+    listed = choices(case.question) if found else {}
+    if found is None or found[0] not in listed or found[1] == listed[found[0]]:
+        return False
+    trial = Case(case.policy, case.question, case.seed, work=case.work)
+    if same(trial, _without_unit(listed[found[0]]), found[1]) == "same":
+        return False
+    return any(same(trial, _without_unit(told), found[1]) == "same" for letter, told in listed.items() if letter != found[0])
+
+
+def _without_unit(node: Node) -> Node:
+    """Return the number in `2.5 m`, which is read as a product."""
+    match node:
+        case Mul((Number() as value, Symbol(name))) if is_missable(name):
+            return value
+    return node
+
+
+def _summed(node: Node) -> Node:
+    """Return `none of the above` as `none`."""
+    match = _SUMMED.fullmatch(node.words) if isinstance(node, Text) else None
+    return Text(match.group(1)) if match else node
+
+
+def _begins(told: Node, text: Node) -> bool:
+    """Whether a text begins what stands under the last letter: the question may go on behind the last choice."""
+    told = told.parts[0] if isinstance(told, Phrase) else told
+    if isinstance(told, Text) and isinstance(text, Text):
+        return f"{told.words} ".casefold().startswith(f"{text.words} ".casefold())
+    return False
+
+
+@lru_cache(maxsize=256)
+def choices(question: str) -> dict[str, Node]:
+    """Read what a question lists under its letters: the last row of labels that begins with A and leaves none out."""
+    text = question[:MAX_CHARS]
+    row: list[re.Match[str]] = []
+    for match in _LABEL.finditer(text):
+        letter = _letter(match)
+        if letter == "A":
+            row = [match]
+        elif row and ord(letter) == ord(_letter(row[-1])) + 1:
+            row.append(match)
+    if len(row) < 2:
+        return {}
+    ends = [match.start() for match in row[1:]] + [len(text)]
+    found: dict[str, Node] = {}
+    for match, end in zip(row, ends, strict=True):
+        told = text[match.end() : end].strip().partition("\n")[0][:MAX_RUN_CHARS]
+        if text.count("$", 0, match.start()) % 2:  # within a formula, and so is what it stands for
+            told = told.partition("$")[0]
+        try:
+            found[_letter(match)] = parse(_trimmed(told))
+        except ParseError:
+            continue
+    return found
+
+
+def _letter(match: re.Match[str]) -> str:
+    return match.group(1) or match.group(2)
+
+
+def _trimmed(text: str) -> str:
+    """Take off the dollar signs of a choice, the blanks around it and the stop behind it."""
+    text = text.replace("$", " ").strip()
+    first = _FIRST.match(text)
+    text = text[first.end() :] if first else text
+    last = _LAST.search(text)
+    return text[: last.start()] if last else text

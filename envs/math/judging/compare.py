@@ -1,0 +1,157 @@
+"""Is the answer the gold? Typed by the gold: values, lists, sets, tuples, intervals, statements, matrices, words.
+
+An answer must make the gold's claim and no other: all elements are required, and nothing may be added, hedged, or taken back.
+What the policy decided is recorded, and the first thing found wrong is the reason.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from verigym.envs.math.judging.case import Case, Symbolic
+from verigym.envs.math.judging.choices import is_contradicted
+from verigym.envs.math.judging.guards.copied import is_copied
+from verigym.envs.math.judging.guards.echo import REPEATS, hands_back
+from verigym.envs.math.judging.guards.factored import is_less_factored
+from verigym.envs.math.judging.guards.unworked import is_unworked
+from verigym.envs.math.judging.guards.worked import leaves_arithmetic, leaves_matrices
+from verigym.envs.math.judging.notations import written_as
+from verigym.envs.math.judging.parameters import settled
+from verigym.envs.math.judging.policy import Policy
+from verigym.envs.math.judging.readings import read
+from verigym.envs.math.judging.real_sets.sets import same_sets
+from verigym.envs.math.judging.scalars import same_scalar
+from verigym.envs.math.judging.statements.congruences import is_foreign
+from verigym.envs.math.judging.structures.listings import same_lists
+from verigym.envs.math.judging.structures.vectors import in_components
+from verigym.envs.math.judging.texts import names_choices, without_letters
+from verigym.envs.math.tree import Add, Clock, Constant, Group, InBase, Listing, Node, Number, Relation, Symbol, Text
+from verigym.envs.math.verdict import Verdict
+
+# Nothing in these can be a list, a statement or both signs.
+_PLAIN = (Number, Symbol, Constant, Text, InBase, Clock)
+_WORDS = {
+    "exact": "equal (exact)",
+    "canonical": "equal (canonical)",
+    "probed": "equal (probed)",
+    "symbolic": "equal (symbolic)",
+    "limit": "equal",
+}
+
+
+class Judgement(NamedTuple):
+    """A verdict on one answer: correct is None where no tier could tell."""
+
+    correct: bool | None
+    reason: str
+    tier: str
+    guarded: bool = False
+    """Whether it repeats the question or is not worked out, so that no other opinion is asked."""
+
+
+def judge_answer(
+    gold: Node, answer: Node, policy: Policy, *, question: str = "", seed: str = "", symbolic: Symbolic | None = None
+) -> Judgement:
+    """Compare an answer with a gold.
+
+    Args:
+        gold: what is right.
+        answer: what was given.
+        policy: the options.
+        question: the task's text: it may name what is asked, and must not be handed back.
+        seed: for the probing of values.
+        symbolic: the tier that is asked about values where nothing cheaper can tell, once everything else fits.
+    """
+    if type(gold) is Number and type(answer) is Number:
+        if gold.value == answer.value:
+            if policy.unsimplified == "accept" and (gold.style == answer.style or policy.echo == "accept"):
+                return Judgement(True, _WORDS["exact"], "exact")
+        elif not policy.tolerance and gold.value.denominator == answer.value.denominator == 1:
+            return Judgement(False, "not equal: another value", "exact")
+    count = _count(answer)
+    if count > max(policy.max_values, _count(gold)):
+        return Judgement(False, f"refused: {count} values, over {policy.max_values}", "limit")
+    case = Case(policy, question, seed)
+    pair: tuple[Node, Node]
+    if isinstance(gold, _PLAIN) and isinstance(answer, _PLAIN):
+        pair, verdict = (gold, answer), same(case, gold, answer)
+    else:
+        gold, answer = written_as(gold, answer, question)
+        pair, verdict = _same_settled(case, gold, answer)
+    if verdict == "unknown" and symbolic is not None and case.work.left > 0:
+        case = case.asking(symbolic)
+        verdict = same(case, *pair)
+    notes = "".join(f"; {note}" for note in case.notes)
+    if verdict == "different":
+        return Judgement(False, f"not equal: {case.refusal or 'another value'}{notes}", case.tier)
+    guarded = _guarded(case, gold, answer)
+    if verdict == "unknown":
+        return Judgement(None, "no tier could tell it from a wrong answer" + notes, case.tier, bool(guarded))
+    if guarded:
+        return Judgement(False, guarded + notes, case.tier, True)
+    return Judgement(True, _WORDS[case.tier] + notes, case.tier)
+
+
+def _same_settled(case: Case, gold: Node, answer: Node) -> tuple[tuple[Node, Node], Verdict]:
+    """Compare two trees under each naming of free constants; return the pair that is the same, else the first."""
+    found: list[tuple[tuple[Node, Node], Verdict]] = []
+    for pair in settled(gold, answer, case.question):
+        found.append((pair, same(case, *pair)))
+        if found[-1][1] == "same":
+            return found[-1]
+    return found[0]
+
+
+def _guarded(case: Case, gold: Node, answer: Node, *, apart: bool = False) -> str:
+    """Return why an answer earns nothing although it is equal to the gold.
+
+    Args:
+        case: the comparison.
+        gold: what is right.
+        answer: what was given.
+        apart: whether these are components of `2(i + 3j)`, whose products are not the answer's.
+    """
+    if names_choices(gold, answer):  # what the question lists is there to be copied
+        return ""
+    gold, answer = without_letters(gold, answer)
+    components = in_components(case, gold, answer)
+    if components[1] is not answer and (found := _guarded(case, *components, apart=not isinstance(answer, Add))):
+        return found
+    if case.policy.unworked != "accept" and is_unworked(gold, answer, case.question):
+        return f"refused: it is not worked out; unworked={case.policy.unworked}"
+    if case.policy.unworked == "refuse":
+        rounded = any(note.startswith(("decimals", "tolerance")) for note in case.notes)
+        if leaves_matrices(gold, answer, case.question) or is_less_factored(case.question, gold, answer):
+            return "refused: it is not worked out; unworked=refuse"
+        if not apart and leaves_arithmetic(gold, answer, case.question, case.work, rounded=rounded):
+            return "refused: a number is asked, and this is arithmetic to be worked out; unworked=refuse"
+    if is_foreign(case.question, gold, answer):
+        return "refused: it speaks of another modulus than the question"
+    if case.policy.echo == "refuse":
+        copied = REPEATS if is_copied(case.question, gold, answer) else hands_back(case.question, gold, answer, case.work)
+        return f"refused: {copied}; echo=refuse" if copied else ""
+    return ""
+
+
+def same(case: Case, gold: Node, answer: Node) -> Verdict:
+    """Compare two trees of any type."""
+    if gold == answer:
+        return "same"
+    if isinstance(gold, _PLAIN) and isinstance(answer, _PLAIN):
+        return same_scalar(case, gold, answer)
+    bare_gold, bare_answer = without_letters(gold, answer)
+    if bare_answer is not answer and case.question and is_contradicted(case, answer, same):
+        return case.refuse("another choice's letter")
+    gold, answer = bare_gold, bare_answer
+    as_sets = same_sets(case, gold, answer)
+    if as_sets is not None:
+        return as_sets
+    return same_lists(case, read(gold, case.question), read(answer, case.question), same)
+
+
+def _count(node: Node) -> int:
+    """Return how many values a tree lists, at any depth of lists and statements."""
+    match node:
+        case Group(_, _, parts) | Listing(parts, _) | Relation(parts, _):
+            return sum(map(_count, parts))
+    return 1

@@ -1,0 +1,70 @@
+r"""Answers that are copied as they stand, though nothing in them looks like work: `0.\overline5` where a fraction is asked,
+`x + 0y` for x, `h(10) = 1` where the question says so and asks for something else.
+"""
+
+from __future__ import annotations
+
+import re
+
+from verigym.envs.math.equality.numbers.exactly import rational
+from verigym.envs.math.judging.names import is_name
+from verigym.envs.math.judging.question import MAX_CHARS, formulas
+from verigym.envs.math.judging.shapes import is_literal, shape
+from verigym.envs.math.tree import Constant, Div, Neg, Node, Number, Percent, Quantity, Relation, Symbol, walk
+
+_CONVERSION = re.compile(
+    r"\b(?:express|write|written|rewrite|convert|change|represent)\b.{0,200}?\b(?:as|to|in|into)\b.{0,60}?\b(?:fraction|decimal|"
+    r"mixed number|improper|percent|percentage|scientific notation|standard (?:form|notation)|radians?|degrees?|lowest terms|"
+    r"simplest (?:form|terms)|power)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def is_copied(question: str, gold: Node, answer: Node) -> bool:
+    """Whether an answer, equal to the gold, is the question's own number, computation or equation."""
+    if not question or gold == answer:
+        return False
+    if isinstance(answer, Relation):
+        return _is_given(question, gold, answer)
+    if isinstance(gold, Symbol):
+        return shape(answer) == gold  # x + 0y for x: it may be the question's, and nobody's answer
+    return is_literal(answer) and _is_unconverted(question, gold, answer)
+
+
+def _is_given(question: str, gold: Node, answer: Relation) -> bool:
+    """Whether it is an equation that the question states, of something that it does not ask for."""
+    if any(isinstance(part, Relation) for part in walk(gold)):
+        return False
+    found = formulas(question)
+    named = [side for side in answer.sides if is_name(side)]
+    return shape(answer) in found.equations and not any(shape(side) in found.alone for side in named)
+
+
+def _is_unconverted(question: str, gold: Node, answer: Node) -> bool:
+    """Whether it is a number in the form that the question gives, where another form is asked."""
+    if not _differs(gold, answer) or not _CONVERSION.search(question[:MAX_CHARS]):
+        return False
+    literals = formulas(question).literals
+    return answer in literals or (isinstance(answer, Quantity) and answer.value in literals)
+
+
+def _differs(gold: Node, answer: Node) -> bool:
+    match answer:
+        case Quantity(_, "degree"):
+            return any(part == Constant("pi") for part in walk(gold))
+        case Quantity():
+            return False
+        case Percent(of):
+            return not isinstance(gold, Percent) and rational(gold) != rational(of)
+    return _form(gold) != _form(answer)
+
+
+def _form(node: Node) -> str:
+    match node:
+        case Neg(of) | Quantity(of, _):
+            return _form(of)
+        case Number(_, _, style):
+            return style
+        case Div():
+            return "fraction"
+    return type(node).__name__

@@ -1,0 +1,180 @@
+r"""Answers that hand the question back: `(x+1)(x+2)` is no answer where it is to be expanded, nor `\sqrt{12}` simplified.
+
+A part of the question counts as handed back when the answer holds it, reordered or padded (`shapes.py`), and it has the
+answer's value, so that the rest does nothing; when a product was to be expanded, a sum factored or a fraction cancelled, and it
+is not; when the question works with matrices, and so does the answer. Where the question is itself a computation of the gold,
+as `(3+4)^2` is of 49, another one is no answer, be it a power (`7^2`): a rational number is then a literal, and any other is
+worked out as far as people do (`reduced.py`). That a number is no sum or product is `worked.py`'s rule, which asks no question.
+"""
+
+from __future__ import annotations
+
+import re
+
+from verigym.envs.math.equality.numbers.exactly import rational
+from verigym.envs.math.equality.values import compare_values
+from verigym.envs.math.equality.work import ANSWER_WORK, Work
+from verigym.envs.math.judging.guards.reduced import divides, is_polynomial, is_power_of_ten, is_reduced
+from verigym.envs.math.judging.guards.unworked import claims, is_residue
+from verigym.envs.math.judging.names import split_names
+from verigym.envs.math.judging.question import computations, formulas, matrices
+from verigym.envs.math.judging.shapes import is_fraction, is_literal, is_plain, shape
+from verigym.envs.math.tree import (
+    Add,
+    Call,
+    Div,
+    Matrix,
+    Mul,
+    Neg,
+    Node,
+    Pow,
+    Relation,
+    Root,
+    children,
+    symbols,
+    walk,
+)  # fmt: skip
+
+_EXPAND = re.compile(r"\b(?:expan[ds]|multiply)", re.IGNORECASE)
+_OPERATIONS = (Add, Mul, Neg, Div, Pow, Root, Call)
+MAX_PARTS = 400
+"""Larger answers are not searched for parts of the question."""
+MAX_CHECKS = 8
+"""So many parts of the question are compared with the answer by value."""
+
+
+REPEATS = "it repeats the question"
+COMPUTES = "the question computes this value, and so does the answer, in another way"
+
+
+def hands_back(question: str, gold: Node, answer: Node, work: Work | None = None) -> str:
+    """Return why an answer, equal to the gold, leaves the question as it was: `REPEATS`, `COMPUTES`, or nothing."""
+    if not question or (isinstance(gold, Relation) and split_names(gold.sides, question)[0] is None):
+        return ""  # an equation is equal to many, and is asked for as such
+    work = Work(ANSWER_WORK) if work is None else work
+    if _keeps_factor(question, gold, answer, work):
+        return REPEATS
+    golds = tuple(shape(side) for sides in claims(gold, question) for side in sides)
+    found: list[tuple[Node, ...]] = []
+    for sides in claims(answer, question):
+        shapes = tuple(map(shape, sides))
+        if not any(side in golds or is_literal(side) for side in shapes):
+            found.append(shapes)
+    if not found:
+        return ""
+    guard = _Guard(question, golds, work)
+    for shapes in found:
+        reasons = list(map(guard.hands_back, shapes))
+        if all(reasons):
+            return max(reasons, key=(COMPUTES, REPEATS).index)
+    return ""
+
+
+class _Guard:
+    """What one question holds, beside the values of one gold; all are shapes."""
+
+    def __init__(self, question: str, golds: tuple[Node, ...], work: Work) -> None:
+        self.question = question
+        self.found = formulas(question)
+        self.work = work
+        self.golds = golds
+        self.known = frozenset(part for gold in golds for part in walk(gold))
+
+    def hands_back(self, side: Node) -> str:
+        if is_residue(side) and side not in self.found.wholes:
+            return ""
+        if self._is_copied(side):
+            return REPEATS
+        if self._is_computed(side):
+            return COMPUTES
+        return REPEATS if self._keeps_matrices(side) or self._keeps_form(side) else ""
+
+    def _is_copied(self, side: Node) -> bool:
+        if side in self.found.shapes:
+            return True
+        parts = list(walk(side))
+        if len(parts) > MAX_PARTS:
+            return False
+        copies = {part for part in parts if part in self.found.shapes and not is_literal(part)}
+        checked = sorted(copies - self.known - {side}, key=repr)[:MAX_CHECKS]
+        return any(compare_values(side, part, work=self.work).verdict == "same" for part in checked)
+
+    def _is_computed(self, side: Node) -> bool:
+        """Whether the question is a computation of the gold, and the answer another one."""
+        asked = [one for one in computations(self.question) if not is_literal(one)][:MAX_CHECKS]
+        if len(self.golds) != 1 or not isinstance(side, _OPERATIONS) or not is_plain(side) or not asked:
+            return False
+        gold = self.golds[0]
+        if not is_reduced(gold, self.work):
+            return False
+        asked = [one for one in asked if compare_values(gold, one, work=self.work).verdict == "same"]
+        if not asked or rational(gold, self.work) is None:
+            return bool(asked) and not is_reduced(side, self.work)
+        fractions = is_fraction(side) and not any(map(is_fraction, asked))  # 2/4 for 1/4 + 1/4, not for 6/12
+        return is_literal(gold) and not (fractions or is_literal(side) or is_power_of_ten(side))
+
+    def _keeps_matrices(self, side: Node) -> bool:
+        """Whether it works with the question's matrices instead of having done so."""
+        held = [part for part in walk(side) if isinstance(part, Matrix)]
+        shown = matrices(self.question)
+        return not isinstance(side, Matrix) and any(one in shown or one in self.found.shapes for one in held)
+
+    def _keeps_form(self, side: Node) -> bool:
+        """Whether a product that was to be expanded still is one, or a sum that was to be factored or simplified."""
+        if is_plain(side) or len(self.golds) != 1:
+            return False
+        gold = self.golds[0]
+        names = symbols(gold)
+        asked = [one for one in self.found.wholes if symbols(one) == names and isinstance(one, Add | Mul | Pow | Div | Neg)]
+        equal = [one for one in asked[:MAX_CHECKS] if compare_values(side, one, work=self.work).verdict == "same"]
+        if not equal or gold in equal:
+            return False
+        wanted, given = _is_factored(gold), _is_factored(side)
+        if wanted is not given and all(_is_factored(one) is given for one in equal):
+            return True
+        if is_reduced(gold, self.work) and not is_reduced(side, self.work):
+            return True
+        if is_polynomial(gold) and divides(side):
+            return True
+        if is_polynomial(gold) and isinstance(side, Add) and _EXPAND.search(self.question) and any(map(_is_factored, equal)):
+            return any(map(_is_factored, walk(side))) and not any(map(_is_factored, walk(gold)))
+        return not wanted and any(_is_factored(one) and _sums(one) & _sums(side) - _sums(gold) for one in equal)
+
+
+def _sums(node: Node) -> set[Node]:
+    """Return the sums in a tree that are factors, with their negatives."""
+    found: set[Node] = set()
+    for part in walk(node):
+        if isinstance(part, Mul | Pow | Neg):
+            found |= {one for one in children(part) if isinstance(one, Add) and not is_plain(one)}
+    return found | {shape(Neg(one)) for one in found}
+
+
+def _is_factored(node: Node) -> bool:
+    """Whether a tree is a product of two or more factors with variables, one of them a sum."""
+    while isinstance(node, Neg | Div):
+        node = node.of if isinstance(node, Neg) else node.top
+    factors = [factor for factor in (node.factors if isinstance(node, Mul) else (node,)) if not is_plain(factor)]
+    sums = [factor for factor in factors if isinstance(factor.base if isinstance(factor, Pow) else factor, Add)]
+    return bool(sums) and (len(factors) > 1 or isinstance(factors[0], Pow))
+
+
+def _keeps_factor(question: str, gold: Node, answer: Node, work: Work) -> bool:
+    """Whether all sides hold a fraction with a factor to cancel, where the question's was to be cancelled to the gold.
+
+    The trees count as they are written: a shape has common factors cancelled.
+    """
+    if not is_polynomial(gold) or not any(map(_cancels, walk(answer))):
+        return False
+    asked = [one for one in formulas(question).wholes if divides(one) and symbols(one) == symbols(gold)][:MAX_CHECKS]
+    if not any(compare_values(shape(gold), one, work=work).verdict == "same" for one in asked):
+        return False
+    return all(any(map(_cancels, walk(side))) for sides in claims(answer, question) for side in sides)
+
+
+def _cancels(node: Node) -> bool:
+    """Whether a fraction has a factor with variables above and below."""
+    if not isinstance(node, Div):
+        return False
+    over, under = (set(part.factors if isinstance(part, Mul) else (part,)) for part in map(shape, (node.top, node.bottom)))
+    return any(not is_plain(one) for one in over & under)

@@ -1,0 +1,127 @@
+r"""Whether an expression is in a form that people leave it in: `2\sqrt{3}`, `\frac{3\pi}{4}`, not `\sqrt{24/2}`, nor `2x + 3x`.
+
+No rules of taste: a root in a denominator and an improper fraction may stay. What may not is arithmetic that a pupil would
+still do: with two rational numbers, two roots of one degree, the square factor of a radicand, like terms, powers of one base.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import gcd
+
+from verigym.envs.math.equality.numbers.exactly import rational
+from verigym.envs.math.equality.work import Work
+from verigym.envs.math.judging.shapes import is_lowest
+from verigym.envs.math.tree import Add, Call, Div, Mul, Neg, Node, Number, Pow, Root, Symbol, symbols, walk
+
+MAX_RADICAND = 10**9
+_MAX_FACTOR = 1000
+
+
+def is_power_of_ten(node: Node) -> bool:
+    """Whether a tree is a power of ten with a literal exponent."""
+    return isinstance(node, Pow) and node.base == Number(Fraction(10)) and is_lowest(node.exponent)
+
+
+def is_reduced(node: Node, work: Work) -> bool:
+    """Whether no arithmetic is left to do in a shape."""
+    return not any(_is_left(part, work) for part in walk(node))
+
+
+def is_polynomial(node: Node) -> bool:
+    """Whether a tree is made of integers and variables by sums, products and powers."""
+    return all(
+        isinstance(part, Symbol | Add | Mul | Neg | Pow) or (isinstance(part, Number) and part.value.denominator == 1)
+        for part in walk(node)
+    )
+
+
+def divides(node: Node) -> bool:
+    """Whether something with variables is divided, or divides."""
+    return any(
+        (isinstance(part, Div) and bool(symbols(part)))
+        or (isinstance(part, Pow) and isinstance(part.exponent, Neg) and bool(symbols(part.base)))
+        for part in walk(node)
+    )
+
+
+def _is_left(node: Node, work: Work) -> bool:
+    if isinstance(node, Add | Mul | Div | Pow | Root | Call) and rational(node, work) is not None:
+        power = isinstance(node, Pow) and isinstance(node.base, Number) and _is_integer(node.exponent)
+        return not (power or is_lowest(node))
+    match node:
+        case Root(of, Number(degree)):
+            return _has_power(of, degree)
+        case Pow(base, Div(_, Number(degree))) | Pow(base, Neg(Div(_, Number(degree)))):
+            return _has_power(base, degree)
+        case Pow(base, Number(value)) | Pow(base, Neg(Number(value))) if value.denominator > 1:  # 12^{0.5}
+            return _has_power(base, Fraction(value.denominator))
+        case Mul(factors):
+            bases = [factor.base if isinstance(factor, Pow) else factor for factor in factors]
+            return sum(map(is_lowest, factors)) > 1 or _same_degree(factors) or len(set(bases)) < len(bases)
+        case Div(top, bottom):
+            return gcd(_coefficient(top), _coefficient(bottom) * _radicands(bottom)) > 1 or _same_degree((top, bottom))
+        case Add(terms):
+            return len({kind_of(term) for term in terms}) < len(terms)
+    return False
+
+
+def _is_integer(node: Node) -> bool:
+    return isinstance(node, Number) and node.value.denominator == 1
+
+
+def _has_power(of: Node, degree: Fraction) -> bool:
+    """Whether the degree-th power of an integer divides a radicand."""
+    if isinstance(of, Div):
+        return _has_power(of.top, degree) or _has_power(of.bottom, degree)
+    if not isinstance(of, Number) or of.value.denominator != 1 or degree.denominator != 1 or not 2 <= degree <= 30:
+        return False
+    number, order = abs(int(of.value)), int(degree)
+    if not 1 < number <= MAX_RADICAND:
+        return False
+    return any(number % factor**order == 0 for factor in range(2, min(_MAX_FACTOR, number) + 1) if factor**order <= number)
+
+
+def _same_degree(parts: tuple[Node, ...]) -> bool:
+    inner = [one for part in parts for one in (part.factors if isinstance(part, Mul) else (part,))]
+    degrees = [one.degree for one in inner if isinstance(one, Root) and isinstance(one.of, Number)]
+    return len(set(degrees)) < len(degrees)
+
+
+def _coefficient(node: Node) -> int:
+    """Return the integer factor of a term, or of all terms of a sum."""
+    node = node.of if isinstance(node, Neg) else node
+    if isinstance(node, Add):
+        return gcd(*map(_coefficient, node.terms))
+    for factor in node.factors if isinstance(node, Mul) else (node,):
+        if isinstance(factor, Number) and factor.value.denominator == 1:
+            return int(factor.value)
+    return 1
+
+
+def _radicands(node: Node) -> int:
+    roots = [one for one in (node.factors if isinstance(node, Mul) else (node,)) if isinstance(one, Root)]
+    found = 1
+    for root in roots:
+        found *= _coefficient(root.of)
+    return found
+
+
+def goes_out(top: Node, bottom: Node) -> bool:
+    r"""Whether a quotient of a term by an integer is one of integers that goes out: `\frac{10\pi}{2}`."""
+    by = bottom.of if isinstance(bottom, Neg) else bottom
+    divisor = _coefficient(by) if isinstance(by, Number) else 1
+    return divisor > 1 and not isinstance(top, Add) and _coefficient(top) % divisor == 0
+
+
+def kind_of(term: Node) -> Node:
+    """Return a term without its rational factor: like terms have the same."""
+    term = term.of if isinstance(term, Neg) else term
+    if is_lowest(term):
+        return Number(Fraction(1))
+    if isinstance(term, Div) and is_lowest(term.bottom):
+        return kind_of(term.top)
+    if isinstance(term, Mul):
+        rest = tuple(factor for factor in term.factors if not is_lowest(factor))
+        return rest[0] if len(rest) == 1 else Mul(rest)
+    return term

@@ -1,0 +1,65 @@
+r"""Other ways to write what the gold writes: `P(2,-1)` for a point, `x = y = z = 1` for a triple, `x \mapsto x + 1` for a
+function, `a < b < c` for a list in order. Each becomes the gold's own form, and is then compared like any other answer.
+"""
+
+from __future__ import annotations
+
+import re
+
+from verigym.envs.math.judging.question import MAX_CHARS
+from verigym.envs.math.tree import FUNCTIONS, Call, Group, Listing, NamedSet, Node, Relation, Symbol, symbols
+
+_IN_ORDER = re.compile(r"\b(?:order|arrange|sort|rank)", re.IGNORECASE)
+
+
+def written_as(gold: Node, answer: Node, question: str) -> tuple[Node, Node]:
+    """Return both trees, the answer in the gold's notation where it has another one for the same thing."""
+    match answer:
+        case Relation(sides, comparators) if set(comparators) == {"="} and len(sides) > 2:
+            return gold, _alike(gold, answer)
+        case Relation((left, body), ("to",)):
+            return gold, _mapped(gold, left, body) or answer
+        case Relation(sides, comparators) if len(set(comparators)) == 1 and comparators[0] in ("<", ">", "<=", ">="):
+            ordered = isinstance(gold, Listing) and len(sides) == len(gold.items) and _IN_ORDER.search(question[:MAX_CHARS])
+            plain = not any(symbols(side) for side in (gold, *sides))
+            return (_tuple(gold.items), _tuple(sides)) if isinstance(gold, Listing) and ordered and plain else (gold, answer)
+        case Listing((Relation((Relation((Symbol(), NamedSet()), (":",)), NamedSet()), ("to",)), rest), "comma"):
+            return written_as(gold, rest, question)  # f: R -> R, x -> x + 1
+        case Listing(items, joiner) if isinstance(gold, Listing) and len(items) == len(gold.items):
+            pairs = zip(gold.items, items, strict=True)
+            return gold, Listing(tuple(_point(one, two) for one, two in pairs), joiner)
+        case Call():
+            return gold, _point(gold, answer)
+    return gold, answer
+
+
+def _tuple(items: tuple[Node, ...]) -> Node:
+    return Group("(", ")", items)
+
+
+def _alike(gold: Node, answer: Relation) -> Node:
+    """Return `x = 1, y = 1` for `x = y = 1` where the gold is a tuple of as many values."""
+    *names, value = answer.sides
+    wanted = gold.sides[-1] if isinstance(gold, Relation) and gold.comparators == ("=",) else gold
+    letters = all(isinstance(name, Symbol) for name in names) and len(set(names)) == len(names) and not symbols(value)
+    if not letters or not isinstance(wanted, Group) or wanted.opening != "(" or len(wanted.items) != len(names):
+        return answer
+    return Listing(tuple(Relation((name, value), ("=",)) for name in names))
+
+
+def _mapped(gold: Node, left: Node, body: Node) -> Node | None:
+    r"""Return `f(x) = x + 1` for `x \mapsto x + 1` and `f: x \mapsto x + 1`; None of another arrow: `x \to 5`."""
+    name = gold.sides[0].name if isinstance(gold, Relation) and isinstance(gold.sides[0], Call) else "f"
+    if isinstance(left, Relation) and left.comparators == (":",) and isinstance(left.sides[0], Symbol):
+        name, left = left.sides[0].name, left.sides[1]
+    if not isinstance(left, Symbol) or left.name not in symbols(body) or name in FUNCTIONS:
+        return None
+    return Relation((Call(name, (left,)), body), ("=",))
+
+
+def _point(gold: Node, answer: Node) -> Node:
+    """Return (2, -1) for P(2, -1), where the gold is a pair or a triple."""
+    if not isinstance(gold, Group) or gold.opening != "(" or not isinstance(answer, Call):
+        return answer
+    point = re.fullmatch(r"[A-Z]'?(?:_\w)?", answer.name) and len(answer.args) == len(gold.items) > 1
+    return _tuple(answer.args) if point else answer

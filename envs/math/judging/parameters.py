@@ -1,0 +1,158 @@
+r"""Names that a solver is free to choose: the constant of integration, the integer in `2k\pi`; and connectives that commute."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import permutations
+
+from verigym.envs.math.equality.rebuild import rebuild
+from verigym.envs.math.judging.guards.unworked import claims
+from verigym.envs.math.judging.question import mentions, speaks_of
+from verigym.envs.math.judging.statements.conditions import COUNTS, without_conditions
+from verigym.envs.math.tree import (
+    Add,
+    Call,
+    Constant,
+    Group,
+    Listing,
+    Mul,
+    Neg,
+    Node,
+    Number,
+    Symbol,
+    children,
+    symbols,
+    walk,
+)  # fmt: skip
+
+_CONSTANTS = frozenset(("C", "c", "K", "k", "C_1", "c_1", "C_0", "c_0"))
+_FACTORS = _CONSTANTS | {"A"}
+_COMMUTE = frozenset(("and", "or", "xor", "iff"))
+_FREE = re.compile(r"[A-DKa-dk](?:_(?:[0-9]|\{[0-9]\}))?")
+MAX_CONSTANTS = 3
+
+
+def settled(gold: Node, answer: Node, question: str) -> Iterator[tuple[Node, Node]]:
+    r"""Yield both trees without conditions that go without saying, with the answer's free names as the gold's.
+
+    The first pair is what is compared; the others give several constants the gold's names in another order.
+    """
+    gold, answer, integers = without_conditions(_sorted(gold), _sorted(answer), question)
+    yield _renamed(gold, answer, question, integers)
+    for names in _renamings(gold, answer, question):
+        yield gold, rebuild(answer, lambda part, names=names: names.get(part, part))  # type: ignore[misc]
+
+
+def _renamings(gold: Node, answer: Node, question: str) -> Iterator[dict[Node, Node]]:
+    """Yield the ways to give two or three arbitrary constants the gold's names: `Ae^x + Be^{-x}` for `C_1e^x + C_2e^{-x}`."""
+    wanted = _constants(gold, question)
+    given = _constants(answer, question) if 2 <= len(wanted) <= MAX_CONSTANTS else ()
+    if not given or len(wanted) != len(given):
+        return
+    for order in permutations(wanted):
+        if order != given:
+            yield {Symbol(old): Symbol(new) for old, new in zip(given, order, strict=True)}
+
+
+def _constants(node: Node, question: str) -> tuple[str, ...]:
+    """Return the names in a claimed sum that can only be arbitrary constants.
+
+    Each is a factor of one term or a term, once; the question speaks of none; and beside them there is a variable, for
+    `2A + 3B` is a formula of two quantities.
+    """
+    if isinstance(node, Group | Listing):
+        return ()
+    values = [sides[-1] for sides in claims(node, question)]
+    if len(values) != 1 or not isinstance(values[0], Add):
+        return ()
+    found: list[str] = []
+    for term in values[0].terms:
+        term = term.of if isinstance(term, Neg) else term
+        factors = term.factors if isinstance(term, Mul) else (term,)
+        found += [one.name for one in factors if isinstance(one, Symbol) and _FREE.fullmatch(one.name)]
+    once = all(sum(part == Symbol(name) for part in walk(node)) == 1 for name in found)
+    if not once or any(speaks_of(question, name) for name in found) or not symbols(values[0]) - set(found):
+        return ()
+    return tuple(sorted(found))
+
+
+def _renamed(gold: Node, answer: Node, question: str, integers: frozenset[str]) -> tuple[Node, Node]:
+    """Return both with the answer's one free name as the gold's."""
+    if symbols(gold) == symbols(answer):
+        return gold, answer
+    wanted, given = _names(gold, question), _names(answer, question)
+    old, new = given - wanted, wanted - given
+    if len(old) == len(new) == 1:
+        (before,), (after,) = old, new
+        if not mentions(question, Symbol(before)) and _is_free(gold, after, question, integers):
+            if _is_parameter(gold, after, integers) and before in COUNTS:
+                return gold, rebuild(answer, lambda part: Symbol(after) if part == Symbol(before) else part)
+            if before in _CONSTANTS and _is_added(gold, after, question) and _is_added(answer, before, question):
+                return gold, rebuild(answer, lambda part: _replaced(part, before, after))
+            if before in _FACTORS and _is_factor(gold, after, question) and _is_factor(answer, before, question):
+                return gold, rebuild(answer, lambda part: Symbol(after) if part == Symbol(before) else part)
+    return gold, answer
+
+
+def _names(node: Node, question: str) -> frozenset[str]:
+    """Return the names in the values that are claimed: not the x of x = 5."""
+    return frozenset(name for sides in claims(node, question) for side in sides for name in symbols(side))
+
+
+def _sorted(node: Node) -> Node:
+    """Put what is joined by `and`, `or` and their like in one order."""
+    if any(isinstance(part, Call) and part.name in _COMMUTE for part in walk(node)):
+        return rebuild(node, _in_order)
+    return node
+
+
+def _in_order(part: Node) -> Node:
+    if not isinstance(part, Call) or part.name not in _COMMUTE:
+        return part
+    args = [one for arg in part.args for one in (arg.args if isinstance(arg, Call) and arg.name == part.name else (arg,))]
+    return Call(part.name, tuple(sorted(args, key=repr)))
+
+
+def _is_free(gold: Node, name: str, question: str, integers: frozenset[str]) -> bool:
+    """Whether the gold chose the name itself: C always, another letter where the question does not speak of it."""
+    return name[0] == "C" or name in integers or not mentions(question, Symbol(name))
+
+
+def _is_parameter(gold: Node, name: str, integers: frozenset[str]) -> bool:
+    r"""Whether a name counts periods: it is said to be an integer, or stands in a product with pi."""
+    if name not in COUNTS:
+        return False
+    return bool(integers) or any(
+        isinstance(part, Mul)
+        and Symbol(name) in part.factors
+        and Constant("pi") in part.factors
+        and all(isinstance(factor, Number | Constant | Symbol) for factor in part.factors)
+        for part in walk(gold)
+    )
+
+
+def _is_added(node: Node, name: str, question: str) -> bool:
+    """Whether a name stands once in a tree, as a term of the sum that is claimed."""
+    if name not in _CONSTANTS or sum(part == Symbol(name) for part in walk(node)) != 1:
+        return False
+    values = [sides[-1] for sides in claims(node, question)]
+    return len(values) == 1 and isinstance(values[0], Add) and any(_is_term(term, name) for term in values[0].terms)
+
+
+def _is_factor(node: Node, name: str, question: str) -> bool:
+    """Whether a name stands once in a tree, as a factor of the product that is claimed: y = Ce^{2x}."""
+    if name not in _FACTORS or sum(part == Symbol(name) for part in walk(node)) != 1:
+        return False
+    values = [sides[-1] for sides in claims(node, question)]
+    return len(values) == 1 and isinstance(values[0], Mul) and Symbol(name) in values[0].factors and len(symbols(values[0])) > 1
+
+
+def _is_term(term: Node, name: str) -> bool:
+    return (term.of if isinstance(term, Neg) else term) == Symbol(name)
+
+
+def _replaced(part: Node, before: str, after: str) -> Node:
+    if isinstance(part, Add) and any(_is_term(term, before) for term in children(part)):
+        return Add(tuple(Symbol(after) if _is_term(term, before) else term for term in part.terms))
+    return part

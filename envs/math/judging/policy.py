@@ -1,0 +1,58 @@
+"""Matters of taste in comparing answers, each an option with a default. What decided a verdict is named in its reason."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from verigym.envs.contract.base import Options
+
+
+class Policy(Options):
+    """What counts as the same answer where mathematics alone does not say."""
+
+    percent: Literal["value", "gold", "either", "number"] = "gold"
+    r"""When a percent sign may be missing: never, 50\% is the value 1/2 (value); where the gold has one, or the question asks
+    for a percentage (gold); on either side (either). With number the sign is ignored: 9\% is 9, and not 0.09."""
+    tolerance: float = Field(0.0, ge=0, lt=1)
+    """Relative error allowed in real numbers, elements and interval ends too. 0 leaves only the rule of `decimals`."""
+    decimals: Literal["exact", "double", "six"] = "six"
+    r"""When a decimal may stand for a number that it is not: never (exact); right to double precision (double: 15 significant
+    digits, correctly rounded or within 2^-52); with at least six decimals and six significant digits, all of them correctly
+    rounded (six: 0.333333 for 1/3, not 0.333334, nor 0.3333; 2.23 for no other number). The same in the other direction: an
+    exact answer where the gold is such a decimal."""
+    order: Literal["any", "gold"] = "any"
+    """The order of several answers without brackets (`-2, 1`): free, or the gold's. Tuples have one, sets have none."""
+    symmetry: Literal["both", "gold", "strict"] = "both"
+    """Which forms of a set of reals go together: intervals and inequalities (both); an interval as the answer to an inequality,
+    not the other way (gold); neither (strict)."""
+    unsimplified: Literal["accept", "refuse"] = "accept"
+    """Whether 2/4 is right for 1/2, 5.0 for 5, (x-1)(x+1) for x^2-1; and 2+3 for 5 where `unworked` lets it stand."""
+    echo: Literal["refuse", "accept"] = "refuse"
+    """Whether an answer may hand back what the question asks to work out: (x-1)(x+1) where that is to be expanded."""
+    unworked: Literal["refuse", "arithmetic", "accept"] = "refuse"
+    r"""Whether work may be left to do. With refuse, a number is answered by a number: no sum, product or quotient of numerals
+    that goes out (`17 \cdot 23` for 391), once a question is given. With arithmetic those may stay, for evaluation; still
+    refused are an integral, limit, sum, product, derivative, gcd, mod, floor, determinant or maximum for a gold that has none
+    (`\int_0^1 x^2 dx` for 1/3), and an inequality that is not solved (`3x < 6` for x < 2). With accept all may stay."""
+    units: Literal["match", "ignore", "require"] = "match"
+    """A unit may be missing but not differ (match); does not matter (ignore); has to be there if the gold has one (require)."""
+    commas: Literal["thousands", "decimal"] = "thousands"
+    """What `1000,99` and `1,22` are: a list (or an error), or a decimal. `1,234` and `0,5` are what they can only be."""
+    words: Literal["loose", "exact"] = "loose"
+    """Whether case and a leading article of words matter: `a cat` is `Cat` (loose)."""
+    name: Literal["optional", "required", "any"] = "optional"
+    """The name in `x = 5`: may be missing but not differ, y and f(x), f(x) and f(t) being one (optional); has to be the gold's
+    (required); does not matter (any)."""
+    chains: Literal["equal", "last"] = "equal"
+    """Which sides of `x = 2 + 3 = 5` have to be right: all of them, or only the last. With last, `4 = 5` is right for 5."""
+    brackets: Literal["optional", "required"] = "optional"
+    """Whether `1, 2, 3` in the written order is right for `(1, 2, 3)`, and the other way round."""
+    vectors: Literal["any", "written"] = "any"
+    """Whether a tuple is right for a row or column vector of the same elements, or a sum of unit vectors (`2i - 3j`), and
+    the other way round."""
+    bases: Literal["written", "value"] = "written"
+    """Whether `204_5` has to be given in its base, or may be given as 54."""
+    max_values: int = Field(100, ge=1, le=1000)
+    """An answer of more values is not read: the status is limit. Where the gold has more, its count is the limit."""

@@ -1,0 +1,95 @@
+"""When a decimal stands for a number that it is not: the options `decimals` and `tolerance`, in exact arithmetic.
+
+A decimal has as many digits as were written; against another decimal, trailing zeros do not count. It stands for another number
+only if all of its digits are right, the last one rounded; so no digit can be changed, and no short decimal stands for anything
+but itself.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from verigym.envs.math.equality.values import approximation
+from verigym.envs.math.equality.work import Work
+from verigym.envs.math.judging.case import Case
+from verigym.envs.math.tree import Neg, Node, Number
+from verigym.envs.math.verdict import Verdict
+
+SIX = 6
+DOUBLE = 15
+EPSILON = Fraction(1, 2**52)
+GUARD_DIGITS = 12
+MAX_DIGITS = 200
+
+
+def stands_for(case: Case, gold: Node, answer: Node) -> Verdict:
+    """Say whether two numbers that are not the same may pass for each other, one being a decimal."""
+    rule = case.policy.decimals
+    if rule != "exact" and any(rounds_to(one, two, rule, case.work) for one, two in ((answer, gold), (gold, answer))):
+        return case.decided("decimals", True, "")
+    if case.policy.tolerance and _near(gold, answer, case.policy.tolerance, case.work):
+        return case.decided("tolerance", True, "")
+    return "different"
+
+
+def rounds_to(decimal: Node, exact: Node, rule: str = "six", work: Work | None = None) -> bool:
+    """Whether a written decimal is another number rounded, with as many digits as the rule asks."""
+    written, other = decimal_of(decimal), decimal_of(exact)
+    if written is None or (other is not None and other[1] <= written[1]):
+        return False
+    value, places = written
+    if other is None:
+        places = max(places, written_places(decimal))
+    enough = places >= SIX and digits_of(value, places) >= SIX if rule == "six" else digits_of(value, places) >= DOUBLE
+    if not enough or places > MAX_DIGITS:
+        return False
+    target = approximation(exact, digits_of(value, places) + GUARD_DIGITS, work)
+    if target is None or target.denominator == 1:
+        return False
+    error = abs(target - value)
+    double = digits_of(value, places) >= DOUBLE and error <= abs(target) * EPSILON
+    return double or error * 2 <= Fraction(1, 10**places)
+
+
+def written_places(node: Node) -> int:
+    """Return the decimals of a plain literal, trailing zeros and all."""
+    node = node.of if isinstance(node, Neg) else node
+    return node.decimals if isinstance(node, Number) and node.style == "plain" else 0
+
+
+def rounded_at(decimal: Node, exact: Node, work: Work | None = None) -> bool:
+    """Whether a written decimal, however short, is another number correctly rounded at its last digit."""
+    written = decimal_of(decimal)
+    if written is None or written[1] > MAX_DIGITS:
+        return False
+    value, places = written
+    target = approximation(exact, digits_of(value, places) + GUARD_DIGITS, work)
+    return target is not None and value != 0 and abs(target - value) * 2 <= Fraction(1, 10**places)
+
+
+def decimal_of(node: Node) -> tuple[Fraction, int] | None:
+    """Return value and decimals (trailing zeros not counted) of a literal with a decimal point, signed or not; else None."""
+    if isinstance(node, Neg):
+        inner = decimal_of(node.of)
+        return None if inner is None else (-inner[0], inner[1])
+    if not isinstance(node, Number) or not node.decimals or node.style not in ("plain", "scientific"):
+        return None
+    value, places = node.value, 0
+    while value.denominator != 1:
+        if places >= MAX_DIGITS:
+            return None
+        value *= 10
+        places += 1
+    return (node.value, places) if places else None
+
+
+def digits_of(value: Fraction, places: int) -> int:
+    """Return the significant digits of a decimal."""
+    return len(str(abs(int(value * 10**places))).lstrip("0"))
+
+
+def _near(gold: Node, answer: Node, tolerance: float, work: Work) -> bool:
+    left, right = approximation(gold, work=work), approximation(answer, work=work)
+    if left is None or right is None:
+        return False
+    return abs(left - right) <= Fraction(tolerance) * abs(left)

@@ -1,0 +1,173 @@
+"""The formulas in a task's text, parsed: for names that the question speaks of, and for answers that hand it back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+from verigym.envs.math.judging.shapes import is_literal, is_plain, shape
+from verigym.envs.math.reading.parse import ParseError, parse
+from verigym.envs.math.tree import (
+    Add,
+    Call,
+    Constant,
+    Div,
+    Listing,
+    Matrix,
+    Mul,
+    Neg,
+    Node,
+    Number,
+    Percent,
+    Pow,
+    Relation,
+    Root,
+    walk,
+)  # fmt: skip
+
+MAX_CHARS = 20_000
+MAX_RUNS = 60
+MAX_RUN_CHARS = 400
+MAX_FOUND = 20
+
+_SPAN = re.compile(r"\$\$?([^$]++)\$\$?|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL)
+# A stretch of symbols: two letters in a row are a word of the sentence.
+_RUN = re.compile(r"(?:\\[A-Za-z]++|(?<![A-Za-z])(?:[A-Za-z]|d[A-Za-z])(?![A-Za-z])|[^A-Za-z$?;=<>\n\\]++|\\)+")
+_NUMBER = re.compile(r"[0-9]++(?:,[0-9]{3}(?![0-9]))*(?:\.[0-9]++)?")
+_MATRIX = re.compile(rf"\\begin\{{([A-Za-z]?matrix|array)\}}.{{1,{MAX_RUN_CHARS}}}?\\end\{{\1\}}", re.DOTALL)
+_NUMERAL = r"([0-9]++(?:,[0-9]{3}(?![0-9]))*(?:\.[0-9]++)?)"
+_ROOT = re.compile(rf"(?:square root of |sqrt ?\(?){_NUMERAL}")
+_POWER = re.compile(rf"{_NUMERAL} (?:raised )?to the (?:power(?: of)? )?{_NUMERAL}")
+_WORD = re.compile(r"[a-z]++")
+_WORDS = {
+    word: Fraction(value)
+    for value, word in enumerate(
+        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+        "eighteen nineteen twenty".split()
+    )
+}
+MAX_DIGITS = 40
+_ARITHMETIC = (Number, Constant, Add, Mul, Div, Neg, Pow, Root, Percent, Call)
+_SIGNS = ("=", "<", ">")
+_QUERY = re.compile(r"\s*=\s*\?")
+
+
+class Formulas(NamedTuple):
+    """What a question holds."""
+
+    wholes: tuple[Node, ...]
+    """The shapes of its formulas, of each side of an equation and each element of a list."""
+    shapes: frozenset[Node]
+    """The shapes of all formulas and their parts."""
+    alone: frozenset[Node]
+    """The shapes of the formulas that are no side of an equation: what is asked for is among them, what is given is not."""
+    literals: frozenset[Node]
+    """The numbers that stand alone, as they are written."""
+    equations: frozenset[Node]
+    """The shapes of its equations, both ways round."""
+    trees: tuple[Node, ...]
+    """Its formulas as they are written."""
+
+
+@lru_cache(maxsize=256)
+def formulas(question: str) -> Formulas:
+    """Parse the formulas of a question; what cannot be parsed is no formula."""
+    text = question[:MAX_CHARS]
+    runs = [
+        (_QUERY.sub("", next(filter(None, match.groups()))), not _is_side(text, *match.span()))
+        for match in _SPAN.finditer(text)
+    ]
+    plain = _SPAN.sub(" ; ", text)
+    runs += [(match.group().strip(" ,.:"), not _is_side(plain, *match.span())) for match in _RUN.finditer(plain)]
+    wholes: dict[Node, None] = {}
+    shapes: set[Node] = set()
+    alone: set[Node] = set()
+    literals: set[Node] = set()
+    equations: set[Node] = set()
+    trees: list[Node] = []
+    for run, free in [pair for pair in runs if 1 < len(pair[0]) <= MAX_RUN_CHARS and not pair[0].isalpha()][:MAX_RUNS]:
+        try:
+            tree = parse(run)
+        except ParseError:
+            continue
+        parts = tree.sides if isinstance(tree, Relation) else tree.items if isinstance(tree, Listing) else (tree,)
+        wholes.update((shape(part), None) for part in parts)
+        literals.update(part for part in parts if is_literal(part))
+        if isinstance(tree, Relation) and tree.comparators == ("=",):
+            equations.update(shape(Relation(sides, ("=",))) for sides in (tree.sides, tree.sides[::-1]))
+        shapes.update(shape(part) for part in walk(tree))
+        trees.append(tree)
+        if free and not isinstance(tree, Relation):
+            alone.update(map(shape, parts))
+    kinds = [frozenset(found) for found in (alone, literals, equations)]
+    return Formulas(tuple(wholes), frozenset(shapes), kinds[0], kinds[1], kinds[2], tuple(trees))
+
+
+def edges_of(node: Node) -> Iterator[tuple[Node, bool]]:
+    """Yield what a formula divides by (False), and what it takes roots and logarithms of (True)."""
+    for part in walk(node):
+        match part:
+            case Div(_, edge) | Pow(edge, Neg()):
+                yield edge, False
+            case Root(edge, _) | Pow(edge, Div()) | Call("ln" | "log", (edge, *_)):
+                yield edge, True
+
+
+def _is_side(text: str, start: int, end: int) -> bool:
+    """Whether what stands here in a text is a side of an equation or inequality, other than that of `x^2 + y^2 = ?`."""
+    before, behind = text[max(0, start - 3) : start].rstrip(), text[end : end + 3].lstrip()
+    return before.endswith(_SIGNS) or (behind.startswith(_SIGNS) and not _QUERY.match(text, end))
+
+
+def numbers_in(text: str) -> list[Fraction]:
+    """Return all numbers in a text, in digits or words."""
+    digits = [found.replace(",", "") for found in _NUMBER.findall(text)]
+    words = [_WORDS[word] for word in _WORD.findall(text.lower()) if word in _WORDS]
+    return [Fraction(found) for found in digits if len(found) <= MAX_DIGITS] + words
+
+
+@lru_cache(maxsize=256)
+def matrices(question: str) -> frozenset[Node]:
+    """Return the shapes of the matrices that a question shows, in `$` or outside."""
+    texts = [match.group() for match in _MATRIX.finditer(question[:MAX_CHARS])][:MAX_FOUND]
+    return frozenset(part for part in _parsed(texts) if isinstance(part, Matrix))
+
+
+@lru_cache(maxsize=256)
+def computations(question: str) -> tuple[Node, ...]:
+    """Return the shapes of the expressions without variables in a question, roots and powers in words too."""
+    text = question[:MAX_CHARS].lower()
+    worded = [rf"\sqrt{{{one}}}" for one in _ROOT.findall(text)] + [f"{one}^{{{two}}}" for one, two in _POWER.findall(text)]
+    found = dict.fromkeys([*formulas(question).wholes, *_parsed(worded[:MAX_FOUND])])
+    return tuple(one for one in found if is_plain(one) and all(isinstance(part, _ARITHMETIC) for part in walk(one)))
+
+
+def _parsed(texts: list[str]) -> list[Node]:
+    found: list[Node] = []
+    for text in texts:
+        try:
+            found.append(shape(parse(text)))
+        except ParseError:
+            continue
+    return found
+
+
+def speaks_of(question: str, letter: str) -> bool:
+    """Whether a letter stands alone in a formula of a question; outside of `$`, an article or `I` is none."""
+    text = question[:MAX_CHARS]
+    token = re.compile(rf"(?<![A-Za-z\\]){re.escape(letter)}(?![A-Za-z])")
+    spans = " ; ".join(filter(None, (part for match in _SPAN.finditer(text) for part in match.groups())))
+    return bool(token.search(spans) or (letter not in ("a", "A", "I") and token.search(_SPAN.sub(" ; ", text))))
+
+
+def mentions(question: str, node: Node) -> bool:
+    """Whether the question speaks of an expression."""
+    return shape(node) in formulas(question).shapes
+
+
+def asks(question: str, node: Node) -> bool:
+    """Whether the question speaks of an expression otherwise than in saying what it equals."""
+    return shape(node) in formulas(question).alone

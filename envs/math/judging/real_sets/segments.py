@@ -1,0 +1,141 @@
+"""Sets of reals as sorted disjoint segments with exact ends: union, complement, intersection, images under linear maps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import NamedTuple
+
+from verigym.envs.math.build import literal, negative, scaled
+from verigym.envs.math.equality.values import approximation
+from verigym.envs.math.equality.work import Work
+from verigym.envs.math.tree import Add, Constant, Neg, Node
+
+INFINITY = float("inf")
+DIGITS = 40
+_CLOSE = Fraction(1, 10**25)
+
+
+class End(NamedTuple):
+    """Where a segment ends: its place on the line, and the tree it came from."""
+
+    place: Fraction | float
+    node: Node
+
+    def beside(self, other: End) -> bool:
+        """Whether two ends are at one place, as far as many digits tell."""
+        if isinstance(self.place, float) or isinstance(other.place, float):
+            return self.place == other.place
+        size = abs(self.place)
+        return abs(self.place - other.place) <= (_CLOSE * size if size > 1 else _CLOSE)
+
+
+class Segment(NamedTuple):
+    """An interval with open or closed ends; a single point has both ends closed at one place."""
+
+    low: End
+    low_closed: bool
+    high: End
+    high_closed: bool
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing lies in it."""
+        if self.low.beside(self.high):
+            return not (self.low_closed and self.high_closed)
+        return self.low.place > self.high.place
+
+
+Segments = tuple[Segment, ...]
+
+LOWEST = End(-INFINITY, Neg(Constant("infinity")))
+HIGHEST = End(INFINITY, Constant("infinity"))
+LINE: Segments = (Segment(LOWEST, False, HIGHEST, False),)
+
+
+def end_of(node: Node, work: Work | None = None) -> End | None:
+    """Return the end that a tree denotes; None of what is no real constant. Costs are taken from `work`."""
+    if node == Constant("infinity"):
+        return HIGHEST
+    if isinstance(node, Neg) and node.of == Constant("infinity"):
+        return LOWEST
+    place = approximation(node, DIGITS, work)
+    return None if place is None else End(place, node)
+
+
+def point(end: End) -> Segments:
+    """Return the set of one number."""
+    return (Segment(end, True, end, True),)
+
+
+def union(segments: Iterable[Segment]) -> Segments:
+    """Return the segments sorted and joined where they touch."""
+    joined: list[Segment] = []
+    for segment in sorted((one for one in segments if not one.empty), key=lambda one: (one.low.place, not one.low_closed)):
+        last = joined[-1] if joined else None
+        if last is None or not _touch(last, segment):
+            joined.append(segment)
+            continue
+        opens = last._replace(low_closed=last.low_closed or (segment.low_closed and segment.low.beside(last.low)))
+        if segment.high.beside(last.high):
+            joined[-1] = opens._replace(high_closed=last.high_closed or segment.high_closed)
+        elif segment.high.place > last.high.place:
+            joined[-1] = opens._replace(high=segment.high, high_closed=segment.high_closed)
+        else:
+            joined[-1] = opens
+    return tuple(joined)
+
+
+def _touch(left: Segment, right: Segment) -> bool:
+    if left.high.beside(right.low):
+        return left.high_closed or right.low_closed
+    return right.low.place < left.high.place
+
+
+def complement(segments: Segments) -> Segments:
+    """Return all other reals."""
+    rest: list[Segment] = []
+    low, closed = LOWEST, False
+    for segment in segments:
+        rest.append(Segment(low, closed, segment.low, not segment.low_closed))
+        low, closed = segment.high, not segment.high_closed
+    rest.append(Segment(low, closed and low is not HIGHEST, HIGHEST, False))
+    return union(one._replace(low_closed=one.low_closed and not isinstance(one.low.place, float)) for one in rest)
+
+
+def intersection(parts: Iterable[Segments]) -> Segments:
+    """Return the reals in all the sets."""
+    outside = [segment for part in parts for segment in complement(part)]
+    return complement(union(outside))
+
+
+def unmapped(segments: Segments, factor: Fraction, shift: Node, work: Work | None = None) -> Segments | None:
+    """Return the x for which factor * x + shift lies in the set; None where an end is no longer a real constant."""
+    moved: list[Segment] = []
+    for segment in segments:
+        low, high = (_unmapped(end, factor, shift, work) for end in (segment.low, segment.high))
+        if low is None or high is None:
+            return None
+        if factor < 0:
+            moved.append(Segment(high, segment.high_closed, low, segment.low_closed))
+        else:
+            moved.append(Segment(low, segment.low_closed, high, segment.high_closed))
+    return union(moved)
+
+
+def _unmapped(end: End, factor: Fraction, shift: Node, work: Work | None) -> End | None:
+    if isinstance(end.place, float):
+        return (LOWEST if end is HIGHEST else HIGHEST) if factor < 0 else end
+    if shift == literal(Fraction(0)):
+        return end_of(scaled(end.node, 1 / factor), work)
+    terms = end.node.terms if isinstance(end.node, Add) else (end.node,)
+    less = tuple(negative(term) for term in shift.terms) if isinstance(shift, Add) else (negative(shift),)
+    return end_of(scaled(Add((*terms, *less)), 1 / factor), work)
+
+
+def mirrored(segments: Segments) -> Segments:
+    """Return the reals whose modulus lies in the set."""
+    zero = End(Fraction(0), literal(Fraction(0)))
+    right = intersection([segments, (Segment(zero, True, HIGHEST, False),)])
+    left = unmapped(right, Fraction(-1), zero.node)
+    return union([*right, *(left or ())])

@@ -1,0 +1,192 @@
+r"""Conditions after a formula, one rule: `f(x) = cx,\ c \in \mathbb{R}`, `x + 2, x \ne 2`, `f(x) = x \text{ for all } x`.
+
+A condition is a membership, a bound or an exclusion of one name that stands in the formula, or words that say what it ranges
+over; it follows a value or an equation, after a comma, in parentheses or after `for`, `where`, `with`. One that says no more
+than that the formula holds wherever it makes sense may be missing on either side: a name is real, or an integer; a count begins
+at 0 or 1; a bound or an excluded point is where a formula of the question or the answer ends (`x \ne 2` under `x - 2`); the
+question states it. Any other is part of the claim, and so is one of the gold's that narrows.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import NamedTuple
+
+from verigym.envs.math.build import ZERO, literal
+from verigym.envs.math.equality.numbers.exactly import rational
+from verigym.envs.math.equality.rebuild import rebuild
+from verigym.envs.math.judging.question import edges_of, formulas, mentions
+from verigym.envs.math.judging.statements.statements import is_equation
+from verigym.envs.math.tree import (
+    Comparator,
+    Group,
+    Listing,
+    Matrix,
+    NamedSet,
+    Node,
+    Phrase,
+    Relation,
+    SetBuilder,
+    SetOp,
+    Symbol,
+    Text,
+    symbols,
+    walk,
+)  # fmt: skip
+
+COUNTS = frozenset("k n m l j N K t r".split())
+"""Names that count: periods, terms, roots."""
+_MIRRORED: dict[Comparator, Comparator] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!="}
+_STARTS = ((">=", 0), (">=", 1), (">", 0), (">", -1))
+_RANGE = "real|complex|integers?|constants?|numbers?|natural|positive|non-?negative|values?|parameters?|arbitrary|fixed"
+_BEFORE = re.compile(rf"(?:where|for|with|and|when|if|forall)?(?: ?\b(?:all|any|every|each|some|an?|of|{_RANGE}))*")
+_AFTER = re.compile(rf"(?:(?:is|are|be) )?(?:an?y? )?(?:{_RANGE})(?: (?:{_RANGE}))*")
+_WHOLE = frozenset(("Z", "N", "Z^+", "Z_+", "N^+", "N^*", "N_+", "Z_{+}", "Z^*"))
+
+
+class Condition(NamedTuple):
+    """What is said of one name: a relation with it on the left, or that it is an integer, positive or anything."""
+
+    name: str
+    relation: Relation | None
+    kind: str = ""
+
+    @property
+    def free(self) -> bool:
+        """Whether it leaves the name any real value."""
+        return self.relation is None and self.kind in ("", "integer")
+
+
+def without_conditions(gold: Node, answer: Node, question: str) -> tuple[Node, Node, frozenset[str]]:
+    """Return both trees without the conditions that go without saying, and the names that are said to be integers."""
+    (one, wanted), (two, given) = split(gold), split(answer)
+    integers = frozenset(condition.name for condition in (*wanted, *given) if condition.kind == "integer")
+    if not wanted and not given:
+        return gold, answer, integers
+    held = {condition for condition in wanted if not condition.free}
+    if held and held != {condition for condition in given if not condition.free}:
+        return gold, answer, integers
+    if not held and not all(condition.free or _is_natural(condition, two, question) for condition in given):
+        return gold, answer, integers
+    return one, two, integers
+
+
+def split(node: Node) -> tuple[Node, tuple[Condition, ...]]:
+    """Split a tree into what is claimed and its conditions; there are none where it is no formula with its names in it."""
+    found: list[Condition] = []
+    core = node
+    while isinstance(core, Listing | Phrase):
+        rest, condition = _last(core)
+        if condition is None and isinstance(core, Listing) and isinstance(core.items[0], Phrase):
+            rest, condition = _listed(core.items[1:], core), _condition(core.items[0])
+        if rest is None or condition is None:
+            break
+        core = rest
+        found.append(condition)
+    return (core, tuple(found)) if found and all(_applies(one, core) for one in found) else (node, ())
+
+
+def _last(node: Listing | Phrase) -> tuple[Node | None, Condition | None]:
+    if isinstance(node, Listing):
+        return _listed(node.items[:-1], node), _condition(node.items[-1])
+    return node.parts[0], _spoken(node.parts[1:])
+
+
+def _listed(items: tuple[Node, ...], node: Listing) -> Node | None:
+    return None if not items else items[0] if len(items) == 1 else Listing(items, node.joiner)
+
+
+def _condition(node: Node) -> Condition | None:
+    match node:
+        case Relation((Symbol(name), NamedSet("Z") | Symbol("Z")), ("in",)):
+            return Condition(name, None, "integer")
+        case Relation((Symbol(name), NamedSet("R" | "C")), ("in",)):
+            return Condition(name, None)
+        case Relation((Symbol(name), NamedSet() | Symbol() as where), ("in",)):
+            return Condition(name, node, where.name)
+        case Relation((Symbol(name), bound), (sign,)) if sign in _MIRRORED and not symbols(bound):
+            return Condition(name, node)
+        case Relation((bound, Symbol(name) as left), (sign,)) if sign in _MIRRORED and not symbols(bound):
+            return Condition(name, Relation((left, bound), (_MIRRORED[sign],)))
+        case Phrase(parts):
+            return _spoken(parts)
+    return None
+
+
+def _spoken(parts: tuple[Node, ...]) -> Condition | None:
+    """Read `for all n >= 1`, `where c is a constant`, `for some integer k`, `c is an integer`."""
+    words = ""
+    if isinstance(parts[0], Text):
+        words = parts[0].words.strip(" ,").casefold()
+        if not words or not _BEFORE.fullmatch(words):
+            return None
+        parts = parts[1:]
+        if len(parts) == 1 and isinstance(parts[0], Phrase):
+            parts = parts[0].parts
+    match parts:
+        case (Symbol(name),) if words:
+            return _ranging(name, words)
+        case (Symbol(name), Text(said)) if _AFTER.fullmatch(said.strip(" ,.").casefold()):
+            return _ranging(name, f"{words} {said.casefold()}")
+        case (Relation() as relation,) if words:
+            return _condition(relation)
+    return None
+
+
+def _ranging(name: str, words: str) -> Condition:
+    narrows = re.search(r"positive|non-?negative|natural", words)
+    if narrows:
+        return Condition(name, Relation((Symbol(name), ZERO), (">=" if "neg" in narrows.group() else ">",)), narrows.group())
+    return Condition(name, None, "integer" if "integer" in words else "")
+
+
+def _applies(condition: Condition, core: Node) -> bool:
+    """Whether a formula says something of a name, and is no set of its values, which a condition would narrow."""
+    items = core.items if isinstance(core, Listing) else (core,)
+    if not any(condition.name in symbols(item) for item in items):
+        return False
+    if condition.free:
+        name = Symbol(condition.name)
+        return not any(isinstance(part, Relation) and name in part.sides and not is_equation(part) for part in walk(core))
+    return all(map(_is_formula, items)) and not any(_is_solved_for(condition.name, item) for item in items)
+
+
+def _is_formula(node: Node) -> bool:
+    if isinstance(node, Relation):
+        return is_equation(node)
+    return not isinstance(node, Group | Listing | SetOp | SetBuilder | NamedSet | Text | Phrase | Matrix)
+
+
+def _is_solved_for(name: str, item: Node) -> bool:
+    if not isinstance(item, Relation):
+        return False
+    return any(side == Symbol(name) and not any(name in symbols(other) for other in item.sides if other != side)
+               for side in item.sides)  # fmt: skip
+
+
+def _is_natural(condition: Condition, core: Node, question: str) -> bool:
+    """Whether a condition says no more than that the formula makes sense."""
+    relation = condition.relation
+    if relation is None or mentions(question, relation) or (condition.kind.isalpha() and condition.kind in question.lower()):
+        return True
+    sign, bound = relation.comparators[0], relation.sides[1]
+    if sign == "in":
+        return condition.kind in _WHOLE and condition.name in COUNTS
+    value = rational(bound)
+    if condition.name in COUNTS and any(sign == one and value == start for one, start in _STARTS):
+        return True
+    if value is None:
+        return False
+    # A divisor excludes a point; a root or a logarithm begins there, on the side where what it is of is positive.
+    beyond = value + (1 if sign in (">", ">=") else -1)
+    for edge, bounds in (edge for tree in (*formulas(question).trees, core) for edge in edges_of(tree)):
+        if bounds is not (sign == "!=") and condition.name in symbols(edge) and _at(edge, condition.name, value) == 0:
+            inside = _at(edge, condition.name, beyond) if bounds else None
+            if not bounds or (inside is not None and inside > 0):
+                return True
+    return False
+
+
+def _at(edge: Node, name: str, value: Fraction) -> Fraction | None:
+    return rational(rebuild(edge, lambda part: literal(value) if part == Symbol(name) else part))

@@ -1,0 +1,195 @@
+"""Words as answers: names, choices, yes and no; and the words that take an answer back or hide a second one."""
+
+from __future__ import annotations
+
+import re
+
+from verigym.envs.math.judging.case import Case
+from verigym.envs.math.tree import (
+    Constant,
+    Ellipsis,
+    Group,
+    Listing,
+    Mul,
+    NamedSet,
+    Node,
+    Phrase,
+    Relation,
+    Symbol,
+    Text,
+    walk,
+)
+from verigym.envs.math.verdict import Verdict
+
+_HEDGE = re.compile(
+    r"\b(?:maybe|perhaps|possibly|probably|either|neither|nor|not|or|if|unless|instead|wait|unsure|guess|answers?|might|"
+    r"could|except|but|false|wrong|no)\b",
+    re.IGNORECASE,
+)
+_NUMBER_WORD = re.compile(
+    r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|"
+    r"(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundred|thousand|million|billion|half|quarter|"
+    r"(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf|hundred|thousand|million)ths?)\b",
+    re.IGNORECASE,
+)
+_ARTICLE = re.compile(r"^(?:an?|the) (?=\S)")
+_THERE = re.compile(r"^(?:(?:the )?equation has|there (?:is|are|exists?)) (?=no )|(?<=solution) exists$|(?<=solutions) exist$")
+_CHOICE = re.compile(r"(?:(?:option|choice) )?\(?([A-Z])\)?", re.IGNORECASE)
+_CHOICE_WORDS = frozenset(map(Text, ("option", "Option", "choice", "Choice")))
+CHOICES = frozenset("ABCDEFGH")
+MAX_NAME_CHARS = 60
+
+
+def hedges(words: str) -> bool:
+    """Whether words take back or add to what they stand beside."""
+    return _HEDGE.search(words) is not None or _NUMBER_WORD.search(words) is not None or any(c.isdigit() for c in words)
+
+
+def takes_back(words: str) -> bool:
+    """Whether words take back what they stand beside."""
+    return _HEDGE.search(words) is not None
+
+
+def names_something(words: str) -> bool:
+    """Whether words before an equals sign can name what is asked: `Area`, `the number of ways`."""
+    return len(words) <= MAX_NAME_CHARS and any(c.isalpha() for c in words) and not hedges(words)
+
+
+def words_of(node: Node) -> str | None:
+    """Return the words that a tree may be read as: texts, and letters in a row (`even` read as a product); None of all else."""
+    if isinstance(node, Text):
+        return node.words
+    if isinstance(node, Symbol | Constant):
+        return node.name
+    if isinstance(node, Mul):
+        parts = [part.name if isinstance(part, Symbol | Constant) and len(part.name) == 1 else "" for part in node.factors]
+        return "".join(parts) if all(parts) else None
+    if isinstance(node, Phrase):
+        found = [words_of(part) for part in node.parts]
+        return " ".join(word for word in found if word) if all(found) else None
+    return None
+
+
+_NOTHING = frozenset(
+    ("no solution", "no solutions", "no real solution", "no real solutions", "none", "empty set", "no such solution",
+     "no answer exists", "no values", "no value", "no real root", "no real roots", "no real values",
+     "无解", "无实数解", "无实根", "空集", "不存在这样的数")
+)  # fmt: skip
+_UNDEFINED = frozenset(
+    ("undefined", "dne", "does not exist", "not defined", "limit does not exist", "不存在", "无定义", "未定义")
+)
+_EVERYTHING = frozenset(("all real numbers", "all reals", "real numbers", "set of all real numbers", "set of real numbers"))
+_SETS = {"Z": "integers", "Q": "rational numbers", "N": "natural numbers", "C": "complex numbers"}
+_INFINITE = re.compile(r"infinite(?:ly many| number of| amount of)?(?: \w+)?")
+
+
+def says_set(node: Node, named: Node) -> bool:
+    """Whether words are those for a set with a name: `all integers`."""
+    if not isinstance(node, Text) or not isinstance(named, NamedSet) or named.name not in _SETS:
+        return False
+    words = _SETS[named.name]
+    return _loose(node.words) in (words, f"all {words}", f"every {words[:-1]}", f"set of {words}", f"set of all {words}")
+
+
+def says_infinite(node: Node) -> bool:
+    """Whether words say that there are infinitely many."""
+    return isinstance(node, Text) and _INFINITE.fullmatch(_loose(node.words)) is not None
+
+
+def says_nothing(node: Node) -> bool:
+    """Whether words say that there is no solution: `no solution`, `none`, `empty set`."""
+    return isinstance(node, Text) and _nothing(_loose(node.words)) in _NOTHING
+
+
+def says_everything(node: Node) -> bool:
+    """Whether words say that every real number is one: `all real numbers`."""
+    return isinstance(node, Text) and _loose(node.words) in _EVERYTHING
+
+
+def same_words(case: Case, gold: str, answer: str) -> Verdict:
+    """Compare words; in their loose form case, a leading article, quotes and a full stop do not matter."""
+    if _plain(gold) == _plain(answer):
+        return "same"
+    one, two = _loose(gold), _loose(answer)
+    alike = one == two or any(one in words and two in words for words in (_UNDEFINED, _EVERYTHING))
+    alike = alike or (_nothing(one) in _NOTHING and _nothing(two) in _NOTHING)
+    if len(gold) > 1 and len(answer) > 1 and alike:
+        return case.decided("words", case.policy.words == "loose", "the words differ")
+    return case.refuse("other words than the gold's")
+
+
+def _nothing(words: str) -> str:
+    """Return loose words without what only says that something is not there: `there are ... `, `... exist`."""
+    return _THERE.sub("", words)
+
+
+def _plain(words: str) -> str:
+    return " ".join(words.strip(" .,;:!\"'").split())
+
+
+def _loose(words: str) -> str:
+    return _ARTICLE.sub("", _plain(words).casefold())
+
+
+def choice_of(node: Node) -> str | None:
+    r"""Return the capital letter that an answer chooses: `E`, `\text{(E)}`, `(E) 12`, `option E`; None of anything else."""
+    if isinstance(node, Symbol | Text):
+        match = _CHOICE.fullmatch(node.name if isinstance(node, Symbol) else node.words)
+        return match.group(1) if match and match.group(1).isupper() else None
+    if isinstance(node, Phrase) and len(node.parts) == 2 and node.parts[0] in _CHOICE_WORDS:
+        return choice_of(node.parts[1]) if isinstance(node.parts[1], Symbol) else None
+    found = labelled(node)
+    return found[0] if found else None
+
+
+def labelled(node: Node, *, lists: bool = False) -> tuple[str, Node] | None:
+    """Split `(E) 12`, `E: 12` and `E. none of these` into the letter and what it stands for; None of what is no such pair.
+
+    Args:
+        node: an answer.
+        lists: whether a letter may stand for a list without brackets.
+    """
+    found = None if isinstance(node, Mul) else lettered(node)
+    return found if found and _is_label_text(found[1], lists) else None
+
+
+def lettered(node: Node) -> tuple[str, Node] | None:
+    """Split what may be a choice's letter and its text, whatever that says: `(B) no`; `(B) (2,3)` is read as a product."""
+    match node:
+        case Phrase((Symbol() as label, rest)) | Relation((Symbol() as label, rest), (":",)):
+            letter = choice_of(label)
+        case Mul((Symbol() as label, Group() as rest)):
+            letter = choice_of(label)
+        case _:
+            return None
+    return (letter, rest) if letter is not None and letter in CHOICES else None
+
+
+def names_choices(gold: Node, answer: Node) -> bool:
+    """Whether gold and answer name choices by their letters and nothing else."""
+    items = [item for node in (gold, answer) for item in (node.items if isinstance(node, Listing) else (node,))]
+    return all(choice_of(item) is not None or lettered(item) is not None for item in items)
+
+
+def without_letters(gold: Node, answer: Node) -> tuple[Node, Node]:
+    """Take the letter off `(E) 12` where the other is a value that no letter chooses."""
+    left, right = labelled(gold, lists=True), labelled(answer, lists=True)
+    if left and not right and choice_of(answer) is None:
+        return left[1], answer
+    if right and not left and choice_of(gold) is None:
+        return gold, right[1]
+    return gold, answer
+
+
+def _is_label_text(node: Node, lists: bool) -> bool:
+    """Whether what stands after a label is what a choice may say: no doubt, no dots, and no second label, alone or in it."""
+    if isinstance(node, Symbol) or (isinstance(node, Listing) and not lists):
+        return False
+    for part in walk(node):
+        if isinstance(part, Text) and (takes_back(part.words) or re.search(r"\b[A-Z]\b", part.words)):
+            return False
+        if isinstance(part, Ellipsis) or (isinstance(part, Symbol) and part.name in CHOICES):
+            return False
+        if isinstance(part, Relation) and ":" in part.comparators and choice_of(part.sides[0]) is not None:
+            return False
+    return True

@@ -1,0 +1,130 @@
+r"""The tiers after the spelling, for one answer and each of its golds: the trees, SymPy, and by option Math-Verify."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pydantic import Field
+
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.isolated import client as symbolic
+from verigym.envs.math.failures import ParseError, TooLarge
+from verigym.envs.math.judging.compare import judge_answer
+from verigym.envs.math.judging.golds import explain_gold, read_gold
+from verigym.envs.math.judging.policy import Policy
+from verigym.envs.math.judging.readings import read as listed
+from verigym.envs.math.reading.spelling import spelled
+from verigym.envs.math.symbolic.algebra import symbolic_equal
+from verigym.envs.math.tree import Listing, Neg, Node, Percent, Quantity
+from verigym.envs.math.verdict import Verdict
+
+MIN_SYMBOLIC_S = 0.05
+
+
+class Decision(NamedTuple):
+    """The tiers' word on one answer."""
+
+    correct: bool
+    reason: str
+    limit: bool = False
+
+
+class Answer(NamedTuple):
+    """An answer as it is spelled and as it is read, with what follows its box, and the boxes that it ends a row of."""
+
+    text: str
+    tree: Node | ParseError
+    extended: Node | None = None
+    row: Listing | None = None
+    loose: bool = False
+
+
+class TierOptions(Policy):
+    """The options of the tiers."""
+
+    symbolic: bool = True
+    """Whether SymPy, in a separate process, compares values where the tiers before it cannot tell."""
+    math_verify: bool = False
+    """Whether Math-Verify, in a separate process, has the last word where no tier can tell. It has to be installed."""
+    symbolic_timeout_s: float = Field(0.6, gt=0, le=600)
+    """CPU seconds for all comparisons of one answer in separate processes. What they do not settle is limit."""
+    symbolic_memory_mb: int = Field(1024, ge=256)
+    """Address space for one comparison."""
+
+
+class Tiers:
+    """The comparisons of one answer with its golds: they share one budget for separate processes."""
+
+    def __init__(self, options: TierOptions, question: str, seed: str) -> None:
+        self.options = options
+        self.question = question
+        self.seed = seed
+        self.spent_s = 0.0
+        self.limit = ""
+
+    def decide(self, gold: str, answer: Answer) -> Decision:
+        """Compare an answer with one gold.
+
+        Raises:
+            EnvironmentFailure: the gold cannot be read, or a process fails.
+        """
+        tree = read_gold(gold, self.options.commas == "decimal")
+        if isinstance(tree, ParseError):
+            if spelled(gold) == spelled(answer.text):
+                return Decision(True, "the gold's text")
+            raise EnvironmentFailure("gold_invalid", explain_gold(gold) or f"the gold cannot be read: {tree}")
+        if answer.row is not None:
+            if len(listed(tree).items) > 1 or (answer.row.joiner == "or" and not answer.loose):
+                return self._judge(gold, tree, answer.text, answer.row)
+            if not answer.loose:
+                return Decision(False, f"refused: {len(answer.row.items)} boxes in a row where one value is asked")
+        if isinstance(answer.tree, ParseError):
+            return Decision(False, f"the answer cannot be read: {answer.tree}", isinstance(answer.tree, TooLarge))
+        if answer.extended is None:
+            return self._judge(gold, tree, answer.text, answer.tree)
+        # \boxed{50}\% is right where 50 is asked and where 0.5 is; a unit after the box counts where the gold has one, and
+        # \boxed{5} million is never 5.
+        extended, wanted = (node.of if isinstance(node, Neg) else node for node in (answer.extended, tree))
+        scaled = not isinstance(extended, Quantity | Percent)
+        bare = None if scaled or isinstance(wanted, Quantity) else self._judge(gold, tree, answer.text, answer.tree)
+        return bare if bare and bare.correct else self._judge(gold, tree, answer.text, answer.extended)
+
+    def _judge(self, gold: str, tree: Node, answer: str, given: Node) -> Decision:
+        symbolic = self._ask if self.options.symbolic else None
+        found = judge_answer(tree, given, self.options, question=self.question, seed=self.seed, symbolic=symbolic)
+        if found.correct is None and self.options.math_verify and not found.guarded:
+            return self._last_opinion(gold, answer)
+        if found.correct is None and self.limit:
+            return Decision(False, self.limit, True)
+        return Decision(bool(found.correct), found.reason, found.tier == "limit" and not found.correct)
+
+    def _ask(self, gold: Node, answer: Node) -> Verdict:
+        if self.limit:  # an answer that ran past a limit once is not paid for again
+            return "unknown"
+        try:
+            return symbolic_equal(
+                gold,
+                answer,
+                timeout_s=max(MIN_SYMBOLIC_S, self.options.symbolic_timeout_s - self.spent_s),
+                memory_bytes=self.options.symbolic_memory_mb << 20,
+                spend=self._spend,
+            )
+        except symbolic.SymbolicLimit as limit:
+            self.limit = str(limit)
+            return "unknown"
+
+    def _spend(self, cpu_s: float) -> None:
+        self.spent_s += cpu_s
+
+    def _last_opinion(self, gold: str, answer: str) -> Decision:
+        try:
+            found = symbolic.compare(
+                gold,
+                answer,
+                timeout_s=max(MIN_SYMBOLIC_S, self.options.symbolic_timeout_s - self.spent_s),
+                memory_bytes=self.options.symbolic_memory_mb << 20,
+                spend=self._spend,
+            )
+        except symbolic.SymbolicLimit as limit:
+            return Decision(False, str(limit), True)
+        return Decision(found.equal, "equal (Math-Verify)" if found.equal else "not equal (Math-Verify)")

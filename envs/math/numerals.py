@@ -1,0 +1,104 @@
+r"""Number literals: how far a number reaches, and what it is.
+
+Conventions, decided by what may follow the first digits:
+- `1,234,567.8`, `1{,}234`, `1,\!234`: a comma groups thousands where every group after it has three digits and the first has
+  one to three and does not start with 0. In brackets (`(100,200)`) a bare comma separates, unless a later group starts with 0
+  (`(5,000)`), which no number in a list does.
+- `1 234`, `1\,234`, `1~234`: a single space groups thousands in the same way.
+- `1.234,56`: a comma after grouping points is the decimal mark. So is `0,111` (a thousands group cannot start with 0) with
+  three digits or with a zero after the comma, and `{,}` before any other number of digits than three.
+- A comma with a blank behind it separates: `1, 200` is two numbers and `1,200` one, whatever the other side of a comparison
+  has, and neither is right where the other is asked.
+- Any other comma separates: `1,22` and `1000,99` are lists, unless the caller knows better (`decimal_comma`).
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from verigym.envs.math.failures import TooLarge
+from verigym.envs.math.tree import Mul, Neg, Node, Number, Pow
+
+MAX_DIGITS = 2_000
+MAX_EXPONENT = 1_000
+"""`1e5` is a number; beyond this, `1e100000` stays a product with a power of ten, for others to judge."""
+
+_SPACE = r"(?: |~|\\[ ,;:])"
+_RUN = re.compile(r"[0-9]++(?:(?:\{,\}|,\s?\\!\s{0,4}|,)[0-9]++)*")
+_SEPARATOR = re.compile(r"\{,\}|,\s?\\!\s{0,4}|,")
+_THOUSAND = rf"{_SPACE}[0-9]{{3}}(?![0-9])"
+# All groups, and no fraction bar behind the last: `1 000 000/3` is not `1 000`.
+_SPACED = re.compile(rf"[0-9]{{1,3}}(?:{_THOUSAND})+(?!{_THOUSAND}|\s{{0,4}}+/)")
+_EUROPEAN = re.compile(r"[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]{1,2}(?![0-9,])")
+_DECIMALS = re.compile(r"\.[0-9]++")
+
+
+def grouped(text: str, start: int, end: int, bracketed: bool, decimal_comma: bool) -> tuple[int, str, int]:
+    """Look past the digits at start..end for separators: return the number's end, its plain digits, and the run's end.
+
+    Up to the run's end no further number may be looked for in groups: `27,108,135` is a list throughout.
+    """
+    follow = text[end : end + 1]
+    if follow == "," or follow == "{":
+        if "." in text[start:end]:
+            found = None if bracketed else _EUROPEAN.match(text, start)
+            if found:
+                return found.end(), found.group().replace(".", "").replace(",", "."), found.end()
+            return end, text[start:end], end
+        return _commas(text, start, end, bracketed, decimal_comma)
+    found = _SPACED.match(text, start)
+    if found and found.end() > end:
+        digits = re.sub(_SPACE, "", found.group())
+        tail = _DECIMALS.match(text, found.end())
+        return (tail.end(), digits + tail.group(), tail.end()) if tail else (found.end(), digits, found.end())
+    return end, text[start:end], end
+
+
+def _commas(text: str, start: int, end: int, bracketed: bool, decimal_comma: bool) -> tuple[int, str, int]:
+    run = _RUN.match(text, start)
+    if run is None or run.end() <= end:
+        return end, text[start:end], end
+    groups = _SEPARATOR.split(run.group())
+    bound = len(run.group()) > sum(map(len, groups)) + len(groups) - 1  # a separator that TeX typesets as part of a number
+    first = groups[0]
+    fits = len(first) <= 3 and first[0] != "0" and all(len(group) == 3 for group in groups[1:])
+    if fits and (bound or not bracketed or any(group[0] == "0" for group in groups[1:])):
+        tail = _DECIMALS.match(text, run.end())
+        stop = tail.end() if tail else run.end()
+        return stop, "".join(groups) + (tail.group() if tail else ""), stop
+    if len(groups) == 2 and not bracketed:
+        after = groups[1]
+        if bound or decimal_comma or (first == "0" and (len(after) >= 3 or (len(after) == 2 and after[0] == "0"))):
+            return run.end(), f"{first}.{after}", run.end()
+    return end, text[start:end], run.end()
+
+
+def literal(digits: str) -> Node:
+    """Return the number for plain digits: `12`, `1.50`, `.5`, `3.`, `1.5e-3`."""
+    if len(digits) > MAX_DIGITS:
+        raise TooLarge(f"a number of {len(digits)} characters; at most {MAX_DIGITS}")
+    if digits.isdigit():
+        return Number(Fraction(int(digits)))
+    mantissa, _, power = digits.replace("E", "e").partition("e")
+    whole, _, decimals = mantissa.partition(".")
+    value = Fraction(int(whole + decimals), 10 ** len(decimals))
+    return scientific(value, len(decimals), int(power)) if power else Number(value, len(decimals))
+
+
+def scientific(value: Fraction, decimals: int, power: int) -> Node:
+    """Return mantissa times a power of ten: one number, or a product where the power is beyond the limit."""
+    if abs(power) <= MAX_EXPONENT:
+        return Number(value * Fraction(10) ** power, decimals, "scientific")
+    size = Number(Fraction(abs(power)))
+    return Mul((Number(value, decimals), Pow(Number(Fraction(10)), size if power > 0 else Neg(size))))
+
+
+def repeating(digits: str, again: str) -> Number:
+    r"""Return `0.1\overline{6}` for the digits `0.1` and the period `6`."""
+    whole, _, once = digits.partition(".")
+    if len(digits) + len(again) > MAX_DIGITS:
+        raise TooLarge(f"a number of {len(digits) + len(again)} characters; at most {MAX_DIGITS}")
+    period = Fraction(int(again), (10 ** len(again) - 1) * 10 ** len(once))
+    value = Fraction(int((whole or "0") + once), 10 ** len(once)) + period
+    return Number(value, len(once) + len(again), "repeating")

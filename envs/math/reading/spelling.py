@@ -1,0 +1,122 @@
+r"""The first tier: two texts that differ only in delimiters, sizing, spacing and end punctuation are one answer.
+
+Nothing that carries meaning is touched, so that no deeper tier would say otherwise: what is equal here is the same formula.
+"""
+
+from __future__ import annotations
+
+import re
+
+from verigym.envs.latex.commands import BOXES, COMMANDS, SILENT, SKIPPED_ARGUMENT, TEXT
+
+_TRIVIAL = re.compile(
+    r"\\\$|\$"  # delimiters, money
+    r"|(?<!\\)\\(?:[()\[\]]|left(?![A-Za-z])|right(?![A-Za-z])|[Bb]igg?[lrm]?(?![A-Za-z])|displaystyle(?![A-Za-z])|!)"
+)
+_SPACE = re.compile(r"(?<!\\)\\[,;: ]|~|\\q?quad(?![A-Za-z])|\s")
+_FRACTION = re.compile(r"\\[dtc]frac(?![A-Za-z])")
+_LOOSE = re.compile(r" ++")
+_GLUED = re.compile(r"(\\q?quad)(?=[A-Za-z])")
+_EMPTY = re.compile(r"(\\[A-Za-z]++)\{\}")
+_WRAPPED = re.compile(r"\\text\s?\{([-,0-9.:])\}|\{([,:])\}")
+_UNION = re.compile(r"(?<=[)\]}]) *U *(?=\\?[(\[{])")
+_TIGHT_COMMA = re.compile(r"(?<=[0-9])\\!(?=,(?:\\!)?[0-9])")
+_OR = re.compile(r"(?<=[0-9)}])or(?=[A-Z(0-9\\-])")
+_DEGREES = re.compile(r"(?<=[0-9}]) ?\\deg(?![A-Za-z])(?= *(?:$|[-+=,;.)}]|\\(?:text|approx|q?quad|[,; ])))")
+_JOINED = re.compile(r" *+,? *+(?:\\text\{ *(?:and|or) *\}|\b(?:and|or)\b) *+(?:x *= *)?|, *+x *= *")
+# What is excepted: numbers, and what joins them. Possessive where blanks follow blanks.
+_ALL_BUT = re.compile(
+    r"(?:\\text\{ *+)?(?:the set of )?all (?:reals|real numbers|real)(?: *+\} *+x| x)?(?: *+\\text\{)?,? *+"
+    r"(?:except|excluding|other than)(?: for)? *+(?:\} *+)?(?:x *+= *+)?([^A-Za-z\\{}]*+"
+    r"(?:(?:\\pm|\\[dt]?frac *+(?:\{[0-9]++\}|[0-9]) *+(?:\{[0-9]++\}|[0-9])|\\sqrt *+(?:\{[0-9]++\}|[0-9])|"
+    r"\\text\{ *+(?:and|or) *+\}|and|or|x *+=)[^A-Za-z\\{}]*+)*)\}?",
+    re.IGNORECASE,
+)
+_EXCEPTS = re.compile(r"except|excluding|other than")
+# Of what is counted, how much there is: `18 \text{ cookies left}`.
+_TAIL = re.compile(
+    r"((?:\\text\{ *+)?\\?\$?[0-9][0-9,.]*+(?:\\[,;: ]|[ ~])*(?:\\(?:text|mathrm|textrm|mbox)\{ *+)?"
+    r"(?:[a-z]++(?: (?!are |is )[a-z]++)?) )"
+    r"(?:are |is )?(?:left|left over|remaining|remain|remains|altogether|in all|in total|total)(\}?)\.?"
+)
+_DOUBLED = re.compile(r"(?<!\\)\\\\(?=[A-Za-z])")
+# Not the one in `1, 200`: it tells two numbers from one of four digits.
+_LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9.])(?<![0-9],) |(?<![A-Za-z0-9.]) (?![0-9])| (?![A-Za-z0-9.])")
+
+
+def spelled(text: str) -> str:
+    """Return the text without what has no meaning. Equal results are equal answers."""
+    text = text.strip()
+    if text.isalnum() and text.isascii():
+        return text
+    if "\\" in text or "$" in text or "~" in text:
+        text = _SPACE.sub(" ", _TRIVIAL.sub("", _FRACTION.sub(r"\\frac", text)))
+    text = _LOOSE_SPACE.sub("", _LOOSE.sub(" ", " ".join(text.split())).replace(" ,", ","))
+    return text.rstrip(".") if not text.endswith("..") else text
+
+
+_COMMANDS = sorted(frozenset(COMMANDS) | SILENT | TEXT | SKIPPED_ARGUMENT | BOXES | {"begin"})
+
+
+def _lost(character: str, letter: str) -> re.Pattern[str]:
+    # No names of two letters, which begin a line as often; for the same reason `\n` is not mended.
+    names = "|".join(name[1:] for name in _COMMANDS if name[0] == letter and len(name) > 2)
+    return re.compile(f"{character}(?=(?:{names})(?![A-Za-z]))")
+
+
+_LOST = {letter: _lost(character, letter) for character, letter in zip("\t\f\b\v\a\r", "tfbvar", strict=True)}
+
+
+def unescaped(text: str) -> str:
+    r"""Put back the backslash of `\text`, `\frac`, `\beta`... where a careless reader of escapes has been.
+
+    Call it before anything is stripped: what became of `\f` and `\t` is white space.
+    """
+    for letter, lost in _LOST.items():
+        text = lost.sub(rf"\\{letter}", text)
+    return text
+
+
+def mended(text: str) -> str:
+    """Undo what befell an answer or a gold on its way: backslashes doubled by escaping twice, a full stop, bold."""
+    if "\\\\" in text and r"\begin" not in text:  # there, a doubled backslash ends a row
+        text = _DOUBLED.sub(r"\\", text)
+    for _ in range(2):  # what a sentence and a control space leave behind
+        if text.endswith(("\\", ".")) and not text.endswith(("\\\\", "..", r"\.")):
+            text = text[:-1].rstrip()
+    if text.startswith("**") and text.endswith("**") and len(text) > 4:  # bold in Markdown
+        text = text[2:-2].strip()
+    if "U" in text:
+        text = _UNION.sub(r" \\cup ", text)
+    if "or" in text:
+        text = _OR.sub(" or ", text)
+    if "}" in text:
+        text = _WRAPPED.sub(lambda match: match.group(1) or match.group(2), text)
+    if "{}" in text:
+        text = _EMPTY.sub(r"\1 ", text)
+    if r"\!" in text:
+        text = _TIGHT_COMMA.sub("", text)
+    if r"\q" in text:
+        text = _GLUED.sub(r"\1 ", text)  # no command goes on after \quad
+    return _in_signs(text) if " " in text or r"\deg" in text else text
+
+
+def _in_signs(text: str) -> str:
+    r"""Write in signs what is said in words: `70\deg`, `all real numbers except 3`."""
+    if r"\deg" in text:
+        text = _DEGREES.sub(r"^\\circ", text)
+    if _EXCEPTS.search(text) and (found := _ALL_BUT.fullmatch(text)) and any(map(str.isdigit, found.group(1))):
+        text = rf"\mathbb{{R}} \setminus \{{{_JOINED.sub(', ', found.group(1))}\}}"
+    if found := _TAIL.fullmatch(text):
+        text = found.group(1).rstrip() + found.group(2)
+    return text
+
+
+_LABEL = re.compile(
+    r"^(?:\\text\s*+\{\s*+)?(?:so |thus |therefore,? )?(?:the )?(?:final )?answer(?: is)?\s*+:?\s*+\}?\s*+", re.IGNORECASE
+)
+
+
+def unlabelled(text: str) -> str:
+    """Return an answer without the words that announce it."""
+    return _LABEL.sub("", text.strip())

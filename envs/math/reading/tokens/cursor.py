@@ -1,0 +1,131 @@
+"""The place in the tokens, and what all parts of the grammar share."""
+
+from __future__ import annotations
+
+from verigym.envs.math.build import div
+from verigym.envs.math.failures import ParseError, TooLarge
+from verigym.envs.math.reading.tokens.commands import Token
+from verigym.envs.math.tree import Div, Mul, Node, Symbol
+
+MAX_DEPTH = 40
+
+SEPARATORS = frozenset((",", ";", "and", "or", "quad", "row"))
+
+
+_SAYS_AGAIN = (("rel", "="), ("rel", "approx"))
+
+
+class Cursor:
+    """Reads tokens from left to right. Parts of the grammar are mixed in as classes that know each other by these methods."""
+
+    def __init__(self, tokens: list[Token], text: str) -> None:
+        self.tokens = tokens
+        self.text = text
+        self.at = 0
+        self.depth = 0
+        self.kind = tokens[0][0]
+        self.bars = ""  # the kind of bar that closes: inside |...| one after an operand does
+        self.builder = False  # inside {...}: a bar or a colon after the first element opens the condition
+        self.plain_set = False  # inside TeX's braces that are nobody's argument: a lone bar after an operand, the same
+        self.angles = False  # inside <...>: a `>` closes
+        self.lettered = False  # the answer begins with the letter of a choice
+        self.integrals = 0  # inside an integral: a `d` before a letter ends the integrand
+        self.bound: frozenset[str] = frozenset()  # indices of sums: `i` is a variable there
+        self.nodes: dict[int, Node] = {}  # nodes that stand in the tokens already read, by place
+
+    def take(self) -> Token:
+        """Return the token here and go on to the next."""
+        token = self.tokens[self.at]
+        if self.at + 1 == len(self.tokens):
+            raise self.error("more expected")
+        self.at += 1
+        self.kind = self.tokens[self.at][0]
+        return token
+
+    def ahead(self, places: int = 1) -> str:
+        """Return the kind of a later token."""
+        place = self.at + places
+        return self.tokens[place][0] if place < len(self.tokens) else "end"
+
+    def jump(self, place: int) -> None:
+        """Go to a place."""
+        self.at = place
+        self.kind = self.tokens[place][0]
+
+    def expect(self, kind: str) -> None:
+        """Step over a token of this kind, or refuse the text."""
+        if self.kind != kind:
+            raise self.error(f"{kind!r} expected")
+        self.take()
+
+    def offers(self) -> bool:
+        """Tell the parenthesis of `1/2 (or 0.5)`, which says a value in another way; `(or maybe 4)` are words."""
+        return self.kind == "(" and self.ahead() == "or" and self.ahead(2) != "word" and self.at not in self.nodes
+
+    def says_again(self) -> bool:
+        """Tell the parenthesis of `1/2 (= 0.5)`."""
+        return self.kind == "(" and self.tokens[self.at + 1][:2] in _SAYS_AGAIN and self.at not in self.nodes
+
+    def error(self, why: str) -> ParseError:
+        """Return the refusal, with the place where it happened."""
+        kind, text, _, place = self.tokens[self.at]
+        found = "the end" if kind == "end" else repr(text[:30])
+        return ParseError(f"{why}, found {found} at {place} near {self.text[max(0, place - 15) : place + 15]!r}")
+
+    def quotient(self, top: Node, bottom: Node) -> Node:
+        r"""Divide; a `\partial` below that makes no derivative with what is above is no number that could be cancelled."""
+        node = div(top, bottom)
+        below = bottom.factors[0] if type(bottom) is Mul else bottom
+        if type(node) is Div and below == Symbol("partial"):
+            raise self.error(r"a partial derivative that cannot be read; write \frac{\partial f}{\partial x}")
+        return node
+
+    def enter(self) -> None:
+        """Count a level of nesting; the caller gives it back by `self.depth -= 1`."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise TooLarge(f"nested deeper than {MAX_DEPTH} levels")
+
+    def relation(self) -> Node:
+        """Read sides with comparators between them."""
+        raise NotImplementedError
+
+    def sum(self) -> Node:
+        """Read terms."""
+        raise NotImplementedError
+
+    def product(self) -> Node:
+        """Read factors."""
+        raise NotImplementedError
+
+    def factor(self) -> Node:
+        """Read an atom with what is attached to it."""
+        raise NotImplementedError
+
+    def atom(self) -> Node:
+        """Read a number, a name, a bracket, a function."""
+        raise NotImplementedError
+
+    def items(self, closers: frozenset[str]) -> tuple[list[Node], str, bool]:
+        """Read elements up to a closer: return them, the joiner, and whether a separator stood last."""
+        raise NotImplementedError
+
+    def group(self, free: bool = False) -> Node | None:
+        """Read TeX's braces; None where they are empty."""
+        raise NotImplementedError
+
+    def argument(self) -> Node:
+        """Read one argument as TeX does: a group, a command or a single character."""
+        raise NotImplementedError
+
+    def bracket(self) -> Node:
+        """Read parentheses, brackets, braces, angles."""
+        raise NotImplementedError
+
+    def script(self) -> Node:
+        """Read what stands raised."""
+        raise NotImplementedError
+
+    def subscript(self) -> str:
+        """Read what stands lowered, as text."""
+        raise NotImplementedError

@@ -1,0 +1,145 @@
+"""Runs of letters to tokens, by the rules of `words.py` and by what stands beside them."""
+
+from __future__ import annotations
+
+import re
+
+from verigym.envs.latex import words
+from verigym.envs.latex.units import formula_unit, known_unit
+
+_WORD = re.compile(r"[^\W\d_]++(?:['.-][^\W\d_]++)*")
+_IDEOGRAPHS = re.compile("[\u2e80-\u9fff\uf900-\ufaff]{1,6}+")
+_CAPITALS_OR_LETTER = re.compile(r"[A-Z]{2,}+|[a-zA-Z]")
+_NEXT_WORD = re.compile(r" ++([a-z]{3,}+)(?![A-Za-z])")
+_VALUE_ENDS = frozenset(("num", "}", ")", "]", "\\}", "rbar", "circ", "unit", "'"))
+_CONNECTED = re.compile(r"(or|and)([A-Z]|[a-z](?:[A-Z]?))")
+_ROMAN = frozenset("IVX")
+
+Found = tuple[list[tuple[str, str]], int]
+"""Kinds and texts of tokens, and where the run ends."""
+
+
+def classify(text: str, start: int, end: int, mode: str, before: str, alone: frozenset[str]) -> Found:
+    """Return the tokens for the letters at start; before is the kind of the token before; alone, the capitals on their own."""
+    if text[start] >= "\u2e80":
+        return _ideographs(text, start, end)
+    if mode == "math" and text[start] < "\x7f" and text[end : end + 1] < "\x7f":
+        return _formula(text, start, end, before, alone), end
+    found = _WORD.match(text, start)
+    if found is None:
+        return [("word", text[start:end])], end
+    word, end = found.group(), found.end()
+    if before == "num" and word.lower() in words.HALVES:
+        if "." in word and text[end : end + 1] == ".":
+            end += 1
+        return [("half", words.HALVES[word.lower()])], end
+    return [_word(word, text, end, mode, before)], end
+
+
+def _ideographs(text: str, start: int, end: int) -> Found:
+    found = _IDEOGRAPHS.match(text, start)
+    if found is None:
+        return [("word", text[start:end])], end
+    word, end = found.group(), found.end()
+    special = _special(word, "num")
+    if special is None and known_unit(word) is None and len(word) > 1:
+        for size in (2, 1):  # connectives and multipliers are not set apart by blanks
+            special = _special(word[:size], "num")
+            if special is not None or known_unit(word[:size]):
+                return [special or ("word", word[:size])], start + size
+    return [special or ("word", word)], end
+
+
+def _special(word: str, before: str) -> tuple[str, str] | None:
+    """Return the token of a word that means the same in formulas and outside."""
+    low = word.lower()
+    if low in words.CONNECTIVES:
+        return words.CONNECTIVES[low], low
+    if low in words.PERCENT:
+        return "%", "%"
+    if before == "num" and low in words.SCALES:
+        return "scale", low
+    if low == "mod":
+        return "mod", "mod"
+    if low in ("sqrt", "cbrt"):
+        return low, low
+    if word in words.CONSTANTS:
+        return "const", words.CONSTANTS[word]
+    if word in words.GREEK:
+        return "sym", word
+    return None
+
+
+def _word(word: str, text: str, end: int, mode: str, before: str) -> tuple[str, str]:
+    special = _special(word, before)
+    if special is not None:
+        return special
+    if mode == "upright" and word in ("e", "i"):
+        return "const", word
+    if mode == "upright" and word == "d":
+        return "sym", word
+    if mode == "upright" and word == "lim":
+        return "big", word
+    if word in words.FUNCTIONS and (mode == "upright" or text[end : end + 1] == "(" or text[end : end + 2] == "}("):
+        if not (before in _VALUE_ENDS and known_unit(word)):
+            return "func", words.FUNCTIONS[word]
+    return "word", word
+
+
+def _formula(text: str, start: int, end: int, before: str, alone: frozenset[str]) -> list[tuple[str, str]]:
+    run = text[start:end]
+    special = _special(run, before) or _measure(run, text, end, before)
+    if special is not None:
+        return [special]
+    glued = _CONNECTED.fullmatch(run) if before in _VALUE_ENDS else None
+    if glued:  # x=1orx=2
+        return [(glued.group(1), glued.group(1)), *_each(glued.group(2))]
+    if run in words.FUNCTIONS:
+        return [("func", words.FUNCTIONS[run])]
+    nearest, follow = _neighbours(text, start, end)
+    if run.isupper() and len(run) <= 5 and (nearest or follow or run not in words.ALWAYS_WORDS):
+        product = len(run) == 2 and run[0] != run[1] and alone.issuperset(run) and not _ROMAN.issuperset(run)
+        return [("sym", letter) for letter in run] if product else [("sym", run)]
+    split = words.split_function(run)
+    if split is not None:
+        return [("func", words.FUNCTIONS[split[0]]), *_each(split[1])]
+    if follow == "(" and run[1:] in words.FUNCTIONS:  # xsin(x)
+        return [*_each(run[0]), ("func", words.FUNCTIONS[run[1:]])]
+    return [("word", run)] if words.is_word(run, nearest, follow) else _each(run)
+
+
+def _measure(run: str, text: str, end: int, before: str) -> tuple[str, str] | None:
+    """Return the token of a unit or half of a day behind a value."""
+    if before == "num" and run.lower() in words.HALVES:
+        return "half", run.lower()
+    if before == "num" and run in ("sq", "cu"):
+        return "word", run
+    if (before in _VALUE_ENDS or before in ("word", ".")) and formula_unit(run):
+        return "unit", run
+    if (
+        before in _VALUE_ENDS
+        and run in ("min", "sec", "deg", "in")
+        and text[end : end + 6].strip()[:1] in ("", ".", ",", "}", "$")
+    ):
+        return "unit", run
+    return None
+
+
+def _neighbours(text: str, start: int, end: int) -> tuple[str, str]:
+    """Return the nearest printed characters; a brace behind a blank is none."""
+    before, after = text[max(0, start - 8) : start], text[end : end + 8]
+    nearest, follow = before.rstrip()[-1:], after.lstrip()[:1]
+    return (
+        "" if nearest in "{}" and before[-1:].isspace() else nearest,
+        "" if follow in "{}" and after[:1].isspace() else follow,
+    )
+
+
+def _each(run: str) -> list[tuple[str, str]]:
+    return [("const" if part in "ei" else "sym", part) for part in _CAPITALS_OR_LETTER.findall(run)]
+
+
+def is_article(text: str, end: int) -> bool:
+    """Tell the `a` of `a cat` from the variable."""
+    found = _NEXT_WORD.match(text, end)
+    return found is not None and words.is_word(found.group(1), "", text[found.end() : found.end() + 1].strip())

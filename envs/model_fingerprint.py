@@ -1,0 +1,54 @@
+"""Which weights a model in a folder has, so that a verdict names them and not the folder, whose content may change."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from verigym.envs.contract.schema import canonical_json, sha256_hex
+
+SUFFIXES = (".safetensors", ".bin", ".json", ".jinja", ".model", ".txt")
+"""Weights, configuration, tokenizer and chat template: what a verdict depends on."""
+_known: dict[tuple[str, int, int], str] = {}
+
+
+def fingerprint(model: str | None) -> str:
+    """Return a hash over names, sizes and contents of a local model's files; an empty string for what is no local folder.
+
+    A model on a hub is known by its commit. Files are read anew where size or time of change differ from the last look.
+    """
+    if not model or not os.path.isdir(model):
+        return ""
+    files = sorted(path for path in Path(model).iterdir() if path.suffix in SUFFIXES and path.is_file())
+    try:
+        return sha256_hex(canonical_json([[path.name, *_size_and_hash(path)] for path in files]))
+    except OSError:  # it cannot be read, which will be said when it is loaded
+        return ""
+
+
+def _size_and_hash(path: Path) -> tuple[int, str]:
+    state = path.stat()
+    key = (str(path.resolve()), state.st_size, state.st_mtime_ns)
+    if key not in _known:
+        with path.open("rb") as file:
+            _known[key] = hashlib.file_digest(file, "sha256").hexdigest()
+    return state.st_size, _known[key]
+
+
+def named_after(grader: str, weights: str) -> str:
+    """Return a grader id whose hash covers the weights too: `name@version+h`."""
+    if not weights:
+        return grader
+    name, _, options = grader.rpartition("+")
+    return f"{name}+{sha256_hex(f'{options}/{weights}')[:8]}"
+
+
+def missing_folder(model: str) -> str:
+    """Return the error for a model name that is neither a directory nor possibly a hub id; empty where it may be one.
+
+    A hub id has one slash at most, inside; asking the hub for anything else only costs its timeouts.
+    """
+    if os.path.isdir(model) or not (model.startswith((".", "/", "~")) or model.count("/") > 1):
+        return ""
+    return f"there is no directory {model!r}; give a local model directory or a hub id such as owner/name"

@@ -1,0 +1,79 @@
+"""Back ends by name, opened once a process and set of options."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from verigym.sandbox.box import Sandbox
+from verigym.sandbox.options import SandboxOptions, checked, near
+
+BACKENDS = {
+    "local": "verigym.sandbox.backends.local:LocalSandbox",
+    "bubblewrap": "verigym.sandbox.backends.bubblewrap:BubblewrapSandbox",
+    "docker": "verigym.sandbox.backends.container:ContainerSandbox",
+}
+
+_open: dict[tuple[str, SandboxOptions], Sandbox] = {}
+_lock = threading.Lock()
+
+
+def open_sandbox(backend: str = "local", **options: Any) -> Sandbox:
+    """Return the sandbox of that back end and options: the same one each time, shared by all threads.
+
+    Its workers start when first needed and end with this process.
+
+    Args:
+        backend: one of `BACKENDS`.
+        options: of the back end, see `options.py`.
+
+    Raises:
+        ValueError: no such back end, no such option, or a value that it may not have.
+    """
+    kind = backend_class(backend)
+    key = (backend, checked(kind.options_type, backend, options))
+    with _lock:
+        if key not in _open or _open[key].closed:
+            _open[key] = kind(**options)
+        return _open[key]
+
+
+def typed_options(backend: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a back end that are given, each as what it is: `"2"` as 2, `"false"` as False.
+
+    Raises:
+        ValueError: as `open_sandbox`, without looking at this machine.
+    """
+    options = checked(backend_class(backend).options_type, backend, given)
+    return options.model_dump(mode="json", exclude_unset=True)
+
+
+def backend_class(backend: str) -> type[Sandbox]:
+    """Return the class of a back end.
+
+    Raises:
+        ValueError: no such back end.
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"no sandbox back end is called {backend!r}{near(backend, BACKENDS)}")
+    module, _, name = BACKENDS[backend].partition(":")
+    found: type[Sandbox] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()  # a thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+@atexit.register
+def _close_all() -> None:
+    for sandbox in _open.values():
+        sandbox.close()

@@ -1,0 +1,245 @@
+"""Control groups: limits on the memory and the processes of a worker's whole tree, versions 1 and 2.
+
+A group is made at this process's own place in the hierarchy, so limits above it still hold. Version 2 lets a group have either
+processes or limited children; where our own has processes (it has us), the group is made beside it if we may write there.
+Names hold the supervisor's pid and start time, so that the next one can remove what a killed one left (`sweep_stale`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator, Mapping
+
+from verigym.sandbox.backends.cgroup_places import Place, candidates, read, write
+
+CONTROLLERS = ("memory", "pids")
+
+_NAME = re.compile(r"verigym-(\d+)-(\d+)-(\d+)-\d+-\w*")
+_LIMIT_FILES = {
+    ("memory", 1): "memory.limit_in_bytes",
+    ("memory", 2): "memory.max",
+    ("pids", 1): "pids.max",
+    ("pids", 2): "pids.max",
+}
+_FOREIGN_AGE_S = 3600.0
+_REMOVE_FOR_S = 2.0
+
+_serial = itertools.count()
+
+
+class Cgroup:
+    """The group of one worker. For one thread at a time; any method may raise OSError."""
+
+    def __init__(self, name: str, places: Mapping[str, Place]) -> None:
+        self.name = name
+        self._version = {controller: place.version for controller, place in places.items()}
+        self._path = {controller: f"{place.directory}/{name}" for controller, place in places.items()}
+        self._directories = sorted(set(self._path.values()))
+        self._limits: dict[str, int] = {}
+        self._events: int | None = None
+        """A descriptor of the file that counts kills: read twice a run, and opening it costs more than reading it."""
+
+    @property
+    def controllers(self) -> frozenset[str]:
+        """What this group can limit: a part of `CONTROLLERS`."""
+        return frozenset(self._path)
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """For each controller the version of control groups that it is of."""
+        return dict(self._version)
+
+    @classmethod
+    def create(cls, name_hint: str = "") -> Cgroup | None:
+        """Make a group, or return None where neither memory nor processes can be limited; `probe` says why."""
+        return try_create(name_hint)[0]
+
+    def add(self, pid: int) -> None:
+        """Move a process here; what it starts later is born here. Memory that it has already stays where it was counted."""
+        for directory in self._directories:
+            write(f"{directory}/cgroup.procs", pid)
+
+    def set_limits(self, memory_bytes: int, processes: int) -> None:
+        """Limit the sums over the group: memory with files in tmpfs, no swap; processes and threads. Only changes are written.
+
+        Raises:
+            OSError: EBUSY where more memory than the new limit is in use and cannot be freed.
+        """
+        for controller, value, apply in (
+            ("memory", memory_bytes, self._limit_memory),
+            ("pids", processes, self._limit_processes),
+        ):
+            if controller in self._path and self._limits.get(controller) != value:
+                self._limits.pop(controller, None)
+                apply(value)
+                self._limits[controller] = value
+
+    def _limit_memory(self, value: int) -> None:
+        path = self._path["memory"]
+        if self._version["memory"] == 2:
+            write(f"{path}/memory.max", value)
+            with contextlib.suppress(FileNotFoundError):  # no swap in this kernel
+                write(f"{path}/memory.swap.max", 0)
+            return
+        # Memory may never exceed memory and swap together, so the order depends on the direction.
+        with contextlib.suppress(OSError):
+            write(f"{path}/memory.memsw.limit_in_bytes", value)
+        write(f"{path}/memory.limit_in_bytes", value)
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # swap is not counted on this machine
+            write(f"{path}/memory.memsw.limit_in_bytes", value)
+
+    def _limit_processes(self, value: int) -> None:
+        write(f"{self._path['pids']}/pids.max", value)
+
+    def oom_kills(self) -> int:
+        """How often the kernel has killed a process of the group for memory; 0 where memory is not limited."""
+        if "memory" not in self._path:
+            return 0
+        if self._events is None:
+            file = "memory.events" if self._version["memory"] == 2 else "memory.oom_control"
+            self._events = os.open(f"{self._path['memory']}/{file}", os.O_RDONLY | os.O_CLOEXEC)
+        for line in os.pread(self._events, 4096, 0).splitlines():
+            if line.startswith(b"oom_kill "):
+                return int(line.split()[1])
+        return 0
+
+    def processes(self) -> list[int]:
+        """The pids in the group, as this process sees them."""
+        return sorted({pid for directory in self._directories for pid in _members(directory)})
+
+    def kill(self) -> None:
+        """Kill every process in the group. Returns when the signals are sent; the dying take a moment."""
+        if "pids" in self._path:
+            with contextlib.suppress(OSError):
+                write(f"{self._path['pids']}/pids.max", 0)  # nobody can fork faster than we kill
+            self._limits.pop("pids", None)
+        for directory in self._directories:
+            _kill(directory)
+
+    def remove(self) -> bool:
+        """Remove the group, killing what is left in it. Returns whether it is gone; else a later sweep tries."""
+        if self._events is not None:
+            os.close(self._events)
+            self._events = None
+        deadline = time.monotonic() + _REMOVE_FOR_S
+        return all([_remove(directory, deadline) for directory in self._directories])
+
+
+def probe() -> tuple[bool, str]:
+    """Whether groups here can limit memory, and what is missing for that and for processes. Makes a group and removes it."""
+    group, reasons = try_create("probe")
+    versions = {} if group is None else group.versions
+    if group is not None:
+        group.remove()
+    seen = [f"{controller} v{version}" for controller, version in versions.items()]
+    return "memory" in versions, "; ".join(seen + [f"{controller}: {reason}" for controller, reason in reasons.items()])
+
+
+def sweep_stale() -> int:
+    """Remove the groups of supervisors that are dead, killing what is left in them; return how many directories went."""
+    removed = 0
+    directories = {place.directory for controller in CONTROLLERS for place in candidates(controller)[0]}
+    for directory in sorted(directories):
+        with contextlib.suppress(OSError):
+            stale = [entry.path for entry in os.scandir(directory) if _is_stale(entry)]
+            removed += sum(_remove(path, time.monotonic() + _REMOVE_FOR_S) for path in stale)
+    return removed
+
+
+def _is_stale(entry: os.DirEntry[str]) -> bool:
+    match = _NAME.fullmatch(entry.name)
+    if match is None:
+        return False
+    namespace, pid, start = map(int, match.groups())
+    if namespace == _pid_namespace():
+        return _start_time(pid) != start
+    # A pid of another container says nothing here. An empty group that is not new is one that nobody will fill any more.
+    return not list(_members(entry.path)) and time.time() - entry.stat().st_mtime > _FOREIGN_AGE_S
+
+
+def _prefix() -> str:
+    return f"verigym-{_pid_namespace()}-{os.getpid()}-{_start_time(os.getpid())}-"
+
+
+def try_create(name_hint: str = "") -> tuple[Cgroup | None, dict[str, str]]:
+    """Make a group; return it and, for each controller that it lacks, the reason."""
+    name = f"{_prefix()}{next(_serial)}-{re.sub(r'[^0-9A-Za-z_]', '_', name_hint)[:32]}"
+    places: dict[str, Place] = {}
+    reasons: dict[str, str] = {}
+    for controller in CONTROLLERS:
+        places_here, reasons[controller] = candidates(controller)
+        for place in places_here:
+            try:
+                _make(controller, place, name)
+            except OSError as error:
+                reasons[controller] = f"{place.directory}: {error.strerror or error}"
+                continue
+            places[controller] = place
+            del reasons[controller]
+            break
+    if not places:
+        return None, reasons
+    return Cgroup(name, places), reasons
+
+
+def _make(controller: str, place: Place, name: str) -> None:
+    path = f"{place.directory}/{name}"
+    made = not os.path.isdir(path)  # version 2, and some of version 1, have both controllers in one directory
+    if made:
+        os.mkdir(path)
+    needed = [f"{path}/cgroup.procs", f"{path}/{_LIMIT_FILES[controller, place.version]}"]
+    if place.version == 2:
+        # Who moves a process needs to write to the lowest group above both its places.
+        needed.append(f"{place.directory}/cgroup.procs")
+    for file in needed:
+        if not os.access(file, os.W_OK):
+            if made:
+                os.rmdir(path)
+            raise OSError(f"{file} cannot be written")
+
+
+def _members(directory: str) -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        yield from map(int, read(f"{directory}/cgroup.procs").split())
+
+
+def _kill(directory: str) -> None:
+    try:
+        write(f"{directory}/cgroup.kill", 1)
+    except OSError:  # version 1, or a kernel before 5.14
+        for pid in _members(directory):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _remove(directory: str, deadline: float) -> bool:
+    while True:
+        try:
+            os.rmdir(directory)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            if time.monotonic() > deadline:
+                return False
+            _kill(directory)
+            time.sleep(0.005)
+        else:
+            return True
+
+
+def _pid_namespace() -> int:
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+def _start_time(pid: int) -> int | None:
+    """When that process began, in the kernel's ticks; None for the dead, reaped or not."""
+    try:
+        fields = read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else int(fields[19])
+    except (OSError, IndexError):
+        return None

@@ -1,0 +1,268 @@
+"""A run in a local cell: pipes for what it writes, the cell's socket for how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from verigym.sandbox.event_loop import UNREAD_S, Run
+from verigym.sandbox.exit_status import judge
+from verigym.sandbox.inside.cell import fd_passing
+from verigym.sandbox.job import Job
+from verigym.sandbox.spec import RunResult, RunStatus, SandboxFailure
+
+if TYPE_CHECKING:
+    from verigym.sandbox.backends.worker import Worker
+
+_CHUNK = 1 << 16
+_LOOK_S = 0.1
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+_CELL_MB = 64  # as the cell's control group allows it
+
+
+class LocalRun(Run):
+    """A run in a local cell: pipes for its output, the cell's socket for how it ended."""
+
+    def __init__(self, worker: Worker, job: Job, release: Callable[[Worker], None]) -> None:
+        self._worker = worker
+        self._job = job
+        self._release = release
+        self._reason: tuple[RunStatus, str] | None = None
+        self._killed_at: float | None = None
+        self._files: dict[str, bytes] = {}
+        self._pipes: dict[int, bytearray] = {}
+        self._far_ends: list[int] = []
+        """Held open until the run has ended, so that we are not woken to see each pipe's end before."""
+        self._ended: dict[int, bytearray] = {}
+        self._unread_s = 0.0
+        """How long the pipes need not be watched, as was decided when it was last asked what to watch."""
+        self._started = time.monotonic()
+        self._next_look = self._started + _LOOK_S
+        self.deadline = self._started + job.limits.wall_s
+        self._send()
+
+    def _send(self) -> None:
+        job = self._job
+        mine: list[int] = []
+        parts: list[str] = []
+        fds: list[int] = []
+
+        def give(name: str, fd: int, *, own: bool = True) -> None:
+            parts.append(name)
+            fds.append(fd)
+            if own:
+                mine.append(fd)
+
+        try:
+            give("stdin", _read_only(memory_file(job.stdin)) if job.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            for name in ("stdout", "stderr"):
+                out, into = os.pipe2(os.O_CLOEXEC)
+                os.set_blocking(out, False)
+                self._pipes[out] = bytearray()
+                give(name, into, own=False)
+                self._far_ends.append(into)
+            for channel in job.channels:
+                give("channel", channel.fileno(), own=False)
+            for path, content in job.files.items():
+                give(f"file:{path}", memory_file(content))
+            self._stdout, self._stderr = self._pipes
+            fd_passing.send(self._worker.sock, json.dumps(job.header(parts, self._worker.core)).encode(), fds)
+        except OSError as error:
+            self._close_pipes()
+            self._fail(f"the sandbox worker is gone ({error.strerror})")
+        finally:
+            for fd in mine:
+                os.close(fd)
+            for channel in job.channels:
+                channel.close()
+
+    @property
+    def killed_at(self) -> float | None:
+        """Monotonic time of the kill, None before one."""
+        return self._killed_at
+
+    def readable(self) -> Sequence[int]:
+        """Return the descriptors to watch: what a run writes at first has room in the pipes."""
+        sock = self._worker.sock.fileno()
+        self._unread_s = self._started + UNREAD_S - time.monotonic()
+        return [sock] if self._unread_s > 0 else [*self._pipes, sock]
+
+    def on_readable(self, fd: int) -> None:
+        """Read what is there."""
+        if fd == self._worker.sock.fileno():
+            self._on_message()
+        elif fd in self._pipes:
+            self._read(fd)
+
+    def _read(self, fd: int) -> bool:
+        try:
+            data = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return False
+        buffer = self._pipes[fd]
+        room = self._job.limits.output_bytes - len(buffer)
+        buffer += data[:room]
+        if len(data) > room:
+            self.kill(RunStatus.OUTPUT, f"the output limit of {self._job.limits.output_kb} KiB")
+        return True
+
+    def kill(self, status: RunStatus, message: str) -> None:
+        """Ask the cell to kill the run."""
+        if self._killed_at is None and not self.done:
+            self._reason = (status, message)
+            self._killed_at = time.monotonic()
+            with contextlib.suppress(OSError):
+                self._worker.sock.send(b'{"op":"kill"}')
+
+    def look(self) -> float | None:
+        """Look whether more is resident than allowed, where no limit on address space sees to that."""
+        if self._job.address_space or self.done:
+            return self._unread_s if self._unread_s > 0 else None
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + _LOOK_S
+            if self._is_over():
+                self.kill(RunStatus.MEMORY, f"the memory limit of {self._job.limits.memory_mb} MiB")
+        pause = self._next_look - now
+        return min(pause, self._unread_s) if self._unread_s > 0 else pause
+
+    def _is_over(self) -> bool:
+        """Whether its processes hold too much: in sum where they may reserve more, else one of them, of memory to share."""
+        if self._job.reserve_mb is None:
+            return any(_written_kb(pid) > self._job.limits.memory_mb * 1024 for pid in _below(self._worker.process.pid))
+        if self._worker.cgroup is not None:
+            return False
+        return self.resident_mb() > self._job.limits.memory_mb + _CELL_MB
+
+    def resident_mb(self) -> float:
+        """Return the MiB that its processes and the cell hold now; pages that they share count for each."""
+        return sum(map(_resident_kb, _below(self._worker.process.pid))) / 1024
+
+    def destroy(self) -> None:
+        """Kill the worker: its run's end is the reason of the kill, which was the run's own doing."""
+        reason = self._reason or (RunStatus.TIME, "the wall time limit")
+        self._worker.close()
+        self._close_pipes()
+        self.result = self._build(reason[0], reason[1], {})
+        self._release(self._worker)
+
+    def _on_message(self) -> None:
+        try:
+            data, fds = fd_passing.receive(self._worker.sock, _CHUNK, 250)
+        except OSError as error:
+            data, fds = b"", []
+            detail = error.strerror or str(error)
+        else:
+            detail = "it ended"
+        if not data:
+            self._worker.close()
+            self._close_pipes()
+            self._fail(f"a sandbox worker died during a run: {detail}")
+            return
+        message = json.loads(data.decode())  # of bytes it would first guess the encoding
+        for name, fd in zip(message["files"], fds, strict=True):
+            with open(fd, "rb") as file:
+                file.seek(0)
+                self._files[name] = file.read()
+        # Every process of the run is dead: what it wrote is in the pipes, though a fork of ours elsewhere may hold an end open.
+        for fd in list(self._pipes):
+            while self._read(fd):
+                pass
+        self._close_pipes()
+        self._conclude(message)
+
+    def _conclude(self, report: Mapping[str, Any]) -> None:
+        if report["note"]:
+            self._fail(f"the sandbox could not set up a run: {report['note']}")
+            return
+        out_of_memory = self._worker.out_of_memory()
+        stderr = self._ended.get(self._stderr, b"")
+        judged = judge(self._job, report, stderr, out_of_memory=out_of_memory)
+        status, message = self._reason or judged
+        if status is RunStatus.OK and judged[0] in (RunStatus.TIME, RunStatus.MEMORY):
+            status, message = judged  # we have ended it because it was no longer needed, but it had used too much by then
+        self.result = self._build(status, message, report)
+        if not report["clean"]:
+            self._worker.close()
+        self._release(self._worker)
+
+    def _build(self, status: RunStatus, message: str, report: Mapping[str, Any]) -> RunResult:
+        return RunResult(
+            status=status,
+            stdout=bytes(self._ended.get(self._stdout, b"")),
+            stderr=bytes(self._ended.get(self._stderr, b"")),
+            exit_code=report.get("exit"),
+            signal=report.get("signal"),
+            wall_s=time.monotonic() - self._started,
+            cpu_s=report.get("cpu_s", 0.0),
+            memory_mb=report.get("memory_kb", 0) / 1024,
+            files=self._files,
+            message=message,
+        )
+
+    def _fail(self, message: str) -> None:
+        self._worker.close()
+        self.failure = SandboxFailure(message)
+        self._release(self._worker)
+
+    def _close_pipes(self) -> None:
+        self._ended.update(self._pipes)
+        # Let go of first: what is interrupted here must not be closed again, for the numbers may be someone else's by then.
+        fds, self._pipes, self._far_ends = [*self._pipes, *self._far_ends], {}, []
+        for fd in fds:
+            os.close(fd)
+
+
+def _below(pid: int) -> list[int]:
+    found, todo = [], [pid]
+    while todo:
+        pid = todo.pop()
+        found.append(pid)
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{pid}/task"):
+                with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
+                    todo += map(int, file.read().split())
+    return found
+
+
+def _resident_kb(pid: int) -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * (os.sysconf("SC_PAGE_SIZE") // 1024)
+    return 0
+
+
+def _written_kb(pid: int) -> int:
+    """What a process holds of its own and of memory that it shares, without the files that it has mapped."""
+    found = 0
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
+        for line in file:
+            if line.startswith((b"RssAnon:", b"RssShmem:")):
+                found += int(line.split()[1])
+    return found
+
+
+def _read_only(fd: int) -> int:
+    """Open a file in memory anew: until Linux 6.7 what is sealed and open for writing cannot be mapped as shared at all."""
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(fd)
+
+
+def memory_file(content: bytes) -> int:
+    """Return a descriptor of an unnamed file in memory, at its start. The file is sealed: nobody can write to it."""
+    fd = os.memfd_create("input", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        done = os.pwrite(fd, content, 0)
+        while done < len(content):
+            done += os.pwrite(fd, memoryview(content)[done:], done)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd

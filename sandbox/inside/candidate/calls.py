@@ -1,0 +1,296 @@
+"""Answers calls to a program's functions, in the program's own process. Whatever the program does can only spoil its answers.
+
+The channel carries inputs in and answers out, never a verdict: those who compare sit in another process.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import stat
+import sys
+
+from verigym.sandbox.inside import program
+from verigym.sandbox.inside.candidate import names
+from verigym.sandbox.inside.candidate.failures import describe, raised
+from verigym.sandbox.inside.candidate.objects import Objects
+from verigym.sandbox.inside.walls import cpu_affinity
+from verigym.sandbox.inside.wire import frames
+from verigym.sandbox.inside.wire.aliases import Aliases
+from verigym.sandbox.inside.wire.decoding import decode
+from verigym.sandbox.inside.wire.encoding import PROGRAM as MODULE
+from verigym.sandbox.inside.wire.encoding import CannotCross, encode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from typing import Any, NoReturn
+
+OUT_BYTES = 1 << 16
+_CHANGING = ("call", "method", "inherited", "set", "setitem", "delitem", "delattr", "operate", "exit", "aexit", "next")
+_MODULE = type(sys)
+_MOST_DESCRIBED = 8
+
+
+async def _nothing() -> None: ...
+
+
+async def _nothings() -> AsyncGenerator[None, None]:
+    yield
+
+
+_made = _nothing()
+_AWAITED = (type(_made), type(_nothings().asend(None)), type(_nothings().aclose()))
+"""What a call gives that does nothing before it is awaited."""
+_made.close()
+_FUNCTION = type(_nothing)
+_exit, _fstat, _pread = os._exit, os.fstat, os.pread
+
+
+def serve(path: str, fd: int, prelude: bool = False) -> NoReturn:
+    """Load the program at `path`, say how that went, and answer until the channel ends.
+
+    Args:
+        path: of the program.
+        fd: the channel.
+        prelude: whether it finds the names that judges provide.
+    """
+    program.enter(path, ())
+    # A module, not `__main__`, as others load functions too: a block for the command line would wait for input.
+    main = program.fresh_main(path, MODULE)
+    provided: dict[str, Any] = {}
+    own: set[str] = set()
+    try:
+        code = program.load(path)
+    except BaseException as error:
+        error.__traceback__ = None
+        failed: BaseException | None = error
+    else:
+        provided = names.provide(code, main.__dict__) if prelude else provided
+        own = names.stored(code) & provided.keys() if provided else own
+        failed = program.execute(code, main.__dict__)
+    if failed is not None:
+        report = describe(failed)
+        exit_code = program.report(failed)
+        frames.send(fd, {"op": "failed", "error": {"type": report["type"], "message": report["message"]}})
+        program.flush()
+        _exit(exit_code or 1)
+    server = Server(main.__dict__, {name: value for name, value in provided.items() if name not in own}, fd)
+    program.flush()
+    server.printed()
+    frames.send(fd, {"op": "loaded", "names": server.names(), "functions": server.functions()})
+    while True:
+        cpu_affinity.here.wait()
+        try:
+            request = frames.receive(fd)
+        except EOFError:
+            break
+        cpu_affinity.here.work()
+        server.reply(fd, request)
+    program.flush()
+    _exit(0)
+
+
+class Server:
+    """Looks up, calls and describes for one program."""
+
+    def __init__(self, namespace: dict[str, Any], provided: dict[str, Any], fd: int = -1) -> None:
+        self.fd = fd
+        self.asked = 0
+        """How many requests are being answered: a function of the test's can be called while there is one."""
+        self.namespace = namespace
+        self.provided = provided
+        self.objects = Objects(MODULE, self.call_back)
+        self.aliases = Aliases(self.objects.encode, self.objects.get, -1)
+        self.loop: Any = None
+        self.calling_back = _thread.RLock()
+        """Held by the thread whose call of a function of the test's is being answered: the channel is for one at a time."""
+        self.out_seen = 0
+
+    def names(self) -> list[str]:
+        """The program's own definitions."""
+        found = [name for name in self.namespace if type(name) is str and self.owns(name)]
+        solution = self.namespace.get("Solution")
+        if isinstance(solution, type):
+            inherited = [name for base in solution.__mro__[:-1] for name in vars(base)]
+            found += [name for name in inherited if type(name) is str and name[:1] != "_" and name not in found]
+        return found[:10_000]
+
+    def functions(self) -> dict[str, dict[str, Any]]:
+        """What its first functions are, which otherwise would be asked for one by one."""
+        found: dict[str, dict[str, Any]] = {}
+        for name, value in self.namespace.items():
+            if type(value) is _FUNCTION and type(name) is str and self.owns(name):
+                found[name] = self.objects.describe(value, True)
+                if len(found) == _MOST_DESCRIBED:
+                    break
+        return found
+
+    def owns(self, name: str) -> bool:
+        """Whether a global is the program's own."""
+        value = self.namespace[name]
+        if name[:2] == "__" or type(value) is _MODULE:
+            return False
+        return not (name in self.provided and self.provided[name] is value)
+
+    def is_from_elsewhere(self, name: str) -> bool:
+        """Whether a global is what the program has imported, or was provided with, to do its work."""
+        value = self.namespace[name]
+        return not self.owns(name) or getattr(value, "__module__", MODULE) != MODULE
+
+    def find(self, name: str) -> Any:
+        """The program's function, class or value of that name."""
+        solution = self.namespace.get("Solution")
+        if isinstance(solution, type) and hasattr(solution, name):
+            if name not in self.namespace or self.is_from_elsewhere(name):
+                return getattr(solution(), name)
+        if name in self.namespace:
+            return self.namespace[name]
+        raise NameError(f"name {name!r} is not defined")
+
+    def reply(self, fd: int, request: dict[str, Any]) -> None:
+        """Answer one request."""
+        answer: dict[str, Any] = {"id": request["id"]}
+        hold = self.objects.encode if request.get("handles") else None
+        self.asked += 1
+        found: list[Any] = []
+        """What is given; in a list, so that nobody else holds it."""
+        met: list[Any] = []
+        try:
+            found.append(self.perform(request))
+            if type(found[0]) in _AWAITED:  # of tests by calls there is nobody who could await it
+                answer["async"] = True
+                found[0] = self.run(found[0]) if hold is None else self.objects.number(found[0])
+            said, met = self.answer(found, request, hold)
+            answer |= said
+        except CannotCross as left:
+            answer["cannot"] = left.what
+        except BaseException as error:
+            answer["error"] = describe(error, hold)
+            if hold is not None and answer["error"]["own"] and type(error).__module__ == MODULE:
+                answer["error"]["h"] = self.objects.number(error)
+            error.__traceback__ = None
+        self.asked -= 1
+        if hold is not None:
+            answer["states"] = self.states(request)
+            answer["both"] = self.aliases.send(met, found, is_over=True)
+        answer["out"] = self.printed()
+        try:
+            frames.send(fd, answer)
+        except frames.FrameError as error:
+            frames.send(fd, {"id": request["id"], "cannot": str(error), "out": ""})
+
+    def given(self, request: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a request; what the test has changed of what both hold is changed."""
+        count, names = len(request.get("args", ())), list(request.get("kwargs", {}))
+        data = [*request.get("args", ()), *request.get("kwargs", {}).values()]
+        if not request.get("handles"):
+            values = [decode(item, self.objects.get) for item in data]
+        else:
+            values, met = self.aliases.read(data)
+            self.aliases.receive(request.get("both", {}), met)
+        return values[:count], dict(zip(names, values[count:], strict=True))
+
+    def answer(self, found: list[Any], request: dict[str, Any], hold: Any) -> tuple[dict[str, Any], list[Any]]:
+        """What says of the value in the list what was asked for, and the containers in it.
+
+        Raises:
+            CannotCross: nothing does.
+        """
+        op = request.get("op")
+        is_class = op == "attr" and isinstance(found[0], type)
+        if (is_class and (issubclass(found[0], BaseException) or found[0].__module__ == MODULE)) or (
+            "get" in request and callable(found[0])
+        ):
+            return {"cannot": "function", "meta": self.objects.describe(found[0], hold is not None)}, []
+        if op == "attr" and _is_method(found[0]):
+            return {"cannot": "method"}, []
+        if op == "state":
+            return {"value": self.objects.state(self.objects.held[request["h"]])}, []
+        if request.get("make"):
+            return {"value": self.objects.instance(found[0])}, []
+        if hold is None:
+            return {"value": encode(found[0])}, []
+        (value,), met = self.aliases.write(found)
+        return {"value": value}, met
+
+    def call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], *, awaited: bool = False) -> Any:
+        """Have a function of the test's called, and awaited if it is to be; meanwhile the test may ask in turn."""
+        with self.calling_back:
+            return self._call_back(number, args, kwargs, awaited)
+
+    def _call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], awaited: bool) -> Any:
+        if not self.asked:
+            raise RuntimeError("the test waits for nothing that could call its function")
+        data, met = self.aliases.write([*args, *kwargs.values()])
+        given = dict(zip(kwargs, data[len(args) :], strict=True))
+        asked = {"callback": number, "args": data[: len(args)], "kwargs": given, "both": self.aliases.send(met)}
+        asked["awaited"] = awaited
+        del met
+        frames.send(self.fd, asked)
+        while True:
+            cpu_affinity.here.wait()
+            answer = frames.receive(self.fd)
+            cpu_affinity.here.work()
+            if "id" in answer:
+                self.reply(self.fd, answer)
+                continue
+            values, met = self.aliases.read([answer["returned"]] if "returned" in answer else [])
+            self.aliases.receive(answer.get("both", {}), met)
+            if "raised" in answer:
+                raise raised(answer)
+            return values[0]
+
+    def states(self, request: dict[str, Any]) -> list[list[Any]]:
+        """The states of the object that was asked for something, and of those that were given to it."""
+        given = [data["h"] for data in request.get("args", ()) if type(data) is dict and type(data.get("h")) is int]
+        if "h" in request and request.get("op") in _CHANGING:
+            given.append(request["h"])
+        return [[number, self.objects.state(self.objects.held[number])] for number in given]
+
+    def perform(self, request: dict[str, Any]) -> Any:
+        """Do what is asked for."""
+        args, kwargs = self.given(request)
+        if "get" in request:
+            return self.find(request["get"])
+        op = request.get("op")
+        if op == "state":
+            return None
+        if op == "finish":
+            return self.run(self.objects.held[request["h"]])
+        if op is not None:
+            return self.objects.perform(op, request["h"], args, kwargs)
+        return self.find(request["call"])(*args, **kwargs)
+
+    def run(self, coroutine: Any) -> Any:
+        """What a coroutine gives: all of a program's run in one loop, as where one test awaits them."""
+        if self.loop is None:
+            import asyncio
+
+            self.loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self.loop)
+        return self.loop.run_until_complete(coroutine if type(coroutine) is _AWAITED[0] else _awaited(coroutine))
+
+    def printed(self) -> str:
+        """What was printed since the last time, if standard output is a file."""
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except BaseException:
+            return ""
+        try:
+            found = _fstat(1)
+            if not stat.S_ISREG(found.st_mode):
+                return ""
+            start, self.out_seen = self.out_seen, found.st_size
+            return _pread(1, min(OUT_BYTES, max(found.st_size - start, 0)), start).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+def _is_method(value: Any) -> bool:
+    return callable(value) and not isinstance(value, type) and getattr(value, "__self__", None) is not None

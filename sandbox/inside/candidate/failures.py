@@ -1,0 +1,89 @@
+"""How exceptions cross: what is said of one, and what is made of that on the program's side."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+
+from verigym.sandbox.inside.wire.encoding import PROGRAM, encode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+MESSAGE_CHARS = 1 << 16
+MOST_CAUSES = 4
+_BUILTIN = {
+    name: value for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
+}
+
+
+def describe(error: BaseException, hold: Callable[..., Any] | None = None, depth: int = 0) -> dict[str, Any]:
+    """An exception as plain data: its names, its arguments where they can cross, its message.
+
+    Args:
+        error: the exception.
+        hold: writes the objects among its arguments and attributes.
+        depth: of how many it is the cause.
+    """
+    mro, own = bases(type(error))
+    described: dict[str, Any] = {"type": str(type(error).__name__)[:200], "mro": mro, "own": own, "args": []}
+    try:
+        described["message"] = str(error)[:MESSAGE_CHARS]
+    except BaseException:
+        described["message"] = ""
+    try:
+        described["args"] = [encode(value, hold) for value in error.args]
+        plain = {name: encode(value, hold) for name, value in vars(error).items() if type(name) is str and name[:1] != "_"}
+        if plain:
+            described["attributes"] = plain
+    except BaseException:
+        described["args"] = described["args"] or [described["message"]]
+    for name in ("__cause__", "__context__") if depth < MOST_CAUSES else ():
+        if isinstance(cause := getattr(error, name, None), BaseException):
+            described[name] = describe(cause, hold, depth + 1)
+    return described
+
+
+def bases(kind: type) -> tuple[list[str], list[str]]:
+    """The names of its built-in bases and of its own ones, nearest first."""
+    bases = [(str(base.__name__)[:200], base) for base in type.__dict__["__mro__"].__get__(kind)[:-1]]
+    own = [_qualified(name, base) for name, base in bases if _BUILTIN.get(name) is not base]
+    return [name for name, base in bases if _BUILTIN.get(name) is base], own[:50]
+
+
+def named(name: str, kind: type) -> str:
+    """A name that no other class has here: the second of one name is `Empty#2`."""
+    alike = _NAMED.setdefault(name := name.replace(".", "_").replace("#", "_"), {})
+    place, _ = alike.setdefault(id(kind), (len(alike), kind))
+    return f"{name}#{place + 1}" if place else name
+
+
+def spoken(name: str) -> str:
+    """The name by which a class calls itself."""
+    return name.rpartition(".")[2].partition("#")[0]
+
+
+_NAMED: dict[str, dict[int, tuple[int, type]]] = {}
+"""Classes by name and identity, and which of that name each is; held, so that no other comes to have its identity."""
+
+
+def _qualified(name: str, kind: type) -> str:
+    """A name with its module where that has the class under it; without a dot where the class is the program's."""
+    module = getattr(kind, "__module__", None)
+    is_librarys = type(module) is str and getattr(sys.modules.get(module), name, None) is kind
+    return f"{module}.{name}" if is_librarys and module != PROGRAM else named(name, kind)
+
+
+def raised(answer: dict[str, Any]) -> Any:
+    """The exception that a function of the test's raised: of the same names, with the number that it is known by there."""
+    names = answer["mro"]
+    built_in = next((name for name in names if name in _BUILTIN), "Exception")
+    kind = _BUILTIN[built_in]
+    for name in reversed(names[: names.index(built_in)] if built_in in names else names):
+        kind = type(name, (kind,), {})
+    made: Any = kind.__new__(kind, answer["message"])
+    made.args = (answer["message"],)
+    made.raised_by_test = answer["raised"]
+    return made

@@ -1,0 +1,381 @@
+"""How a program's objects and exceptions are described to the other side: plain data, or a number that stands for them."""
+
+from __future__ import annotations
+
+import _operator
+import builtins
+import collections
+import copy
+import sys
+
+from verigym.sandbox.inside.candidate.failures import bases, named, raised
+from verigym.sandbox.inside.candidate.lent import stand_in
+from verigym.sandbox.inside.wire import protocols
+from verigym.sandbox.inside.wire.encoding import PLAIN, UPON, CannotCross, Encoder, encode, iterator, upon
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_OWN = {name: value for name, value in vars(builtins).items() if isinstance(value, type)}
+TESTS_OWN = "test."
+"""Before the number of a class that the test has derived, in place of its name."""
+_derived: dict[type, int] = {}
+_MOST_HANDLES = 200_000
+_HARMLESS = {"__hash__", "__format__"}
+_STATE_NODES = 200
+_STATE_DEPTH = 4
+_COROUTINE_FLAG = 0x80
+_REST_FLAG = 0x04
+_NAMED_REST_FLAG = 0x08
+_GENERATOR = type(_ for _ in ())
+_FUNCTIONS: tuple[type, ...] = (type(lambda: 0), type(len), type([].append))
+
+
+def _is_enum(kind: type) -> bool:
+    enum = sys.modules.get("enum")
+    return enum is not None and isinstance(kind, getattr(enum, "EnumMeta", ()))
+
+
+def _names(kind: type) -> list[str]:
+    """The names of a class and its bases, nearest first: of Python's own with modules, the second of one name with a number."""
+    found = []
+    for base in type.__dict__["__mro__"].__get__(kind)[:-1] or (object,):
+        name = str(base.__name__)[:200]
+        if base in _derived:
+            found.append(f"{TESTS_OWN}{_derived[base]}")
+            continue
+        module = "builtins" if _OWN.get(name) is base else "collections" if base is collections.deque else ""
+        found.append(f"{module}.{name}" if module else named(name, base))
+    return found
+
+
+def _doc(value: Any) -> str | None:
+    doc = getattr(value, "__doc__", None)
+    return doc[:4096] if type(doc) is str else None
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+class Objects:
+    """The objects that the other side holds by number."""
+
+    def __init__(self, module: str, call_back: Callable[..., Any] | None = None) -> None:
+        self.call_back: Any = call_back
+        """Has a function of the test's called, by number."""
+        self._callbacks: dict[int, Any] = {}
+        self.lent: dict[int, int] = {}
+        """Numbers of what stands for objects of the test's, by identity."""
+        self.held: list[Any] = []
+        self.numbers: dict[int, int] = {}
+        self._module = module
+        self._special: dict[type, list[str]] = {}
+        self._left = 0
+        """How many values of states may still be sent with this answer."""
+        self._inside: set[int] = set()
+        self._failed: dict[int, BaseException] = {}
+        """What iterators raised behind items that were taken, by number."""
+
+    def encode(self, value: Any, to: Encoder, plain: Callable[[Encoder, Any, int], Any] | None, depth: int) -> Any:
+        """What stands for an object: its number, and its plain value as well where its class is built upon a built-in one."""
+        if plain is None:
+            number = self.lent.get(id(value))
+            return {"h": self.about(value) if number is None else {"lent": number}}
+        if plain is iterator:
+            # Not read here: what reading it does, it does when the test reads it, and for a state it would be used up.
+            known = {"h": [self.number(value), ["iterator"], [], None]}
+            return known if self._inside else {"gen" if type(value) is _GENERATOR else "its": [[], self.number(value)]}
+        own = [base for base in type(value).__mro__ if getattr(base, "__module__", None) == self._module]
+        if not own and not (isinstance(value, tuple) and hasattr(type(value), "_fields")):
+            return None
+        if any(protocols.SPECIAL & base.__dict__.keys() - _HARMLESS for base in own):  # it is not what it is built upon
+            return {"h": self.about(value)}
+        return {"v": [plain(to, value, depth + 1), self.about(value)]}
+
+    def take(self, number: int, count: int) -> tuple[list[Any], bool]:
+        """The next items of an iterator, at most so many, and whether it has ended.
+
+        Raises:
+            BaseException: what the iterator raises, once all before it was taken.
+        """
+        failed = self._failed.pop(number, None)
+        if failed is not None:
+            raise failed
+        taken: list[Any] = []
+        for _ in range(count):
+            try:
+                taken.append(next(self.held[number]))
+            except StopIteration:
+                return taken, True
+            except BaseException as error:
+                if not taken:
+                    raise
+                self._failed[number] = error
+                break
+        return taken, False
+
+    def instance(self, value: Any) -> Any:
+        """What stands for an object that the other side has made: its number, whatever its class is built upon."""
+        exact = type(value) in PLAIN or value is None or id(value) in self.lent
+        return encode(value, self.encode) if exact else {"h": self.about(value)}
+
+    def number(self, value: Any) -> int:
+        """The number of an object, the same each time."""
+        number = self.numbers.get(id(value))
+        if number is None:
+            if len(self.held) >= _MOST_HANDLES:
+                raise CannotCross("too many objects", size=True)
+            number = self.numbers[id(value)] = len(self.held)
+            self.held.append(value)
+        return number
+
+    def about(self, value: Any) -> list[Any]:
+        """Number, names of the classes, special methods, and the state as it is now."""
+        kind = type(value)
+        special = self._special.get(kind)
+        if special is None:
+            special = self._special[kind] = protocols.of(kind)
+        return [self.number(value), _names(kind), special, self.state(value)]
+
+    def state(self, value: Any) -> Any:
+        """The attributes of an object as plain data; None where it has none, or too many, or what cannot cross."""
+        if isinstance(value, type) or id(value) in self._inside or len(self._inside) >= _STATE_DEPTH:
+            return None
+        attributes = _attributes(value)
+        if attributes is None:
+            return None
+        if not self._inside:
+            self._left = _STATE_NODES
+        self._inside.add(id(value))
+        to = Encoder(self.encode, self._left)
+        try:
+            state = to.put(attributes, 0)["d"]
+            if (write := upon(type(value))) is not None and not getattr(type(value), "_fields", None):
+                state.append([UPON, write(to, value, 1)])
+            return state
+        except BaseException:
+            return None
+        finally:
+            self._inside.discard(id(value))
+            self._left = to.nodes
+
+    def describe(self, value: Any, hold: bool) -> dict[str, Any]:
+        """What a function or class is, for the one who asked for it by name."""
+        about: dict[str, Any] = {"kind": "function", "doc": _doc(value), "async": False}
+        if hold:
+            about["h"] = self.about(value)
+        if isinstance(value, type):
+            about["kind"] = "exception" if issubclass(value, BaseException) else "class"
+            about["mro"], about["own"] = bases(value)
+            about["names"] = _names(value)
+            about["parameters"] = _parameters(value)
+            members = getattr(value, "__members__", None) if _is_enum(value) else None
+            if hold and members is not None:
+                about["members"] = {name: encode(member, self.encode) for name, member in dict(members).items()}
+            return about
+        if type(value) not in _FUNCTIONS or getattr(value, "__dict__", None):
+            about["kind"] = "object"
+        flags = getattr(getattr(value, "__code__", None), "co_flags", 0)
+        about["async"] = type(flags) is int and bool(flags & _COROUTINE_FLAG)
+        return about
+
+    def get(self, about: Any, plain: Any = None, *_: Any) -> Any:
+        """The object of a number; of a function of the test's, one that asks for it to be called."""
+        if plain is iter:
+            return self._going_on(*about)
+        if type(about) is not dict:
+            return self.held[about]
+        number = about["callback"]
+        known = self._callbacks.get(number)
+        if known is None and "special" in about:
+            known = stand_in(lambda *args, **kwargs: self.call_back(number, args, kwargs), about)
+            self.lent[id(known)] = number
+        elif known is None:
+            known = _callback(self.call_back, about)
+        self._callbacks[number] = known
+        return known
+
+    def _going_on(self, number: int, begun: list[Any]) -> Any:
+        """An iterator of the test's: what was given of it, then what its process gives."""
+        yield from begun
+        while True:
+            try:
+                yield self.call_back(number, (), {})
+            except StopIteration:
+                return
+
+    def perform(self, op: str, number: int, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Do with an object what is asked for."""
+        if op == "derive":
+            name, members, others = args
+            return self.derive(self.held[number], name, members, others, kwargs)
+        if op == "steps":
+            return self.take(number, *args)
+        return _OPERATIONS[op](self.held[number], *args, **kwargs)
+
+    def derive(self, base: type, name: str, members: dict[str, list[Any]], others: list[type], options: dict[str, Any]) -> int:
+        """Make the class that the test derives from one of the program's. Returns its number."""
+        body: dict[str, Any] = {"__module__": self._module}
+        for key, (how, *parts) in members.items():
+            if how == "function":
+                body[key], is_abstract = parts
+                if is_abstract:
+                    body[key].__isabstractmethod__ = True
+            else:
+                body[key] = _MADE_AS[how](*parts)
+        bases = [
+            one for one in (base, *others) if not any(issubclass(other, one) for other in (base, *others) if other is not one)
+        ]
+        most = max(map(type, bases), key=lambda kind: len(kind.__mro__))
+        made = most(name, tuple(bases), body, **options)
+        number = _derived[made] = self.number(made)
+        return number
+
+
+_MADE_AS: dict[str, Callable[..., Any]] = {"property": property, "static": staticmethod, "value": lambda value: value}
+
+
+def _shape(kind: type) -> list[str]:
+    """What the program's classes define for an instance of a class, and for those derived from it: properties behind an `@`."""
+    bases = [base for base in kind.__mro__ if _OWN.get(base.__name__) is not base]
+    found = {name for base in bases for name, value in vars(base).items() if type(value) is _FUNCTIONS[0]}
+    found |= {f"@{name}" for base in bases for name, value in vars(base).items() if isinstance(value, property)}
+    found |= {name for base in bases for name in vars(base).keys() & {"__init_subclass__"}}
+    return sorted(found | ({"__hash__"} if kind.__hash__ is not None else set()))
+
+
+def _callback(call_back: Any, about: dict[str, Any]) -> Any:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return call_back(about["callback"], args, kwargs)
+
+    async def function_async(*args: Any, **kwargs: Any) -> Any:
+        return call_back(about["callback"], args, kwargs, awaited=True)
+
+    made = function_async if about["async"] else function
+    made.__name__ = made.__qualname__ = about["name"]
+    made.__doc__ = about["doc"]
+    made.__module__ = "__main__"
+    return made
+
+
+def _attributes(value: Any) -> dict[str, Any] | None:
+    found: dict[str, Any] = {}
+    try:
+        fields = getattr(type(value), "_fields", None)
+        if isinstance(value, tuple) and fields:
+            return dict(zip(fields, value, strict=False))
+        if (own := getattr(value, "__dict__", None)) is not None:
+            found.update(own)
+        for base in type(value).__mro__[:-1]:
+            slots = base.__dict__.get("__slots__", ())
+            for name in (slots,) if type(slots) is str else slots:
+                if name[:2] != "__" and hasattr(value, name):
+                    found[name] = getattr(value, name)
+    except BaseException:
+        return None
+    return found if found or hasattr(value, "__dict__") else None
+
+
+def _parameters(kind: type) -> list[str] | None:
+    """The names of what making an instance takes, in order; None where nothing says."""
+    try:
+        fields = getattr(kind, "_fields", None)
+        if issubclass(kind, tuple) and fields is not None:
+            return [str(name) for name in fields]
+        for name in ("__init__", "__new__"):
+            code = getattr(getattr(kind, name), "__code__", None)
+            if code is not None:
+                names = list(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & _REST_FLAG)])
+                if code.co_flags & _REST_FLAG:  # between the others, in the order of a call
+                    names.insert(code.co_argcount - 1, f"*{names.pop()}")
+                if code.co_flags & _NAMED_REST_FLAG:
+                    names.append(f"**{code.co_varnames[len(names) + 1]}")
+                return names
+    except BaseException:
+        return None
+    return []
+
+
+def _below(kind: type, base: type) -> type:
+    """Of a class's bases, the one before another: behind it `super` begins with that."""
+    bases = kind.__mro__
+    return bases[bases.index(base) - 1]
+
+
+def _signature(value: Any) -> list[list[Any]]:
+    """Name, kind, whether there is a default, and that, of each parameter."""
+    import inspect
+
+    found = inspect.signature(value).parameters.values()
+    return [[p.name, int(p.kind), p.default is not p.empty, None if p.default is p.empty else p.default] for p in found]
+
+
+def _content(value: Any) -> Any:
+    return {key: value[key] for key in value.keys()} if hasattr(value, "keys") else list(value)  # noqa: SIM118
+
+
+def _operate(value: Any, name: str, other: Any, is_right: bool) -> Any:
+    do = divmod if name == "divmod" else getattr(_operator, f"{name}_" if name in ("and", "or") else name)
+    return do(other, value) if is_right else do(value, other)
+
+
+def _left(mro: list[str] | None, message: str) -> tuple[Any, ...]:
+    """What a context is told of how it is left: with an exception of the names that the test's has."""
+    if mro is None:
+        return None, None, None
+    error = raised({"mro": mro, "message": message, "raised": -1})
+    return type(error), error, None
+
+
+def _plain_value(value: Any) -> Any:
+    """The value as an instance of the plain type that its class is built upon."""
+    for kind in type(value).__mro__:
+        if kind in PLAIN:
+            make: Any = {str: str.__str__, int: int.__int__, float: float.__float__}.get(kind, kind)
+            return make(value)
+    raise TypeError(f"{type(value).__name__} is built upon no plain type")
+
+
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "attr": getattr,
+    "property": lambda kind, name, value: getattr(super(_below(type(value), kind), value), name),
+    "dir": lambda value: sorted(name for name in dir(value) if type(name) is str),
+    "signature": lambda value: _signature(value),
+    "set": setattr,
+    "call": lambda value, /, *args, **kwargs: value(*args, **kwargs),
+    "method": lambda value, name, /, *args, **kwargs: getattr(value, name)(*args, **kwargs),
+    "len": len,
+    "str": str,
+    "repr": repr,
+    "format": format,
+    "iter": iter,
+    "inherited": lambda kind, name, value, /, *args, **kwargs: getattr(kind, name)(value, *args, **kwargs),
+    "new": lambda kind, /, *args, **kwargs: kind.__new__(kind, *args, **kwargs),
+    "reversed": reversed,
+    "shape": _shape,
+    "next": next,
+    "content": _content,
+    "contains": lambda value, item: item in value,
+    "item": lambda value, key: value[key],
+    "setitem": lambda value, key, item: value.__setitem__(key, item),
+    "delitem": lambda value, key: value.__delitem__(key),
+    "exit": lambda value, mro, message: bool(value.__exit__(*_left(mro, message))),
+    "aexit": lambda value, mro, message: value.__aexit__(*_left(mro, message)),
+    "delattr": delattr,
+    "operate": _operate,
+    "order": lambda value, name, other: getattr(_operator, name)(value, other),
+    "plain": _plain_value,
+    "copy": lambda value: copy.copy(value),
+    "deepcopy": lambda value: copy.deepcopy(value),
+    "round": round,
+    "trunc": lambda value: value.__trunc__(),
+    "ceil": lambda value: value.__ceil__(),
+    "floor": lambda value: value.__floor__(),
+    "anext": lambda value: value.__anext__(),
+    "await": _awaited,
+    **{name: getattr(builtins, name) for name in ("abs", "int", "float", "complex", "bool", "hash")},
+    **{name: getattr(_operator, name) for name in ("neg", "pos", "invert", "index")},
+}

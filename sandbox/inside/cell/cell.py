@@ -1,0 +1,122 @@
+"""The cell: has one run at a time forked from a warm Python behind walls. It gets descriptors and never reads what is in them.
+
+Datagrams of JSON with descriptors attached, over one SOCK_SEQPACKET socket:
+supervisor -> cell: {"op": "run", "mode", "argv", "source", "env", "limits", "fds": [part of each descriptor], "collect"} and
+{"op": "kill"}; cell -> supervisor: {"ready"}, {"done", "exit", "signal", "cpu_s", "memory_kb", "files", "note"}.
+When the socket closes, the cell ends, and with it everything behind the walls.
+"""
+
+from __future__ import annotations
+
+import _socket
+import contextlib
+import functools
+import json
+import os
+import select
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from verigym.sandbox.inside.cell import fd_passing, runs
+from verigym.sandbox.inside.cell.forker import NEVER_BEGAN, Ending, Forker, NotForked, Starter
+from verigym.sandbox.inside.cell.run_dir import Room
+from verigym.sandbox.inside.cell.zygote import NotStarted, Zygote
+from verigym.sandbox.inside.walls.build import enter
+
+_LARGEST_HEADER = 1 << 17
+_MOST_FDS = 250
+
+
+def main(config: Mapping[str, Any], socket_fd: int) -> None:
+    """Build the walls, say so, and serve until the socket closes."""
+    sock = _socket.socket(fileno=socket_fd)
+    os.umask(0o022)
+    # One that bubblewrap has started is put into its control group only when it is ready, and must not fork before.
+    warm = "enclosed" not in config
+    try:
+        starter = Zygote(config) if warm and config["level"] >= 3 else _forker(config, warm=warm)
+    except NotForked:
+        os._exit(1)  # which may pass, unlike what can be said
+    except BaseException as error:
+        why = str(error) if isinstance(error, NotStarted) else f"{type(error).__name__}: {error}"
+        sock.send(json.dumps({"ready": False, "error": why}).encode())
+        os._exit(1)
+    os.set_inheritable(socket_fd, False)
+    walls = starter.walls
+    uids = [walls.uid, walls.killer_uid]
+    sock.send(json.dumps({"ready": True, "level": walls.level, "lacks": walls.lacks, "uids": uids}).encode())
+    room = Room(walls)
+    idle = select.poll()
+    idle.register(sock, select.POLLIN)
+    if starter.lifeline >= 0:
+        idle.register(starter.lifeline, 0)
+    while True:
+        if warm:
+            with contextlib.suppress(OSError):  # said when it is needed
+                starter.stand_by()
+        request: dict[str, Any] = {}
+        fds: list[int] = []
+        while request.get("op") != "run":  # also a kill that came too late
+            _close(fds)
+            if any(fd == starter.lifeline for fd, _ in idle.poll()):
+                os._exit(1)
+            request, fds = _receive(sock, starter)
+        _serve(sock, starter, room, request, fds)
+
+
+def _forker(config: Mapping[str, Any], *, warm: bool) -> Forker:
+    walls = enter(config)
+    runs.settle(walls, config["path"] if walls.packages is None else [walls.packages], warm=warm)
+    # Under bubblewrap it is pid 1, which ignores signals it has no handler for: Python's own for SIGINT would let a run end it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return Forker(walls, functools.partial(runs.become, walls))
+
+
+def _serve(sock: _socket.socket, starter: Starter, room: Room, header: Mapping[str, Any], fds: list[int]) -> None:
+    note_in, note_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    started = runs.start(starter, room, header, fds, note_out)
+    _close([*fds, note_out])
+    ending = _await(sock, starter) if started else NEVER_BEGAN
+    report = ending.report()
+    note = b""
+    with contextlib.suppress(BlockingIOError):
+        note = os.read(note_in, 500)
+    os.close(note_in)
+    files, names = [], []
+    limit = int(header["limits"]["collect_bytes"])
+    for path in header["collect"]:
+        found = room.collect(path, limit)
+        if found is not None:
+            files.append(found)  # outlives the file system that it lies in
+            names.append(path)
+    clean = room.clean() and ending.clean
+    report.update(done=True, files=names, note=note.decode("utf-8", "replace"), clean=clean)
+    fd_passing.send(sock, json.dumps(report).encode(), files)
+    _close(files)
+
+
+def _await(sock: _socket.socket, starter: Starter) -> Ending:
+    watcher = starter.watcher
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    poll.register(watcher, select.POLLIN)
+    while watcher not in {fd for fd, _ in poll.poll()}:
+        _, stray = _receive(sock, starter)  # only ever a kill; exits when the supervisor is gone
+        _close(stray)
+        starter.kill()
+    return starter.finish()
+
+
+def _receive(sock: _socket.socket, starter: Starter) -> tuple[dict[str, Any], list[int]]:
+    data, fds = fd_passing.receive(sock, _LARGEST_HEADER, _MOST_FDS)
+    if not data:
+        # Nobody is left to report to.
+        starter.leave()
+        os._exit(0)
+    return json.loads(data.decode()), fds  # of bytes it would first guess the encoding
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)

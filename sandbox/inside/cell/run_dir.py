@@ -1,0 +1,206 @@
+"""The files of one run: laid out before it starts, brought back and removed when it has ended.
+
+By the cell, which hands contents from descriptor to descriptor and never reads them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Mapping
+from typing import Any
+
+from verigym.sandbox.inside.cell.folders import empty
+from verigym.sandbox.inside.walls import syscalls as sys_
+from verigym.sandbox.inside.walls.build import Walls
+
+WORK = "work"
+_OTHERS = ("tmp", "shm")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_AT_ONCE = 1 << 30
+
+
+class Room:
+    """The place for the files of one run after another.
+
+    Where it is a file system of its own, whose top runs cannot write to, it stays mounted as long as all that can be seen of it
+    is new. To unmount one waits until every core has been in the kernel, which takes milliseconds where they are busy.
+    """
+
+    def __init__(self, walls: Walls) -> None:
+        self._walls = walls
+        self._run_dir = walls.run_dir
+        self._work_dir = f"{walls.run_dir}/{WORK}"
+        self._size = ""
+        """Of what is mounted; empty: nothing is."""
+        self._new: object = None
+        """What `_used` was of it when it was."""
+        self._next = 0
+        """Number of the next file to be made in it; 0: not known."""
+        self._made = 0
+        self._files: list[str] = []
+        if not walls.mounts and walls.uid is not None:
+            os.chmod(walls.run_dir, 0o755)  # to be passed through, and ours
+
+    def lay_out(self, limits: Mapping[str, Any], files: Mapping[str, int], executable: str | None) -> None:
+        """Make the folders of a run and its files, which are copied from descriptors.
+
+        Raises:
+            OSError: there is no room, or a path leads out of the work folder.
+        """
+        self._files = list(files)
+        if self._walls.mounts:
+            self._mount(f"size={limits['files_bytes']},nr_inodes={limits['inodes'] + 16}")
+        self._made = 0
+        first = self._folder(self._work_dir, numbered=True)
+        if self._next and first != self._next:  # its numbers tell that the last run made files, and how many
+            self._unmount()
+            self._mount(f"size={limits['files_bytes']},nr_inodes={limits['inodes'] + 16}")
+            self._made = 0
+            first = self._folder(self._work_dir, numbered=True)
+        self._next = 0  # as long as this does not come to its end
+        for name in _OTHERS:
+            self._folder(f"{self._run_dir}/{name}")
+        if files:
+            work = os.open(self._work_dir, _FOLDER)
+            try:
+                for path, fd in files.items():
+                    self._put(work, path, fd, 0o755 if path == executable else 0o644)
+            finally:
+                os.close(work)
+        self._next = first
+
+    def _mount(self, size: str) -> None:
+        if size == self._size:
+            return
+        flags = sys_.MS_NOSUID | sys_.MS_NODEV
+        if self._size:
+            try:
+                sys_.mount("tmpfs", self._run_dir, "tmpfs", flags | sys_.MS_REMOUNT, size)
+            except OSError:
+                self._unmount()
+        if not self._size:
+            sys_.mount("tmpfs", self._run_dir, "tmpfs", flags, f"{size},mode=755")
+            self._new = self._used()
+        self._size = size
+
+    def _unmount(self) -> None:
+        sys_.umount2(self._run_dir, sys_.MNT_DETACH)
+        self._size, self._next = "", 0
+
+    def _used(self) -> tuple[int, int]:
+        """Blocks and files."""
+        now = os.statvfs(self._run_dir)
+        return now.f_blocks - now.f_bfree, now.f_files - now.f_ffree
+
+    def _folder(self, path: str, at: int | None = None, *, numbered: bool = False) -> int:
+        """Make a folder; returns its number, where that is asked for and means something."""
+        os.mkdir(path, 0o755, dir_fd=at)
+        self._made += 1
+        uid = self._walls.uid
+        if uid is not None:
+            os.chown(path, uid, uid, dir_fd=at, follow_symlinks=False)
+        return os.lstat(path, dir_fd=at).st_ino if numbered and self._walls.mounts else 0
+
+    def _give(self, fd: int) -> None:
+        uid = self._walls.uid
+        if uid is not None:
+            os.fchown(fd, uid, uid)
+
+    def _put(self, work: int, path: str, fd: int, mode: int) -> None:
+        *parents, name = path.split("/")
+        if name in ("", ".", "..") or any(part in ("", ".", "..") for part in parents):
+            raise OSError(f"{path!r}: expected a path below the work folder")
+        folder = os.dup(work)
+        try:
+            for parent in parents:
+                with contextlib.suppress(FileExistsError):
+                    self._folder(parent, folder)
+                inner = os.open(parent, _FOLDER, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+            out = os.open(name, os.O_WRONLY | _NEW, mode, dir_fd=folder)
+            self._made += 1
+        finally:
+            os.close(folder)
+        try:
+            offset = 0
+            while sent := os.sendfile(out, fd, offset, _AT_ONCE):
+                offset += sent
+            self._give(out)
+        finally:
+            os.close(out)
+
+    def unnamed(self) -> int:
+        """Open a regular file that has no name: what a run printed can be read back from it.
+
+        Raises:
+            OSError: there is no room.
+        """
+        path = f"{self._run_dir}/stdout"
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | _NEW, 0o600)
+        self._made += 1
+        os.unlink(path)
+        self._give(fd)
+        return fd
+
+    def collect(self, path: str, limit: int) -> int | None:
+        """Open a regular file that the run left, following no link. Returns a descriptor, or None."""
+        try:
+            folder = os.open(self._work_dir, _FOLDER)
+        except OSError:  # the run has removed or replaced it
+            return None
+        try:
+            *parents, name = path.split("/")
+            if ".." in (*parents, name):
+                return None
+            for parent in parents:
+                inner = os.open(parent, _FOLDER, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode) or found.st_size > limit or found.st_nlink > 1:
+                os.close(fd)
+                return None
+            return fd
+        except OSError:
+            return None
+        finally:
+            os.close(folder)
+
+    def clean(self) -> bool:
+        """Remove the run's files. Returns whether nothing is left."""
+        emptied = self._empty_quickly() or empty(self._run_dir)
+        if not self._walls.mounts:
+            return emptied
+        if self._size and not (self._keeps and emptied and self._next and self._used() == self._new):
+            self._unmount()
+        elif self._next:
+            self._next += self._made
+        return True
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether runs cannot write to the top; where they have the cell's own uid, its times and attributes are theirs."""
+        return self._walls.uid is not None
+
+    def _empty_quickly(self) -> bool:
+        """Remove what was laid out. Returns whether that was all."""
+        if len(self._files) > 1:
+            return False
+        try:
+            if self._files:
+                work = os.open(self._work_dir, _FOLDER)
+                try:
+                    os.unlink(self._files[0], dir_fd=work)
+                finally:
+                    os.close(work)
+            for name in (WORK, *_OTHERS):
+                os.rmdir(f"{self._run_dir}/{name}")
+        except OSError:
+            return False
+        # What is left at the top counts as used where there is a file system to count it.
+        return self._walls.mounts or not os.listdir(self._run_dir)

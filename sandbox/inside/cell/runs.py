@@ -1,0 +1,203 @@
+"""One run inside the cell: tell a process what to become, and in that process become it.
+
+The cell itself never reads what it runs: programs, inputs and channels arrive as descriptors and are handed on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib
+import marshal
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from verigym.sandbox.inside.cell import run_dir
+from verigym.sandbox.inside.cell.forker import NotForked, Starter
+from verigym.sandbox.inside.cell.prefork import SETUP_FAILED, note
+from verigym.sandbox.inside.walls import cpu_affinity
+from verigym.sandbox.inside.walls import syscalls as sys_
+from verigym.sandbox.inside.walls.build import Walls
+from verigym.sandbox.inside.walls.privileges import resource_limits
+
+_HIGH = 128  # descriptors are moved above this where they are in the way of others
+_ANY = 1024  # above every descriptor of the cell's, so that without close_range(2) no more need be tried
+_NOTHING = "nothing"
+_NOT_EXECUTABLE = 126  # as shells say it
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "1",  # each thread would reserve 64 MiB of address space for an arena
+}
+
+
+def start(starter: Starter, place: run_dir.Room, header: Mapping[str, Any], fds: Sequence[int], note_fd: int) -> bool:
+    """Start the run; `header["fds"]` names each descriptor's part. Setup failures are written to `note_fd`.
+
+    Returns:
+        Whether there is a process to wait for.
+    """
+    walls, limits = starter.walls, header["limits"]
+    files, streams, channels = {}, {}, []
+    for name, fd in zip(header["fds"], fds, strict=True):
+        if name.startswith("file:"):
+            files[name[len("file:") :]] = fd
+        elif name == "channel":
+            channels.append(fd)
+        else:
+            streams[name] = fd
+    mode, mine = header["mode"], -1
+    try:
+        place.lay_out(limits, files, header["executable"])
+        if header["stdout_file"]:
+            streams["stdout"] = mine = place.unnamed()
+        elif walls.uid is not None:
+            os.fchown(streams["stdout"], walls.uid, walls.uid)  # so that the run may open /dev/stdout
+        if walls.uid is not None:
+            os.fchown(streams["stderr"], walls.uid, walls.uid)
+    except OSError as error:
+        os.write(note_fd, note(f"{type(error).__name__}: {error}"))
+        mode = _NOTHING
+    starter.move(header["core"])
+    told = marshal.dumps(
+        (
+            mode,
+            header["source"],
+            header["prelude"],
+            header["argv"],
+            header["env"],
+            resource_limits(walls, limits),
+            header["core"],
+        )
+    )
+    places = [streams[name] for name in ("stdin", "stdout", "stderr")]
+    started = True
+    try:
+        starter.start(told, [*places, *channels], note_fd)
+    except OSError as error:
+        os.write(note_fd, note(f"the process that was to run it is not there: {error}"))
+        started = not isinstance(error, NotForked)
+    if mine >= 0:
+        os.close(mine)
+    return started
+
+
+def become(walls: Walls, told: bytes, fds: Sequence[int], note_fd: int) -> None:
+    """In the process of the run: become what `start` says. Its descriptors take the places 0, 1, 2...
+
+    Raises:
+        OSError: the process is not what it should be.
+    """
+    mode, source, prelude, argv, env, limits, number = marshal.loads(told)  # noqa: S302, made by the cell, above
+    cpu_affinity.here.begin(number)
+    if mode == _NOTHING:
+        return
+    for kind, values in limits:
+        resource.setrlimit(kind, values)
+    free = len(fds)
+    if note_fd <= free or any(fd <= free for fd in fds):
+        note_fd, *fds = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH) for fd in (note_fd, *fds))
+    os.chdir(f"{walls.run_dir}/{run_dir.WORK}")
+    for place, fd in enumerate(fds):
+        os.dup2(fd, place)
+    os.environ.update(env)
+    if mode == "exec":
+        _execute(argv, note_fd, free)
+    os.closerange(free, _ANY)
+    path = f"{walls.run_dir}/{run_dir.WORK}/{source}"
+    if mode == "tests":
+        _module(_HARNESS).serve_tests(3, 4)
+    pyrun = _module(_PYRUN)
+    if mode == "calls":
+        pyrun.serve_calls(path, 3, prelude)
+    pyrun.run_program(path, argv, prelude)
+
+
+def _execute(argv: list[str], note_fd: int, free: int) -> None:
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):  # those that Python sets when it starts
+        signal.signal(number, signal.SIG_DFL)
+    os.dup2(note_fd, free, inheritable=False)  # kept until exec, so that a missing tool is told apart from a failing program
+    os.closerange(free + 1, _ANY)
+    try:
+        os.execve(argv[0], argv, os.environ)
+    except OSError as error:
+        text = f"{argv[0]}: {error.strerror}"
+        if argv[0][:2] == "./":  # the program's own executable, and what makes it unfit is in it
+            os.write(2, f"{text}\n".encode())
+            os._exit(_NOT_EXECUTABLE)
+        os.write(free, note(text))
+        os._exit(SETUP_FAILED)
+
+
+def _module(name: str) -> Any:
+    return _loaded.get(name) or importlib.import_module(name)
+
+
+def settle(walls: Walls, path: Sequence[str], *, warm: bool = True) -> None:
+    """Make what all runs share: the environment, and what most programs import, kept from the collector's touch.
+
+    Args:
+        walls: what runs are confined by.
+        path: where installed packages are.
+        warm: whether more than one run is to come; for one alone, what it imports itself is less.
+    """
+    import gc
+
+    sys.path.extend(path)
+    os.environ.clear()
+    temporary = "/tmp" if walls.mounts else f"{walls.run_dir}/tmp"
+    os.environ.update(ENVIRONMENT, HOME=f"{walls.run_dir}/{run_dir.WORK}", TMPDIR=temporary)
+    sys.stdout = sys.stderr = sys.stdin = None
+    program = importlib.import_module(_PROGRAM)
+    program.import_random()  # which is seeded before a program sees it
+    if not warm:
+        return
+    for name in _PRELOADED:
+        with contextlib.suppress(ImportError):
+            __import__(name)
+    _loaded.update((name, importlib.import_module(name)) for name in (_PYRUN, _HARNESS))
+    warmup = importlib.import_module(_WARMUP)
+    with _like_a_run():
+        program.prepare()  # nothing of ours is imported by name from here on
+        warmup.warm_up()
+    vars(sys.modules["__main__"]).pop("boot", None)  # our modules, which nothing is loaded from any more
+    gc.collect()
+    sys_.trim_memory()  # every page that is there is a page to be shared and let go of in each fork
+    gc.freeze()
+
+
+@contextlib.contextmanager
+def _like_a_run() -> Iterator[None]:
+    """Descriptors 0 to 2 of the kinds that a run gets: Python looks at them when it makes streams."""
+    before = [os.dup(fd) for fd in range(3)]
+    out, into = os.pipe()
+    try:
+        os.dup2(into, 1)
+        os.dup2(into, 2)
+        yield
+    finally:
+        for fd, was in enumerate(before):
+            os.dup2(was, fd)
+            os.close(was)
+        os.close(out)
+        os.close(into)
+
+
+_PYRUN, _HARNESS, _PROGRAM, _WARMUP = (
+    f"verigym.sandbox.inside.{name}" for name in ("cell.pyrun", "testside.harness", "program", "cell.warmup")
+)
+_loaded: dict[str, Any] = {}
+# Those that programs import often. Every page of a module goes into each run's page tables and out again: with inspect,
+# hashlib, shutil and the like a run costs an eighth more.
+_PRELOADED = """
+abc ast atexit bisect collections collections.abc copy datetime decimal enum fractions functools heapq itertools json math
+operator random re signal string struct sys time typing
+""".split()

@@ -1,0 +1,89 @@
+"""What every run does, done a few times before any is forked.
+
+The interpreter writes into code that it runs for the first times, and fills its caches: in a fork each page that is written to
+is copied first. After this, those pages stay shared.
+"""
+
+from __future__ import annotations
+
+import _socket
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from verigym.sandbox.inside import program
+from verigym.sandbox.inside.candidate import calls
+from verigym.sandbox.inside.cell import prefork
+from verigym.sandbox.inside.testside import harness
+from verigym.sandbox.inside.wire import frames
+
+_TIMES = 12  # more than the interpreter waits before it adapts code
+_SOURCE = "def f(n):\n    return 2 * n\n"
+_TEST = "assert f(1) == 2\nassert f(2) == 4\n"
+_JOB = {"kind": "assert", "code": _TEST, "setup": "", "entry_point": None, "module": "solution", "candidate": ""}
+
+
+def warm_up() -> None:
+    """Run a program, calls to one and a test of one, and leave nothing of them.
+
+    Raises:
+        RuntimeError: the test did not pass.
+    """
+    modules, limit, kept = dict(sys.modules), sys.getrecursionlimit(), len(program.kept)
+    streams = sys.stdin, sys.stdout, sys.stderr
+    try:
+        for _ in range(_TIMES):
+            _message()
+            _program()
+            _test()
+    finally:
+        for name in sys.modules.keys() - modules.keys():
+            del sys.modules[name]
+        sys.modules.update(modules)
+        sys.setrecursionlimit(limit)
+        sys.stdin, sys.stdout, sys.stderr = streams
+        del program.kept[kept:]
+
+
+@contextlib.contextmanager
+def _pair() -> Iterator[tuple[_socket.socket, _socket.socket]]:
+    ours, its = _socket.socketpair()
+    try:
+        yield ours, its
+    finally:
+        ours.close()
+        its.close()
+
+
+def _message() -> None:
+    with _pair() as (ours, its):
+        prefork.tell(ours, b"told", [0, 1, 2], 2)
+        _, fds = prefork.listen(its)
+        for fd in fds:
+            os.close(fd)
+
+
+def _program() -> None:
+    main = program.fresh_main("/main.py")
+    failed = program.execute(compile(_SOURCE, "/main.py", "exec", dont_inherit=True), main.__dict__)
+    if failed is not None:
+        raise failed
+
+
+def _test() -> None:
+    with _pair() as (ours, its):
+        main = program.fresh_main("/solution.py", "solution")
+        code = compile(_SOURCE, "/solution.py", "exec", dont_inherit=True)
+        program.execute(code, main.__dict__)
+        server = calls.Server(main.__dict__, {})
+        frames.send(its.fileno(), {"op": "loaded", "names": server.names(), "functions": server.functions()})
+        requests: list[dict[str, Any]] = [{"call": "f", "args": [n], "kwargs": {}} for n in (1, 2)]
+        for number, request in enumerate(requests, 1):
+            server.reply(its.fileno(), {**request, "id": number, "handles": True})
+        verdict = harness.run(dict(_JOB), ours.fileno(), lambda: None)
+        if not verdict["passed"]:
+            raise RuntimeError(f"a test that cannot fail did: {verdict}")
+        for _ in requests:
+            frames.receive(its.fileno())

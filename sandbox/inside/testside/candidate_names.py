@@ -1,0 +1,131 @@
+"""Which names of a test are the candidate's: decided by the test's text alone, so that no candidate can choose.
+
+A test may name its functions plainly (`assert f(3) == 6`), import them (`from solution import f`), or be given one
+(`entry_point`). It may also use built-in names and those that judges provide (`isclose(f(2), 4)`), which then are never the
+candidate's; unless it tests a function of such a name and no other: `assert gcd(12, 8) == 4`.
+"""
+
+from __future__ import annotations
+
+import _symtable as symtable  # type: ignore[import-not-found]
+import ast
+import builtins
+
+from verigym.sandbox.inside.candidate import names
+
+_BUILTINS = vars(builtins).keys()
+_USED = symtable.USE
+_BOUND = symtable.DEF_LOCAL | symtable.DEF_PARAM | symtable.DEF_IMPORT
+
+
+class Text:
+    """A test's or setup's code, read once."""
+
+    def __init__(self, code: str, module: str) -> None:
+        self._code = code
+        self.used: set[str] = set()
+        """Names that it mentions."""
+        self.bound: set[str] = set()
+        """Names that it binds, but for those that it imports from the candidate by a star."""
+        self.imports = False
+        """Whether it imports names of the candidate's, or the whole of it; a star alone says nothing of what is tested."""
+        if not code:
+            return
+        tables = [symtable.symtable(code, "<text>", "exec")]  # the compiler's own, far cheaper than a tree to walk
+        while tables:
+            table = tables.pop()
+            tables += table.children
+            for name, flags in table.symbols.items():
+                if flags & _USED:
+                    self.used.add(name)
+                if flags & _BOUND:
+                    self.bound.add(name)
+        if "import" in code:
+            self._read_imports(module)
+
+    def _read_imports(self, module: str) -> None:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                self.imports |= any(alias.name == module for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    if alias.name == "*":
+                        self.bound.update(_public(node.module, module))
+                    self.imports |= node.module == module and alias.name != "*"
+
+    def of_other_things(self, free: set[str]) -> set[str]:
+        """Of the names that judges provide, those of which it takes what theirs have not: `Counter.instance()`.
+
+        With theirs the test would fail whatever the candidate is.
+        """
+        asked = {name for name in self.used & free & names.PLACES.keys() if names.PLACES[name][1] and f"{name}." in self._code}
+        found: set[str] = set()
+        if asked:
+            for node in ast.walk(self.tree):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in asked:
+                    try:
+                        theirs = names.find(node.value.id)
+                    except LookupError:
+                        continue
+                    if not hasattr(theirs, node.attr):
+                        found.add(node.value.id)
+        return found
+
+    @property
+    def tree(self) -> ast.Module:
+        """Its syntax tree."""
+        return ast.parse(self._code)
+
+
+def of(entry: str | None, test: Text, setup: Text) -> frozenset[str]:
+    """The names that setup and test use without defining them and that only the candidate may mean; the entry point too."""
+    found = {entry} if entry else set()
+    free = (test.used | setup.used) - test.bound - setup.bound
+    found |= {name for name in free if name not in _BUILTINS and name not in names.PLACES and name[:2] != "__"}
+    for text in (test, setup):
+        found |= text.of_other_things(free)
+    if found or test.imports or setup.imports:
+        return frozenset(found)
+    # Nothing else can be meant: the test calls judges' or built-in functions alone, and some of them are the candidate's.
+    for known in (names.PLACES.keys() - set(names.MODULES), _BUILTINS):
+        called = _called(test.tree, free & known)
+        if called:
+            return called
+    return frozenset()
+
+
+def _public(imported: str | None, module: str) -> list[str]:
+    if imported is None or imported == module:
+        return []
+    try:
+        loaded = __import__(imported, fromlist=["*"])
+    except Exception:  # noqa: BLE001, said where the test imports it
+        return []
+    return list(getattr(loaded, "__all__", [name for name in vars(loaded) if name[:1] != "_"]))
+
+
+def _called(tree: ast.Module, among: set[str]) -> frozenset[str]:
+    """Of each claim the first of these functions that it calls; where no claim calls one, the first that is called.
+
+    A claim is an `assert` or an assertion method; of calls in one another, the inner is meant.
+    """
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for statement in ast.walk(tree):
+        if isinstance(statement, ast.Assert | ast.Expr | ast.Assign):
+            calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+            mine = [node for node in calls if isinstance(node.func, ast.Name) and node.func.id in among]
+            outer = {id(node) for node in mine if any(other is not node and _inside(other, node) for other in mine)}
+            inner = [node.func for node in mine if id(node) not in outer and isinstance(node.func, ast.Name)]
+            if inner:
+                found[_is_claim(statement)].append(min(inner, key=lambda node: (node.lineno, node.col_offset)).id)
+    return frozenset(found[True] or found[False][:1])
+
+
+def _is_claim(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return isinstance(statement.value.func, ast.Attribute) and statement.value.func.attr[:6] == "assert"
+    return isinstance(statement, ast.Assert)
+
+
+def _inside(node: ast.AST, outer: ast.AST) -> bool:
+    return any(found is node for found in ast.walk(outer))

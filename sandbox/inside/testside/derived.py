@@ -1,0 +1,168 @@
+"""Classes that the test derives from the candidate's: their methods run in the test's process, inherited ones in the program's.
+
+The program makes a class of the same name whose methods are the test's functions, called back as any other; an object of it is
+the program's, known to the test by number, and has all attributes there.
+"""
+
+from __future__ import annotations
+
+import abc
+import types
+
+from verigym.sandbox.inside.testside.about import About, Object, about_of
+from verigym.sandbox.inside.testside.handles import SPECIAL, Handle, make
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from verigym.sandbox.inside.testside.remotes import RemoteClass
+
+_OF_THE_BODY = {
+    "__new__",
+    "__init_subclass__",
+    "__class_getitem__",
+    "__getattr__",
+    "__getattribute__",
+    "__setattr__",
+    "__delattr__",
+}
+"""What a class of the test's may define and its counterpart in the program does not get."""
+
+_CALLED_BY_NAME = ("__init__", "__post_init__")
+"""What `super()` is asked for. All other special methods answer to syntax, by the rules for all objects."""
+_COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+_NOBODYS = ("abc", "builtins", "typing", __name__, Handle.__module__, Object.__module__)
+
+
+class Deriving(abc.ABCMeta):
+    """The class of such classes."""
+
+    _base: RemoteClass
+    _number: int
+
+    def __getattr__(cls, name: str) -> Any:
+        if name[:1] == "_":
+            raise AttributeError(name)
+        handle = make(About(cls._base._proxies, cls.number(), ["builtins.type"], frozenset(), None), None)
+        handle._about_it().is_named = True
+        return getattr(handle, name)
+
+    def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], /, **options: Any) -> None:
+        super().__init__(name, bases, body)
+
+    def number(cls, options: dict[str, Any] | None = None) -> int:
+        """The number of its counterpart, which is made when it is first needed: a decorator may add to the class until then."""
+        if "_number" not in cls.__dict__:
+            base, *others = (vars(kind)["_base"] for kind in cls.__mro__ if "_base" in vars(kind))
+            proxies = base._proxies
+            number = proxies.value(
+                {"op": "derive", "h": base._about_it().number}, (cls.__name__, _members(cls), others), options
+            )
+            if type(number) is not int or number in proxies.derived:
+                proxies.peer.lose("protocol: no number of a class")
+            cls._number = number
+            proxies.derived[number] = cls
+        return cls._number
+
+
+def base_for(remote: RemoteClass) -> type:
+    """What a class of the test's has as its base where it says that of the candidate's."""
+    shape = remote._proxies.value({"op": "shape", "h": remote._about_it().number})
+    if type(shape) is not list or not all(type(name) is str for name in shape):
+        remote._proxies.peer.lose("protocol: a class of no known form")
+    body: dict[str, Any] = {
+        name: _inherited(name, remote) for name in shape if name[:1] != "@" and (name[:2] != "__" or name in _CALLED_BY_NAME)
+    }
+    body |= {name[1:]: property(_by_super(name[1:], remote)) for name in shape if name[:1] == "@"}
+    if "__init_subclass__" in shape:  # which notices a class when it is made
+        body["__init_subclass__"] = classmethod(lambda cls, **options: cls.number(options))
+    usual = SPECIAL | {name: getattr(Handle, name) for name in ("__eq__", "__ne__", "__bool__", "__str__", "__repr__")}
+    body |= {name: _special(name, usual[name], remote) for name in usual.keys() & {*shape, "__str__", "__repr__"}}
+    body["__hash__"] = SPECIAL["__hash__"] if "__hash__" in shape else None
+    body |= {
+        "__getattribute__": _get,
+        "__new__": _new,
+        "_base": remote,
+        "_parameters": None,
+        "_written": None,
+    }
+    return Deriving(remote.__name__, (_Derived,), {"__slots__": (), "__module__": "solution"} | body)
+
+
+def _get(self: Any, name: str) -> Any:
+    """An attribute: where the test's class has a plain value the program may have set another."""
+    if name[:1] != "_":
+        found = next((vars(kind)[name] for kind in type(self).__mro__ if name in vars(kind)), _get)
+        if type(found) in _VALUES:
+            return Handle.__getattr__(self, name)
+    return Handle.__getattribute__(self, name)
+
+
+_VALUES = (int, float, str, bool, bytes, tuple, list, dict, set, type(None))
+"""Types of what crosses beside the functions of a class."""
+
+
+def _new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    proxies = cls._base._proxies
+    made = proxies.value({"op": "new", "h": cls.number(), "make": True}, args, kwargs)
+    if type(made) is not cls:
+        proxies.peer.lose("protocol: an object of another class")
+    about = made._about_it()
+    about.given, about.is_open = (cls, args, kwargs), True
+    return made
+
+
+def _inherited(name: str, remote: RemoteClass | None = None) -> Callable[..., Any]:
+    """What the candidate's class defines under a name, whatever a class of the test's has in its place."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        base, about = type(self)._base if remote is None else remote, self._about_it()
+        about.touched = True
+        found = base._proxies.value({"op": "inherited", "h": base._about_it().number}, (name, self, *args), kwargs)
+        return about.believed(found, "method", (name, *args), kwargs)
+
+    method.__name__ = name
+    return method
+
+
+class _Derived(Handle):
+    """An object of a class that the test derives; where the candidate's define no `__init__`, Python's own is asked."""
+
+    __slots__ = ()
+    __init__ = _inherited("__init__")
+
+
+def _by_super(name: str, remote: RemoteClass) -> Callable[[Any], Any]:
+    return lambda self: remote._proxies.value({"op": "property", "h": remote._about_it().number}, (name, self))
+
+
+def _special(name: str, usual: Callable[..., Any], remote: RemoteClass) -> Callable[..., Any]:
+    """A special method: as of any object, but where the test's class has its own it has come by `super()`."""
+    inherited = _inherited(name, remote)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if name in _COMPARING and about_of(args[0]) is None and getattr(type(self), name) is not method:
+            return NotImplemented  # it would be told what is expected
+        return (usual if getattr(type(self), name) is method else inherited)(self, *args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+def _members(cls: Deriving) -> dict[str, Any]:
+    """What the test's classes define, nearest last, in what can cross: how, and the functions or the value."""
+    found: dict[str, Any] = {}
+    kinds = [kind for kind in cls.__mro__ if "_base" not in vars(kind) and kind.__module__ not in _NOBODYS]
+    for kind in reversed(kinds):
+        for name, value in vars(kind).items():
+            if type(value) is types.FunctionType and name not in _OF_THE_BODY:
+                found[name] = ["function", value, bool(getattr(value, "__isabstractmethod__", False))]
+            elif isinstance(value, property):
+                found[name] = ["property", value.fget, value.fset, value.fdel]
+            elif isinstance(value, staticmethod):
+                found[name] = ["static", value.__func__]
+            elif type(value) in _VALUES and name[:1] != "_":
+                found[name] = ["value", value]
+    return found

@@ -1,0 +1,144 @@
+"""The test side: runs test code against a candidate that lives in another process, and says how that ended.
+
+The verdict goes to the control channel, from here, after the test code has ended. The candidate's process has no way to it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+
+from verigym.sandbox.inside import program
+from verigym.sandbox.inside.testside.peer import Peer, Stopped
+from verigym.sandbox.inside.testside.proxies import Proxies
+from verigym.sandbox.inside.testside.shared import Local
+from verigym.sandbox.inside.testside.testkinds import KINDS, Ended, TestFault, compile_test, run_checker
+from verigym.sandbox.inside.testside.testworld import World, where
+from verigym.sandbox.inside.wire import frames
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+DETAIL_CHARS = 2000
+
+
+def serve_tests(control_fd: int = 3, peer_fd: int = 4) -> NoReturn:
+    """Receive a test, run it against the candidate at the other end of `peer_fd`, send the verdict, and end the process."""
+    try:
+        job = frames.receive(control_fd)
+        program.begin()
+        sys.argv = ["test"]
+        sys.path.insert(0, os.getcwd())
+        verdict = run(job, peer_fd, lambda: frames.send(control_fd, {"stage": "ready"}))
+        verdict["detail"] = verdict["detail"][:DETAIL_CHARS]
+        frames.send(control_fd, verdict)
+        program.flush()
+    except BaseException as error:
+        os.write(2, f"the test side failed: {type(error).__name__}: {error}"[:DETAIL_CHARS].encode("utf-8", "replace"))
+        os._exit(1)
+    finally:
+        os._exit(0)
+
+
+def run(job: dict[str, Any], peer_fd: int, ready: Callable[[], None]) -> dict[str, Any]:
+    """The verdict on one test; `ready` is called when only the test itself is left to do."""
+    try:
+        code = compile_test(job)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return _verdict("compile", detail=f"{type(error).__name__}: {error}")
+    shared = job["kind"] == "shared"
+    missing = _missing_framework(job.get("form", "assert") if shared else job["kind"])
+    if missing:
+        return _verdict("setup", detail=missing)
+    if job.get("announce", True):
+        ready()
+    if job["kind"] == "checker":
+        return _checked(job, code)
+    peer = Peer(peer_fd)
+    source: Local | Proxies = Local(job) if shared else Proxies(peer, job)
+    world = World(job, source)
+    peer.is_the_tests = world.is_the_tests
+    if isinstance(source, Proxies):
+        source.of_the_test = world.name
+    try:
+        ended = _run(job, code, world, peer, shared)
+    except TestFault as fault:
+        ended = Ended(False, str(fault), stage="setup")
+    except Stopped as stopped:
+        ended = Ended(False, str(stopped))
+    except BaseException as error:
+        ended = Ended(False, where(error, world))
+    if peer.lost:
+        return _verdict("candidate", detail=peer.lost, tests=ended.tests)
+    if peer.unfit:
+        return _verdict("argument", detail=peer.unfit, tests=ended.tests)
+    if ended.stage == "done" and not peer.touched and not shared:
+        said = f"the test ended without asking anything of the candidate. {ended.detail}"
+        # Without a name under test this is so whatever the candidate is; else it is what the candidate has made of that name.
+        return _verdict("done" if world.under_test else "setup", detail=said, tests=ended.tests)
+    return _verdict(ended.stage, ended.passed, ended.detail, ended.tests)
+
+
+def _missing_framework(name: str) -> str:
+    """Load what the form of the test needs; returns what is to be done where it is not there."""
+    if name == "pytest":
+        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    if name in ("unittest", "pytest"):
+        try:
+            __import__(name)
+        except ImportError:
+            return f"{name} is not there: install the package `{name}` for the sandbox's Python"
+    return ""
+
+
+def _run(job: dict[str, Any], code: Any, world: World, peer: Peer, shared: bool) -> Ended:
+    form = job.get("form", "assert") if shared else job["kind"]
+    try:
+        if shared:
+            world.source.names()  # loads it, for a setup that imports from it
+    except BaseException as error:
+        return _unloaded(error)
+    try:
+        if form != "pytest":
+            world.set_up()
+    except Exception as error:
+        if peer.touched or world.missed or shared:
+            return Ended(False, f"in setup: {where(error, world)}")
+        raise TestFault(f"the setup fails: {where(error, world)}") from None
+    touched = peer.touched
+    try:
+        names = world.source.names()
+    except Stopped:
+        raise
+    except BaseException as error:
+        return _unloaded(error)
+    # A name that the test finds nowhere else and that has another meaning here must be the candidate's before the test begins.
+    for name in sorted(world.under_test):
+        meant_otherwise = name == job.get("entry_point") or hasattr(builtins, name)
+        if meant_otherwise and name not in names:
+            return Ended(False, f"the program does not define {name}", stage="candidate")
+        if meant_otherwise:
+            world.namespace[name] = found = world.source.find(name)
+            if isinstance(found, type) and issubclass(found, BaseException):  # made on this side: nobody would be asked
+                return Ended(False, f"{name} of the program is an exception", stage="candidate")
+    peer.touched = touched  # only what the test itself asks for counts
+    return KINDS[form](job, code, world)
+
+
+def _unloaded(error: BaseException) -> Ended:
+    return Ended(False, f"the program does not load: {type(error).__name__}: {error}", stage="candidate")
+
+
+def _checked(job: dict[str, Any], code: Any) -> dict[str, Any]:
+    try:
+        ended = run_checker(job, code, World(job, None))
+    except TestFault as fault:
+        return _verdict("setup", detail=str(fault))
+    return _verdict("done", ended.passed, ended.detail, 1)
+
+
+def _verdict(stage: str, passed: bool = False, detail: str = "", tests: int = 0) -> dict[str, Any]:
+    return {"stage": stage, "passed": passed, "detail": detail, "tests": tests}

@@ -1,0 +1,88 @@
+"""Iterators and generators of the candidate's, as the test sees them."""
+
+from __future__ import annotations
+
+import types
+
+from verigym.sandbox.inside.testside.peer import Exhausted, RemoteError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from verigym.sandbox.inside.testside.about import About
+
+
+class Steps:
+    """An iterator of the candidate's over an object that the test made: asked for each item."""
+
+    def __init__(self, about: About) -> None:
+        self._about = about
+
+    def __iter__(self) -> Steps:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._about.proxies.peer.value({"op": "next", "h": self._about.number})
+        except RemoteError as error:
+            if "StopIteration" in error.error["mro"]:
+                raise StopIteration from None
+            raise self._about.proxies.exception(error.error) from None
+
+
+_SINGLE = 1000
+"""So many items of an iterator are asked for one by one: what it does for one then shows before the next."""
+
+
+class Items(Steps):
+    """An iterator that the candidate gave: asked for each item, and behind the first thousand for several at once."""
+
+    def __init__(self, about: About) -> None:
+        super().__init__(about)
+        self._ready: list[Any] = []
+        self._taken = 0
+        self._has_ended = False
+
+    def __next__(self) -> Any:
+        if not self._ready and not self._has_ended:
+            count = 1 + min(max(0, self._taken - _SINGLE) // 8, 1000)
+            found = self._about.proxies.value({"op": "steps", "h": self._about.number}, (count,))
+            is_known = isinstance(found, tuple) and len(found) == 2
+            if not is_known or not isinstance(found[0], list) or not isinstance(found[1], bool):
+                self._about.proxies.peer.lose("protocol: items of no known form")
+            self._ready, self._has_ended = list(found[0])[::-1], found[1]
+            self._taken += len(self._ready)
+        if not self._ready:
+            raise StopIteration
+        return self._ready.pop()
+
+
+class Generator(Items):
+    """One that is a generator: it may be sent values and closed, and ends with a value."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return types.GeneratorType
+
+    def __next__(self) -> Any:
+        if self._taken >= _SINGLE:
+            return super().__next__()
+        self._taken += 1
+        return self._do("send", None)
+
+    def send(self, value: Any) -> Any:
+        """Go on with a value."""
+        return self._do("send", value)
+
+    def close(self) -> None:
+        """End it."""
+        self._do("close")
+
+    def _do(self, name: str, *args: Any) -> Any:
+        if self._ready:
+            raise self._about.refusal(f"{name}() behind the first thousand items")
+        try:
+            return self._about.proxies.value({"op": "method", "h": self._about.number}, (name, *args))
+        except Exhausted as left:
+            raise StopIteration(*left.args) from None

@@ -1,0 +1,291 @@
+"""The test side's end of the channel to the candidate, in another process. Nothing that comes from there is believed or run.
+
+An answer is plain data, an exception's names, or a number that stands for an object. A candidate that dies or breaks the
+protocol is remembered as lost, whatever the test code does about the exception.
+"""
+
+from __future__ import annotations
+
+import _thread
+import sys
+import types
+
+from verigym.sandbox.inside.walls import cpu_affinity
+from verigym.sandbox.inside.wire import frames
+from verigym.sandbox.inside.wire.aliases import Aliases
+from verigym.sandbox.inside.wire.decoding import decode
+from verigym.sandbox.inside.wire.encoding import PROGRAM, CannotCross, CodecError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+class Stopped(BaseException):
+    """The test cannot go on: the candidate is gone, or the test asks for what cannot be done across processes."""
+
+
+class CandidateError(BaseException):
+    """The candidate raised what must not be raised here: SystemExit, KeyboardInterrupt and their like, no `Exception`."""
+
+
+class Exhausted(Exception):
+    """What the candidate raised was StopIteration or its like, where nothing is iterated over."""
+
+
+class RemoteError(Exception):
+    """The candidate raised what it described."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(error["type"], error["message"])
+        self.error = error
+
+
+class Peer:
+    """Sends requests to the candidate, one at a time."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.touched = False
+        """Whether the test asked for anything of the candidate's."""
+        self.lost = ""
+        self.unfit = ""
+        """What the test asks for that cannot cross."""
+        self.wrap: Callable[..., Any] | None = None
+        """Makes an object of a number."""
+        self.unwrap: Callable[..., Any] | None = None
+        self.aliases = Aliases(
+            lambda *args: None if self.unwrap is None else self.unwrap(*args),
+            lambda *args: None if self.wrap is None else self.wrap(*args),
+        )
+        self.is_the_tests: Callable[[bool], bool] = lambda has_values: True
+        """Whether what is asked now, and the values passed with it, is the test's own doing, whatever was answered before."""
+        self.lacks_a_name = False
+        """Whether the test asked for a name that the candidate does not define: it may go on otherwise for that."""
+        self._calling_back = 0
+        self.reads_unasked = False
+        """Whether what is being read accompanies an answer: states of known objects in it are ignored."""
+        self.note: Callable[[Any, set[int]], None] | None = None
+        """Told of the states of objects that were asked for something, or given to it, and which these are."""
+        self._names: frozenset[str] | None = None
+        self.functions: dict[str, Any] = {}
+        """What the candidate has said of its functions when it was loaded."""
+        self.asked = 0
+        """How many requests were sent."""
+        self.callbacks: list[Any] = []
+        """Functions of the test's that the candidate was given, by number."""
+        self.raised: list[BaseException] = []
+        """What they raised, by number."""
+        self._lock = _thread.RLock()
+
+    def names(self) -> frozenset[str]:
+        """The candidate's own definitions; waits until it is loaded.
+
+        Raises:
+            Stopped: it did not load.
+        """
+        if self._names is None:
+            with self._lock:
+                frame = self._frame()
+                if frame.get("op") == "failed" and type(error := frame.get("error")) is dict:
+                    self.lose(f"the program does not load: {error.get('type')}: {error.get('message')}")
+                names: Any = frame.get("names")
+                if frame.get("op") != "loaded" or type(names) is not list or any(type(name) is not str for name in names):
+                    self.lose("protocol: no list of names")
+                self._names = frozenset(names)
+                described: Any = frame.get("functions")
+                self.functions = described if type(described) is dict else {}
+        return self._names
+
+    def ask(
+        self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None, *, is_tests_doing: bool = True
+    ) -> dict[str, Any]:
+        """Send one request and wait for its answer; changes to arguments are applied to them, printed text is printed.
+
+        Args:
+            body: what is asked for.
+            args: for it.
+            kwargs: for it.
+            is_tests_doing: whether the test would ask for it whatever the candidate is.
+
+        Raises:
+            TypeError: an argument that cannot cross, and not by the test's fault.
+            Stopped: there is no answer.
+        """
+        self.touched = True
+        self.names()
+        kwargs = kwargs or {}
+        with self._lock:
+            try:
+                data, met = self.aliases.write([*args, *kwargs.values()])
+            except CannotCross as left:
+                if left.size:
+                    raise TypeError(f"an argument is too large: {left.what}") from None
+                if not is_tests_doing or is_of_the_candidate(left.value):
+                    raise TypeError(f"a {left.what} cannot cross to the program") from None
+                self.refuse(f"the test passes a {left.what}, which cannot cross to another process", has_values=True)
+            self.asked += 1
+            number = self.asked
+            body |= {"id": number, "handles": True, "args": data[: len(args)]}
+            body |= {"kwargs": dict(zip(kwargs, data[len(args) :], strict=True)), "both": self.aliases.send(met)}
+            del met
+            reply = self._frame(body)
+            while "callback" in reply:
+                reply = self._frame(self._called_back(reply))
+            if reply.get("id") != number or type(reply.get("id")) is not int:
+                self.lose("protocol: an answer to another question")
+            if self.note is not None and "states" in reply:
+                held = [body, *(item for item in data if type(item) is dict)]
+                self.note(reply["states"], {item["h"] for item in held if type(item.get("h")) is int})
+            is_value = "value" in reply and body.get("op") != "state"
+            values = self._agree([reply["value"]] if is_value else [], reply)
+            if is_value:
+                reply["value"] = values[0]
+        out = reply.get("out", "")
+        if type(out) is not str:
+            self.lose("protocol: printed text that is no text")
+        if out and sys.stdout is not None:
+            sys.stdout.write(out)
+        return reply
+
+    def _called_back(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Call a function of the test's for the candidate. Returns what to answer."""
+        number, args, kwargs = asked["callback"], asked.get("args"), asked.get("kwargs")
+        if (
+            type(number) is not int
+            or not 0 <= number < len(self.callbacks)
+            or type(args) is not list
+            or type(kwargs) is not dict
+        ):
+            self.lose("protocol: a call of no known function")
+        assert args is not None and kwargs is not None
+        self.reads_unasked = True
+        values = self._agree([*args, *kwargs.values()], asked)
+        self.reads_unasked = False
+        given = values[: len(args)], dict(zip(kwargs, values[len(args) :], strict=True))
+        del values
+        self._calling_back += 1
+        try:
+            found = [self.callbacks[number](*given[0], **given[1])]
+            del given
+            if asked.get("awaited") is True and type(found[0]) is types.CoroutineType:
+                found[0] = _run(found[0])
+            (data,), met = self.aliases.write(found)
+            return {"returned": data, "both": self.aliases.send(met, found)}
+        except Stopped:
+            raise
+        except BaseException as error:  # an exit too: else the program would have ended the test as one that has passed
+            self.raised.append(error)
+            mro = [kind.__name__ for kind in type(error).__mro__[:-2]]
+            return {"raised": len(self.raised) - 1, "mro": mro, "message": _message(error), "both": self.aliases.send([])}
+        finally:
+            self._calling_back -= 1
+
+    def value(self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """The value that answers a request.
+
+        Raises:
+            RemoteError: the candidate raised.
+            Stopped: there is no value.
+        """
+        reply = self.ask(body, args, kwargs)
+        if "value" in reply:
+            return reply["value"]
+        if "error" in reply:
+            raise RemoteError(self._error(reply["error"]))
+        self.lose(f"it returned what cannot cross: {str(reply.get('cannot'))[:100]}")
+
+    def read(self, data: Any) -> Any:
+        """Decode what the candidate sent."""
+        try:
+            return decode(data, self.wrap, guard=True)
+        except CodecError as error:
+            self.lose(f"protocol: {error}")
+
+    def lose(self, why: str) -> Any:
+        """Remember that the candidate cannot go on, and stop the test."""
+        self.lost = self.lost or why[:1000]
+        raise Stopped(self.lost)
+
+    def refuse(self, why: str, *, has_values: bool = False) -> Any:
+        """Remember that the test asks for what cannot be done across processes, and stop it.
+
+        Raises:
+            TypeError: a program's answers may have led the test to it, so that it is the program's failure.
+        """
+        # A function of the test's that the candidate calls is called because the candidate does so.
+        if self._calling_back or ((self.asked or self.lacks_a_name) and not self.is_the_tests(has_values)):
+            raise TypeError(f"{why}; such a test needs trust=shared")
+        self.unfit = self.unfit or f"{why}; such a test needs trust=shared"
+        raise Stopped(self.unfit)
+
+    def _frame(self, request: dict[str, Any] | None = None) -> dict[str, Any]:
+        if self.lost:
+            raise Stopped(self.lost)
+        try:
+            if request is not None:
+                frames.send(self.fd, request)
+            cpu_affinity.here.wait()
+            answer = frames.receive(self.fd)
+            cpu_affinity.here.work()
+            return answer
+        except EOFError:
+            self.lose("the candidate's process ended")
+        except (frames.FrameError, OSError, MemoryError) as error:
+            self.lose(f"protocol: {error}")
+        raise AssertionError
+
+    def _agree(self, data: list[Any], frame: dict[str, Any]) -> list[Any]:
+        """Read values that the candidate sent, and change what it has changed of what both hold."""
+        try:
+            values, met = self.aliases.read(data, guard=True)
+            was_unasked, self.reads_unasked = self.reads_unasked, True
+            self.aliases.receive(frame.get("both", {}), met, guard=True)
+            self.reads_unasked = was_unasked
+        except ValueError as error:
+            self.lose(f"protocol: {error}")
+        return values
+
+    def _error(self, error: Any) -> dict[str, Any]:
+        good = type(error) is dict and all(type(error.get(key)) is str for key in ("type", "message"))
+        for key in ("mro", "own"):
+            good = (
+                good
+                and type(error.get(key)) is list
+                and all(type(name) is str for name in error[key])
+                and len(error[key]) < 100
+            )
+        if not good:
+            self.lose("protocol: an error of no known form")
+        error["args"] = [self.read(data) for data in error["args"]] if type(error.get("args")) is list else []
+        attributes = error.get("attributes")
+        error["attributes"] = {name: self.read(data) for name, data in attributes.items()} if type(attributes) is dict else {}
+        return dict(error)
+
+
+def _run(coroutine: Any) -> Any:
+    """What a coroutine gives, in a loop of its own: whatever loop runs here waits for the candidate."""
+    import asyncio
+
+    loop, around = asyncio.new_event_loop(), asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        loop.close()
+        asyncio._set_running_loop(around)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)[:10_000]
+    except Exception:
+        return ""
+
+
+def is_of_the_candidate(value: Any) -> bool:
+    """Whether what cannot cross was made on this side for the candidate: a coroutine, an exception or its class."""
+    code = getattr(value, "cr_code", None)
+    module = getattr(value, "__module__", None) if code is None else code.co_filename
+    return module == PROGRAM or "verigym" in str(module)

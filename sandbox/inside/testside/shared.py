@@ -1,0 +1,59 @@
+"""Test and candidate in one process, for tests whose values cannot cross. Opt-in: nothing here withstands a hostile program."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from verigym.sandbox.inside import program
+from verigym.sandbox.inside.candidate import names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+
+class Local:
+    """A candidate that is a module of this process."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.name = job.get("module") or "solution"
+        self.prelude: bool = job.get("prelude", False)
+        self.path = os.path.abspath(f"{self.name}.py")
+        with open(self.path, "w", encoding="utf-8", errors="surrogatepass") as file:
+            file.write(job["candidate"])
+        self.loaded = False
+
+    def module(self, name: str, public: Callable[[], list[str]]) -> ModuleType:
+        """The module that `import solution` gives."""
+        self.made = program.fresh_main(self.path, name)
+        return self.made
+
+    def names(self) -> frozenset[str]:
+        """What the candidate defines; loads it first. What it raises then comes through."""
+        if not self.loaded:
+            self.loaded = True
+            sys.modules[self.name] = self.made
+            code = program.load(self.path)
+            if self.prelude:
+                names.provide(code, self.made.__dict__)
+            failed = program.execute(code, self.made.__dict__)
+            if failed is not None:
+                raise failed
+        solution = self.made.__dict__.get("Solution")
+        return frozenset(self.made.__dict__) | frozenset(dir(solution) if solution is not None else ())
+
+    def find(self, name: str) -> Any:
+        """What the candidate defines under a name.
+
+        Raises:
+            LookupError: nothing.
+        """
+        if name in self.made.__dict__:
+            return self.made.__dict__[name]
+        solution = self.made.__dict__.get("Solution")
+        if solution is not None and hasattr(solution, name):
+            return getattr(solution(), name)
+        raise LookupError(name)

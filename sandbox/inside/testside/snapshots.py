@@ -1,0 +1,163 @@
+"""States of the candidate's objects, compared as plain data: nothing of the candidate's is asked."""
+
+from __future__ import annotations
+
+import collections
+import math
+
+from verigym.sandbox.inside.wire.decoding import decode
+from verigym.sandbox.inside.wire.encoding import UPON, CodecError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from verigym.sandbox.inside.testside.about import About
+
+_SEQUENCES = (list, tuple, collections.deque, range)
+
+
+class Snapshot:
+    """An object in the state of another: its classes and attributes, or no more than its number."""
+
+    __slots__ = ("names", "number", "state")
+
+    def __init__(self, body: Any, plain: Any, by: Any, depth: int) -> None:
+        self.number, names, _, state = body
+        self.names = tuple(names)
+        self.state = None if state is None else by.get({"d": state}, depth + 1)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Snapshot or self.names != other.names:
+            return False
+        return self.number == other.number if self.state is None or other.state is None else bool(self.state == other.state)
+
+    def __hash__(self) -> int:
+        return hash(self.names)
+
+
+def _read(body: Any, plain: Any, by: Any, depth: int) -> Any:
+    if type(body) is dict:  # an object of the test's, which is itself alone
+        body = [-1 - body["lent"], ["lent"], [], None]
+    return Snapshot(body, plain, by, depth) if plain is None else plain
+
+
+def attributes(state: Any) -> dict[str, Any] | None:
+    """The attributes of an encoded state; None where it is not known."""
+    if state is None:
+        return None
+    try:
+        found = decode({"d": state}, _read)
+    except CodecError:
+        return None
+    return found if type(found) is dict else None
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two encoded states are known and equal."""
+    first, second = attributes(one), attributes(other)
+    try:
+        return first is not None and second is not None and bool(first == second)
+    except ValueError:  # arrays of different shapes
+        return False
+
+
+def is_as_given(made: About, found: About) -> bool:
+    """Whether an object has the state that the test gave another one: each argument is the attribute of that name.
+
+    Where no attribute has a parameter's name, as many attributes as there are parameters are taken in order. What the program
+    says of the object that the test made is not asked for: it has been told what the test expects.
+    """
+    known = attributes(found.state)
+    return known is not None and found.names == made.names and _agrees(made, known)
+
+
+def _agrees(made: About, known: dict[str, Any]) -> bool:
+    assert made.given is not None
+    kind, args, kwargs = made.given
+    if args is None or isinstance(kind, type):  # a class of the test's own making says nothing of its parameters
+        return False
+    if UPON in known and not kwargs:
+        if _is_content(known[UPON], args):
+            return True
+        if not args:  # nothing else would be looked at
+            return False
+    if kind._parameters is None:
+        return False
+    bound = _bound(kind._parameters, args, kwargs)
+    if bound is None:
+        return False
+    rest = next((name[2:] for name in kind._parameters if name[:2] == "**"), None)
+    if rest is not None and any(place in known for place in _places(rest, made)):  # all of them in one attribute
+        others = {name: bound.pop(name) for name in kwargs if name not in kind._parameters}
+        bound |= {rest: others} if others else {}
+    places = {name: place for name in bound for place in _places(name, made) if place in known}
+    if not places and len(known) == len(bound):
+        places = dict(zip(bound, known, strict=True))
+    return all(name in places and _is_value(known[places[name]], value) for name, value in bound.items())
+
+
+def _places(name: str, made: About) -> tuple[str, ...]:
+    """The attributes that hold an argument of that name."""
+    return name, f"_{name}", f"_{made.name}__{name}"
+
+
+def _is_content(found: Any, args: tuple[Any, ...]) -> bool:
+    """Whether what an object is built upon is what the test gave: one argument that is all of it, or its items one by one."""
+    if len(args) == 1 and isinstance(args[0], str | bytes | dict | list | tuple | set | frozenset):
+        if isinstance(found, dict | str | bytes | set | frozenset):
+            return type(found) is type(args[0]) and bool(found == args[0])
+        items: Any = args[0]
+    elif args and isinstance(found, tuple):
+        items = args
+    else:
+        return not args and not found
+    if not isinstance(items, list | tuple) or len(found) != len(items):
+        return False
+    return all(map(_is_item, found, items))
+
+
+def _is_item(found: Any, value: Any) -> bool:
+    if hasattr(type(value), "_about_it"):
+        return _is_value(found, value)
+    try:
+        return bool(found == value)
+    except ValueError:  # arrays of different shapes
+        return False
+
+
+def _bound(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """The arguments by the names of their parameters."""
+    found: dict[str, Any] = {}
+    rest = list(args)
+    for name in names:
+        if name[:2] == "**":
+            continue
+        if name[:1] == "*":
+            found[name[1:]], rest = rest, []
+        elif rest:
+            found[name] = rest.pop(0)
+    return None if rest or found.keys() & kwargs.keys() else found | kwargs
+
+
+def _is_value(found: Any, value: Any) -> bool:
+    """Whether an attribute is an argument, or what constructors make of one: another sequence, another type of number."""
+    about = value._about_it() if hasattr(type(value), "_about_it") else None
+    if about is not None:
+        if type(found) is not Snapshot:
+            return False
+        return found.number == about.number or (
+            about.given is not None and found.state is not None and _agrees(about, found.state)
+        )
+    try:
+        if found == value:
+            return True
+        if isinstance(found, _SEQUENCES) and isinstance(value, _SEQUENCES):
+            return len(found) == len(value) and all(map(_is_value, found, value))
+        if isinstance(found, set | frozenset) and isinstance(value, _SEQUENCES):
+            return bool(found == set(value))
+        if isinstance(found, str) or isinstance(value, str):
+            return str(found).strip().lower() == str(value).strip().lower()
+        return math.isclose(found, value, rel_tol=1e-9)
+    except (TypeError, ValueError, ArithmeticError):
+        return False

@@ -1,0 +1,241 @@
+"""The forms of tests: plain assertions, unittest, pytest, and a checker of output."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+import sys
+
+from verigym.sandbox.inside.candidate import names
+from verigym.sandbox.inside.testside import usage
+from verigym.sandbox.inside.testside.peer import CandidateError
+from verigym.sandbox.inside.testside.testworld import SETUP, TEST, World, where
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType
+    from typing import Any
+
+
+class TestFault(Exception):
+    """The test is at fault, whatever the candidate is."""
+
+
+class Ended:
+    """How a test ended."""
+
+    __slots__ = ("detail", "passed", "stage", "tests")
+
+    def __init__(self, passed: bool, detail: str = "", tests: int = 0, stage: str = "done") -> None:
+        self.passed = passed
+        self.detail = detail
+        self.tests = tests
+        self.stage = stage
+
+
+def compile_test(job: dict[str, Any]) -> CodeType:
+    """Compile setup and test.
+
+    Raises:
+        SyntaxError: and other errors of the compiler.
+    """
+    if job.get("setup"):
+        compile(job["setup"], "<setup>", "exec", dont_inherit=True)
+    return compile(job["code"], TEST, "exec", dont_inherit=True)
+
+
+def run_assert(job: dict[str, Any], code: CodeType, world: World) -> Ended:
+    """Run assertions from top to bottom; `check(candidate)` is called with the candidate's entry point."""
+    try:
+        exec(code, world.namespace)  # noqa: S102
+        # A value named `check` is not one: what a program returned may well be callable.
+        is_defined = "check" in world.bound and any(usage.defines(text, "check") for text in world.texts.values())
+        check = world.namespace.get("check") if is_defined else None
+        if callable(check) and not _calls(job["code"], "check"):
+            if not job.get("entry_point"):
+                raise TestFault("the test defines check() and neither calls it nor names an entry_point to call it with")
+            check(world.source.find(job["entry_point"]))
+    except SystemExit as left:
+        return Ended(left.code in (None, 0), f"the test calls exit({left.code!r})", 1)
+    except (Exception, CandidateError) as error:
+        if isinstance(error, TestFault):
+            raise
+        return Ended(False, where(error, world), 1)
+    return Ended(True, "", 1)
+
+
+def _calls(code: str, name: str) -> bool:
+    """Whether the code itself, at top level, calls a function."""
+    for statement in ast.parse(code).body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+                return True
+    return False
+
+
+def run_unittest(job: dict[str, Any], code: CodeType, world: World) -> Ended:
+    """Run all test cases that the code defines, in its order."""
+    import unittest
+
+    try:
+        exec(code, world.namespace)  # noqa: S102
+    except SystemExit:  # `unittest.main()` without a guard, which finds no tests in its `__main__`
+        pass
+    except Exception as error:
+        return Ended(False, where(error, world))
+    cases = [
+        value
+        for value in world.namespace.values()
+        if isinstance(value, type) and issubclass(value, unittest.TestCase) and value.__module__ == world.name
+    ]
+    loader = unittest.TestLoader()
+    suite = unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in cases)
+    if not suite.countTestCases():
+        return _no_tests("the test defines no test cases", job, world)
+    succeeded = 0
+
+    class Result(unittest.TestResult):
+        def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
+            nonlocal succeeded
+            succeeded += 1
+
+    result = Result()
+    suite.run(result)
+    bad = [(str(case), text) for case, text in (*result.failures, *result.errors)]
+    bad += [(str(case), "unexpected success") for case in result.unexpectedSuccesses]
+    passed = not bad and result.wasSuccessful() and succeeded > 0
+    detail = "; ".join(f"{case}: {text.strip().splitlines()[-1] if text.strip() else 'failed'}" for case, text in bad[:5])
+    return Ended(passed, detail or ("" if passed else "no test succeeded"), result.testsRun)
+
+
+def _no_tests(said: str, job: dict[str, Any], world: World) -> Ended:
+    """How a test without tests ended: for what the program answered, where its text has branches or loops.
+
+    Raises:
+        TestFault: there are none whatever the program is.
+    """
+    peer = getattr(world.source, "peer", None)
+    if (peer is None or peer.touched) and usage.has_branches(job["code"]):
+        return Ended(False, said)
+    raise TestFault(said)
+
+
+class Recorder:
+    """A pytest plugin that counts what happened, from pytest's own reports."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+        self.ran = 0
+        self.bad: list[str] = []
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Count a report."""
+        if report.when == "call":
+            self.ran += 1
+            self.passed += report.passed and not hasattr(report, "wasxfail")
+        if report.failed:
+            self.bad.append(f"{report.nodeid.rpartition('::')[2]}: {_last_line(report)}")
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """Count what could not be collected."""
+        if report.failed:
+            self.bad.append(f"collection: {_last_line(report)}")
+
+
+def _last_line(report: Any) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = str(crash.message if crash is not None else report.longrepr).strip()
+    return (text.splitlines() or ["failed"])[0 if crash is not None else -1][:300]
+
+
+def run_pytest(job: dict[str, Any], code: CodeType, world: World) -> Ended:
+    """Run the code as a file of tests."""
+    import builtins
+
+    import pytest
+
+    text = "\n\n".join(part for part in (job.get("setup"), job["code"]) if part)
+    with open("test_solution.py", "w", encoding="utf-8", errors="surrogatepass") as file:
+        file.write(text)
+    world.texts[os.path.abspath("test_solution.py")] = text
+    sys.modules.pop("test_solution", None)
+    touched = getattr(world.source, "peer", None) and world.source.peer.touched  # type: ignore[union-attr]
+    for name in world.under_test & set(world.source.names()):
+        setattr(builtins, name, world.source.find(name))  # pytest imports the test as a module of its own
+    for name in names.used(code) & names.PLACES.keys() - world.under_test - world.bound - vars(builtins).keys():
+        with contextlib.suppress(LookupError):
+            setattr(builtins, name, names.find(name))
+    if touched is not None:
+        world.source.peer.touched = touched  # type: ignore[union-attr]
+    plugins = [
+        part
+        for word, name in (("asyncio", "pytest_asyncio.plugin"), ("mocker", "pytest_mock"))
+        if word in job["code"] and _importable(name)
+        for part in ("-p", name)
+    ]
+    sys.dont_write_bytecode = True
+    recorder = Recorder()
+    options = "-q --noconftest --capture=sys -p no:cacheprovider -p no:faulthandler -c /dev/null --rootdir .".split()
+    status = int(pytest.main([*options, *plugins, "test_solution.py"], plugins=[recorder]))
+    if status == 5 and not recorder.bad:
+        return _no_tests("the test defines no tests", job, world)
+    passed = status == 0 and not recorder.bad and recorder.passed > 0
+    detail = "; ".join(recorder.bad[:5]) or ("" if passed else f"no test passed (pytest's status {status})")
+    return Ended(passed, detail, recorder.ran)
+
+
+def _importable(name: str) -> bool:
+    try:
+        __import__(name)
+    except ImportError:
+        return False
+    return True
+
+
+def run_checker(job: dict[str, Any], code: CodeType, world: World) -> Ended:
+    """Run `check(stdin, stdout)` of the code on what the candidate printed.
+
+    Raises:
+        TestFault: the code does not define it, or is broken whatever was printed.
+    """
+    try:
+        world.set_up()
+        exec(code, world.namespace)  # noqa: S102
+        check = world.namespace["check"]
+    except BaseException as error:
+        raise TestFault(f"the checker fails before it checks: {where(error, world)}") from None
+    try:
+        said = check(job.get("stdin") or "", job.get("stdout") or "")
+    except BaseException as error:
+        if _is_its_own(error, world):
+            raise TestFault(f"the checker cannot work: {where(error, world)}") from None
+        return Ended(False, where(error, world), 1)
+    message = ""
+    if type(said) is tuple and len(said) == 2:
+        said, message = said[0], str(said[1])
+    if type(said).__name__ == "bool_" or (type(said).__name__ == "bool" and hasattr(said, "item")):
+        said = said.item()
+    return Ended(said is True or (type(said) is int and said == 1), message, 1)
+
+
+def _is_its_own(error: BaseException, world: World) -> bool:
+    """Whether a checker fails for what it is: it takes other arguments, or uses what is not there, whatever was printed."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is not None and trace.tb_frame.f_code.co_filename in (TEST, SETUP):
+        text = world.texts[trace.tb_frame.f_code.co_filename]
+        is_missing = type(error) in (NameError, ImportError, ModuleNotFoundError)
+        return is_missing and usage.is_always_reached(text, trace.tb_lineno)
+    return type(error) is TypeError and error.__traceback__ is trace
+
+
+KINDS: dict[str, Callable[[dict[str, Any], CodeType, World], Ended]] = {
+    "assert": run_assert,
+    "unittest": run_unittest,
+    "pytest": run_pytest,
+}

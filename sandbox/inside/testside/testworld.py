@@ -1,0 +1,174 @@
+"""The names that test code sees: its own, the setup's, those of modules it uses, and last the candidate's."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+
+from verigym.sandbox.inside import program
+from verigym.sandbox.inside.candidate import names
+from verigym.sandbox.inside.testside import candidate_names, usage
+from verigym.sandbox.inside.wire import inert_values
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
+    from verigym.sandbox.inside.testside.proxies import Proxies
+    from verigym.sandbox.inside.testside.shared import Local
+
+TEST, SETUP = "<test>", "<setup>"
+
+
+_BUILTINS = vars(builtins)
+# What a test that reads source lines imports.
+_READERS = ("inspect", "linecache", "traceback", "unittest", "pytest", "doctest", "logging")
+_CALLERS = ("unittest", "_pytest", "pytest", "pluggy", "asyncio", "contextlib")
+"""Libraries that call functions of a test's once each: not as often as an answer has items."""
+# The interpreter looks for these without asking `__missing__`.
+_ASKED_PLAINLY = ("__import__", "__build_class__")
+
+
+class Fallback(dict[str, "Any"]):
+    """The built-in names of the test's module, and behind them, for names found nowhere else, what a world finds.
+
+    Built-in names are looked up, not copied: in a fresh fork each one copied costs a page of memory.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__((name, _BUILTINS[name]) for name in _ASKED_PLAINLY)
+        self.world = world
+
+    def __missing__(self, name: str) -> Any:
+        return _BUILTINS[name] if name in _BUILTINS else self.world.find(name)
+
+
+class World:
+    """The module in which setup and test run."""
+
+    def __init__(self, job: dict[str, Any], source: Proxies | Local | None) -> None:
+        self.job = job
+        self._source = source
+        kind = job.get("form") if job["kind"] == "shared" else job["kind"]
+        self.name = "__main__" if kind in ("assert", "checker") else "test_solution"
+        self.module = program.fresh_main(TEST, self.name)
+        self.namespace = self.module.__dict__
+        self.namespace["__builtins__"] = Fallback(self)
+        del self.namespace["__file__"]
+        module = job.get("module") or "solution"
+        test, setup = candidate_names.Text(job["code"], module), candidate_names.Text(job.get("setup") or "", module)
+        self.bound = test.bound | setup.bound
+        self.missed = False
+        """Whether a name was looked for that only the candidate may define, and it does not."""
+        self.texts = {TEST: job["code"], SETUP: job.get("setup") or ""}
+        """The test's text and its setup's, by file name."""
+        self.under_test: frozenset[str] = frozenset()
+        if source is not None:
+            self.under_test = candidate_names.of(job.get("entry_point"), test, setup)
+        if source is not None:
+            sys.modules[module] = source.module(module, self.public)
+        whole = job["code"] + (job.get("setup") or "")
+        if "numpy" in whole:
+            inert_values.watch_numpy()
+        if any(word in whole for word in _READERS):
+            self.remember()
+
+    def is_always_reached(self) -> bool:
+        """Whether the line of the test that runs now is reached whatever the candidate has answered."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            text, name = self.texts.get(frame.f_code.co_filename), frame.f_code.co_name
+            caller = frame.f_back
+            if text is not None:
+                if not usage.is_always_reached(text, frame.f_lineno):
+                    return False
+                if name == "<module>" or name.startswith(("test", "check")):
+                    return True
+                # A function of the test's is reached as its caller is, if that calls it by name: `map` calls it as it likes.
+                if caller is None:
+                    return True
+                around = self.texts.get(caller.f_code.co_filename)
+                if around is not None and not usage.calls(around, caller.f_lineno, name):
+                    return False
+                if around is None and caller.f_globals.get("__name__", "").partition(".")[0] not in _CALLERS:
+                    return False
+            frame = caller
+        return True
+
+    def is_the_tests(self, has_values: bool) -> bool:
+        """Whether the test asks for this, and passes these values if any, whatever the candidate has answered before."""
+        return self.is_always_reached() and (not has_values or self._passes_own())
+
+    def _passes_own(self) -> bool:
+        """Whether what is passed is of the test's making and choosing: by its text, for a type says nothing of who chose it."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            if (text := self.texts.get(frame.f_code.co_filename)) is not None:
+                whole = "\n".join(filter(None, (self.job.get("setup"), self.job["code"])))
+                module = self.job.get("module") or "solution"
+                return usage.passes_own(text, frame.f_lineno, usage.of_the_program(whole, self.under_test, module))
+            frame = frame.f_back
+        return False
+
+    def remember(self) -> None:
+        """Let tracebacks, and whoever else asks, find the lines of setup and test; nobody does where all is well."""
+        import linecache
+
+        for place, text in ((TEST, self.job["code"]), (SETUP, self.job.get("setup") or "")):
+            linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
+
+    @property
+    def source(self) -> Proxies | Local:
+        """Where the candidate's names come from."""
+        assert self._source is not None
+        return self._source
+
+    def set_up(self) -> None:
+        """Run the setup."""
+        setup = self.job.get("setup")
+        if setup:
+            exec(compile(setup, SETUP, "exec", dont_inherit=True), self.namespace)  # noqa: S102
+
+    def find(self, name: str) -> Any:
+        """What a name means that neither the test nor its setup defines."""
+        if name[:2] == "__":
+            raise KeyError(name)
+        if name not in self.under_test and name in names.PLACES:
+            # `math.isclose(f(2), 4)` must never mean a `math` of the candidate's.
+            try:
+                return names.find(name)
+            except LookupError:
+                raise KeyError(name) from None
+        if self._source is None or name not in self._source.names():
+            self.missed = self.missed or name in self.under_test
+            if (peer := getattr(self._source, "peer", None)) is not None:
+                peer.lacks_a_name = True
+            raise KeyError(name)
+        return self._source.find(name)
+
+    def public(self) -> list[str]:
+        """What `from solution import *` gives: nothing that the test has from elsewhere."""
+        hidden = self.bound | vars(builtins).keys() | names.PLACES.keys()
+        return sorted(
+            name for name in self.source.names() if name[:1] != "_" and (name not in hidden or name in self.under_test)
+        )
+
+
+def where(error: BaseException, world: World) -> str:
+    """One line that says what was raised, and where in the test."""
+    import linecache
+
+    world.remember()
+    line = ""
+    trace = error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if name in (TEST, SETUP):
+            line = f" at line {trace.tb_lineno} of the {name[1:-1]}: {linecache.getline(name, trace.tb_lineno).strip()}"
+        trace = trace.tb_next
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:
+        text = type(error).__name__
+    return text[:1000] + line[:500]

@@ -1,0 +1,182 @@
+"""Builds the walls of a cell: namespaces, an own root of read-only mounts, nothing of the host but what is listed.
+
+Level 3: own pid, mount, network, ipc and uts namespaces; as an ordinary user a user namespace around them. Level 2: none of
+these; what a run may do is then limited by its own uid (as root), seccomp and Landlock. Runs before the cell serves anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from verigym.sandbox.inside.walls import covered, landlock, root, seccomp
+from verigym.sandbox.inside.walls import syscalls as sys_
+from verigym.sandbox.inside.walls.paths import follow_python
+
+_SPACES = sys_.CLONE_NEWNS | sys_.CLONE_NEWPID | sys_.CLONE_NEWNET | sys_.CLONE_NEWIPC | sys_.CLONE_NEWUTS
+_FIRST_UID = 1_900_000_000
+_FEW_UIDS = 4000
+
+
+class Walls:
+    """What stands around the runs of this cell.
+
+    Args:
+        level: of the ladder.
+        uid: runs take this uid and gid; None leaves them the cell's.
+        run_dir: holds one run's files; no link leads to it.
+        mounts: whether each run gets a tmpfs of its own there.
+        owns_all: whether whoever forks the runs is pid 1 of their pid namespace, so that every process it can see is theirs.
+        ours: how many processes of ours have the runs' uid and user namespace, and so count towards its limit of processes.
+        lacks: layer -> why it could not be had.
+    """
+
+    def __init__(
+        self,
+        level: int,
+        uid: int | None,
+        run_dir: str,
+        *,
+        mounts: bool,
+        owns_all: bool,
+        ours: int = 0,
+        lacks: dict[str, str] | None = None,
+    ) -> None:
+        self.level = level
+        self.uid = uid
+        self.run_dir = run_dir
+        self.mounts = mounts
+        self.owns_all = owns_all
+        self.ours = ours
+        self.lacks = lacks if lacks is not None else {}
+        self.killer_uid = -1
+        """Level 2 as root: real uid of what kills a run's processes; no run has it."""
+        self.packages: str | None = None
+        """Where nothing can be mounted: the folder of links to the packages that programs may import."""
+        self.landlock_fd: int | None = None
+        self.filter: seccomp.Filter | None = None
+
+
+def enter(config: Mapping[str, Any]) -> Walls:
+    """Build the walls around this process: those of level 2 and 1, or what bubblewrap leaves to be done of level 3.
+
+    Raises:
+        OSError: a wall that the level promises cannot be built.
+    """
+    want = int(config["level"])
+    if "enclosed" in config:  # bubblewrap has made the namespaces and mounted the visible part
+        uid = _own_uid(int(config["enclosed"])) if os.geteuid() == 0 else None
+        sys_.prctl(sys_.PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.umask(0o022)
+        root.furnish("", config["visible"])
+        root.cover(config["covered"])
+        with contextlib.suppress(OSError):
+            sys_.mount("proc", "/proc", "proc", sys_.MS_REMOUNT | root.PROC_FLAGS, root.PROC_OPTIONS)
+        root.seal()
+        # In its user namespace the cell, and what bubblewrap has started it with, are of the same uid.
+        walls = Walls(want, uid, root.RUN, mounts=True, owns_all=True, ours=0 if uid is not None else 2)
+        return _confine(walls, ["/"], [root.ROOM, "/dev"])
+    uid = _own_uid(os.getpid()) if os.geteuid() == 0 else None
+    sys_.prctl(sys_.PR_SET_CHILD_SUBREAPER, 1)
+    scratch = os.path.realpath(config["scratch"])
+    walls = Walls(want, uid, f"{scratch}/run", mounts=False, owns_all=bool(config.get("owns_all")))
+    walls.packages = f"{scratch}/packages"
+    os.mkdir(walls.run_dir)
+    os.mkdir(walls.packages)
+    covered.link(walls.packages, config["covered"])
+    if uid is not None:
+        walls.killer_uid = (_uids() or range(1))[0]
+        os.chmod(scratch, 0o755)  # to be passed through, and ours
+    read, listed = covered.readable(config["visible"], config["covered"])
+    writable = [walls.run_dir, *(f"/dev/{name}" for name in root.DEVICES)]
+    return _confine(walls, [*read, walls.packages, walls.run_dir], writable, listed)
+
+
+def enclose(config: Mapping[str, Any], uid: int | None, lacks: dict[str, str]) -> Walls:
+    """Build those of level 3, as pid 1 of namespaces that `unshare` has made.
+
+    Raises:
+        OSError: one of them cannot be built.
+    """
+    root.build(config["visible"], config["covered"], lacks)
+    follow_python()
+    # The process that forks the runs has their uid; the other one only where a user namespace has no second.
+    walls = Walls(3, uid, root.RUN, mounts=True, owns_all=True, ours=1 if uid is not None else 2, lacks=lacks)
+    return _confine(walls, ["/"], [root.ROOM, "/dev"])
+
+
+def _confine(walls: Walls, visible: Sequence[str], writable: Sequence[str], listed: Sequence[str] = ()) -> Walls:
+    harden()
+    if landlock.abi():
+        walls.landlock_fd = landlock.create(visible, writable, listed=listed)
+    else:
+        walls.lacks["landlock"] = "this kernel has no Landlock, or it is turned off"
+    try:
+        walls.filter = seccomp.build(deny_sockets=walls.level < 3, deny_attributes=walls.level < 3 and walls.uid is None)
+    except OSError as error:
+        walls.lacks["seccomp"] = str(error)
+    if walls.level >= 2 and walls.filter is None:
+        raise OSError(f"no seccomp: {walls.lacks['seccomp']}")
+    if walls.level == 2 and not walls.owns_all and walls.landlock_fd is None:
+        raise OSError(f"no Landlock: {walls.lacks['landlock']}")
+    if walls.level == 2 and not walls.owns_all and walls.uid is None and landlock.abi() < 6:
+        raise OSError("no namespaces and no Landlock 6: runs could signal this user's other processes")
+    return walls
+
+
+def harden() -> None:
+    """Close this process's memory to others, and see to it that nothing started from here gains a privilege."""
+    sys_.prctl(sys_.PR_SET_DUMPABLE, 0)
+    sys_.prctl(sys_.PR_SET_NO_NEW_PRIVS, 1)
+    sys_.drop_bounding_set()
+
+
+def unshare(lacks: dict[str, str]) -> int | None:
+    """Make the namespaces of level 3; this process's next child is pid 1 of the one for processes.
+
+    Returns:
+        The uid that runs take, or None where the user namespace has but one.
+
+    Raises:
+        OSError: they cannot be had.
+    """
+    if os.geteuid() == 0 and (uid := _own_uid(os.getpid())) is not None:
+        try:
+            sys_.unshare(_SPACES)
+        except PermissionError as error:
+            lacks["root"] = f"root may not make namespaces here ({error.strerror})"
+        else:
+            return uid
+    outer_uid, outer_gid = os.geteuid(), os.getegid()
+    sys_.unshare(_SPACES | sys_.CLONE_NEWUSER)
+    for file, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{root.USER} {outer_uid} 1"),
+        ("gid_map", f"{root.USER} {outer_gid} 1"),
+    ):
+        with open(f"/proc/self/{file}", "w", encoding="ascii") as out:
+            out.write(text)
+    return None
+
+
+def _own_uid(number: int) -> int | None:
+    """Return a uid that nothing else on this machine uses: limits and signals by user then concern one cell only."""
+    uids = _uids()
+    return None if uids is None else uids[1 + number % (len(uids) - 1)]
+
+
+def _uids() -> range | None:
+    """The uids for runs, and first the one for what kills them; None where too few are mapped here."""
+    usual = range(_FIRST_UID, _FIRST_UID + (1 << 24))
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            ranges = [tuple(map(int, line.split())) for line in file]
+    except OSError:
+        return usual
+    if any(inside <= usual[0] and usual[-1] < inside + size for inside, _, size in ranges):
+        return usual
+    inside, _, size = max(ranges, key=lambda r: r[2])
+    return range(inside + size // 2, inside + size - 1) if size >= _FEW_UIDS else None

@@ -1,0 +1,101 @@
+"""What a run's process, or what forks it, gives up. One-way: nothing here can be taken back."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import resource
+from collections.abc import Mapping
+from typing import Any
+
+from verigym.sandbox.inside.walls import landlock, seccomp
+from verigym.sandbox.inside.walls import syscalls as sys_
+from verigym.sandbox.inside.walls.build import Walls
+
+OPEN_FILES = 256
+FIRST_TO_GO = b"1000"
+"""For oom_score_adj of runs, so that the kernel never picks what forks them."""
+_SIGNALS = 1024  # waiting, and timers: the user has them in common
+
+
+def give_up(walls: Walls) -> None:
+    """Take on the uid of runs and give up every privilege for good: for this process and all that it will start.
+
+    Raises:
+        OSError: a privilege could not be given up; the caller must not go on.
+    """
+    if walls.uid is not None:
+        os.setgroups([])
+        os.setresgid(walls.uid, walls.uid, walls.uid)
+        os.setresuid(walls.uid, walls.uid, walls.uid)
+    sys_.drop_capabilities(bounding=False)  # the bounding set is empty
+    if walls.filter is not None:
+        seccomp.install(walls.filter)
+
+
+def bind(walls: Walls) -> None:
+    """Bind this process, and all that it will start, by Landlock.
+
+    Raises:
+        OSError: Landlock is there and refuses.
+    """
+    if walls.landlock_fd is not None:
+        landlock.restrict(walls.landlock_fd)
+        os.close(walls.landlock_fd)
+
+
+def expose() -> None:
+    """Make this process what the kernel picks first when memory runs out, and give its user its directory in /proc."""
+    # /proc/self would otherwise belong to root, and /dev/stdin could not be opened.
+    sys_.prctl(sys_.PR_SET_DUMPABLE, 1)
+    with contextlib.suppress(OSError):
+        fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        os.write(fd, FIRST_TO_GO)
+        os.close(fd)
+
+
+def process_limit(walls: Walls, wanted: int) -> int:
+    """Return the limit for RLIMIT_NPROC, which counts all tasks of a user (in this user namespace) and so the run itself."""
+    if walls.uid is not None or walls.level >= 3:
+        return wanted + walls.ours
+    count = 0
+    for entry in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if entry.isdigit() and os.stat(f"/proc/{entry}").st_uid == os.getuid():
+                count += len(os.listdir(f"/proc/{entry}/task"))
+    return wanted + count
+
+
+def resource_limits(walls: Walls, limits: Mapping[str, Any]) -> list[tuple[int, tuple[int, int]]]:
+    """Return what `setrlimit` is to be called with in a run's process; not above what this process has itself."""
+    cpu = int(limits["cpu_s"])
+    values = {
+        # A second more than allowed, for the kernel counts in ticks and signals early; what was used decides. SIGXCPU says why,
+        # SIGKILL a second later cannot be ignored.
+        resource.RLIMIT_CPU: (cpu + 1, cpu + 2),
+        resource.RLIMIT_NPROC: (process_limit(walls, limits["processes"]),) * 2,
+        resource.RLIMIT_FSIZE: (limits["file_bytes"],) * 2,
+        resource.RLIMIT_NOFILE: (OPEN_FILES,) * 2,
+        resource.RLIMIT_CORE: (0, 0),
+        resource.RLIMIT_MSGQUEUE: (0, 0),
+        resource.RLIMIT_SIGPENDING: (_SIGNALS,) * 2,
+        resource.RLIMIT_MEMLOCK: (1 << 16,) * 2,
+        (resource.RLIMIT_AS if limits["address_space"] else resource.RLIMIT_DATA): (limits["memory_bytes"],) * 2,
+    }
+    if limits.get("stack_bytes"):
+        hard = _hard_limit(resource.RLIMIT_STACK)
+        values[resource.RLIMIT_STACK] = (hard if limits["stack_bytes"] < 0 else limits["stack_bytes"], hard)
+    allowed = []
+    for kind, (soft, hard) in values.items():
+        most = _hard_limit(kind)
+        if most != resource.RLIM_INFINITY:
+            soft, hard = min(soft, most) if soft >= 0 else most, min(hard, most) if hard >= 0 else most
+        allowed.append((kind, (soft, hard)))
+    return allowed
+
+
+@functools.cache
+def _hard_limit(kind: int) -> int:
+    """What this process itself is limited to, which does not change."""
+    return resource.getrlimit(kind)[1]

@@ -1,0 +1,157 @@
+"""The file system of level 3: read-only mounts of what programs may see, one writable place, nothing else of the host."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+
+from verigym.sandbox.inside.walls import syscalls as sys_
+from verigym.sandbox.inside.walls.paths import placed
+
+ROOM = "/box"  # the only writable place is below it
+RUN = "/box/run"  # where each run's tmpfs is mounted
+USER = 1000
+"""The user's name is for this id: the one id of a user namespace, and as root what programs that ask for a name may find."""
+DEVICES = ("null", "zero", "full", "random", "urandom")
+PROC_FLAGS = sys_.MS_NOSUID | sys_.MS_NODEV | sys_.MS_NOEXEC
+PROC_OPTIONS = "hidepid=2"
+_LINKS = {
+    "tmp": f"{RUN[1:]}/tmp",
+    "var/tmp": f"../{RUN[1:]}/tmp",
+    "dev/shm": f"../{RUN[1:]}/shm",
+    "dev/fd": "/proc/self/fd",
+    "dev/stdin": "/proc/self/fd/0",
+    "dev/stdout": "/proc/self/fd/1",
+    "dev/stderr": "/proc/self/fd/2",
+}
+
+
+def build(visible: Sequence[str], covered: Mapping[str, Sequence[str]], lacks: dict[str, str]) -> None:
+    """Make it, and move this process and all others of its mount namespace into it.
+
+    Args:
+        visible: what of the host is shown, with all below it.
+        covered: where that is, folders of which only these paths are shown; see `cover`.
+        lacks: layer -> why it could not be had.
+
+    Raises:
+        OSError: a part cannot be mounted.
+    """
+    sys_.mount("none", "/", None, sys_.MS_REC | sys_.MS_PRIVATE, None)
+    # Opened before the new root hides what lies below it.
+    held = {placed(path): os.open(path, os.O_PATH | os.O_CLOEXEC) for path in visible if os.path.exists(path)}
+    held.update({f"/dev/{name}": os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC) for name in DEVICES})
+    root = "/tmp"
+    sys_.mount("tmpfs", root, "tmpfs", sys_.MS_NOSUID | sys_.MS_NODEV, "size=1m,mode=755")
+    os.umask(0o022)
+    for path, fd in held.items():
+        _bind(path, fd, root)
+    furnish(root, [placed(path) for path in visible])
+    cover(covered, root)
+    try:
+        sys_.mount("proc", f"{root}/proc", "proc", PROC_FLAGS, PROC_OPTIONS)
+    except OSError as error:
+        lacks["proc"] = f"no /proc of its own ({error.strerror}): the host's has parts masked, as in a container"
+    for fd in held.values():
+        os.close(fd)
+    os.chdir(root)
+    sys_.pivot_root(".", ".")
+    sys_.umount2(".", sys_.MNT_DETACH)
+    os.chdir("/")
+    seal()
+    sys_.sethostname("sandbox")
+
+
+def furnish(root: str, visible: Sequence[str]) -> None:
+    """Make the folders, links and files of our own."""
+    for directory in ("proc", "etc", "var", "dev", RUN[1:]):
+        os.makedirs(f"{root}/{directory}", exist_ok=True)
+    for link, target in _LINKS.items():
+        os.symlink(target, f"{root}/{link}")
+    for name, text in (
+        ("passwd", f"sandbox:x:{USER}:{USER}::/tmp:/bin/sh\n"),
+        ("group", f"sandbox:x:{USER}:\n"),
+        ("hosts", "127.0.0.1 localhost\n"),
+    ):
+        with open(f"{root}/etc/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+    for path in visible:
+        _hide_way(root, path, visible)
+
+
+def cover(folders: Mapping[str, Sequence[str]], root: str = "") -> None:
+    """Lay an empty folder over each of these that is there, in which only the paths that go with it are to be seen.
+
+    Raises:
+        OSError: one cannot be mounted.
+    """
+    there = {folder: paths for folder, paths in sorted(folders.items()) if os.path.isdir(root + folder)}
+    # Opened before any is covered, for one may lie below another.
+    held = {folder: os.open(root + folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for folder in there}
+    mounted = []
+    for folder, paths in there.items():
+        target = root + folder
+        if not os.path.isdir(target):
+            if not paths:  # it is hidden already
+                continue
+            os.makedirs(target)
+        sys_.mount("tmpfs", target, "tmpfs", sys_.MS_NOSUID | sys_.MS_NODEV, "size=1m,mode=755")
+        mounted.append(target)
+        for path in paths:
+            _show(f"/proc/self/fd/{held[folder]}/{path}", f"{target}/{path}", nested="/" in path)
+    for target in mounted:
+        flags = sys_.MS_REMOUNT | sys_.MS_BIND | sys_.MS_RDONLY | sys_.MS_NOSUID | sys_.MS_NODEV
+        sys_.mount("none", target, None, flags, None)
+    for fd in held.values():
+        os.close(fd)
+
+
+def _show(source: str, at: str, *, nested: bool) -> None:
+    """Mount a file or folder on a new one at that place, read-only as what it is a part of."""
+    try:
+        mode = os.lstat(source).st_mode
+        if linked := stat.S_ISLNK(mode):
+            mode = os.stat(source).st_mode
+    except OSError:
+        return  # listed as installed, and not there
+    if nested:
+        os.makedirs(os.path.dirname(at), exist_ok=True)
+    if stat.S_ISDIR(mode):
+        os.mkdir(at)
+    else:
+        os.mknod(at, stat.S_IFREG | 0o444)
+    sys_.mount(source, at, None, sys_.MS_BIND, None)
+    if linked:
+        sys_.mount_read_only(at)
+
+
+def _hide_way(root: str, path: str, visible: Sequence[str]) -> None:
+    """Let what leads to a path be passed through and not listed: names of users and projects are the host's."""
+    while (path := os.path.dirname(path)) not in ("/", "/etc"):
+        if not any(path == known or path.startswith(f"{known}/") for known in visible):
+            os.chmod(root + path, 0o111)
+
+
+def seal() -> None:
+    """Make the root itself read-only."""
+    sys_.mount("none", "/", None, sys_.MS_REMOUNT | sys_.MS_BIND | sys_.MS_RDONLY | sys_.MS_NOSUID | sys_.MS_NODEV, None)
+
+
+def _bind(path: str, fd: int, root: str) -> None:
+    target = root + path
+    mode = os.fstat(fd).st_mode
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if os.path.islink(path):  # /bin -> usr/bin
+        os.symlink(os.readlink(path), target)
+        return
+    if os.path.lexists(target):
+        if not stat.S_ISDIR(mode) or os.listdir(target):
+            return  # lies below one that is there already
+    elif stat.S_ISDIR(mode):
+        os.mkdir(target)
+    else:
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+    sys_.mount(f"/proc/self/fd/{fd}", target, None, sys_.MS_BIND | sys_.MS_REC, None)
+    if not path.startswith("/dev/"):
+        sys_.mount_read_only(target)

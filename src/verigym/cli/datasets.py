@@ -1,0 +1,212 @@
+"""`verigym datasets ...` and `verigym validate`: what there is, what a row becomes, whether golds hold, which revision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from verigym.datasets_cfg.validate import Report
+
+app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, sample, validate, pin.")
+
+FINE, SOME_FAILED = 0, 1
+
+Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="A data set that comes with verigym, or a YAML file of yours.")]
+Options = Annotated[
+    list[str] | None, typer.Option("--option", help="An option of the environment, NAME=VALUE. May be repeated.")
+]
+DataDir = Annotated[Path | None, typer.Option(help="Read local files below this folder, not the hub.")]
+TemplateName = Annotated[str | None, typer.Option(help="Prompt template, such as r1-zero or maths:de, or a YAML file.")]
+Shots = Annotated[int, typer.Option(min=0, max=64, help="Examples before each task, from the train split.")]
+
+
+@app.command("list")
+def show_all(
+    markdown: Annotated[bool, typer.Option("--markdown", help="As docs/datasets_table.md has it.")] = False,
+) -> int:
+    """List the data sets."""
+    from verigym.datasets_cfg import available, load_config
+    from verigym.datasets_cfg.table import page
+
+    if markdown:
+        print(page(), end="")
+        return FINE
+    width = max(map(len, available()))
+    for name in available():
+        config = load_config(name)
+        print(f"{name:<{width}}  {config.environment:<11}  {config.description}")
+    return FINE
+
+
+@app.command()
+def show(dataset: Dataset) -> int:
+    """Print a data set's description, as it is written."""
+    from verigym.datasets_cfg import load_config
+    from verigym.datasets_cfg.load import description
+
+    load_config(dataset)
+    print(description(dataset), end="")
+    return FINE
+
+
+@app.command()
+def sample(
+    dataset: Dataset,
+    split: Annotated[str | None, typer.Option(help="Which split; the description's own sample row when left out.")] = None,
+    rows: Annotated[int, typer.Option(min=1, max=1000, help="How many rows, with --split.")] = 1,
+    data_dir: DataDir = None,
+    template: TemplateName = None,
+    shots: Shots = 0,
+    shots_split: Annotated[str, typer.Option(help="Where the examples come from.")] = "train",
+    tokenizer: Annotated[str | None, typer.Option(help="Show the text that this tokenizer's chat template makes.")] = None,
+    option: Options = None,
+) -> int:
+    """Print what rows become: the messages, what an answer is compared with, and the gold with its reward."""
+    from verigym.cli.args import pairs
+    from verigym.datasets_cfg import load, load_sample
+    from verigym.envs import UsageError
+
+    options = pairs(option or [], "--option")
+    if split is None:
+        if shots:
+            raise UsageError("--shots needs --split: a description's own sample row stands alone")
+        prompts = load_sample(dataset, options=options, template=template)
+    else:
+        asked: dict[str, Any] = {"template": template, "shots": shots, "shots_split": shots_split}
+        prompts = load(dataset, split, data_dir=data_dir, limit=rows, options=options, **asked)
+    encode = None if tokenizer is None else _encoder(tokenizer)
+    for prompt in prompts:
+        print(f"--- {prompts.source}, row {prompt.metadata['row']}, key {prompt.key}")
+        if encode is not None:
+            print(encode(prompt))
+        else:
+            for message in prompt.messages:
+                print(f"[{message.role}]\n{message.content}")
+        for part, reference in prompt.references.items():
+            print(f"[{part} reference] {reference.model_dump_json(exclude_defaults=True)[:2000]}")
+        gold = prompts.environment.gold(prompt)
+        if gold is None:
+            print("[gold] none")
+        else:
+            score = prompts.environment.score(prompt, gold)
+            print(f"[gold] {gold}\n[its score] {score.reward} {score.status.value}: {score.reason}")
+    return FINE
+
+
+def _encoder(name: str) -> Any:
+    from transformers import AutoTokenizer
+
+    from verigym.trainer.models.codec import Codec
+    from verigym.trainer.models.path import require_model
+
+    tokenizer = AutoTokenizer.from_pretrained(require_model(name))
+    codec = Codec(tokenizer)
+    return lambda prompt: tokenizer.decode(codec.encode(prompt))
+
+
+@app.command()
+def validate(
+    dataset: Dataset,
+    split: Annotated[str, typer.Option(help="Which split.")] = "train",
+    data_dir: DataDir = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="The first so many rows only.")] = None,
+    option: Options = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Grading processes; 0 grades in this process, without limits.")
+    ] = None,
+    timeout_s: Annotated[float, typer.Option(min=0.001, help="Wall time that one completion may take.")] = 30.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="JSON Lines file for every row that fails. [where they are many, DATASET.SPLIT.failures.jsonl]"),
+    ] = None,
+) -> int:
+    """Check that every row's own gold scores the maximum; show where it does not, and golds that cannot be read.
+
+    More than ten rows are shown by cause, with their numbers in a file.
+    """
+    from verigym.cli.args import pairs
+    from verigym.datasets_cfg import load
+    from verigym.datasets_cfg import validate as run
+    from verigym.datasets_cfg.validate import FEW, told
+    from verigym.envs.contract.errors import EnvironmentFailure, UsageError
+    from verigym.envs.grading import Grader
+    from verigym.grade.progress import Progress
+    from verigym.terminal import printable
+
+    rows = load(dataset, split, data_dir=data_dir, limit=limit, options=pairs(option or [], "--option"))
+    if rows.config.golds == "all":
+        try:
+            rows.environment.check()
+        except EnvironmentFailure as lack:
+            raise UsageError(f"the golds of {rows.config.name} cannot be graded here: {lack}") from None
+    with Grader(rows.environment, workers=workers, timeout_s=timeout_s) as grader, Progress("validating") as progress:
+        report = run(rows, grader, lambda done: progress.update(done, done / len(rows)))
+    for line in told(report.failures, report.source):
+        print(printable(line))
+    for line in told(report.remarks, report.source):
+        print(printable(f"remark: {line}"))
+    if out is not None or max(len(report.failures), len(report.remarks)) > FEW:
+        _write_rows(report, out or Path(f"{report.dataset}.{report.split}.failures.jsonl"))
+    place = printable(f"{report.dataset}/{report.split}, {report.grader}")
+    if report.read or rows.config.golds == "none":
+        print(f"{report.read:,} of {report.rows:,} rows have no gold; they load, make a prompt and repeat: {place}")
+    graded = report.rows - report.read
+    if rows.config.golds != "none":
+        share = report.passed / graded if graded else 0.0
+        print(f"{report.passed:,} of {graded:,} golds score the maximum ({share:.2%}): {place}")
+    return SOME_FAILED if report.failures else FINE
+
+
+def _write_rows(report: Report, out: Path) -> None:
+    from verigym.terminal import complain
+
+    try:
+        out.write_text("".join(f"{line}\n" for line in report.rows_as_json()), encoding="utf-8", errors="replace")
+    except OSError as error:  # the verdict has been worked out and is to be seen all the same
+        complain(f"cannot write {out}: {error.strerror}; name another file with --out", "warning")
+        return
+    print(f"every one of these rows: {out}")
+
+
+@app.command()
+def pin(
+    dataset: Dataset,
+    data_dir: Annotated[Path | None, typer.Option(help="Write the sha256 of the local files below this folder.")] = None,
+    hub: Annotated[bool | None, typer.Option("--hub/--no-hub", help="Ask the hub. [where there is no --data-dir]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the description goes; onto a YAML file of yours by default.")] = None,
+) -> int:
+    """Write down the revision that is meant: the newest commit on the hub, and the sha256 of local files."""
+    from verigym.datasets_cfg import load_config
+    from verigym.datasets_cfg.load import SUFFIXES, description
+    from verigym.datasets_cfg.pin import digests, newest, pin_files, pin_revision
+    from verigym.envs import UsageError
+
+    config, text = load_config(dataset), description(dataset)
+    if out is None and not dataset.endswith(SUFFIXES):
+        raise UsageError(
+            f"{dataset!r} comes with verigym; name a file of yours for the pinned description: --out {dataset}.yaml"
+        )
+    if config.generated:
+        raise UsageError(f"data set {dataset!r} is written by its environment, whose version every score names")
+    if data_dir is not None:
+        found = digests(config, data_dir)
+        text = pin_files(text, found)
+        for split, value in found.items():
+            print(f"files.{split}.sha256: {value}")
+    if hub if hub is not None else data_dir is None:
+        if config.hub is None:
+            raise UsageError(f"data set {dataset!r} is not on the hub; pass --data-dir to pin its local files")
+        revision = newest(config.hub.path)
+        text = pin_revision(text, revision)
+        print(f"hub.revision: {revision}")
+    place = out or Path(dataset)
+    try:
+        place.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {place}: {error.strerror}") from None
+    load_config(place)
+    print(f"written: {place}")
+    return FINE

@@ -1,0 +1,219 @@
+"""`verigym eval`: k samples a held-out prompt, by one model or several side by side. torch is imported when it runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+FINE, NONE_SCORED = 0, 3
+MODELS = "Local directory or hub id; NAME=MODEL names it in the tables. The others are compared with the first."
+Many = list[str] | None
+
+
+def evaluate(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help=MODELS)],
+    output: Annotated[Path, typer.Option(help="Folder for samples, tables and curves.")],
+    data: Annotated[
+        Many, typer.Option(help="Data set, NAME or NAME:SPLIT; the split is test by default. May be repeated.")
+    ] = None,
+    env: Annotated[Many, typer.Option(help="Environment that writes its tasks, NAME or NAME={options as JSON}.")] = None,
+    suite: Annotated[str | None, typer.Option(help="A suite's name or file, or a training run's file.")] = None,
+    data_dir: Annotated[
+        Many, typer.Option(help="Read data sets below this folder, not from the hub; NAME=FOLDER for one. May be repeated.")
+    ] = None,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Samples a prompt.")] = 1,
+    prompts: Annotated[int, typer.Option(min=1, help="Most prompts a source.")] = 200,
+    temperature: Annotated[float | None, typer.Option(help="0 for one sample, 1 for several, by default.")] = None,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a completion.")] = 512,
+    thinking_budget: Annotated[
+        list[int] | None,
+        typer.Option(help="Close the thought after so many tokens; --max-new-tokens is then the answer's. May be repeated."),
+    ] = None,
+    picker: Annotated[
+        Many, typer.Option(help="Who picks the best of k: ENV or NAME=ENV{options as JSON}. May be repeated.")
+    ] = None,
+    train_data: Annotated[
+        Many, typer.Option(help="Look for prompts in FILE.jsonl[.gz] or NAME:SPLIT. May be repeated.")
+    ] = None,
+    set_field: Annotated[
+        Many, typer.Option("--set", metavar="FIELD=VALUE", help="Any other field of docs/evaluation.md.")
+    ] = None,
+) -> int:
+    """Evaluate models: avg@k, pass@k, maj@k, best-of-n, with intervals. A stopped evaluation goes on with the same command.
+
+    Samples without a verdict, for which our side failed, are then graded again; texts and verdicts are kept.
+
+    Exit code: 0 done, 2 a mistake in the call, 3 a source of which nothing could be scored, 130 or 143 stopped.
+    """
+    from verigym.cli.args import validated
+    from verigym.envs import UsageError
+    from verigym.trainer.config.overrides import apply_override
+
+    in_training = [name for name in map(_data_set, train_data or []) if name]
+    in_suite = [source["dataset"] for source in (_suite(suite, None) if suite else []) if source.get("dataset")]
+    folder, folders = _folders(data_dir, {*(name for name, _ in _splits(data)), *in_training, *in_suite})
+    sources = [
+        *(
+            # nothing is trained here: the other split only has to be another
+            {
+                "dataset": name,
+                "eval_split": split or "test",
+                "split": "-" if split == "train" else "train",
+                "data_dir": folders.get(name, folder),
+            }
+            for name, split in _splits(data)
+        ),
+        *({"environment": name, "options": options} for name, options in map(_options, env or [])),
+        *(
+            {**source, "data_dir": folders[source["dataset"]]} if source.get("dataset") in folders else source
+            for source in (_suite(suite, folder) if suite else [])
+        ),
+    ]
+    if not sources:
+        raise UsageError("nothing to evaluate on; give --data, --env or --suite")
+    fields: dict[str, Any] = {
+        "output": output,
+        "models": _labelled(models),
+        "sources": sources,
+        "samples": k,
+        "prompts": prompts,
+        "temperature": temperature,
+        "max_new_tokens": max_new_tokens,
+        "thinking_budgets": thinking_budget or [],
+        "pickers": dict(map(_named_picker, picker or [])),
+        "train_data": train_data or [],
+        "train_data_dirs": {name: where for name in in_training if (where := folders.get(name, folder))},
+    }
+    for override in set_field or []:
+        apply_override(fields, override)
+    from verigym.trainer.evaluation.config import EvalConfig
+
+    config = validated(EvalConfig, **fields)
+    print("loading torch and transformers", file=sys.stderr, flush=True)
+    from verigym.trainer.evaluation.run import run_evaluation
+    from verigym.trainer.monitoring.progress import Interrupted
+
+    try:
+        folder = run_evaluation(config).parent
+    except Interrupted as stop:
+        print(f"{stop}; go on with the same command", file=sys.stderr)
+        return stop.exit_code
+    print((folder / "report.md").read_text(encoding="utf-8"))
+    print(f"report: {folder / 'report.json'}\ncurves: {folder / 'curves.png'}")
+    return _unscored(folder / "report.json")
+
+
+def _unscored(report: Path) -> int:
+    """Say on standard error of what nothing could be scored, and return the exit code."""
+    from verigym.terminal import complain
+    from verigym.trainer.evaluation.report import unscored_line
+
+    parts = json.loads(report.read_text(encoding="utf-8"))["unscored"]  # the page has them all as warnings
+    whole = [part for part in parts if part["unscored"] == part["samples"]]
+    for part in whole:
+        complain(unscored_line(part))
+    return NONE_SCORED if whole else FINE
+
+
+def _labelled(models: list[str]) -> dict[str, str]:
+    from verigym.envs import UsageError
+
+    found: dict[str, str] = {}
+    for given in models:
+        label, equals, model = given.partition("=")
+        if not equals:
+            label, model = given.rstrip("/").rpartition("/")[2], given
+        if label in found:
+            raise UsageError(f"two models are called {label!r}; name them, NAME=MODEL")
+        found[label] = model
+    return found
+
+
+def _splits(data: Many) -> list[tuple[str, str]]:
+    return [(name, split) for name, _, split in (given.partition(":") for given in data or [])]
+
+
+def _options(given: str) -> tuple[str, Any]:
+    """Read NAME or NAME={options as JSON}."""
+    from verigym.cli.args import pairs
+
+    if "=" not in given:
+        return given, {}
+    ((name, options),) = pairs([given], "--env").items()
+    return name, options
+
+
+def _named_picker(given: str) -> tuple[str, Any]:
+    """Read ENV, ENV{options as JSON}, or either with NAME= before it."""
+    from verigym.cli.args import pairs
+
+    head, brace, rest = given.partition("{")
+    label, equals, environment = head.partition("=")
+    environment = environment if equals else label
+    options = pairs([f"options={brace}{rest}"], "--picker")["options"] if brace else {}
+    return label, {"environment": environment, "options": options}
+
+
+def _data_set(name: str) -> str:
+    """Return the data set that a --train-data names, nothing for a file."""
+    from verigym.trainer.evaluation.training_data import is_file
+
+    return "" if is_file(name) else name.rpartition(":")[0]
+
+
+def _folders(given: Many, known: set[str]) -> tuple[Path | None, dict[str, Path]]:
+    """Return the folder of all data sets, if one is given, and those of single ones by name.
+
+    Args:
+        given: FOLDER or NAME=FOLDER each.
+        known: the data sets that are read.
+
+    Raises:
+        UsageError: there is nothing that it could be the folder of, or there are two for one.
+    """
+    from verigym.envs import UsageError
+    from verigym.envs.contract.errors import did_you_mean
+
+    if given and not known:
+        raise UsageError(f"--data-dir {given[0]}: no data set is read; give --data, or leave it out")
+    of_all: list[str] = []
+    found: dict[str, Path] = {}
+    for one in given or []:
+        name, equals, folder = one.partition("=")
+        if not equals or (name not in known and Path(one).is_dir()):
+            of_all.append(one)
+        elif name not in known or not folder:
+            raise UsageError(f"--data-dir {one}: expected FOLDER or NAME=FOLDER of a data set{did_you_mean(name, known)}")
+        elif name in found:
+            raise UsageError(f"--data-dir gives {name} two folders, {found[name]} and {folder}")
+        else:
+            found[name] = Path(folder)
+    if len(of_all) > 1:
+        example = f"--data-dir {min(known)}={of_all[0]}"
+        raise UsageError(f"--data-dir is given {len(of_all)} times; say which is of which data set, such as {example}")
+    return Path(of_all[0]) if of_all else None, found
+
+
+def _suite(name: str, data_dir: Path | None) -> list[dict[str, Any]]:
+    """Return the sources of a suite or of a training run's file.
+
+    Args:
+        name: of the suite or file.
+        data_dir: folder of the data sets that do not name their own.
+    """
+    from verigym.datasets_cfg.suites import load_suite
+    from verigym.datasets_cfg.yamlfile import read_document
+    from verigym.envs import UsageError
+
+    if name.endswith((".yaml", ".yml")):
+        fields = read_document(name).fields
+        if "model" in fields and isinstance(fields.get("sources"), list):  # a training run
+            here = {} if data_dir is None else {"data_dir": data_dir}
+            return [{**here, **source} if "dataset" in source else source for source in fields["sources"]]
+        if "model" in fields:
+            raise UsageError(f"{name}: expected a suite, or a training run with a list of `sources`")
+    return list(load_suite(name).fields(data_dir)["sources"])

@@ -1,0 +1,80 @@
+"""The commands that train reward models: one stage each, from a file of its fields. torch is imported when they run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from verigym.envs.contract.errors import UsageError
+
+if TYPE_CHECKING:
+    from verigym.datasets_cfg.yamlfile import Document
+
+Config = Annotated[Path, typer.Option(help="YAML file of the stage's fields; docs/stages_table.md lists them.")]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Override the file.")]
+
+
+def pairs(config: Config, overrides: Overrides = None) -> int:
+    """Make preference pairs of graded completions: right against wrong ones of the same prompt."""
+    return _run("pairs", config, overrides or [])
+
+
+def reward_model(config: Config, overrides: Overrides = None) -> int:
+    """Train a Bradley-Terry reward model on preference pairs. A run that was stopped goes on with the same command."""
+    return _run("reward-model", config, overrides or [])
+
+
+def step_labels(config: Config, overrides: Overrides = None) -> int:
+    """Label steps by roll-outs (Math-Shepherd): is a right answer reached from here? A stopped run goes on."""
+    return _run("step-labels", config, overrides or [])
+
+
+def prm(config: Config, overrides: Overrides = None) -> int:
+    """Train a process reward model on labelled steps. A run that was stopped goes on with the same command."""
+    return _run("prm", config, overrides or [])
+
+
+def _run(kind: str, path: Path, overrides: list[str]) -> int:
+    from verigym.datasets_cfg.yamlfile import checked, read_document
+    from verigym.trainer.config.overrides import located, overriding
+    from verigym.trainer.pipelines.checks import refuse_stage_on_this_machine, refuse_unstartable_stage
+    from verigym.trainer.pipelines.kinds import KINDS, figures
+
+    document = overriding(read_document(path), overrides)
+    _refuse_references(document)
+    config = checked(KINDS[kind].config_type(), document.fields, document)
+    print("loading torch and transformers", file=sys.stderr, flush=True)
+    from verigym.trainer.monitoring.progress import Interrupted
+
+    try:
+        with located(document):
+            refuse_unstartable_stage(config)
+            refuse_stage_on_this_machine(config)
+            product = KINDS[kind].run(config)
+    except Interrupted as stop:
+        print(f"{stop}; go on with the same command", file=sys.stderr)
+        return stop.exit_code
+    for name, value in figures(kind, product.parent).items():
+        print(f"{name} {value:.4g}")
+    print(f"made: {product}")
+    return 0
+
+
+def _refuse_references(document: Document) -> None:
+    """Refuse `stage:NAME` in a stage that runs by itself.
+
+    Raises:
+        UsageError: a field holds one; the message names its place.
+    """
+    from verigym.trainer.pipelines.plan import REFERENCE
+
+    for name, value in document.fields.items():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and text.startswith(REFERENCE):
+                raise UsageError(
+                    f"{document.place((name,))}: field {name!r}: {text!r} names a stage of a pipeline, and this command "
+                    "runs one stage alone; give the path of what that stage made, or use `verigym pipeline run`"
+                )

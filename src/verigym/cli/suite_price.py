@@ -1,0 +1,133 @@
+"""What a suite costs: tasks, tokens of a prompt, seconds of a verdict, measured on a few tasks of each source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from statistics import mean
+from typing import Any
+
+from verigym.datasets_cfg import PromptDataset, load, load_sample
+from verigym.datasets_cfg.load import RowError
+from verigym.envs import Prompt
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.trainer.config.run import SourceConfig, TrainConfig
+from verigym.trainer.tasks.mixture import make_source, shares_of
+
+CHARACTERS_A_TOKEN = 4
+"""Of English text under the usual tokenizers, roughly; a tokenizer of yours says it exactly."""
+
+
+@dataclass(frozen=True)
+class SourcePrice:
+    """One source's part."""
+
+    label: str
+    environment: str
+    share: float
+    """Of the prompts."""
+    tasks: int | None
+    """None: the environment writes new ones without end, or the rows were not at hand."""
+    where: str
+    """What was measured: local, hub, generated or sample row."""
+    prompt_tokens: float
+    """Mean."""
+    grade_s: float | None
+    """Mean time of a verdict on a gold, in this process; None where there is no gold."""
+    graded: int
+    """Golds that were judged."""
+    problem: str = ""
+    """What keeps this source from being trained on here, or a gold that does not score the maximum."""
+
+
+def price(config: TrainConfig, golds: int, hub: bool, count: Callable[[Prompt], int] | None = None) -> list[SourcePrice]:
+    """Measure each source of a run.
+
+    Args:
+        config: the run.
+        golds: tasks that are looked at, and golds judged, of each source.
+        hub: whether rows that are not local are read from the hub; otherwise their description's sample row stands for them.
+        count: tokens of a prompt; characters / 4 when left out.
+
+    Raises:
+        UsageError: a source is described wrongly: an unknown name, a bad option, no such split or template.
+    """
+    found = [_measure(source, config.seed, golds, hub, count or _characters) for source in config.sources]
+    return [replace(one, share=share) for one, share in zip(found, shares_of(config.sources), strict=True)]
+
+
+def _characters(prompt: Prompt) -> int:
+    return -(-len(prompt.text) // CHARACTERS_A_TOKEN)
+
+
+def _measure(source: SourceConfig, seed: int, golds: int, hub: bool, count: Callable[[Prompt], int]) -> SourcePrice:
+    rows = _Rows(sample=source.data_dir is None and not hub)
+    built = make_source(source, seed, golds, open_rows=rows)
+    problem = ""
+    try:
+        built.environment.check()
+    except EnvironmentFailure as failure:
+        problem = str(failure)
+    if source.dataset is None:
+        environment, tasks, where = built.environment, None, "generated"
+        prompts = [built.train(index) for index in range(golds)]
+    else:
+        # Golds are the data set's own, which need not please what the source adds to its reward.
+        opened = rows.opened[source.split]
+        environment, tasks = opened.environment, None if rows.sample else len(opened)
+        where = "sample row" if rows.sample else "local" if source.data_dir is not None else "hub"
+        prompts = _first(opened, golds)
+    seconds: list[float] = []
+    for prompt in prompts if not problem else ():
+        try:
+            gold = environment.gold(prompt)
+            if gold is None:
+                continue
+            start = time.perf_counter()
+            score = environment.score(prompt, gold)
+            seconds.append(time.perf_counter() - start)
+        except EnvironmentFailure as failure:
+            problem = str(failure)
+            break
+        if score.reward != environment.reward_range[1]:
+            problem = f"a gold gets {score.reward}: {score.status.value}: {score.reason}"
+            break
+    tokens = mean(map(count, prompts)) if prompts else 0.0
+    return SourcePrice(
+        source.label, environment.name, 0.0, tasks, where, tokens, mean(seconds) if seconds else None, len(seconds), problem
+    )
+
+
+@dataclass
+class _Rows:
+    """Opens each split once; where `sample` says so, its description's own sample row stands for the rows."""
+
+    sample: bool
+    opened: dict[str, PromptDataset] = field(default_factory=dict)
+
+    def __call__(self, name_or_path: str, split: str, /, **how: Any) -> PromptDataset:
+        if self.sample:
+            row = {name: how[name] for name in ("options", "template", "environment")}
+            return self.opened.setdefault(split, load_sample(name_or_path, **row))
+        if split not in self.opened:
+            self.opened[split] = load(name_or_path, split, **how)
+        return self.opened[split]
+
+
+def _first(rows: PromptDataset, count: int) -> list[Prompt]:
+    """Return the first tasks whose rows fit.
+
+    Raises:
+        RowError: of very many rows at the beginning, too few do.
+    """
+    prompts: list[Prompt] = []
+    for row in range(len(rows)):
+        if len(prompts) == count:
+            break
+        try:
+            prompts.append(rows[row])
+        except RowError:
+            if row > 100 * count:
+                raise
+    return prompts

@@ -1,0 +1,119 @@
+"""`verigym suite ...`: mixtures by name: list, show, check and price them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from verigym.trainer.config.run import TrainConfig
+
+app = typer.Typer(no_args_is_help=True, help="Suites: what a model is trained on together.")
+
+FINE, SOME_FAILED = 0, 1
+
+SuiteName = Annotated[str, typer.Argument(metavar="SUITE", help="A suite that comes with verigym, or a YAML file of yours.")]
+
+
+@app.command("list")
+def show_all() -> int:
+    """List the suites."""
+    from verigym.datasets_cfg.suites import available_suites, load_suite
+
+    width = max(map(len, available_suites()))
+    for name in available_suites():
+        suite = load_suite(name)
+        print(f"{name:<{width}}  {suite.description} ({', '.join(source.label for source in suite.sources)})")
+    return FINE
+
+
+@app.command()
+def show(suite: SuiteName) -> int:
+    """Print a suite, as it is written."""
+    from verigym.datasets_cfg.suites import load_suite, suite_text
+
+    load_suite(suite)
+    print(suite_text(suite), end="")
+    return FINE
+
+
+@app.command()
+def check(
+    suite: SuiteName,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of local files; what is not there is not read.")] = None,
+    hub: Annotated[bool, typer.Option("--hub", help="Read from the hub what is not local, instead of the sample row.")] = False,
+    golds: Annotated[int, typer.Option(min=1, max=1000, help="Tasks to look at, and golds to judge, of each source.")] = 5,
+    tokenizer: Annotated[str | None, typer.Option(help="Count tokens with this one; characters / 4 by default.")] = None,
+) -> int:
+    """Check that every part of a suite is there and fits, and price it: tasks, tokens of a prompt, time of a verdict."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from verigym.cli.suite_price import price
+    from verigym.datasets_cfg.suites import check_split, load_suite
+    from verigym.datasets_cfg.templates import load_template
+    from verigym.terminal import printable
+    from verigym.trainer.config.overrides import located
+    from verigym.trainer.config.run import config_of, run_document
+
+    described = load_suite(suite)
+    for measured in described.measure:
+        check_split(measured.dataset, measured.split)
+        if measured.template:
+            load_template(measured.template)
+    given = [f"suite={json.dumps(suite)}", "model=none", "output=none"]
+    document = run_document(None, given if data_dir is None else [*given, f"data_dir={json.dumps(str(data_dir))}"])
+    config = config_of(document)
+    with located(document):
+        _refuse_unstartable(config)
+        found = price(config, golds, hub, _counter(tokenizer))
+    table = Table("source", "grader", "share", "tasks", "measured on", "prompt tokens", "s a verdict", "golds", box=None)
+    for one in found:
+        tasks = "-" if one.tasks is None and one.where != "generated" else "endless" if one.tasks is None else f"{one.tasks:,}"
+        seconds = "-" if one.grade_s is None else f"{one.grade_s:.4f}"
+        cells = (tasks, one.where, f"{one.prompt_tokens:,.0f}", seconds, str(one.graded))
+        table.add_row(one.label, one.environment, f"{one.share:.3f}", *cells)
+    Console(soft_wrap=True).print(table, markup=False)
+    tokens = sum(one.share * one.prompt_tokens for one in found)
+    seconds_known = [(one.share, one.grade_s) for one in found if one.grade_s is not None]
+    known = sum(share for share, _ in seconds_known)
+    graded = sum(share * (value or 0.0) for share, value in seconds_known) / known if known else 0.0
+    step = config.prompts_per_step * config.group_size
+    print(
+        f"a step of {config.prompts_per_step} prompts x {config.group_size} completions: "
+        f"{config.prompts_per_step * tokens:,.0f} prompt tokens, at most {step * config.max_new_tokens:,} completion tokens, "
+        f"{step * graded:.2f} s of grading on one core as far as golds tell ({known:.0%} of the prompts)"
+    )
+    for one in found:
+        if one.problem:
+            print(printable(f"problem: {one.label}: {one.problem}"))
+    print(f"measured on: {', '.join(f'{m.dataset}/{m.split}' for m in described.measure) or 'nothing named'}")
+    return SOME_FAILED if any(one.problem for one in found) else FINE
+
+
+def _refuse_unstartable(config: TrainConfig) -> None:
+    """Check what a run checks first: that its loss, correction and advantages are there and fit each other."""
+    if find_spec("torch") is None:
+        print("not checked without torch: losses, corrections and advantages; pip install 'verigym[train]'", file=sys.stderr)
+        return
+    from verigym.trainer.preflight import refuse_unstartable
+
+    refuse_unstartable(config)
+
+
+def _counter(tokenizer: str | None) -> Callable[[Any], int] | None:
+    if tokenizer is None:
+        return None
+    from transformers import AutoTokenizer
+
+    from verigym.trainer.models.codec import Codec
+    from verigym.trainer.models.path import require_model
+
+    codec = Codec(AutoTokenizer.from_pretrained(require_model(tokenizer)))
+    return lambda prompt: len(codec.encode(prompt))

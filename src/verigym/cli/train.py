@@ -1,0 +1,104 @@
+"""The command line's `train` and `quickstart`. torch is imported when they run, so that `--help` stays quick."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from verigym.trainer.config.run import TrainConfig
+
+
+def train(
+    config: Annotated[Path | None, typer.Option(help="YAML file of the run; docs/training.md lists the fields.")] = None,
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Override the file.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Price the run: memory, tokens, time; train nothing.")] = False,
+    suite: Annotated[
+        str | None, typer.Option(help="What to train on; `verigym suite list`. Then no --config is needed.")
+    ] = None,
+) -> int:
+    """Train a model with GRPO on a weighted mixture. A run that was stopped goes on when the same command is given again."""
+    from verigym.envs import UsageError
+    from verigym.trainer.config.overrides import located
+    from verigym.trainer.config.run import config_of, run_document
+    from verigym.trainer.distributed.torchrun import launched_rank
+    from verigym.trainer.models.path import refuse_missing_folder
+
+    if config is None and suite is None:
+        raise UsageError("give --config FILE, or --suite NAME with model=... and output=...")
+    given = list(overrides or []) + ([f"suite={suite}"] if suite else [])
+    document = run_document(config, given)
+    settings = config_of(document)
+    with located(document):
+        # Found when the model is loaded, too, but by then torch has been imported. A run that goes on has its own model.
+        if not (settings.output / "checkpoints").is_dir():
+            refuse_missing_folder(settings.model)
+    if dry_run:
+        if launched_rank() == 0:
+            with located(document):
+                _show_price(settings)
+        return 0
+    from verigym.trainer.monitoring.progress import BEFORE, Interrupted, StopRequest
+
+    if launched_rank() == 0:
+        print("loading torch and transformers", file=sys.stderr, flush=True)
+    try:
+        # Here, too, because torch takes seconds to import, and the report to draw.
+        with located(document), StopRequest(launched_rank() > 0, at_once=BEFORE) as asked:
+            from verigym.trainer.loop import train as run
+            from verigym.trainer.monitoring.report import write_report
+
+            asked.refuse_to_go_on()
+            final = run(settings)
+            if launched_rank():  # the process beside has the last word
+                return 0
+            asked.at_once = "before its report was written"
+            curves, samples = write_report(settings.output, f"GRPO run {settings.output.name}", [("model", settings.model)])
+    except Interrupted as stop:
+        if launched_rank() == 0:
+            print(f"{stop}; go on with the same command", file=sys.stderr)
+        return stop.exit_code
+    print(f"final model: {final}\ncurves: {curves}\nsamples: {samples}")
+    return 0
+
+
+def _show_price(settings: TrainConfig) -> None:
+    from rich.console import Console
+
+    from verigym.trainer.dry_run.estimate import price, refuse_what_does_not_fit
+    from verigym.trainer.dry_run.table import tables
+
+    print("loading the model and timing a few small steps", file=sys.stderr, flush=True)
+    cost = price(settings)
+    Console().print(tables(cost))
+    refuse_what_does_not_fit(cost.memory, cost.free_bytes, settings)
+
+
+def quickstart(
+    output: Annotated[Path, typer.Option(help="Folder for the model, the logs and the report.")] = Path("runs/quickstart"),
+    seed: Annotated[int, typer.Option(help="Key of all randomness.")] = 0,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; torch's choice by default.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="GRPO steps, to try it in less time.")] = None,
+) -> int:
+    """Train a small model from nothing, on a CPU in minutes: cold start, then GRPO on a mixture of verified tasks."""
+    from verigym.envs.contract.errors import UsageError
+    from verigym.trainer.distributed.torchrun import launched
+
+    if (launched("WORLD_SIZE") or 1) > 1:
+        raise UsageError(
+            "quickstart trains in one process; start it without torchrun; several processes are for `verigym train`"
+        )
+    print("loading torch and transformers", file=sys.stderr, flush=True)
+    from verigym.trainer.monitoring.progress import Interrupted
+    from verigym.trainer.stages.quickstart import Sizes
+    from verigym.trainer.stages.quickstart import quickstart as run
+
+    try:
+        run(output, seed, Sizes() if steps is None else Sizes(grpo_steps=steps), threads)
+    except Interrupted as stop:
+        print(f"{stop}; go on with the same command", file=sys.stderr)
+        return stop.exit_code
+    return 0

@@ -1,0 +1,229 @@
+"""From a row to what is graded: which column holds the prompt, the completions and the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self, cast
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, model_validator
+
+from verigym.datasets_cfg.fields import MISSING, Extraction, FieldProblem, describe, extract_gold, find
+from verigym.envs import Completion, Environment, Message, Prompt, UsageError
+from verigym.envs.contract.errors import did_you_mean, explain
+from verigym.envs.contract.schema import canonical_json
+from verigym.grade.reading.completions import samples
+from verigym.grade.reading.rows import BadRow, Row
+
+MAX_GOLD_CHARS = 500
+SHOWN_GOLD_CHARS = 200
+
+
+class Columns(BaseModel):
+    """Where things are in a row. A name with dots that is no column itself is a path into nested objects and lists."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prompt: str = "prompt"
+    completions: tuple[str, ...] = ("completion",)
+    """Empty: the first that exists of the usual ones is taken (`tasks.completion_columns`)."""
+    references: Mapping[str, str] = {}
+    """Field of the environment's reference (`part.field` for a composition) -> column; an empty one leaves the field alone."""
+    optional: Mapping[str, str] = {}
+    """Fields that need not be given -> column, used in rows that have a value there; set by `grade`."""
+    gold_extract: Extraction | None = None
+    """How the gold is found inside the reference columns; None to take them as they are."""
+    task: str | None = None
+    """Column that names a task of a data set, which then gives prompt and reference."""
+    group_by: str | None = None
+    """Column whose equal values make a group; by default the rows of one prompt do."""
+    keep: tuple[str, ...] = ()
+    """Columns copied to the output."""
+
+    @model_validator(mode="after")
+    def _one_use_a_name(self) -> Self:
+        nested(self.references)
+        return self
+
+    def used(self) -> list[str]:
+        """Every column that rows must have."""
+        group = [self.group_by] if self.group_by is not None else []
+        named = [column for name, column in self.optional.items() if name != column]
+        prompt = self.prompt if self.task is None else self.task
+        return list(dict.fromkeys([prompt, *self.completions, *self.references.values(), *named, *group, *self.keep]))
+
+    def check(self, names: Sequence[str], sample: Sequence[Mapping[str, Any]], source: str) -> None:
+        """Refuse a column that exists nowhere, before anything is graded.
+
+        Args:
+            names: columns of the input, or all that the sample shows.
+            sample: the first rows.
+            source: name of the input, for the message.
+
+        Raises:
+            UsageError: naming the column and, where one is near, the one that was meant.
+        """
+        for column in self.used():
+            if column not in names and not any(find(row, column) is not MISSING for row in sample):
+                known = [*names, *(path for row in sample for path in _paths(row) if "." in column)]
+                raise UsageError(f"{source} has no column {column!r}{did_you_mean(column, known)}")
+
+
+class PromptsById(Protocol):
+    """Prompts that rows name by an id."""
+
+    def prompt(self, row: Mapping[str, Any]) -> Prompt:
+        """Return the prompt that a row means; raise FieldProblem where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One completion to grade."""
+
+    row: int
+    line: int | None
+    sample: int
+    column: str
+    group: str
+    prompt: Prompt
+    completion: Completion
+    gold: Mapping[str, JsonValue]
+    task: str | None = None
+    kept: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+def items(row: Row, columns: Columns, environment: Environment, tasks: PromptsById | None = None) -> Iterator[Item | BadRow]:
+    """Yield an Item for each completion of a row, numbered across its columns, and a BadRow for each unusable part.
+
+    Args:
+        row: what was read.
+        columns: where things are in it.
+        environment: makes the prompt.
+        tasks: gives the prompt by the row's id instead, where `columns.task` names one.
+    """
+    try:
+        prompt = _prompt(row, columns, environment) if tasks is None else tasks.prompt(row.data)
+        group = prompt.key if columns.group_by is None else _group(row, columns.group_by)
+        kept = {name: None if (value := find(row.data, name)) is MISSING else _plain(value) for name in columns.keep}
+    except FieldProblem as problem:
+        yield BadRow(row.number, row.line, problem.field, str(problem))
+        return
+    except (UsageError, ValueError) as error:
+        names = [name for name in columns.optional if f"field {name!r}" in str(error) or f"'{name}." in str(error)]
+        where = ", ".join(columns.optional[name] for name in names) or ", ".join(columns.references.values())
+        hint = f"; --reference {names[0]}= leaves that column alone" if names else ""
+        yield BadRow(row.number, row.line, where, " ".join(str(error).split()) + hint)
+        return
+    gold = shown_gold(prompt)
+    task = None if columns.task is None else str(find(row.data, columns.task))
+    index = 0
+    for column in columns.completions:
+        try:
+            for _, sample in samples(row.data, column):
+                if isinstance(sample, FieldProblem):
+                    yield BadRow(row.number, row.line, sample.field, str(sample))
+                else:
+                    yield Item(row.number, row.line, index, column, group, prompt, sample, gold, task, kept)
+                index += 1
+        except FieldProblem as problem:
+            yield BadRow(row.number, row.line, problem.field, str(problem))
+
+
+def _prompt(row: Row, columns: Columns, environment: Environment) -> Prompt:
+    fields = reference_fields(row.data, columns.references, columns.gold_extract)
+    given = {name: find(row.data, column) for name, column in columns.optional.items()}
+    given = {name: value for name, value in given.items() if value is not MISSING and value is not None}
+    return environment.prompt(_messages(row, columns.prompt), **fields, **given)
+
+
+def shown_gold(prompt: Prompt) -> dict[str, JsonValue]:
+    """Return what a prompt's completions are judged by, for people to look at: the reference's fields, by part where several.
+
+    A value of more than MAX_GOLD_CHARS characters of JSON, such as the tests of a program, is cut and says how long it is.
+    """
+    parts = {
+        part: {name: _short(value) for name, value in reference.model_dump(mode="json", exclude_defaults=True).items()}
+        for part, reference in prompt.references.items()
+    }
+    return cast(dict[str, JsonValue], next(iter(parts.values())) if len(parts) == 1 else parts)
+
+
+def _short(value: Any) -> Any:
+    text = value if isinstance(value, str) else canonical_json(value)
+    return value if len(text) <= MAX_GOLD_CHARS else f"{text[:SHOWN_GOLD_CHARS]}... ({len(text):,} characters)"
+
+
+def reference_fields(data: Mapping[str, Any], references: Mapping[str, str], how: Extraction | None) -> dict[str, Any]:
+    """Return the reference's fields, `part.field` nested, the gold taken out of its column where asked."""
+    flat: dict[str, Any] = {}
+    for name, column in references.items():
+        if not column:
+            continue
+        value = find(data, column)
+        if value is MISSING or value is None:
+            raise FieldProblem(column, f"{describe(value)}; expected a reference")
+        if how is not None:
+            value = extract_gold(value, how, column)
+        flat[name] = value
+    return nested(flat)
+
+
+def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `{"part.field": value}` as `{"part": {"field": value}}`.
+
+    Raises:
+        UsageError: a name is both a field and a part.
+    """
+    tree: dict[str, Any] = {}
+    for name, value in flat.items():
+        *parts, last = name.split(".")
+        place = tree
+        for part in parts:
+            place = place.setdefault(part, {})
+            if not isinstance(place, dict):
+                raise UsageError(f"reference {part!r} is given as a field and as a part that has fields")
+        if last in place:
+            raise UsageError(f"reference {last!r} is given as a field and as a part that has fields")
+        place[last] = value
+    return tree
+
+
+def _group(row: Row, column: str) -> str:
+    value = find(row.data, column)
+    if value is MISSING:
+        raise FieldProblem(column, "is missing")
+    plain = _plain(value)
+    return plain if isinstance(plain, str) else canonical_json(plain)
+
+
+def _plain(value: Any) -> JsonValue:
+    """Return a value as JSON can hold it: a date or a nan of a Parquet file becomes text."""
+    try:
+        canonical_json(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return cast(JsonValue, value)
+
+
+def _messages(row: Row, column: str) -> str | list[Message]:
+    value = find(row.data, column)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value:
+        return [_message(one, f"{column}[{index}]") for index, one in enumerate(value)]
+    raise FieldProblem(column, f"{describe(value)}; expected text or a list of messages")
+
+
+def _message(value: Any, place: str) -> Message:
+    if not isinstance(value, dict):
+        raise FieldProblem(place, f"{describe(value)}; expected a message with role and content")
+    try:
+        return Message(**{key: value[key] for key in ("role", "content") if key in value})
+    except ValidationError as error:
+        raise FieldProblem(place, explain(error)) from None
+
+
+def _paths(row: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in row.items():
+        if isinstance(value, dict):
+            yield from (f"{name}.{key}" for key in value)

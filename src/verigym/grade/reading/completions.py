@@ -1,0 +1,117 @@
+"""What a model wrote, in every shape that files of completions have: text, messages, lists of these, OpenAI's responses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from verigym.datasets_cfg.fields import MISSING, FieldProblem, describe, find
+from verigym.envs import Completion
+from verigym.envs.contract.errors import explain
+
+RESPONSES = ("choices", "response.body.choices")
+"""Where the choices of a chat or completions response stand: in the response, and in a line of a batch's output."""
+SHOWN_NAMES = 8
+_FINISHED = {"tool_calls": "stop", "function_call": "stop", "content_filter": "abort"}
+"""OpenAI's reasons to end -> ours."""
+
+
+def samples(row: Mapping[str, Any], column: str) -> Iterator[tuple[str, Completion | FieldProblem]]:
+    """Yield each completion in a column of a row with its place, or what is wrong with it.
+
+    Raises:
+        FieldProblem: there is none at all.
+    """
+    value = find(row, column)
+    if value is MISSING and (failure := _failed_request(row)):
+        raise FieldProblem(column, f"is missing: the request failed ({failure})")
+    parts = list(_parts(value, column))
+    if not parts:
+        raise FieldProblem(column, "is an empty list; expected at least one completion")
+    for place, one in parts:
+        try:
+            yield place, completion(one, place)
+        except FieldProblem as problem:
+            yield place, problem
+
+
+def is_response(row: Mapping[str, Any], column: str) -> bool:
+    """Whether a column holds the choices of an OpenAI response, and not a question's possible answers."""
+    value = find(row, column)
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(one, dict) and (isinstance(one.get("message"), dict) or "finish_reason" in one) for one in value)
+    )
+
+
+def completion(value: Any, place: str) -> Completion:
+    """Return one completion.
+
+    Raises:
+        FieldProblem: naming the place and what was expected there.
+    """
+    if isinstance(value, str):
+        return Completion(text=value)
+    if isinstance(value, list) and _is_conversation(value):
+        last = value[-1]
+        if last["role"] != "assistant":
+            raise FieldProblem(place, f"ends with a message of {last['role']!r}; expected the assistant's")
+        value = last
+    if not isinstance(value, dict):
+        raise FieldProblem(place, f"{describe(value)}; expected text, an object with text, messages, or a list of these")
+    field, holder = "text", value
+    if isinstance(value.get("message"), dict):
+        field, holder = "message.content", value["message"]
+    text = holder.get("text", holder.get("content", MISSING))
+    if text is None and isinstance(holder.get("refusal"), str):
+        text = holder["refusal"]
+    if not isinstance(text, str):
+        has = _instead(holder, place) if text is MISSING and holder is value else ""
+        raise FieldProblem(f"{place}.{field}", f"{describe(text)}; expected text{has}")
+    finished = value.get("finish_reason")
+    try:
+        return Completion(text=text, finish_reason=_FINISHED.get(finished, finished) if isinstance(finished, str) else finished)
+    except ValidationError as error:
+        raise FieldProblem(place, explain(error)) from None
+
+
+def _instead(holder: Mapping[str, Any], place: str) -> str:
+    """Return what an object without text has, and how to name its text where it has one under another name."""
+    names = [str(name) for name in holder]
+    if not names:
+        return "; the object is empty"
+    listed = ", ".join(names[:SHOWN_NAMES]) + (f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else "")
+    texts = [name for name in names if isinstance(holder[name], str)]
+    path = "[" not in place  # a column's path leads to one element of a list, never to all of them
+    return f"; the object has {listed}" + (f"; name one: --completion-column {place}.{texts[0]}" if texts and path else "")
+
+
+def _parts(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and isinstance(value.get("choices"), list):
+        yield from _parts(value["choices"], f"{place}.choices")
+    elif isinstance(value, list) and not _is_conversation(value):
+        for position, one in enumerate(value):
+            whole = isinstance(one, dict) and isinstance(one.get("choices"), list)
+            yield from _parts(one, f"{place}[{position}]") if whole else [(f"{place}[{position}]", one)]
+    else:
+        yield place, value
+
+
+def _is_conversation(value: Iterable[Any]) -> bool:
+    """Whether a list is the messages of one completion, not several completions."""
+    listed = list(value)
+    return bool(listed) and all(isinstance(one, dict) and "role" in one for one in listed)
+
+
+def _failed_request(row: Mapping[str, Any]) -> str:
+    """Return what a line of a batch's output says of a request that got no response."""
+    status = find(row, "response.status_code")
+    for path in ("error", "response.body.error", "response.error"):
+        error = find(row, path)
+        if isinstance(error, dict):
+            said = cast(dict[str, Any], error).get("message") or error.get("code") or error
+            return " ".join(f"{'' if status is MISSING else f'status {status}: '}{said}".split())[:200]
+    return "" if status is MISSING or status == 200 else f"status {status}"

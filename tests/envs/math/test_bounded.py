@@ -1,0 +1,42 @@
+"""No verdict costs more than a second of CPU at default settings: what SymPy would take longer for is LIMIT."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from verigym.envs import Status
+from verigym.envs.isolated import client
+from verigym.envs.math.environment import MathEnvironment
+
+MAX_CPU_S = 1.0
+_DETERMINANT = r"\\".join("&".join(f"x_{{{column}{row}}}" for column in range(8)) for row in range(8))
+
+
+def workers_cpu_s() -> float:
+    """Return the CPU seconds of the workers of trees and of all their children that have ended."""
+    ticks = 0
+    for worker in client._pools["trees"].all:
+        fields = Path(f"/proc/{worker.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        rf"\det\begin{{pmatrix}}{_DETERMINANT}\end{{pmatrix}}",
+        r"\sum_{k=1}^{10^{12}} \frac{1}{k^2}",
+        r"\prod_{k=1}^{10^{9}} k",
+        r"\lfloor e^{e^{e^{e}}} \rfloor",
+    ],
+    ids=["determinant", "sum", "product", "floor"],
+)
+def test_what_takes_long_is_limit(answer: str) -> None:
+    env = MathEnvironment()
+    client.warm_up()
+    spent = time.process_time() + workers_cpu_s()
+    score = env.score(env.prompt("Expand $(x+1)^2$.", answer="x^2+2x+1"), rf"\boxed{{{answer}}}")
+    assert score.status is Status.LIMIT, score.reason
+    assert time.process_time() + workers_cpu_s() - spent < MAX_CPU_S

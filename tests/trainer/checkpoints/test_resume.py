@@ -1,0 +1,121 @@
+"""A run killed with SIGKILL and started again ends with the same bytes as one that was left alone.
+
+`VERIGYM_RESUME_TRIES=5` runs more tries than the suite has time for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parent.parent / "support/run_letters.py"
+STEPS = 8
+TRIES = int(os.environ.get("VERIGYM_RESUME_TRIES", "2"))
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any, tiny_model: Any) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    tiny_model.save_pretrained(folder)
+    tiny_tokenizer.save_pretrained(folder)
+    return folder
+
+
+def command(folder: Path, model: Path, *more: str) -> list[str]:
+    folder.mkdir(exist_ok=True)
+    config = {
+        "model": str(model),
+        "output": str(folder / "out"),
+        "sources": [{"environment": "letters"}],
+        "seed": 5,
+        "steps": STEPS,
+        "prompts_per_step": 4,
+        "group_size": 4,
+        "max_new_tokens": 12,
+        "learning_rate": 1e-3,
+        "kl_coef": 0.01,
+        "reference_every": 3,
+        "updates_per_step": 2,
+        "checkpoint_every": 2,
+        "eval_every": 3,
+        "eval_prompts": 4,
+        "threads": 1,
+        "workers": 1,
+        "device": "cpu",
+    }
+    path = folder / "config.json"
+    path.write_text(json.dumps(config))
+    return [sys.executable, str(SCRIPT), str(path), *more]
+
+
+def weights(folder: Path) -> str:
+    return hashlib.sha256((folder / "out/final/model.safetensors").read_bytes()).hexdigest()
+
+
+def metrics(folder: Path) -> list[dict[str, float]]:
+    rows = [json.loads(line) for line in (folder / "out/metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if not name.endswith("_s")} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path:
+    folder = tmp_path_factory.mktemp("whole")
+    subprocess.run(command(folder, model_folder), check=True, capture_output=True, timeout=120)
+    return folder
+
+
+def test_the_run_changes_the_weights(uninterrupted: Path, model_folder: Path) -> None:
+    assert weights(uninterrupted) != hashlib.sha256((model_folder / "model.safetensors").read_bytes()).hexdigest()
+    trained = [row for row in metrics(uninterrupted) if row["kind"] == "train"]
+    assert len(trained) == STEPS
+    assert all(row["grad_norm"] > 0 for row in trained)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attempt", range(TRIES))
+def test_killed_at_any_step_it_ends_with_the_same_bytes(
+    attempt: int, uninterrupted: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    run = command(tmp_path, model_folder)
+    target = random.Random(f"kill/{attempt}").randint(1, STEPS - 1)
+    log = tmp_path / "out/metrics.jsonl"
+    process = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while not log.exists() or log.read_text().count('"train"') < target:
+            assert process.poll() is None, "the run ended before it could be killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert not (tmp_path / "out/final").exists()
+    subprocess.run(run, check=True, capture_output=True, timeout=120)
+    assert weights(tmp_path) == weights(uninterrupted)
+    assert metrics(tmp_path) == metrics(uninterrupted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["tensors", "manifest", "renamed"])
+def test_killed_while_a_checkpoint_is_written(moment: str, uninterrupted: Path, model_folder: Path, tmp_path: Path) -> None:
+    died = subprocess.run(command(tmp_path, model_folder, moment), capture_output=True, timeout=120)
+    assert died.returncode == -signal.SIGKILL, died.stderr[-500:]
+    found = sorted(path.name for path in (tmp_path / "out/checkpoints").iterdir())
+    expected = {
+        "tensors": [".partial-step-00000004", "step-00000002"],
+        "manifest": [".partial-step-00000004", "step-00000002"],
+        "renamed": ["step-00000002", "step-00000004", "step-00000006"],
+    }
+    assert found == expected[moment]
+    subprocess.run(command(tmp_path, model_folder), check=True, capture_output=True, timeout=120)
+    assert weights(tmp_path) == weights(uninterrupted)

@@ -1,0 +1,263 @@
+"""The price of a run: measured on the model itself, refused where it cannot fit, and nothing written."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from letters import LettersEnvironment
+
+from verigym.cli import main
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Score
+from verigym.trainer.batches.builder import Batch
+from verigym.trainer.config.memory import MemoryFields
+from verigym.trainer.config.run import TrainConfig, build_config
+from verigym.trainer.dry_run import estimate as pricer
+from verigym.trainer.dry_run import measure
+from verigym.trainer.dry_run.estimate import free_bytes, outline_of, price, refuse_what_does_not_fit
+from verigym.trainer.dry_run.formulas import memory
+from verigym.trainer.dry_run.measure import SavedBytes
+from verigym.trainer.learner.learner import Learner
+from verigym.trainer.loop import Run
+
+GIB = 2**30
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any, tiny_model: Any) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    model = copy.deepcopy(tiny_model)
+    model.generation_config.eos_token_id = list(range(1, len(tiny_tokenizer), 8))
+    model.save_pretrained(folder)
+    tiny_tokenizer.save_pretrained(folder)
+    return folder
+
+
+def config(model: Path, output: Path, **fields: Any) -> TrainConfig:
+    base: dict[str, Any] = {
+        "model": str(model),
+        "output": str(output),
+        "sources": [{"environment": "letters"}],
+        "steps": 30,
+        "prompts_per_step": 4,
+        "group_size": 4,
+        "max_prompt_tokens": 40,
+        "max_new_tokens": 60,
+        "eval_prompts": 5,
+        "eval_every": 10,
+        "workers": 0,
+        "device": "cpu",
+    }
+    return build_config(base | fields, "test")
+
+
+def test_a_run_is_priced_and_nothing_is_written(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "MEASURE_S", 1e9)  # on a busy machine fewer prompts would be measured
+    output = tmp_path / "out"
+    cost = price(config(model_folder, output), {"letters": LettersEnvironment()})
+    assert not output.exists()
+    assert cost.held_out == 5
+    assert len(cost.expected.rows.prompts) == 4
+    assert len(cost.expected.rows.completions) == 16
+    assert 1 <= min(cost.expected.rows.completions) <= max(cost.expected.rows.completions) <= 60
+    # One token in eight ends a completion.
+    assert sum(cost.expected.rows.completions) / 16 == pytest.approx(8, abs=6)
+    assert set(cost.most.rows.completions) == {60}
+    assert 0 < cost.ended <= 1
+    assert cost.speed.update(cost.most.rows, share_prompts=True) > 0  # by token or by update: a busy machine hides which
+    assert 0 < sum(cost.step_s(cost.expected)) < sum(cost.step_s(cost.most))
+    steps, one = 30 * sum(cost.step_s(cost.most)), cost.evaluation_s(cost.most)
+    assert cost.run_s(cost.most) == pytest.approx(steps + 4 * one)
+    assert cost.memory.activations > cost.outline.layers * 4 * 100, "some floats a token and layer at least"
+
+
+PRESET: dict[str, Any] = {"preset": "passk"}
+GDPO: dict[str, Any] = {"sources": [{"environment": "letters", "advantage": "gdpo", "reward_weights": {"a": 1.0}}]}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"truncated": "mask", "max_new_tokens": 1},
+        PRESET,
+        {"dynamic_sampling": True},
+        {"replay_share": 0.25},
+        {"overlong_cache": 4},
+        GDPO,
+        {"step_rewards": True, "sources": [{"environment": "arithmetic", "add": {"process": {"weight": 0.5}}}]},
+        {"engine": "vllm-server", "vllm_urls": ["http://127.0.0.1:9"]},
+        {"engine": "vllm"},
+        {"advantage": "reinforce++"},
+    ],
+    ids=str,
+)
+def test_the_measured_updates_happen(
+    fields: dict[str, Any], model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, float]] = []
+    update = Learner.update
+
+    def watched(self: Learner, *args: Any) -> Any:
+        found = update(self, *args)
+        seen.append(found[0])
+        return found
+
+    monkeypatch.setattr(Learner, "update", watched)
+    cost = price(config(model_folder, tmp_path / "out", **fields), {"letters": LettersEnvironment()})
+    assert len(seen) == 3
+    for metrics in seen[:2]:
+        assert metrics["rows_with_gradient"] == metrics["trained_rows"] == 4
+    assert seen[2]["rows_with_gradient"] == seen[2]["trained_rows"] >= 8
+    assert cost.memory.activations > 0
+
+
+def test_one_completion_a_prompt_is_priced(model_folder: Path, tmp_path: Path) -> None:
+    own: dict[str, Any] = {"sources": [{"environment": "letters", "advantage": "reinforce++"}]}
+    for fields in ({}, own):
+        made = config(model_folder, tmp_path / "out", advantage="reinforce++", group_size=1, **fields)
+        cost = price(made, {"letters": LettersEnvironment()})
+        assert cost.memory.activations > cost.outline.layers * 4 * 100
+        assert len(cost.most.rows.completions) == 4
+
+
+@pytest.mark.parametrize(("advantage", "trained"), [("grpo", 0), ("reinforce++", 1)])
+def test_a_verdict_that_failed_is_no_signal(
+    advantage: str, trained: float, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside equal rewards a failed verdict is no other reward; a rule that compares prompts learns from any group."""
+    rollouts = Run.rollouts
+    scores = (Score.correct(), Score.failed("backend", "away"), Score.correct(), Score.correct())
+
+    def graded(self: Run, step: int) -> Batch:
+        batch = rollouts(self, step)
+        return replace(batch, groups=[replace(group, scores=scores) for group in batch.groups])
+
+    monkeypatch.setattr(Run, "rollouts", graded)
+    cost = price(config(model_folder, tmp_path / "out", advantage=advantage), {"letters": LettersEnvironment()})
+    assert cost.expected.trained == trained
+
+
+def test_the_price_has_the_critic(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, float]] = []
+    update = Learner.update
+
+    def watched(self: Learner, *args: Any) -> Any:
+        found = update(self, *args)
+        seen.append(found[0])
+        return found
+
+    monkeypatch.setattr(Learner, "update", watched)
+    made = (config(model_folder, tmp_path, preset=name, group_size=2) for name in ("grpo", "ppo"))
+    without, with_it = (price(settings, {"letters": LettersEnvironment()}) for settings in made)
+    assert ["value_loss" in metrics for metrics in seen] == [False] * 3 + [True] * 3
+    assert without.memory.critic == 0
+    assert with_it.memory.critic == 16 * with_it.outline.parameters
+    assert with_it.memory.checkpoints > 1.5 * without.memory.checkpoints
+    weights_bytes = 4 * with_it.outline.parameters
+    assert with_it.memory.activations < 1.5 * without.memory.activations + weights_bytes, (
+        "the critic's weights are no activations"
+    )
+    assert with_it.expected.trained == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_outline_is_that_of_the_model(model_folder: Path, tiny_model: Any) -> None:
+    outline = outline_of(str(model_folder), MemoryFields())
+    settings = tiny_model.config
+    assert outline.parameters == sum(parameter.numel() for parameter in tiny_model.parameters())
+    assert outline.layers == settings.num_hidden_layers
+    assert (outline.kv_heads, outline.head_size) == (settings.num_key_value_heads, settings.head_dim)
+    with torch.no_grad():
+        cache = tiny_model(input_ids=torch.tensor([[1, 2, 3]]), use_cache=True).past_key_values
+    measured = sum(tensor.nbytes for layer in cache.layers for tensor in (layer.keys, layer.values)) / 3
+    assert measured == outline.layers * 2 * outline.kv_heads * outline.head_size * 4
+
+
+def test_the_outline_counts_adapters_and_what_four_bits_shrink(model_folder: Path, tiny_model: Any) -> None:
+    outline = outline_of(str(model_folder), MemoryFields(lora_rank=4))
+    blocks = [parameter for name, parameter in tiny_model.named_parameters() if name.endswith("_proj.weight")]
+    assert outline.linear == sum(parameter.numel() for parameter in blocks)
+    assert sorted(outline.trained) == sorted(4 * side for parameter in blocks for side in parameter.shape)
+    assert outline.parameters == outline_of(str(model_folder), MemoryFields()).parameters
+    with pytest.raises(UsageError, match="lora_targets: "):
+        outline_of(str(model_folder), MemoryFields(lora_rank=4, lora_targets=("absent",)))
+
+
+def test_what_is_kept_for_the_backward_pass_is_counted_once() -> None:
+    layer = torch.nn.Linear(4, 4, bias=False)
+    saved = SavedBytes(layer)
+    inputs = torch.randn(2, 4, requires_grad=True)
+    for _ in range(2):  # the second pass starts anew: what the first kept is gone
+        with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
+            hidden = layer(inputs)
+            out = (hidden * hidden).sum()
+        out.backward()
+    assert saved.peak == 2 * (2 * 4 * 4), "the input of the layer and that of the square; not the weights"
+
+
+def test_what_does_not_fit_is_refused_with_what_to_change(model_folder: Path, tmp_path: Path) -> None:
+    settings = config(model_folder, tmp_path)
+    big_model = replace(outline_of(str(model_folder), settings), parameters=10**9, trained=(10**9,))
+    needs = memory(big_model, settings, 1000.0, 16)
+    refuse_what_does_not_fit(replace(needs, checkpoints=0), 2**60, settings)
+    refuse_what_does_not_fit(replace(needs, checkpoints=0), None, settings)
+    with pytest.raises(UsageError, match=r"need 14.90 GiB, 8.00 GiB are free; take a smaller model"):
+        refuse_what_does_not_fit(needs, 8 * GIB, settings)
+    big = replace(needs, kv_cache=20 * GIB)
+    with pytest.raises(UsageError, match="with generation it needs .* lower generation_rows or max_new_tokens"):
+        refuse_what_does_not_fit(big, 20 * GIB, settings)
+    big = replace(needs, activations=20 * GIB)
+    with pytest.raises(UsageError, match="with the update it needs .* lower micro_batch_tokens"):
+        refuse_what_does_not_fit(big, 20 * GIB, settings)
+    with pytest.raises(UsageError, match="output: the checkpoints need .* lower keep_checkpoints"):
+        refuse_what_does_not_fit(replace(needs, checkpoints=2**60), 2**60, settings)
+
+
+def test_a_model_that_cannot_fit_is_refused_before_it_is_loaded(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pricer, "free_bytes", lambda device: 1000)
+    monkeypatch.setattr(pricer, "measure", lambda *args: pytest.fail("it was loaded"))
+    with pytest.raises(UsageError, match="this run does not fit"):
+        price(config(model_folder, tmp_path), {"letters": LettersEnvironment()})
+
+
+def test_free_memory_respects_the_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pricer, "CGROUP", tmp_path)
+    cpu = torch.device("cpu")
+    whole = free_bytes(cpu)
+    assert whole is not None and whole > 0
+    (tmp_path / "memory.max").write_text("3000000\n")
+    (tmp_path / "memory.current").write_text("1000000\n")
+    assert free_bytes(cpu) == 2_000_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_bytes(cpu) == pytest.approx(whole, rel=0.5)
+
+
+def test_the_command_prints_a_table_and_trains_nothing(
+    model_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        f"model: {model_folder}\noutput: {tmp_path / 'out'}\nsources: [{{environment: arithmetic}}]\n"
+        "prompts_per_step: 2\ngroup_size: 2\nmax_new_tokens: 4\nmax_prompt_tokens: 100\n"
+        "eval_every: 0\nworkers: 0\ndevice: cpu\n"
+    )
+    assert main(["train", "--config", str(path), "--dry-run"]) == 0
+    out = capfd.readouterr().out
+    for words in ("weights", "gradients", "AdamW", "KV cache", "free on disk", "completion tokens a step", "the whole run"):
+        assert words in out, out
+    assert not (tmp_path / "out").exists()
+    assert main(["train", "--config", str(path), "--dry-run", "model=./absent"]) == 2
+    assert "there is no directory './absent'" in capfd.readouterr().err
+
+
+def test_what_the_run_would_refuse_is_refused_before_it_is_measured(model_folder: Path, tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"advantage": "reinforce++", "dynamic_sampling": True}
+    with pytest.raises(UsageError, match="groups of equal rewards that dynamic_sampling drops"):
+        price(config(model_folder, tmp_path / "out", **fields), {"letters": LettersEnvironment()})

@@ -1,0 +1,185 @@
+"""A run's price as arithmetic: bytes and seconds by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verigym.trainer.config.run import SourceConfig, TrainConfig
+from verigym.trainer.dry_run.formulas import (
+    Lengths,
+    Outline,
+    Speed,
+    Timing,
+    decode_steps,
+    evaluations,
+    fit_speed,
+    line,
+    longest,
+    memory,
+    shares_prompts,
+    spread,
+)
+
+MODEL = Outline(
+    parameters=1000, layers=3, kv_heads=2, head_size=4, vocabulary=10, positions=64, trained=(900, 100), tensors=(900, 100)
+)
+ADAPTED = replace(MODEL, parameters=100_000, linear=65_536, trained=(8192, 100), tensors=(99_840, 160))
+
+
+def config(**fields: Any) -> TrainConfig:
+    base: dict[str, Any] = {
+        "model": "m",
+        "output": Path("o"),
+        "sources": (SourceConfig(environment="arithmetic"),),
+        "prompts_per_step": 2,
+        "group_size": 4,
+        "max_prompt_tokens": 30,
+        "max_new_tokens": 20,
+        "micro_batch_tokens": 100,
+    }
+    return TrainConfig(**base | fields)
+
+
+def test_adapters_need_gradients_and_moments_of_their_own_alone() -> None:
+    needs = memory(ADAPTED, config(lora_rank=2, kl_coef=0.1, keep_checkpoints=2), 7.5, 16)
+    assert (needs.weights, needs.gradients, needs.optimizer) == (400_000 + 4 * 8292, 4 * 8292, 8 * 8292)
+    assert needs.reference == 0, "the policy without its adapters"
+    assert needs.checkpoints == 3 * 12 * 8292 + 400_000 + 4 * 8292, "the final model is a whole one"
+    replaced = memory(ADAPTED, config(lora_rank=2, kl_coef=0.1, keep_checkpoints=2, reference_every=5), 7.5, 16)
+    assert replaced.reference == 4 * 8292, "a second set of adapters"
+    assert replaced.checkpoints == 3 * 16 * 8292 + 400_000 + 4 * 8292
+    whole = memory(replace(ADAPTED, trained=(100_000,)), config(kl_coef=0.1), 7.5, 16)
+    assert (whole.weights, whole.gradients, whole.optimizer, whole.reference) == (400_000, 400_000, 800_000, 400_000)
+
+
+@pytest.mark.parametrize(
+    ("base", "weights"), [("fp32", 600_000), ("bf16", 200_000), ("4bit", 2 * 34_464 + 32_768 + 1024 + 4 * 4)]
+)
+def test_the_base_may_have_fewer_bits(base: str, weights: int) -> None:
+    needs = memory(ADAPTED, config(lora_rank=2, lora_base=base, dtype="bf16"), 7.5, 16)
+    assert needs.weights == weights + 6 * 8292
+
+
+def test_moments_in_8_bits() -> None:
+    """Two moments of a byte a number and a scale of four bytes for each 256; the small tensor keeps two of four bytes."""
+    needs = memory(ADAPTED, config(lora_rank=2, optimizer="adamw_8bit"), 7.5, 16)
+    assert needs.optimizer == 2 * (8192 + 32 * 4) + 8 * 100
+
+
+def test_the_critic_has_the_optimizer_of_the_run() -> None:
+    """Its moments are those of the whole model, adapters or not."""
+    plain = memory(ADAPTED, config(advantage="gae", lora_rank=2, keep_checkpoints=1), 7.5, 16)
+    small = memory(ADAPTED, config(advantage="gae", lora_rank=2, keep_checkpoints=1, optimizer="adamw_8bit"), 7.5, 16)
+    moments = 2 * (99_840 + 390 * 4) + 8 * 160
+    assert (plain.critic, small.critic) == (16 * 100_000, 8 * 100_000 + moments)
+    adapters = plain.optimizer - small.optimizer
+    assert plain.checkpoints - small.checkpoints == 2 * (8 * 100_000 - moments + adapters), "the one being written too"
+
+
+def test_memory_in_fp32_by_hand() -> None:
+    needs = memory(MODEL, config(), activation_bytes=7.5, chunk_tokens=16)
+    assert (needs.weights, needs.gradients, needs.optimizer, needs.reference) == (4000, 4000, 8000, 0)
+    assert needs.kv_cache == 8 * 50 * (2 * 2 * 4 * 4) * 5, (
+        "8 rows of 50 tokens, keys and values of 2 heads of 4, 3 layers and two for copies"
+    )
+    assert needs.sampling == 8 * 10 * 28
+    assert needs.activations == 1125, "100 tokens, and half as much again for the way back"
+    assert needs.logits == 16 * 10 * 12
+    assert needs.standing == 16000
+    assert needs.peak == 16000 + needs.kv_cache + needs.sampling, "generation needs more than the update"
+    assert needs.checkpoints == (3 * 12 + 4) * 1000
+
+
+def test_what_changes_memory() -> None:
+    base = memory(MODEL, config(), 2000.0, 16)
+    assert base.peak == base.standing + base.activations + base.logits, "here the update needs more"
+    half = memory(MODEL, config(dtype="bf16"), 2000.0, 16)
+    assert (half.weights, half.kv_cache, half.optimizer) == (6000, base.kv_cache, 8000)
+    kept = memory(MODEL, config(kl_coef=0.1), 2000.0, 16)
+    assert kept.reference == 4000
+    replaced = memory(MODEL, config(kl_coef=0.1, reference_every=5), 2000.0, 16)
+    assert replaced.reference == 4000, "replaced in place"
+    assert replaced.checkpoints - kept.checkpoints == (config().keep_checkpoints + 1) * 4000, "each checkpoint holds it"
+    assert memory(MODEL, config(generation_rows=4), 2000.0, 16).kv_cache * 2 == base.kv_cache
+    whole = memory(MODEL, config(micro_batch_tokens=10), 2000.0, 16).activations
+    assert whole == 1.5 * 2000 * (50 + 8), "one row is always whole, with a quarter of 30 for its copy of the prompt"
+    alone = memory(MODEL, config(micro_batch_tokens=10, shared_prefix=False), 2000.0, 16).activations
+    assert alone == 1.5 * 2000 * 50
+    assert memory(MODEL, config(keep_checkpoints=5), 2000.0, 16).checkpoints == (6 * 12 + 4) * 1000
+
+
+def test_no_row_is_longer_than_the_model_allows() -> None:
+    assert longest(MODEL, config()) == 50
+    assert longest(MODEL, config(max_prompt_tokens=1000)) == 64
+
+
+def test_lengths_that_all_ended_are_repeated() -> None:
+    assert spread([3, 5], [False, False], 4, 20) == (3, 3, 5, 5)
+    assert sorted(spread([1, 2, 3], [False] * 3, 3, 20)) == [1, 2, 3]
+    assert len(spread([4] * 7, [False] * 7, 3, 20)) == 3
+
+
+def test_lengths_that_were_cut_off_are_guessed() -> None:
+    assert spread([8, 8], [True, True], 3, 20) == (20, 20, 20)
+    # 40 tokens, 4 ends: a mean of 10 tokens.
+    guessed = spread([10, 10, 10, 5, 5], [False, False, False, False, True], 1000, 10_000)
+    assert sum(guessed) / 1000 == pytest.approx(10, rel=0.03)
+    assert min(guessed) == 1
+    bounded = spread([10, 10, 10, 5, 5], [False, False, False, False, True], 1000, 12)
+    assert max(bounded) == 12
+    assert bounded.count(12) == pytest.approx(1000 * math.exp(-1.15), abs=10), "rounding makes 11.5 and more a 12"
+
+
+def test_a_line_through_points() -> None:
+    assert line([(1, 5), (3, 9)]) == pytest.approx((3, 2))
+    assert line([(2, 6)]) == (0.0, 3.0)
+    assert line([(1, 9), (3, 5)]) == (7.0, 0.0), "more work never takes less time"
+    intercept, slope = line([(1, 0.1), (2, 4)])
+    assert intercept == 0 and slope == pytest.approx((0.1 + 8) / 5), "nothing takes no less than no time"
+
+
+@pytest.mark.parametrize("share_prompts", [True, False])
+def test_speeds_that_made_the_timings_are_found_again(share_prompts: bool) -> None:
+    true = Speed(decode_step_s=0.01, decode_row_s=0.002, update_fixed_s=0.05, update_token_s=0.0003)
+    small, large = Lengths((10,), (8,) * 4), Lengths((10, 12, 14), (8,) * 12)
+    timings = [
+        Timing(rows, generate_s=true.generate(rows, 512), update_s=true.update(rows, share_prompts)) for rows in (small, large)
+    ]
+    found = fit_speed(timings, share_prompts, 512)
+    for name in ("decode_step_s", "decode_row_s", "update_fixed_s", "update_token_s"):
+        assert getattr(found, name) == pytest.approx(getattr(true, name))
+
+
+def test_checkpointing_takes_each_prompt_with_each_completion() -> None:
+    assert shares_prompts(config())
+    assert not shares_prompts(config(gradient_checkpointing=True))
+    assert not shares_prompts(config(shared_prefix=False))
+
+
+def test_a_row_that_waits_takes_the_place_of_one_that_ended() -> None:
+    lengths = (100, 1, 1, 1, 50, 3)
+    assert decode_steps(lengths, 6) == decode_steps(lengths, 100) == 100
+    assert decode_steps(lengths, 1) == 156
+    assert decode_steps(lengths, 2) == 100, "all the others go through the second place"
+    assert decode_steps(lengths, 2, refills=False) == 100 + 1 + 50
+    assert decode_steps((), 4) == 0
+
+
+def test_generation_time_by_hand() -> None:
+    speed = Speed(decode_step_s=1.0, decode_row_s=0.1, update_fixed_s=5.0, update_token_s=0.3)
+    rows = Lengths((10, 20), (2, 4, 6, 8))
+    assert speed.generate(rows, 4) == pytest.approx(8 * 1.0 + 20 * 0.1 + 30 * 0.1)
+    assert speed.generate(rows, 2) == pytest.approx(12 * 1.0 + 20 * 0.1 + 30 * 0.1), "rows 2 and 6, beside them 4 and 8"
+    assert speed.generate(rows, 2, refills=False) == pytest.approx((4 + 8) * 1.0 + 20 * 0.1 + 30 * 0.1), "in two parts"
+    assert speed.update(rows, share_prompts=True) == pytest.approx(5 + 0.3 * 50)
+    assert speed.update(rows, share_prompts=False) == pytest.approx(5 + 0.3 * 80)
+
+
+@pytest.mark.parametrize(("steps", "every", "expected"), [(100, 50, 3), (101, 50, 4), (10, 50, 2), (100, 0, 0)])
+def test_evaluations_are_counted(steps: int, every: int, expected: int) -> None:
+    assert evaluations(config(steps=steps, eval_every=every)) == expected

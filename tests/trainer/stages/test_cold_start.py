@@ -1,0 +1,76 @@
+"""The supervised start: it learns the demonstrations, ends them, and does the same thing every time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from verigym.envs import Prompt, load
+from verigym.trainer.engines.native.generate import generate
+from verigym.trainer.logprobs.forward import completion_logprobs
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.models.scratch import scratch_qwen3
+from verigym.trainer.stages.cold_start import WARMUP_STEPS, cold_start
+
+ENVIRONMENT: Any = load("arithmetic", digits=1)
+STEPS = 45
+PAIRS = [ENVIRONMENT.demonstration("train", 0, index) for index in range(6)]
+
+
+def demonstration(index: int) -> tuple[Prompt, str]:
+    return PAIRS[index % len(PAIRS)]
+
+
+def start(tokenizer: Any, steps: int) -> tuple[Any, list[float]]:
+    model = scratch_qwen3(tokenizer, hidden_size=32, layers=2, heads=2, intermediate_size=64, seed=4)
+    losses: list[float] = []
+
+    def keep(step: int, loss: float) -> None:
+        assert step == len(losses) + 1
+        losses.append(loss)
+
+    sizes: dict[str, Any] = {"steps": steps, "batch_size": 6, "peak_learning_rate": 1e-2}
+    cold_start(model, Codec(tokenizer), demonstration, on_step=keep, **sizes)
+    return model, losses
+
+
+@pytest.fixture(scope="module")
+def started(tiny_tokenizer: Any) -> tuple[Any, list[float]]:
+    return start(tiny_tokenizer, STEPS)
+
+
+def test_the_loss_falls(started: tuple[Any, list[float]], tiny_tokenizer: Any) -> None:
+    model, losses = started
+    assert len(losses) == STEPS > WARMUP_STEPS
+    assert losses[0] == pytest.approx(torch.tensor(float(len(tiny_tokenizer))).log().item(), abs=0.3), "chance at first"
+    assert losses[-1] < 0.5 * losses[0]
+    assert not model.training
+
+
+def test_the_loss_is_that_of_the_completion_tokens_alone(started: tuple[Any, list[float]], tiny_tokenizer: Any) -> None:
+    codec = Codec(tiny_tokenizer)
+    fresh = scratch_qwen3(tiny_tokenizer, hidden_size=32, layers=2, heads=2, intermediate_size=64, seed=4)
+    prompts = [codec.encode(prompt) for prompt, _ in PAIRS]
+    completions = [[*codec.encode_text(text), 1] for _, text in PAIRS]
+    logp, mask = completion_logprobs(fresh, prompts, completions, temperature=1.0, pad_id=0)
+    assert started[1][0] == pytest.approx(-logp[mask].mean().item(), rel=1e-5)
+
+
+def test_it_learns_to_end(started: tuple[Any, list[float]], tiny_tokenizer: Any) -> None:
+    codec = Codec(tiny_tokenizer)
+    prompts = [codec.encode(prompt) for prompt, _ in PAIRS]
+    arguments: dict[str, Any] = {"max_new_tokens": 60, "temperature": 0.0, "eos_ids": codec.eos_ids, "pad_id": 0}
+    found = generate(started[0], prompts, [[(number,)] for number in range(len(prompts))], **arguments)
+    assert all(done.finish_reason == "stop" for (done,) in found)
+
+
+def test_it_does_the_same_every_time_and_leaves_the_random_state_alone(
+    started: tuple[Any, list[float]], tiny_tokenizer: Any
+) -> None:
+    torch.manual_seed(77)
+    before = torch.random.get_rng_state()
+    _, losses = start(tiny_tokenizer, 5)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert losses == started[1][:5]

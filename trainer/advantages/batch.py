@@ -1,0 +1,156 @@
+"""Advantages on the scale of the whole batch: no group is blown up because its own rewards hardly differ.
+
+Shapes: P prompts, G samples a prompt. All take `(rewards_PG, scored_PG, *, lengths_PG=None)` and settings of their
+own; see `advantages` for what they share. Means and deviations are over completions, not tokens, and over the rewards
+of one call: give them the whole batch of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from verigym.trainer.advantages.common import check_scale, divided, groups
+from verigym.trainer.advantages.group import grpo
+
+
+def batch_std(
+    rewards_PG: torch.Tensor,
+    scored_PG: torch.Tensor,
+    *,
+    lengths_PG: torch.Tensor | None = None,
+    ddof: int = 1,
+    eps: float = 1e-4,
+) -> torch.Tensor:
+    """Centre by group, divide by the standard deviation of all rewards of the batch (Lite PPO, arXiv 2508.08221).
+
+    Args:
+        rewards_PG: floating point rewards, in any unit; ignored where unscored.
+        scored_PG: bool, True where the verifier gave a verdict.
+        lengths_PG: not looked at.
+        ddof: 0 divides the sum of squares by n (population), 1 by n - 1 (sample).
+        eps: added to the standard deviation, in the unit of the rewards; at least 0.
+
+    Returns:
+        Advantages `[P, G]`, without a unit, in the dtype of the rewards.
+
+    Raises:
+        ValueError: shapes or dtypes do not fit, a scored reward is not finite, or `ddof` or `eps` is out of range.
+    """
+    found = groups(rewards_PG, scored_PG)
+    check_scale(ddof, eps)
+    whole = groups(rewards_PG.reshape(1, -1), scored_PG.reshape(1, -1))
+    scale = _deviation(whole.deviation_PG, scored_PG, ddof) + eps
+    return divided(found.deviation_PG, scale).to(rewards_PG.dtype)
+
+
+def reinforce_pp(
+    rewards_PG: torch.Tensor,
+    scored_PG: torch.Tensor,
+    *,
+    lengths_PG: torch.Tensor | None = None,
+    ddof: int = 0,
+    eps: float = 1e-8,
+) -> torch.Tensor:
+    """Whiten over the batch, without a group: `A = (r - batch mean) / (batch std + eps)` (REINFORCE++, arXiv 2501.03262).
+
+    A group of equal rewards gets 0 only where the whole batch is equal: it is compared with the other prompts.
+
+    Args:
+        rewards_PG: floating point rewards, in any unit; ignored where unscored.
+        scored_PG: bool, True where the verifier gave a verdict.
+        lengths_PG: not looked at.
+        ddof: 0 divides the sum of squares by n (population), 1 by n - 1 (sample).
+        eps: added to the standard deviation, in the unit of the rewards; at least 0.
+
+    Returns:
+        Advantages `[P, G]`, without a unit, in the dtype of the rewards.
+
+    Raises:
+        ValueError: shapes or dtypes do not fit, a scored reward is not finite, or `ddof` or `eps` is out of range.
+    """
+    groups(rewards_PG, scored_PG)  # the checks, before the shape is lost
+    return grpo(rewards_PG.reshape(1, -1), scored_PG.reshape(1, -1), ddof=ddof, eps=eps).reshape(rewards_PG.shape)
+
+
+def reinforce_pp_baseline(
+    rewards_PG: torch.Tensor,
+    scored_PG: torch.Tensor,
+    *,
+    lengths_PG: torch.Tensor | None = None,
+    ddof: int = 0,
+    eps: float = 1e-8,
+) -> torch.Tensor:
+    """Centre by group, then divide by the standard deviation of what is left over the batch (arXiv 2501.03262).
+
+    Unlike `batch_std`, differences between the groups' means do not widen the scale.
+
+    Args:
+        rewards_PG: floating point rewards, in any unit; ignored where unscored.
+        scored_PG: bool, True where the verifier gave a verdict.
+        lengths_PG: not looked at.
+        ddof: 0 divides the sum of squares by n (population), 1 by n - 1 (sample).
+        eps: added to the standard deviation, in the unit of the rewards; at least 0.
+
+    Returns:
+        Advantages `[P, G]`, without a unit, in the dtype of the rewards.
+
+    Raises:
+        ValueError: shapes or dtypes do not fit, a scored reward is not finite, or `ddof` or `eps` is out of range.
+    """
+    found = groups(rewards_PG, scored_PG)
+    check_scale(ddof, eps)
+    return divided(found.deviation_PG, _deviation(found.deviation_PG, scored_PG, ddof) + eps).to(rewards_PG.dtype)
+
+
+def gdpo(
+    rewards_PGR: torch.Tensor,
+    scored_PG: torch.Tensor,
+    weights_R: Sequence[float] | torch.Tensor,
+    *,
+    ddof: int = 1,
+    eps: float = 1e-4,
+) -> torch.Tensor:
+    """Normalise each of R rewards in its group, add them with weights, whiten over the batch (GDPO, arXiv 2601.05242).
+
+    A sum of rewards that is normalised afterwards forgets which of them differed; here each keeps its weight.
+
+    Args:
+        rewards_PGR: floating point rewards `[P, G, R]`, each in any unit; ignored where unscored.
+        scored_PG: bool, True where every reward of the completion is there.
+        weights_R: weight of each reward, finite.
+        ddof: 0 divides the sums of squares by n (population), 1 by n - 1 (sample), in groups and batch.
+        eps: added to the standard deviations, in groups and batch; at least 0.
+
+    Returns:
+        Advantages `[P, G]`, without a unit, in the dtype of the rewards.
+
+    Raises:
+        ValueError: shapes or dtypes do not fit, a scored reward or a weight is not finite, or `ddof` or `eps` is out of
+            range.
+    """
+    if rewards_PGR.ndim != 3:
+        raise ValueError(f"rewards_PGR: expected 3 axes [P, G, R], got shape {list(rewards_PGR.shape)}")
+    weights = torch.as_tensor(weights_R, dtype=torch.float64, device=rewards_PGR.device)
+    if weights.shape != rewards_PGR.shape[2:] or not bool(weights.isfinite().all()):
+        raise ValueError(f"weights_R: expected {rewards_PGR.shape[2]} finite numbers, one a reward, got {weights.tolist()}")
+    check_scale(ddof, eps)
+    total_PG = torch.zeros(rewards_PGR.shape[:2], dtype=torch.float64, device=rewards_PGR.device)
+    for reward_PG, weight in zip(rewards_PGR.unbind(dim=2), weights, strict=True):
+        total_PG = total_PG + weight * grpo(reward_PG, scored_PG, ddof=ddof, eps=eps).double()
+    # Each group sums to 0 already; subtracting the batch's mean would only put rounding into groups of equal rewards.
+    return divided(total_PG, _deviation(total_PG, scored_PG, ddof) + eps).to(rewards_PGR.dtype)
+
+
+def _deviation(centred_PG: torch.Tensor, scored_PG: torch.Tensor, ddof: int) -> torch.Tensor:
+    """Return the root mean square over the scored completions of the batch, as a scalar; unscored places must be 0."""
+    return (centred_PG.square().sum() / (scored_PG.sum() - ddof).clamp(min=1)).sqrt()
+
+
+ADVANTAGES_OF_BATCHES: dict[str, Callable[..., torch.Tensor]] = {
+    "batch_std": batch_std,
+    "reinforce++": reinforce_pp,
+    "reinforce++_baseline": reinforce_pp_baseline,
+}
+"""The variants of this file by name; `advantages.ADVANTAGES` has them all. `gdpo` takes several rewards and is apart."""

@@ -1,0 +1,89 @@
+"""What every advantage starts from: checked rewards in float64, the scored ones apart, and which groups differ at all.
+
+Shapes: P prompts, G samples a prompt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from verigym.trainer.tensor_shapes import check_same_shape
+
+EQUAL_RELATIVE = 1e-9
+"""Rewards of a group that differ by no more than this share of the largest count as equal: 0.1 + 0.2 and 0.3 are the
+same reward, reached by two ways of adding. For float32 and shorter it is 8 machine epsilons."""
+EQUAL_ABSOLUTE = 1e-12
+"""Differences below this count as equal whatever the size: 1 - 0.9 - 0.1 and 0 are the same reward too."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rewards of a batch in float64, so that a sum of large float32 rewards does not overflow."""
+
+    reward_PG: torch.Tensor
+    """The rewards; 0 where unscored."""
+    scored_PG: torch.Tensor
+    """bool, True where the verifier gave a verdict."""
+    compared_PG: torch.Tensor
+    """bool, True for the scored completions of groups whose rewards are not all equal."""
+    scored_P1: torch.Tensor
+    """Scored completions in each group, at least 2, so that one may divide by it less 1."""
+    mean_P1: torch.Tensor
+    """Mean of the scored rewards of each group of at least 2."""
+    deviation_PG: torch.Tensor
+    """Reward minus the group's mean; exactly 0 where there is nothing to compare."""
+
+
+def groups(rewards_PG: torch.Tensor, scored_PG: torch.Tensor) -> Groups:
+    """Check the rewards and compare each with its group.
+
+    Args:
+        rewards_PG: floating point rewards, in any unit; ignored where unscored.
+        scored_PG: bool, True where the verifier gave a verdict.
+
+    Raises:
+        ValueError: shapes or dtypes do not fit, or a scored reward is not finite.
+    """
+    check_same_shape("PG", rewards_PG=rewards_PG, scored_PG=scored_PG)
+    if not rewards_PG.is_floating_point():
+        raise ValueError(f"rewards_PG: expected a floating point tensor, got {rewards_PG.dtype}")
+    if scored_PG.dtype != torch.bool:
+        raise ValueError(f"scored_PG: expected a bool tensor, got {scored_PG.dtype}")
+    if not bool((rewards_PG.isfinite() | ~scored_PG).all()):
+        raise ValueError("rewards_PG: a scored reward is nan or infinite; mark it unscored or give it a finite reward")
+
+    reward_PG = rewards_PG.masked_fill(~scored_PG, 0.0).double()
+    scored_P1 = scored_PG.sum(dim=1, keepdim=True).double().clamp(min=2)
+    mean_P1 = reward_PG.sum(dim=1, keepdim=True) / scored_P1
+    compared_PG = scored_PG & _differ(reward_PG.detach(), scored_PG, max(EQUAL_RELATIVE, 8 * torch.finfo(rewards_PG.dtype).eps))
+    deviation_PG = (reward_PG - mean_P1).masked_fill(~compared_PG, 0.0)
+    return Groups(reward_PG, scored_PG, compared_PG, scored_P1, mean_P1, deviation_PG)
+
+
+def _differ(reward_PG: torch.Tensor, scored_PG: torch.Tensor, relative: float) -> torch.Tensor:
+    """Return `[P, 1]`, True for the groups with scored rewards that are not all equal."""
+    if reward_PG.shape[1] == 0:
+        return scored_PG.new_zeros(len(reward_PG), 1)
+    highest_P1 = reward_PG.masked_fill(~scored_PG, -torch.inf).amax(dim=1, keepdim=True)
+    lowest_P1 = reward_PG.masked_fill(~scored_PG, torch.inf).amin(dim=1, keepdim=True)
+    size_P1 = reward_PG.abs().amax(dim=1, keepdim=True)
+    return highest_P1 - lowest_P1 > (relative * size_P1).clamp(min=EQUAL_ABSOLUTE)
+
+
+def divided(deviation_PG: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Return `deviation / scale`, and the deviation (which is 0 then) where the scale is 0: 0/1 rather than 0/0."""
+    return deviation_PG / scale.masked_fill(scale == 0.0, 1.0)
+
+
+def check_scale(ddof: int, eps: float) -> None:
+    """Refuse what a standard deviation cannot be made with.
+
+    Raises:
+        ValueError: `ddof` or `eps` is out of range.
+    """
+    if ddof not in (0, 1):
+        raise ValueError(f"ddof: expected 0 (population) or 1 (sample), got {ddof}")
+    if not 0.0 <= eps < float("inf"):
+        raise ValueError(f"eps: expected a finite number of at least 0, got {eps}")

@@ -1,0 +1,83 @@
+"""What a run's inputs hold: hashes of model, data sets and own environments, so that no run goes on from others."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from verigym.datasets_cfg.load import description, load_config
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import sha256_hex
+from verigym.envs.own_code import own_code
+from verigym.trainer.config.run import SourceConfig, TrainConfig
+from verigym.trainer.models.path import model_path
+
+logger = logging.getLogger("verigym.trainer")
+
+WHOLE = 64 * 2**20
+"""Files up to so many bytes are hashed whole."""
+ENDS = 2**20
+"""Of larger ones so many bytes at the beginning and at the end count, and the size: reading all weights would take minutes."""
+
+
+def contents(config: TrainConfig, environments: Iterable[Environment] = ()) -> dict[str, str]:
+    """Return a hash of each local input, by name. What comes from the hub is not looked at, nor what environments read.
+
+    Args:
+        config: the run, whose model and sources could be opened.
+        environments: its environments, of which the code counts that is the user's; see `own_code`.
+    """
+    found: dict[str, str] = {}
+    folder = Path(model_path(config.model))
+    if folder.is_dir():
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            found[f"model {path.relative_to(folder)}"] = file_hash(path)
+    return found | data_hashes(config.sources) | {f"code of {name}": value for name, value in own_code(environments).items()}
+
+
+def data_hashes(sources: Iterable[SourceConfig]) -> dict[str, str]:
+    """Return a hash of each data set's description and of its files that lie here, by name."""
+    found: dict[str, str] = {}
+    for source in sources:
+        if source.dataset is None:
+            continue
+        found[f"the description of {source.label}"] = sha256_hex(description(source.dataset))[:16]
+        files = load_config(source.dataset).files if source.data_dir else {}
+        for split in (source.split, source.eval_split):
+            if source.data_dir and split and split in files:
+                path = Path(source.data_dir) / files[split].path
+                found[f"{split} data of {source.label}"] = file_hash(path)
+    return found
+
+
+def file_hash(path: Path) -> str:
+    """Return a hash of a file's content; of one above `WHOLE` bytes, of its size and both its ends."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if size <= WHOLE:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        digest = hashlib.sha256(str(size).encode())
+        digest.update(file.read(ENDS))
+        file.seek(-ENDS, 2)
+        digest.update(file.read(ENDS))
+    return f"ends-{digest.hexdigest()[:16]}"
+
+
+def refuse_changed(then: Mapping[str, str], now: Mapping[str, str], changed_inputs: str) -> bool:
+    """Return whether a checkpoint's hashes are not those of now. A checkpoint without any is from before there were hashes.
+
+    Raises:
+        UsageError: naming what differs, where that is to be refused.
+    """
+    names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name)) if then else []
+    if not names:
+        return False
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    line = f"since the checkpoint was made, inputs of the run have changed: {', '.join(names[:3])}{more}"
+    if changed_inputs == "refuse":
+        raise UsageError(f"{line}; bring them back, set `output` to a new folder, or set changed_inputs=accept to go on anyway")
+    logger.warning("%s; going on with changed_inputs=accept", line)
+    return True

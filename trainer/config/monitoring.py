@@ -1,0 +1,45 @@
+"""The settings of what looks after a run: when it warns, when it stops, and where its numbers go."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from verigym.trainer.config.frozen import Frozen
+
+LoggerName = Literal["tensorboard", "wandb", "trackio"]
+
+
+class MonitoringFields(Frozen):
+    """None of these changes what is computed, so a run may go on with other values."""
+
+    on_dead_run: Literal["warn", "stop"] = "warn"
+    """What happens after dead_run_steps steps in a row without any gradient from the rewards."""
+    dead_run_steps: int = Field(default=20, ge=1)
+    """Steps in a row without an advantage, with a gradient of exactly 0, or with gae of equal rewards: then the run is dead."""
+    on_broken_grader: Literal["warn", "stop"] = "stop"
+    """When a source's judge raises on more than broken_grader_share of its completions, or its first 200 all get no verdict."""
+    max_bad_steps: int = Field(default=3, ge=1)
+    """The run stops after so many steps in a row with an update that is not finite; it is left out and kept in bad_batches/."""
+    sampled_nll_floor: float = Field(default=0.05, ge=0, lt=1)
+    """Warn when the sampled NLL, an estimate of the entropy, is below this share of what it was at first; 0 for never."""
+    sampled_nll_ceiling: float = Field(default=4.0, gt=1)
+    """Warn when the sampled NLL is above this many times what it was at first."""
+    length_floor: float = Field(default=0.25, ge=0, lt=1)
+    """Warn when completions are shorter than this share of what they were at first; 0 for never."""
+    length_ceiling: float = Field(default=4.0, gt=1)
+    """Warn when completions are longer than this many times what they were at first."""
+    reward_jump: float = Field(default=0.25, gt=0)
+    """Warn when the mean reward rises by this much within 18 steps while completions lose a third of their length."""
+    unscored_share: float = Field(default=0.1, gt=0, le=1)
+    """Warn when more than this share of the completions gets no verdict."""
+    sampler_gap_limit: float = Field(default=0.1, gt=0)
+    """Warn when log-probabilities at sampling and in training differ by more than this, mean over tokens, in nats."""
+    warn_every: int = Field(default=50, ge=1)
+    """Steps before the same warning is given again."""
+
+    loggers: tuple[LoggerName, ...] = ("tensorboard",)
+    """Where numbers go besides metrics.jsonl: any of tensorboard, wandb and trackio."""
+    log_project: str = Field(default="verigym", min_length=1)
+    """Project name for wandb and trackio."""

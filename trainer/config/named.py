@@ -1,0 +1,34 @@
+"""Functions that settings name: found in a table, with the options they take and no others."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from verigym.envs.contract.errors import UsageError, did_you_mean
+from verigym.trainer.config.synonyms import suggestion
+
+
+def bind(field: str, name: str, table: Mapping[str, Callable[..., Any]], options: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return the function of that name with the options as keyword arguments.
+
+    Args:
+        field: where the name stands in the configuration, for the message.
+        name: of the function.
+        table: functions by name.
+        options: keyword arguments; positional ones cannot be given.
+
+    Raises:
+        UsageError: the name or an option is unknown.
+    """
+    if name not in table:
+        raise UsageError(f"field '{field}': there is no {field} {name!r}{suggestion(field, name, table)}")
+    parameters = inspect.signature(table[name]).parameters.values()
+    taken = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in ("mask_BT", "lengths_PG")]
+    for option in options:
+        if option not in taken:
+            hint = did_you_mean(option, taken) or "; it takes none"
+            raise UsageError(f"field '{field}': {name} takes no option {option!r}{hint}")
+    return partial(table[name], **options)

@@ -1,0 +1,115 @@
+"""Overrides of the command line, and the places of mistakes that show only when what a file describes is made."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from verigym.datasets_cfg.yamlfile import Document, Loc, value_of
+from verigym.envs.contract.errors import UsageError
+
+_FIELD = re.compile(r"field '([A-Za-z_0-9.-]+)'")
+
+
+def overriding(document: Document, overrides: Sequence[str]) -> Document:
+    """Return the document with `key=value` overrides in its fields; places of what they set name the override.
+
+    Raises:
+        UsageError: an override is none, or leads nowhere.
+    """
+    fields, places = copy.deepcopy(dict(document.fields)), dict(document.places)
+    for override in overrides:
+        loc = apply_override(fields, override)
+        for inner in [place for place in places if place[: len(loc)] == loc]:
+            del places[inner]
+        places[loc] = f"override {override!r}"
+    return replace(document, fields=fields, places=places)
+
+
+def apply_override(fields: dict[str, Any], override: str) -> Loc:
+    """Set one `key=value` in `fields` itself, and return the place that it sets, as keys and list positions.
+
+    Raises:
+        UsageError: no `=`, a value that is not YAML or has a key twice, or a path that leads nowhere.
+    """
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise UsageError(f"override {override!r}: expected key=value, for example steps=100")
+    value = value_of(text, f"override {override!r}")
+    # YAML 1.1 reads 1e-5 as text, because it lacks the dot that its grammar wants.
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            pass
+    *parents, last = key.split(".")
+    place: Any = fields
+    loc: list[int | str] = []
+    for part in parents:
+        try:
+            loc.append(int(part) if isinstance(place, list) else part)
+            place = place[loc[-1]]
+        except (KeyError, IndexError, ValueError, TypeError):
+            raise UsageError(f"override {override!r}: there is no {part!r} in the configuration file") from None
+    try:
+        loc.append(int(last) if isinstance(place, list) else last)
+        place[loc[-1]] = value
+    except (IndexError, ValueError, TypeError):
+        raise UsageError(f"override {override!r}: {last!r} cannot be set there") from None
+    return tuple(loc)
+
+
+def place_of(fields: Mapping[str, Any], message: str, around: Loc = ()) -> Loc | None:
+    """Return where the field or the source stands that a message begins with; None where it names none.
+
+    Args:
+        fields: of a run or a stage, as the file has them.
+        message: such as `field 'sources.0.weight': ...`, `model: ...` or `source 'math': ...`.
+        around: where the fields stand in the document.
+    """
+    if named := _FIELD.match(message):
+        return (*around, *_parts(named[1]))
+    if (named := re.match(r"([a-z_]+):", message)) and named[1] in fields:
+        return (*around, named[1])
+    sources = fields.get("sources")
+    for number, source in enumerate(sources if isinstance(sources, list | tuple) else ()):
+        if not isinstance(source, Mapping):
+            continue
+        label = source.get("name") or source.get("dataset") or source.get("environment")
+        if message.startswith(f"source {label!r}"):
+            named = _FIELD.search(message)
+            return (*around, "sources", number, *(_within(source, _parts(named[1])) if named else ()))
+    return None
+
+
+def _parts(path: str) -> Loc:
+    return tuple(int(part) if part.isdigit() else part for part in path.split("."))
+
+
+def _within(source: Mapping[str, Any], path: Loc) -> Loc:
+    """Return the way to a field inside one of a source's mappings of options; nothing where none of them has it."""
+    for name, value in source.items():
+        if isinstance(value, Mapping):
+            if path[0] in value:
+                return (name, *path)
+            if inner := _within(value, path):
+                return (name, *inner)
+    return ()
+
+
+@contextmanager
+def located(document: Document) -> Iterator[None]:
+    """Put the place of the field before a message that begins with the field, or with the source.
+
+    Raises:
+        UsageError: the mistake.
+    """
+    try:
+        yield
+    except UsageError as error:
+        place = place_of(document.fields, str(error))
+        raise (error if place is None else UsageError(f"{document.place(place)}: {error}")) from None

@@ -1,0 +1,220 @@
+"""What a training run may be told. Unknown keys are refused with a suggestion; a sentence stands under each field.
+
+A config is read once and unpacked into plain arguments: it never travels into the maths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from verigym.datasets_cfg.suites import SuiteSource, load_suite, run_places, suite_document
+from verigym.datasets_cfg.yamlfile import Document, checked, read_document
+from verigym.envs.contract.errors import UsageError, explain
+from verigym.trainer.config.checks import refuse_ineffective
+from verigym.trainer.config.critic import CriticFields
+from verigym.trainer.config.engine import EngineFields
+from verigym.trainer.config.kernels import KernelFields
+from verigym.trainer.config.memory import MemoryFields
+from verigym.trainer.config.monitoring import MonitoringFields
+from verigym.trainer.config.overrides import overriding
+from verigym.trainer.config.presets import with_preset
+from verigym.trainer.config.resume import ResumeFields
+from verigym.trainer.config.sampling import SamplingFields
+from verigym.trainer.config.synonyms import refuse_foreign
+from verigym.trainer.config.update import ON_POLICY_LOSSES, UpdateFields
+
+
+class SourceConfig(SuiteSource):
+    """One part of the mixture, as in a suite, with what only a run can say of it."""
+
+    advantage: str | None = None
+    """Advantage of this source's groups; the run's when left out, and so are the options."""
+    advantage_options: Mapping[str, Any] = {}
+    """Keyword arguments of this source's advantage, by name."""
+    reward_weights: Mapping[str, float] = {}
+    """With gdpo as this source's advantage: the score's components and their weights."""
+    data_dir: Path | None = None
+    """Folder of the data set's local files; the hub when left out."""
+
+    @model_validator(mode="after")
+    def _advantage_fits(self) -> Self:
+        if (self.advantage == "gdpo") is not bool(self.reward_weights):
+            raise ValueError("advantage gdpo and reward_weights go together: name the components and their weights")
+        if self.data_dir is not None and self.dataset is None:
+            raise ValueError("data_dir is the folder of a data set's files; this source writes its own tasks, so leave it out")
+        if self.advantage is None and self.advantage_options:
+            raise ValueError("advantage_options without an advantage: name it in `advantage`")
+        return self
+
+
+class TrainConfig(
+    SamplingFields, UpdateFields, CriticFields, MemoryFields, EngineFields, KernelFields, MonitoringFields, ResumeFields
+):
+    """A GRPO run."""
+
+    model: str
+    """Local model directory or hub id of a transformers causal language model."""
+    output: Path
+    """Folder for checkpoints, logs and the final model. A run that finds its own checkpoints here goes on."""
+    sources: tuple[SourceConfig, ...] = Field(min_length=1)
+    """The mixture."""
+    suite: str | None = None
+    """Name or path of a suite, which gives the sources and defaults; fields given here win. Null once it is read."""
+    data_dir: Path | None = None
+    """With a suite: folder of its data sets' local files; those that are not there are read from the hub."""
+    seed: int = 0
+    """Key of all randomness."""
+    preset: str | None = None
+    """A paper's settings as defaults, such as grpo, dr_grpo, dapo or gspo (trainer/config/presets.py). Given fields win."""
+
+    steps: int = Field(default=200, ge=1)
+    """Optimizer batches: one generation phase each."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto takes CUDA where there is one."""
+    dtype: Literal["fp32", "bf16"] = "fp32"
+    """bf16 computes in bfloat16 over fp32 weights and optimizer state."""
+    threads: int | None = Field(default=None, ge=1)
+    """CPU threads; torch's own choice when left out. Exact resume needs the same number."""
+
+    eval_every: int = Field(default=50, ge=0)
+    """Steps between evaluations on the held-out splits; 0 for none. The first and the last step are always evaluated."""
+    eval_prompts: int = Field(default=64, ge=1)
+    """Held-out prompts a source; always the same ones."""
+    eval_samples: int = Field(default=1, ge=1)
+    """Completions a held-out prompt; above 1 also gives pass@k, and needs eval_temperature above 0."""
+    eval_temperature: float = Field(default=0.0, ge=0, le=10)
+    """Of the sampler in evaluation; 0 is greedy."""
+
+    checkpoint_every: int = Field(default=50, ge=1)
+    """Steps between checkpoints; the last step always gets one."""
+    keep_checkpoints: int = Field(default=2, ge=1)
+    """Older ones are deleted."""
+    samples_per_step: int = Field(default=2, ge=0)
+    """Completions a step that go into samples.jsonl."""
+
+    workers: int | None = Field(default=None, ge=0)
+    """Grading processes; one a core by default. 0 grades inside the trainer, without protection."""
+    grade_timeout_s: float = Field(default=30.0, gt=0)
+    """Wall time of one verdict."""
+    grade_memory_mb: int = Field(default=4096, ge=64)
+    """Address space of one grading process."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_preset(cls, fields: Any) -> Any:
+        if isinstance(fields, dict):
+            refuse_foreign(fields, cls.model_fields)
+            fields = _with_suite(fields)
+        if isinstance(fields, dict) and isinstance(fields.get("preset"), str):
+            return with_preset(fields)
+        return fields
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.eval_samples > 1 and self.eval_temperature == 0:
+            raise ValueError("eval_samples above 1 needs eval_temperature above 0: greedy samples are all the same")
+        if self.updates_per_step > self.prompts_per_step:
+            raise ValueError("updates_per_step cannot exceed prompts_per_step: an update needs at least one group")
+        if self.truncated_reward is not None and self.truncated == "mask":
+            raise ValueError("truncated: mask leaves out the completions that truncated_reward would price; set one of them")
+        stale = "dynamic_sampling" if self.dynamic_sampling else "replay_share" if self.replay_share > 0 else None
+        if stale and self.loss in ON_POLICY_LOSSES and self.correction in (None, "opsm"):
+            raise ValueError(
+                f"{stale} also trains on groups of earlier steps, to which loss {self.loss} takes no ratio; set a correction "
+                "such as token_truncated, or take a loss with a ratio, such as clipped"
+            )
+        if self.lora_base != "fp32" and self.dtype != "bf16":
+            raise ValueError(f"lora_base {self.lora_base} computes in bfloat16; set dtype to bf16, or lora_base to fp32")
+        if sum(source.min_share for source in self.sources) > 1:
+            raise ValueError("the sources' min_share add up to more than 1")
+        refuse_ineffective(self)
+        labels = [source.label for source in self.sources]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise ValueError(f"two sources are called {label!r}; give one a `name`")
+        return self
+
+
+def _with_suite(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the suite's fields under the run's own."""
+    suite, data_dir = fields.get("suite"), fields.get("data_dir")
+    if suite is None:
+        if data_dir is not None:
+            raise ValueError("data_dir goes with a suite; a source has its own data_dir")
+        return dict(fields)
+    if fields.get("sources"):
+        raise ValueError("suite and sources both say what is trained on; keep one")
+    own = {name: value for name, value in fields.items() if name not in ("suite", "data_dir", "sources")}
+    return {**load_suite(str(suite)).fields(Path(data_dir) if data_dir else None), **own}
+
+
+def build_config(fields: Mapping[str, Any], place: str) -> TrainConfig:
+    """Validate a run's fields.
+
+    Raises:
+        UsageError: one line that names the place and the field.
+    """
+    try:
+        return TrainConfig(**fields)
+    except ValidationError as error:
+        raise UsageError(f"{place}: {explain(error, TrainConfig.model_fields)}") from None
+    except TypeError as error:
+        raise UsageError(f"{place}: {error}") from None
+
+
+def read_config(path: Path | str, overrides: Sequence[str] = ()) -> TrainConfig:
+    """Read a YAML file and `key=value` overrides (`sources.0.weight=2` reaches inside; values are read as YAML).
+
+    Raises:
+        UsageError: the file or an override is bad; the message names the file's line, or the override.
+    """
+    return config_of(run_document(path, overrides))
+
+
+def from_overrides(overrides: Sequence[str]) -> TrainConfig:
+    """Make a run of `key=value` alone.
+
+    Raises:
+        UsageError: as `read_config`.
+    """
+    return config_of(run_document(None, overrides))
+
+
+def run_document(path: Path | str | None, overrides: Sequence[str] = ()) -> Document:
+    """Return a run's fields and where each was set: in the YAML file, if there is one, or by an override.
+
+    Raises:
+        UsageError: the file cannot be read, or an override leads nowhere.
+    """
+    document = Document("the command line", {}, {}) if path is None else read_document(path)
+    return _with_places_of_suite(overriding(document, overrides))
+
+
+def _with_places_of_suite(document: Document) -> Document:
+    """Return the document with the suite's fields in place of its name, each where the suite's file has it."""
+    suite = document.fields.get("suite")
+    if suite is None:
+        return document
+    try:
+        fields = _with_suite(document.fields)
+    except ValueError as error:
+        said = str(error)  # of the suite's own file, or of its being named here
+        raise UsageError(said if said.startswith(f"{suite}:") else f"{document.place(('suite',))}: {said}") from None
+    own = {loc: place for loc, place in document.places.items() if loc[0] in fields}
+    given = {loc: place for loc, place in run_places(suite_document(str(suite))).items() if (loc[0],) not in own}
+    return replace(document, fields=fields, places=given | own)
+
+
+def config_of(document: Document) -> TrainConfig:
+    """Validate the fields of `run_document`.
+
+    Raises:
+        UsageError: as `read_config`.
+    """
+    return checked(TrainConfig, document.fields, document)

@@ -1,0 +1,109 @@
+"""The settings of sampling: how many prompts and completions, which tasks come again, and how rewards become advantages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from verigym.trainer.config.frozen import Frozen
+
+GROUPLESS = ("gae", "reinforce++")
+"""Advantages that one completion a prompt is enough for: they compare it with a critic's values, or with other prompts'."""
+
+
+class SamplingFields(Frozen):
+    """What is asked, how often, and what a group's verdicts are worth."""
+
+    prompts_per_step: int = Field(default=16, ge=1)
+    """Prompts sampled from the mixture a step."""
+    group_size: int = Field(default=8, ge=1)
+    """Completions a prompt; advantages are relative to this group, but for gae and reinforce++, for which 1 is enough."""
+    max_prompt_tokens: int = Field(default=1024, ge=1)
+    """Longer prompts are passed over and counted."""
+    max_left_out: float = Field(default=0.01, ge=0, le=1)
+    """Most prompts of a source that may be longer than max_prompt_tokens, as a share; more is an error."""
+    max_new_tokens: int = Field(default=512, ge=1)
+    """Most tokens of a completion."""
+    temperature: float = Field(default=1.0, gt=0, le=10)
+    """Of the sampler in training."""
+    broken_grader_share: float = Field(default=0.2, gt=0, le=1)
+    """Where a source's judge raises on more than this share of its last 200 completions, those it raises on are unscored."""
+    generation_rows: int = Field(default=512, ge=1)
+    """Most completions decoded at a time; bounds the memory of the KV cache."""
+
+    advantage: str = "grpo"
+    """How rewards become advantages: a name in ADVANTAGES of trainer/advantages, gdpo, or gae, which trains a critic."""
+    advantage_options: Mapping[str, Any] = {}
+    """Keyword arguments of the advantage, by name, such as ddof and eps of grpo."""
+    reward_weights: Mapping[str, float] = {}
+    """With gdpo: the score's components that are rewards of their own, and the weight of each."""
+    step_rewards: bool = False
+    """Where a verdict scores the steps of a completion, its tokens get advantages by step (DeepSeekMath 4.1.3)."""
+    overlong_cache: int = Field(default=0, ge=0)
+    """Tokens before max_new_tokens over which a reward falls by up to 1 (DAPO's soft punishment); 0 for none."""
+    truncated_reward: float | None = Field(default=None, allow_inf_nan=False)
+    """Reward of a completion that max_new_tokens cut off, in place of its verdict's (Tulu 3); the verdict's when left out."""
+
+    dynamic_sampling: bool = False
+    """Groups without a signal are left out, and more prompts drawn until prompts_per_step groups have a signal (DAPO)."""
+    max_oversampling: float = Field(default=3.0, ge=1, le=100)
+    """With dynamic_sampling: at most this many times each source's prompts are drawn a step; then the step is smaller."""
+    curriculum: bool = False
+    """Tasks are sorted by their running pass rate into easy, normal and hard; the shares below say how often each comes."""
+    hard_share: float = Field(default=0.25, ge=0, le=1)
+    """With curriculum: share of a source's prompts that are known to be hard."""
+    easy_share: float = Field(default=0.05, ge=0, le=1)
+    """With curriculum: share of a source's prompts that are known to be easy."""
+    hard_below: float = Field(default=0.25, ge=0, le=1)
+    """With curriculum: a task with a pass rate of at most this is hard."""
+    easy_above: float = Field(default=0.75, ge=0, le=1)
+    """With curriculum: a task with a pass rate of at least this is easy."""
+    replay_share: float = Field(default=0.0, ge=0, le=0.5)
+    """Most of a step's groups that are rare successes of earlier steps, trained on once more; 0 for none."""
+    replay_size: int = Field(default=64, ge=1)
+    """With replay_share: most groups that are kept; the oldest go first."""
+    replay_below: float = Field(default=0.25, gt=0, lt=1)
+    """With replay_share: a group is a rare success with a pass rate above 0 and at most this."""
+    replay_max_age: int = Field(default=16, ge=1)
+    """With replay_share: steps after which a kept group is too old."""
+
+    canary_share: float = Field(default=0.02, ge=0, le=0.5)
+    """Tasks that no answer solves, as a share of prompts_per_step and beside them, where a source's environment has such."""
+
+    @model_validator(mode="after")
+    def _sampling_is_consistent(self) -> Self:
+        if self.group_size == 1 and self.advantage not in GROUPLESS:
+            raise ValueError(
+                f"group_size is 1, but {self.advantage} compares the completions of a group; set it to 2 or more, or take "
+                "advantage gae or reinforce++"
+            )
+        if self.overlong_cache > self.max_new_tokens:
+            raise ValueError(f"overlong_cache is {self.overlong_cache}, more than max_new_tokens ({self.max_new_tokens})")
+        if self.step_rewards and self.overlong_cache:
+            raise ValueError(
+                "overlong_cache changes a completion's reward, which step_rewards does not look at; set one of them"
+            )
+        if self.truncated_reward is not None and (self.step_rewards or self.overlong_cache or self.reward_weights):
+            raise ValueError(
+                "truncated_reward replaces the one reward of a completion, which step_rewards and gdpo do not look at and "
+                "overlong_cache prices already; set one of them"
+            )
+        if self.replay_share > 0 and int(self.replay_share * self.prompts_per_step) < 1:
+            raise ValueError(
+                f"replay_share {self.replay_share} of {self.prompts_per_step} prompts_per_step is less than one group, so "
+                "nothing is replayed; raise one of them, or set replay_share to 0"
+            )
+        if self.replay_share > 0 and self.replay_below < 1 / self.group_size:
+            raise ValueError(
+                f"replay_below is {self.replay_below}, but one success among {self.group_size} (group_size) is a pass rate of "
+                f"{1 / self.group_size:.3g}, so no group is kept; raise one of them"
+            )
+        if self.hard_share + self.easy_share > 1:
+            raise ValueError("hard_share and easy_share add up to more than 1; what they leave is for normal tasks")
+        if self.hard_below >= self.easy_above:
+            raise ValueError("hard_below must be less than easy_above: a task is in one pool")
+        if (self.advantage == "gdpo") is not bool(self.reward_weights):
+            raise ValueError("advantage gdpo and reward_weights go together: name the components and their weights")
+        return self

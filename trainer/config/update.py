@@ -1,0 +1,101 @@
+"""The settings of an update: the loss, what is added to it, how it is computed, and the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from verigym.trainer.config.frozen import Frozen
+
+SHARED_OPTIONS = ("clip_low", "clip_high", "dual_clip", "delta")
+"""Options of losses with a field of their own, because several losses take them."""
+
+ON_POLICY_LOSSES = ("reinforce", "sequence_reinforce")
+"""Losses without a ratio to the policy that sampled: right only for what the current one wrote."""
+
+
+class UpdateFields(Frozen):
+    """What turns rewards and completions into new weights."""
+
+    loss: str = "clipped"
+    """Policy loss: a name in LOSSES of trainer/losses/, such as clipped, reinforce, cispo, gspo, sapo, gmpo or dppo_tv."""
+    clip_low: float | None = None
+    """Clip range below a ratio of 1; the loss's own default when left out."""
+    clip_high: float | None = None
+    """Clip range above a ratio of 1, DAPO takes 0.28; the loss's own default when left out."""
+    dual_clip: float | None = None
+    """Where the advantage is negative, the loss is at most this many times minus the advantage; none when left out."""
+    delta: float | None = None
+    """The loss's `delta`: a bound of the ratio on its unclipped side, or of a change in probability (dppo_tv)."""
+    loss_options: Mapping[str, Any] = {}
+    """Other keyword arguments of the loss, by name."""
+    aggregation: Literal["sequence_mean", "token_mean", "fixed_length", "sequence_sum_mean"] = "token_mean"
+    """How token losses become one number; see trainer/losses/aggregate.py."""
+    kl_coef: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Weight of the KL to the initial model; 0 keeps no reference model in memory."""
+    reference_every: int = Field(default=0, ge=0)
+    """With kl_coef: steps after which the policy becomes the KL's reference, again and again; 0 keeps the initial model."""
+    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+    """See trainer/losses/kl.py; in the reward k1 is the unbiased one, in the loss it holds nothing and a run warns of it."""
+    kl_place: Literal["loss", "reward"] = "loss"
+    """loss adds each token's KL to its loss; reward takes a completion's summed KL off its reward, before the advantages."""
+    kl_unbiased: bool = False
+    """Multiplies the KL in the loss by the on-policy ratio, which makes k3's gradient that of the KL (arXiv 2506.09477)."""
+    correction: str | None = None
+    """Weights for the gap between sampler and policy: a kind of trainer/losses/corrections.py or opsm; none when left out."""
+    correction_options: Mapping[str, Any] = {}
+    """Bounds of the correction, by name."""
+    entropy_coef: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Weight of the entropy bonus, in the loss's own mean over tokens."""
+    truncated: Literal["score", "mask"] = "score"
+    """Completions cut off by max_new_tokens: trained on with the reward they got, or masked from the loss."""
+    updates_per_step: int = Field(default=1, ge=1)
+    """Optimizer updates on one batch of completions, each on its share of the prompts' groups."""
+    epochs_per_step: int = Field(default=1, ge=1)
+    """Times that a step goes over its completions, with updates_per_step updates each time."""
+
+    learning_rate: float = Field(default=1e-6, gt=0, le=1)
+    """Peak of the schedule."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """After the warm-up: stay, or fall to 0 at the last step."""
+    warmup_steps: int = Field(default=10, ge=0)
+    """Steps of linear rise from 0."""
+    weight_decay: float = Field(default=0.0, ge=0, le=1)
+    """AdamW's decoupled weight decay."""
+    adam_betas: tuple[float, float] = (0.9, 0.99)
+    """AdamW's decay rates of both moments, each in [0, 1)."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    """Gradient clipping by global norm."""
+
+    micro_batch_tokens: int = Field(default=8192, ge=1)
+    """Most tokens of a forward and backward pass, with padding; a shared prompt counts once, a quarter of it with each row."""
+    shared_prefix: bool = True
+    """Runs a prompt once for its whole group; models that do not allow it get the prompt with each completion."""
+    logprob_chunk: int | None = Field(default=None, ge=1)
+    """Tokens whose logits are in memory at a time; chosen by the vocabulary when left out."""
+    gradient_checkpointing: bool = False
+    """Computes each layer again in the backward pass rather than keep its activations; turns shared_prefix off."""
+
+    @model_validator(mode="after")
+    def _update_is_consistent(self) -> Self:
+        if not all(0 <= beta < 1 for beta in self.adam_betas):
+            raise ValueError(f"adam_betas are {self.adam_betas}; each must be in [0, 1)")
+        if self.reference_every and self.kl_coef == 0:
+            raise ValueError("reference_every is about the reference of a KL; set kl_coef above 0, or leave it out")
+        if self.kl_unbiased and self.kl_place == "reward":
+            raise ValueError("kl_unbiased is about the gradient of a KL in the loss; with kl_place reward leave it out")
+        if self.kl_unbiased and self.kl_estimator == "k2":
+            raise ValueError("kl_unbiased would bias k2, whose gradient is that of the KL already; leave it out or take k3")
+        for name in SHARED_OPTIONS:
+            if getattr(self, name) is not None and name in self.loss_options:
+                raise ValueError(f"{name} is set by its own field (or the preset) and in loss_options too; use the field")
+        if self.loss in ON_POLICY_LOSSES and self.updates_per_step * self.epochs_per_step > 1:
+            raise ValueError(
+                f"loss {self.loss} takes no ratio, so after the first update of a step it is wrong; set updates_per_step and "
+                "epochs_per_step to 1, or take a loss with a ratio, such as clipped"
+            )
+        if self.correction is None and self.correction_options:
+            raise ValueError("correction_options without a correction: name its kind in `correction`")
+        return self

@@ -1,0 +1,302 @@
+"""From verdicts to rows to train on: each source's rewards become advantages by its own rule.
+
+Legend: P prompts, G samples a prompt, R rewards a completion.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from verigym.envs.composition.terms import Term, step_parts, terms_of, weighted_sum
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.errors import UsageError, error_context
+from verigym.envs.contract.schema import Score
+from verigym.trainer.advantages import ADVANTAGES, gdpo
+from verigym.trainer.config.named import bind
+from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.config.sampling import GROUPLESS
+from verigym.trainer.credit.step_rewards import credited_terms, steps_differ, token_advantages
+from verigym.trainer.credit.training_row import TrainingRow
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.rollout.collect import Group, reward_tensors
+
+logger = logging.getLogger("verigym.trainer")
+
+
+@dataclass(frozen=True)
+class Credit:
+    """How one source's verdicts become advantages."""
+
+    advantage: Callable[..., torch.Tensor]
+    """A function of ADVANTAGES, gdpo or whole_reward, with its own options bound."""
+    reward_weights: Mapping[str, float] = field(default_factory=dict)
+    """Components that are rewards of their own, for gdpo; empty for the others."""
+    terms: tuple[Term, ...] = ()
+    """With step_rewards, where a part of the source's environment scores steps: the summands of its reward; else empty."""
+    step_parts: frozenset[str] | None = None
+    """With step_rewards: the parts that declare that they score steps."""
+    reward_scale: float = 1.0
+    """Multiplies rewards before penalties are taken off and advantages made; what is logged stays as it was graded."""
+
+    @property
+    def outcome_terms(self) -> tuple[Term, ...]:
+        """The summands whose steps are not credited by token. Of an environment without parts, itself."""
+        return tuple(term for term in self.terms if not term.steps or not term.part)
+
+
+def whole_reward(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
+    """Leave the rewards as they are, 0 where unscored: with gae it is the critic that makes advantages of them."""
+    return rewards_PG.masked_fill(~scored_PG, 0.0)
+
+
+def credits_of(config: TrainConfig, environments: Mapping[str, Environment] | None) -> dict[str, Credit]:
+    """Return each source's rule, by label.
+
+    Args:
+        config: the run.
+        environments: by the label of their source; None before they are loaded: then what step_rewards needs of
+            them is not checked.
+
+    Raises:
+        UsageError: an advantage is unknown, an option of it is unknown or out of range, or it would not see what another
+            setting does to the reward, or would refuse it; or step_rewards would have no effect.
+    """
+    found = {}
+    for source in config.sources:
+        own = source if source.advantage is not None else config
+        name = own.advantage or ""
+        advantage = bind("advantage", name, {**ADVANTAGES, "gdpo": gdpo, "gae": whole_reward}, own.advantage_options)
+        weights = dict(own.reward_weights)
+        terms: tuple[Term, ...] = ()
+        parts = None
+        if config.step_rewards and environments is not None:
+            parts = step_parts(environments[source.label])
+            with error_context(f"source {source.label!r}: step_rewards"):
+                terms = terms_of(environments[source.label])
+            terms = terms if any(term.steps for term in terms) else ()
+        problem = _unfit(config, name, weights, steps=bool(terms))
+        if problem:
+            raise UsageError(f"source {source.label!r}: {problem}")
+        reward_PG, scored_PG = torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool)
+        try:  # now rather than after the first step's completions
+            if weights:
+                advantage(reward_PG[..., None].expand(1, 2, len(weights)), scored_PG, tuple(weights.values()))
+            else:
+                advantage(reward_PG, scored_PG, lengths_PG=torch.ones(1, 2))
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"source {source.label!r}: advantage {name}: {error}") from None
+        if source.reward_scale != 1.0 and not _scale_counts(config, name, advantage, steps=bool(terms)):
+            raise UsageError(
+                f"source {source.label!r}: field 'reward_scale': advantage {name} is the same for rewards of any scale, so "
+                f"{source.reward_scale:g} would change nothing; leave it out, or set kl_place to reward and kl_coef above 0"
+            )
+        found[source.label] = Credit(advantage, weights, terms, parts, source.reward_scale)
+    if config.step_rewards and environments is not None and not any(rule.terms for rule in found.values()):
+        raise UsageError(
+            "step_rewards has no effect: no source's reward has a part that scores steps; add one with a weight, such as "
+            "`add: {process: {weight: 0.5}}`, declare `scores_steps = True` in an environment of yours that sets Score.steps, "
+            "or leave step_rewards out (a gate's condition has no share of the reward)"
+        )
+    return found
+
+
+def _scale_counts(config: TrainConfig, name: str, advantage: Callable[..., torch.Tensor], *, steps: bool) -> bool:
+    """Whether larger rewards of a source train otherwise: against a KL in the reward, a critic's values, or by size alone."""
+    if name == "gdpo" or steps:
+        return False
+    if name == "gae" or (config.kl_place == "reward" and config.kl_coef > 0):
+        return True
+    rewards_PG = torch.tensor([[0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
+    scored_PG, lengths_PG = torch.ones(2, 4, dtype=torch.bool), torch.tensor([[1.0, 2.0, 3.0, 4.0]] * 2, dtype=torch.float64)
+    one, ten = (advantage(scale * rewards_PG, scored_PG, lengths_PG=lengths_PG) for scale in (1.0, 10.0))
+    return not torch.allclose(one, ten, rtol=0.01, atol=0.01)
+
+
+def _unfit(config: TrainConfig, advantage: str, reward_weights: Mapping[str, float], *, steps: bool) -> str | None:
+    """Say which setting an advantage would not see, or would refuse in the middle of the run; None where all is well."""
+    kl_in_reward = config.kl_place == "reward" and config.kl_coef > 0
+    if (advantage == "gae") is not (config.advantage == "gae"):
+        return "a critic gives every source its advantages; set advantage gae for the run alone, or for nothing"
+    if config.group_size == 1 and advantage not in GROUPLESS:
+        return f"group_size is 1, but {advantage} compares the completions of a group; set it to 2 or more"
+    if advantage == "gae" and config.step_rewards:
+        return "step_rewards would take the place of the critic's advantages; set one of them"
+    if kl_in_reward and (reward_weights or steps):
+        return "gdpo and step_rewards do not look at the one reward that kl_place reward takes the KL off; use kl_place loss"
+    if reward_weights and steps:
+        return (
+            "gdpo compares components of whole completions by reward_weights, step_rewards the steps of parts by their weights "
+            "in the sum; one part cannot go by both, so leave step_rewards out or take another advantage for this source"
+        )
+    if reward_weights and config.overlong_cache and "overlong" not in reward_weights:
+        return "gdpo looks only at the components in reward_weights; name `overlong` there, or set overlong_cache to 0"
+    if advantage == "maxrl" and config.overlong_cache:
+        return "maxrl refuses rewards below 0, which overlong_cache can make; set it to 0 or take another advantage"
+    if advantage == "maxrl" and (config.truncated_reward or 0) < 0:
+        return "maxrl refuses rewards below 0, such as this truncated_reward; leave it out or take another advantage"
+    if reward_weights and config.truncated_reward is not None:
+        return "gdpo does not look at the one reward that truncated_reward replaces; leave it out"
+    if advantage == "maxrl" and kl_in_reward:
+        return "maxrl refuses rewards below 0, which a KL in the reward can make; use kl_place loss or another advantage"
+    return None
+
+
+def training_rows(
+    groups: Sequence[Group],
+    credit: Mapping[str, Credit],
+    codec: Codec,
+    *,
+    mask_truncated: bool,
+    penalties_PG: torch.Tensor | None = None,
+    ratio_to_sampler: bool = False,
+) -> list[list[TrainingRow]]:
+    """Return each group's rows to train on.
+
+    Masked are unscored completions, those of canaries, and where asked those cut off by the token limit.
+
+    Args:
+        groups: completions with verdicts, the same number in each.
+        credit: each source's rule. What a rule compares over the batch, it compares within the source: rewards of two
+            sources need not have one unit.
+        codec: finds the tokens of steps.
+        mask_truncated: whether a truncated completion is left out of the loss; its reward still counts in its group.
+        penalties_PG: taken off the rewards before the advantages, such as a KL.
+        ratio_to_sampler: gives a group of an earlier policy its sampler's log-probabilities as the old ones, so that the
+            loss takes its ratio to them; leave it off where a correction weighs every row by them.
+    """
+    if not groups:
+        return []
+    rewards_PG, scored_PG = reward_tensors(groups)
+    rewards_PG = rewards_PG * torch.tensor([[credit[group.source].reward_scale] for group in groups], dtype=torch.float64)
+    if penalties_PG is not None:
+        rewards_PG = rewards_PG - penalties_PG.to(rewards_PG)
+    scored_PG = scored_PG & ~torch.tensor([[group.canary] for group in groups])
+    advantages_PG, usable_PG = torch.zeros_like(rewards_PG), torch.zeros_like(scored_PG)
+    for label in dict.fromkeys(group.source for group in groups):
+        mine = [p for p, group in enumerate(groups) if group.source == label]
+        own = [groups[p] for p in mine]
+        _warn_of_absent(own, credit[label].reward_weights)
+        _refuse_undeclared(own, credit[label].step_parts)
+        own_PG = outcome_rewards(own, credit[label].outcome_terms) if credit[label].terms else rewards_PG[mine]
+        advantages_PG[mine], usable_PG[mine] = _advantages(own, credit[label], own_PG, scored_PG[mine])
+    rows = []
+    for p, group in enumerate(groups):
+        terms = credit[group.source].terms
+        by_token = token_advantages(group, terms, advantages_PG[p].tolist(), codec) if terms else None
+        rows.append(
+            [
+                TrainingRow(
+                    prompt_ids=group.prompt_ids,
+                    token_ids=done.token_ids,
+                    advantage=float(advantages_PG[p, g]),
+                    trained=bool(usable_PG[p, g]) and not (mask_truncated and done.finish_reason == "length"),
+                    sampler_logprobs=done.logprobs,
+                    old_logprobs=done.logprobs if group.earlier and ratio_to_sampler else None,
+                    token_advantages=by_token[g] if by_token else None,
+                    earlier=group.earlier,
+                    written=done.written,
+                )
+                for g, done in enumerate(group.generated)
+            ]
+        )
+    return rows
+
+
+def _advantages(
+    groups: Sequence[Group], credit: Credit, rewards_PG: torch.Tensor, scored_PG: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (advantages_PG, usable_PG) of one source's groups."""
+    if credit.reward_weights:
+        rewards_PGR, whole_PG = component_tensors(groups, tuple(credit.reward_weights))
+        usable_PG = scored_PG & whole_PG
+        return credit.advantage(rewards_PGR, usable_PG, tuple(credit.reward_weights.values())), usable_PG
+    lengths = [[done.length for done in group.generated] for group in groups]
+    lengths_PG = torch.tensor(lengths, dtype=rewards_PG.dtype)
+    return credit.advantage(rewards_PG, scored_PG, lengths_PG=lengths_PG), scored_PG
+
+
+def outcome_rewards(groups: Sequence[Group], terms: Sequence[Term]) -> torch.Tensor:
+    """Return rewards_PG of these summands alone, nan where unscored."""
+    rewards = [[weighted_sum(terms, score) for score in group.scores] for group in groups]
+    return torch.tensor([[float("nan") if one is None else one for one in row] for row in rewards], dtype=torch.float64)
+
+
+def _refuse_undeclared(groups: Sequence[Group], declared: frozenset[str] | None) -> None:
+    """Steps of an environment that does not say so would be left out without a word.
+
+    Raises:
+        UsageError: step_rewards is set, and a verdict holds steps of a part that does not declare them.
+    """
+    for group in groups if declared is not None else ():
+        for score in group.scores:
+            for step in score.steps or ():
+                if step.part not in (declared or ()):
+                    what = f"the part {step.part!r}" if step.part else "the environment"
+                    raise UsageError(
+                        f"source {group.source!r}: {what} scored steps without declaring it, so step_rewards would not see "
+                        "them; set `scores_steps = True` in its class"
+                    )
+
+
+def component_tensors(groups: Sequence[Group], names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (rewards_PGR, scored_PG) of the named components.
+
+    A component that a verdict lacks, because a gate before it was shut, is 0. One that is None failed, so the completion
+    counts as unscored here.
+    """
+
+    def rewards(score: Score) -> list[float]:
+        values = [score.components.get(name, 0.0) if score.scored else None for name in names]
+        return [float("nan") if value is None else value for value in values]
+
+    rewards_PGR = torch.tensor([[rewards(score) for score in group.scores] for group in groups], dtype=torch.float64)
+    return rewards_PGR, ~rewards_PGR.isnan().any(dim=2)
+
+
+def _warn_of_absent(groups: Sequence[Group], names: Iterable[str]) -> None:
+    """A misspelt component would silently be a reward that is always 0."""
+    known = {name for group in groups for score in group.scores for name in score.components}
+    for name in names:
+        if known and name not in known:
+            logger.warning("source %r: no verdict has the component %r; there are %s", groups[0].source, name, sorted(known))
+
+
+def has_signal(group: Group, credit: Credit, *, mask_truncated: bool = False) -> bool:
+    """Whether a completion of the group would be trained on with an advantage that is not 0.
+
+    With step_rewards a group also has a signal that is kept for nothing where its steps differ inside a token alone, or where
+    outcome and steps cancel out at every token.
+
+    Args:
+        group: completions with verdicts.
+        credit: the rule of its source, one that compares within groups: see `compares_prompts`.
+        mask_truncated: as in `training_rows`.
+    """
+    if group.canary:
+        return False
+    rewards_1G, scored_1G = reward_tensors([group])
+    if credit.terms:
+        rewards_1G = outcome_rewards([group], credit.outcome_terms)
+    advantages_1G, trained_1G = _advantages([group], credit, rewards_1G, scored_1G)
+    moved_G = advantages_1G[0] != 0
+    by_step = credited_terms(group, credit.terms)
+    if by_step and not by_step[0].part:  # the steps take the place of the reward
+        moved_G = torch.zeros_like(moved_G)
+    for term in by_step:
+        moved_G = moved_G | torch.tensor(steps_differ(group, term))
+    if mask_truncated:
+        trained_1G = trained_1G & ~torch.tensor([group.truncated])
+    return bool((moved_G & trained_1G[0]).any())
+
+
+def compares_prompts(credit: Credit) -> bool:
+    """Whether a group of equal rewards can have an advantage, because it is compared with the other prompts' groups."""
+    if credit.reward_weights:
+        return False
+    rewards_PG = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    scored_PG, lengths_PG = torch.ones(2, 2, dtype=torch.bool), torch.ones(2, 2, dtype=torch.float64)
+    return bool(credit.advantage(rewards_PG, scored_PG, lengths_PG=lengths_PG).any())

@@ -1,0 +1,43 @@
+"""Which rows of a batch each process runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from verigym.trainer.distributed.world import World
+
+
+def share_rows(
+    prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], numbers: Sequence[int], world: World
+) -> list[int]:
+    """Return the numbers of this process's rows, in rising order; all processes together have each row once.
+
+    Rows of one prompt stay together, because the prompt then runs once, unless they are much more than an even share of the
+    tokens. The largest bundle goes first, to the process that has least to do.
+
+    Args:
+        prompts: of all rows.
+        completions: of all rows.
+        numbers: of the rows to run.
+        world: the processes.
+    """
+    if world.size == 1:
+        return list(numbers)
+    rows_of: dict[tuple[int, ...], list[int]] = {}
+    for number in numbers:
+        rows_of.setdefault(tuple(prompts[number]), []).append(number)
+
+    def cost(rows: Sequence[int]) -> int:
+        return len(prompts[rows[0]]) + sum(len(completions[row]) for row in rows)
+
+    even = max(1, sum(map(cost, rows_of.values())) // world.size)
+    bundles: list[list[int]] = []
+    for rows in rows_of.values():
+        parts = min(len(rows), max(1, round(cost(rows) / even)))
+        bundles += [rows[part::parts] for part in range(parts)]
+    loads, shares = [0] * world.size, [list[int]() for _ in range(world.size)]
+    for bundle in sorted(bundles, key=lambda rows: (-cost(rows), rows[0])):
+        rank = loads.index(min(loads))
+        loads[rank] += cost(bundle)
+        shares[rank] += bundle
+    return sorted(shares[world.rank])

@@ -1,0 +1,188 @@
+"""Checkpoints of a model that is spread over processes: one file a process, read by any number of processes.
+
+`shards/rank-00000-of-00002.safetensors` holds the rows that process 0 of 2 has of each tensor: `weight/<name>`, and of the
+optimizer's state `<kind>/<name>`, such as `exp_avg/<name>`. One file after the other, the rows make the whole tensor, so a
+process reads the rows it needs whatever the number of processes was. Unlike torch's own format it needs no pickle.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch.distributed.tensor import DTensor
+
+from verigym.envs.contract.errors import UsageError
+from verigym.trainer.distributed.world import World
+
+NAME = re.compile(r"rank-(\d{5})-of-(\d{5})\.safetensors")
+SHARDS, WEIGHT = "shards", "weight"
+
+Rows = Callable[[int, int], torch.Tensor]
+"""Returns a tensor's rows from the first number to before the second."""
+
+
+def whole_model(start: Path | None) -> Path | None:
+    """Return the checkpoint that one process wrote; None where there is none, and for one whose weights `restore` brings."""
+    return None if start is None or (start / SHARDS).is_dir() else start
+
+
+def restore(start: Path, model: Any, optimizer: torch.optim.Optimizer) -> None:
+    """Bring a model and its optimizer to where a checkpoint was, whoever wrote it; where one process did, the model is there.
+
+    Raises:
+        UsageError: files are missing, or they are of another model.
+    """
+    if (start / SHARDS).is_dir():
+        load_shards(start, model, optimizer)
+        return
+    saved = torch.load(start / "optimizer.pt", map_location="cpu", weights_only=True)
+    if any(isinstance(parameter, DTensor) for parameter in model.parameters()):
+        load_whole_optimizer(saved, optimizer)
+    else:
+        optimizer.load_state_dict(saved)  # it moves the tensors that belong there to the parameters' device
+
+
+def save_shards(folder: Path, model: Any, optimizer: torch.optim.Optimizer, world: World) -> None:
+    """Write this process's rows of weights and optimizer state.
+
+    Args:
+        folder: of the checkpoint.
+        model: sharded, its whole weights released.
+        optimizer: of its parameters.
+        world: the processes.
+    """
+    state: dict[str, torch.Tensor] = {}
+    for name, parameter in model.named_parameters():
+        state |= {f"{kind}/{name}": value for kind, value in optimizer.state.get(parameter, {}).items()}
+    save_weights(folder / SHARDS, model, world, state)
+
+
+def save_weights(folder: Path, model: Any, world: World, more: Mapping[str, torch.Tensor] | None = None) -> None:
+    """Write this process's rows of a model's weights.
+
+    Args:
+        folder: of these files alone; made where it is absent.
+        model: whole in one process; else sharded, its whole weights released.
+        world: the processes.
+        more: other tensors that belong to its parameters, by `<kind>/<name>`.
+    """
+    folder.mkdir(exist_ok=True)
+    tensors = {f"{WEIGHT}/{name}": parameter for name, parameter in model.named_parameters()} | dict(more or {})
+    mine = {name: own_rows(tensor).detach().contiguous().cpu() for name, tensor in tensors.items()}
+    save_file(mine, folder / f"rank-{world.rank:05}-of-{world.size:05}.safetensors")
+
+
+def load_weights(folder: Path, model: Any) -> None:
+    """Read what `save_weights` wrote, in any number of processes, into a model that is whole or sharded.
+
+    Raises:
+        UsageError: files are missing, or they are of another model.
+    """
+    with _opened(folder) as files:
+        names = set(files[0].keys())
+        for name, parameter in model.named_parameters():
+            if f"{WEIGHT}/{name}" not in names:
+                raise UsageError(f"{folder} has no weights {name!r}: it was made with another model")
+            _fill(parameter, _rows(files, f"{WEIGHT}/{name}"))
+
+
+def load_shards(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> None:
+    """Read the rows that this process needs into the model and its optimizer; the model may be whole or sharded otherwise.
+
+    Raises:
+        UsageError: files are missing, or they are of another model.
+    """
+    with _opened(folder / SHARDS) as files:
+        found: dict[str, list[str]] = {}
+        for key in files[0].keys():
+            kind, _, name = key.partition("/")
+            found.setdefault(name, []).append(kind)
+        for name, parameter in model.named_parameters():
+            if WEIGHT not in found.get(name, ()):
+                raise UsageError(f"{folder} has no weights {name!r}: it was made with another model")
+            _fill(parameter, _rows(files, f"{WEIGHT}/{name}"))
+            state = {kind: _like(parameter, files, f"{kind}/{name}") for kind in found[name] if kind != WEIGHT}
+            if state:
+                optimizer.state[parameter] = state
+
+
+def load_whole_optimizer(saved: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
+    """Give a sharded model's optimizer this process's rows of the state that one process saved.
+
+    Args:
+        saved: what `optimizer.state_dict()` of a whole model gave.
+        optimizer: of the sharded model's parameters.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for number, values in saved["state"].items():
+        parameter = parameters[number]
+        state = optimizer.state[parameter]
+        for kind, value in values.items():
+            if value.ndim == 0:
+                state[kind] = value
+                continue
+            state[kind] = torch.zeros_like(parameter)
+            _fill(state[kind], _rows_of(value))
+
+
+def own_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the rows that this process has of a tensor, without a copy; of one that is not sharded, all of them."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _like(parameter: torch.Tensor, files: list[Any], key: str) -> torch.Tensor:
+    """Return one tensor of an optimizer's state: in the shape of its parameter, or a number of its own such as `step`."""
+    if not files[0].get_slice(key).get_shape():
+        number: torch.Tensor = files[0].get_tensor(key)
+        return number
+    value = torch.zeros_like(parameter)
+    _fill(value, _rows(files, key))
+    return value
+
+
+@torch.no_grad()
+def _fill(target: torch.Tensor, rows: Rows) -> None:
+    own = own_rows(target)
+    start = 0
+    if isinstance(target, DTensor):
+        each = -(-target.shape[0] // target.device_mesh.size())  # FSDP cuts as torch.chunk does
+        start = min(target.shape[0], each * target.device_mesh.get_local_rank())
+    if own.numel():
+        own.copy_(rows(start, start + len(own)))
+
+
+def _rows_of(whole: torch.Tensor) -> Rows:
+    return lambda start, stop: whole[start:stop]
+
+
+def _rows(files: list[Any], key: str) -> Rows:
+    def read(start: int, stop: int) -> torch.Tensor:
+        parts, first = [], 0
+        for file in files:
+            part = file.get_slice(key)
+            count = part.get_shape()[0]
+            low, high = max(start - first, 0), min(stop - first, count)
+            if low < high:
+                parts.append(part[low:high])
+            first += count
+        return torch.cat(parts)
+
+    return read
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[list[Any]]:
+    """Open all files of the folder, in the order of the ranks that wrote them."""
+    paths = sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name))
+    sizes = {int(match.group(2)) for path in paths if (match := NAME.fullmatch(path.name))}
+    if sizes != {len(paths)}:
+        raise UsageError(f"{folder} should have one file a process of the run, but has {[path.name for path in paths]}")
+    with ExitStack() as stack:
+        yield [stack.enter_context(safe_open(path, framework="pt")) for path in paths]

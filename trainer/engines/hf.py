@@ -1,0 +1,145 @@
+"""The plain reference: transformers' own `generate`, fed with the same uniforms as the native loop.
+
+Legend: B rows, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import transformers
+
+from verigym.trainer.engines.base import Generated, OnFinished
+from verigym.trainer.engines.native.generate import sample
+from verigym.trainer.logprobs.forward import autocast
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.rng import keyed_uniforms
+
+
+class TransformersEngine:
+    """Samples with `generate` of the model that is being trained: slow, and somebody else's code where ours could be wrong."""
+
+    def __init__(self, model: Any, codec: Codec, *, rows_at_a_time: int, dtype: str) -> None:
+        """Sample from this model.
+
+        Args:
+            model: the policy.
+            codec: its tokenizer.
+            rows_at_a_time: most completions decoded at the same time.
+            dtype: of the forward pass, "fp32" or "bf16".
+        """
+        self.model = model
+        self.codec = codec
+        self.rows_at_a_time = rows_at_a_time
+        self.dtype = dtype
+
+    def sync(self) -> None:
+        """Do nothing: the policy is the model itself."""
+
+    def rest(self) -> None:
+        """Do nothing: it holds nothing of its own."""
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        row_keys: Sequence[Sequence[tuple[object, ...]]],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        on_finished: OnFinished,
+    ) -> list[list[Generated]]:
+        """Sample completions, `rows_at_a_time` at a time; see `Engine.generate`."""
+        rows = [(p, g) for p, keys in enumerate(row_keys) for g in range(len(keys))]
+        done: dict[tuple[int, int], Generated] = {}
+        self.model.eval()
+        for start in range(0, len(rows), self.rows_at_a_time):
+            batch = rows[start : start + self.rows_at_a_time]
+
+            def finished(row: int, result: Generated, batch: Sequence[tuple[int, int]] = batch) -> None:
+                done[batch[row]] = result
+                on_finished(*batch[row], result)
+
+            uniforms_BT = None
+            if temperature > 0:
+                uniforms_BT = torch.stack([keyed_uniforms(max_new_tokens, *row_keys[p][g]) for p, g in batch])
+            self._generate([prompts[p] for p, _ in batch], max_new_tokens, temperature, uniforms_BT, finished)
+        return [[done[p, g] for g in range(len(keys))] for p, keys in enumerate(row_keys)]
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def _generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        max_new_tokens: int,
+        temperature: float,
+        uniforms_BT: torch.Tensor | None,
+        finished: Any,
+    ) -> None:
+        # Of a model with adapters the base, which runs them: peft's own `generate` would leave our settings in it.
+        model = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+        width = max(map(len, prompts))
+        pad, device = self.codec.pad_id, model.device
+        chooser = _Chooser(width, temperature, uniforms_BT, self.codec.eos_ids, max_new_tokens, finished)
+        own = model.generation_config
+        # In place of the model's own, whose penalties and bounds would apply wherever ours say nothing.
+        model.generation_config = transformers.GenerationConfig(
+            max_new_tokens=max_new_tokens, do_sample=False, eos_token_id=sorted(self.codec.eos_ids) or None, pad_token_id=pad
+        )
+        try:
+            with torch.no_grad(), autocast(device, self.dtype):
+                sequences_BL = model.generate(
+                    input_ids=torch.tensor([[pad] * (width - len(ids)) + list(ids) for ids in prompts], device=device),
+                    attention_mask=torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts], device=device),
+                    logits_processor=transformers.LogitsProcessorList([chooser]),
+                )
+        finally:
+            model.generation_config = own
+        chooser.look(sequences_BL)
+
+
+class _Chooser(transformers.LogitsProcessor):  # type: ignore[misc]
+    """Leaves one token possible, drawn as the native loop draws it, and sees which rows have ended."""
+
+    def __init__(
+        self,
+        width: int,
+        temperature: float,
+        uniforms_BT: torch.Tensor | None,
+        eos_ids: frozenset[int],
+        max_new_tokens: int,
+        finished: Any,
+    ) -> None:
+        self.width = width
+        self.temperature = temperature
+        self.uniforms_BT = uniforms_BT
+        self.eos_ids = eos_ids
+        self.max_new_tokens = max_new_tokens
+        self.finished = finished
+        self.logprobs: list[list[float]] = []
+        self.ended: set[int] = set()
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Return scores (B, V) that are 0 for the chosen token and -inf for the others."""
+        self.look(input_ids)
+        t = input_ids.shape[1] - self.width
+        uniform_B = None if self.uniforms_BT is None else self.uniforms_BT[:, t].to(scores.device)
+        token_B, logp_B = sample(scores, self.temperature, uniform_B)
+        self.logprobs.append(logp_B.tolist())
+        return torch.full_like(scores, float("-inf")).scatter(1, token_B[:, None], 0.0)
+
+    def look(self, sequences_BL: torch.Tensor) -> None:
+        """Tell of the rows that ended with the last token."""
+        length = sequences_BL.shape[1] - self.width
+        if not length:
+            return
+        for row, token in enumerate(sequences_BL[:, -1].tolist()):
+            stopped = token in self.eos_ids
+            if row in self.ended or not (stopped or length == self.max_new_tokens):
+                continue
+            self.ended.add(row)
+            tokens = tuple(sequences_BL[row, self.width :].tolist())
+            logprobs = tuple(step[row] for step in self.logprobs)
+            self.finished(row, Generated(tokens, logprobs, "stop" if stopped else "length"))

@@ -1,0 +1,287 @@
+"""What `generate` decodes with: rows come, get a token at a time, and go.
+
+Legend: P prompts, B rows, N new rows, S prompt tokens (padded), E hidden size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import torch
+from transformers.cache_utils import DynamicCache
+
+from verigym.trainer.engines.native.cuda_graphs import Graphs, Record, cuda_record
+from verigym.trainer.engines.native.growing_cache import give_room
+from verigym.trainer.engines.native.llama_step import DecodeModel, unknown_parts
+from verigym.trainer.engines.native.prefix_cache import DecodeCache
+from verigym.trainer.engines.native.static_cache import StaticCache
+from verigym.trainer.logprobs.forward import decoder, evaluating
+
+logger = logging.getLogger("verigym.trainer")
+
+NewRow = tuple[int, Sequence[int]]
+"""The number of a prompt, and its tokens."""
+
+PREFILL_TOKENS = 16384
+"""Prompts run together have at most so many tokens, padding included; more would take memory and save no time."""
+
+# Compacting copies the cache; below this share of finished rows the copy costs more than the rows do.
+COMPACT_AT = 0.125
+# Where completions are short, rows leave at nearly every token, and each time the cache is copied anyway.
+LONG = 128
+
+
+class Decoder(Protocol):
+    """Rows that are being decoded, numbered from 0."""
+
+    refills: bool
+    """Whether rows may come while others are there."""
+
+    def add(self, rows: Sequence[NewRow]) -> torch.Tensor:
+        """Take in rows, behind those that are there, and return the logits of their first tokens `[N, V]`."""
+
+    def step(self, token_B: torch.Tensor) -> torch.Tensor:
+        """Add a token to each row and return the logits of the next ones `[B, V]`."""
+
+    def remove(self, rows: Sequence[int]) -> list[int]:
+        """Let go of rows and return the former numbers of those left; some of these rows may still be among them."""
+
+
+class _FamilyDecoder:
+    """Runs each prompt once, for models of the family in `decode_model`."""
+
+    refills = True
+    cache: DecodeCache | StaticCache
+
+    def __init__(self, model: Any, positions: int, pad_id: int) -> None:
+        self.model, self.pad_id = model, pad_id
+        self.step_model = parts = DecodeModel(model, positions)
+        self.sizes = (len(parts.layers), parts.key_heads, parts.head_size)
+
+    def add(self, rows: Sequence[NewRow]) -> torch.Tensor:
+        """See `Decoder`."""
+        there = set(self.cache.layout.names)
+        last: dict[int, torch.Tensor] = {}
+        new = {number: ids for number, ids in rows if number not in there}
+        repeated = {number: ids for number, ids in rows if number in there}
+        for bundle in _bundles(new):
+            last.update(self._prefill(bundle, keep=True))
+        for bundle in _bundles(repeated):
+            last.update(self._prefill(bundle, keep=False))
+        self.cache.add_rows([number for number, _ in rows])
+        return self.step_model.head(torch.stack([last[number] for number, _ in rows]))
+
+    def _prefill(self, prompts: dict[int, Sequence[int]], *, keep: bool) -> dict[int, torch.Tensor]:
+        """Run prompts and return the last hidden state of each; padding stands behind them, where it changes nothing."""
+        longest, device = max(map(len, prompts.values())), self.cache.device
+        ids_PS = torch.tensor([[*ids, *[self.pad_id] * (longest - len(ids))] for ids in prompts.values()], device=device)
+        out = decoder(self.model)(input_ids=ids_PS, past_key_values=DynamicCache(), use_cache=True)
+        if keep:
+            states = [(layer.keys, layer.values) for layer in out.past_key_values.layers]
+            self.cache.add_prompts(list(prompts), states, [len(ids) for ids in prompts.values()])
+        return {number: out.last_hidden_state[p, len(ids) - 1] for p, (number, ids) in enumerate(prompts.items())}
+
+    def remove(self, rows: Sequence[int]) -> list[int]:
+        """See `Decoder`."""
+        order = list(range(len(self.cache.layout.owners)))
+        for row in sorted(rows, reverse=True):
+            self.cache.remove(row)
+            order[row] = order[-1]
+            order.pop()
+        return order
+
+
+class SharedDecoder(_FamilyDecoder):
+    """Keeps the keys and values of a prompt once for all its rows."""
+
+    cache: DecodeCache
+
+    def __init__(self, model: Any, positions: int, pad_id: int) -> None:
+        """Begin without rows.
+
+        Args:
+            model: for which `decodable` is true; its weights stay as they are while this decodes.
+            positions: most tokens of a prompt and its completion.
+            pad_id: any valid token id.
+        """
+        super().__init__(model, positions, pad_id)
+        parts = self.step_model
+        self.cache = DecodeCache(*self.sizes, parts.scale, parts.dtype, parts.cos_LD.device)
+
+    def step(self, token_B: torch.Tensor) -> torch.Tensor:
+        """See `Decoder`."""
+        position_B = self.cache.begin()
+        return self.step_model(token_B, position_B, self.cache.attend)
+
+
+class StaticDecoder(_FamilyDecoder):
+    """Keeps everything in place and runs a few shapes of steps alone, so that a GPU can play recorded steps again."""
+
+    cache: StaticCache
+
+    def __init__(self, model: Any, positions: int, pad_id: int, rows: int, record: Record | None = None) -> None:
+        """Begin without rows; see `SharedDecoder`.
+
+        Args:
+            model: see `SharedDecoder`.
+            positions: see `SharedDecoder`.
+            pad_id: see `SharedDecoder`.
+            rows: most rows at a time.
+            record: see `graphs.Graphs`.
+        """
+        super().__init__(model, positions, pad_id)
+        parts, device = self.step_model, self.step_model.cos_LD.device
+        self.cache = StaticCache(*self.sizes, parts.scale, parts.dtype, device, rows=rows, positions=positions)
+        self.graphs = Graphs(record)
+
+    def step(self, token_B: torch.Tensor) -> torch.Tensor:
+        """See `Decoder`."""
+        rows, width = self.cache.begin(token_B)
+        logits_BV = self.graphs((rows, width), partial(self._run, rows, width))
+        self.cache.end()
+        return logits_BV[: len(token_B)].clone()
+
+    def _run(self, rows: int, width: int) -> torch.Tensor:
+        cache = self.cache
+        return self.step_model(cache.token_B[:rows], cache.length_B[:rows], cache.attention(rows, width))
+
+
+def _bundles(prompts: dict[int, Sequence[int]]) -> list[dict[int, Sequence[int]]]:
+    """Return the prompts in parts of at most `PREFILL_TOKENS`, in their order."""
+    parts: list[dict[int, Sequence[int]]] = []
+    longest = 0
+    for number, ids in prompts.items():
+        longest = max(longest, len(ids))
+        if not parts or longest * (len(parts[-1]) + 1) > PREFILL_TOKENS:
+            parts.append({})
+            longest = len(ids)
+        parts[-1][number] = ids
+    return parts
+
+
+class PlainDecoder:
+    """Runs the model's own modules over transformers' cache, for any model: the prompt's states are copied to each row."""
+
+    refills = False
+
+    def __init__(self, model: Any, pad_id: int, max_new_tokens: int) -> None:
+        self.model, self.pad_id, self.max_new_tokens = model, pad_id, max_new_tokens
+        self.dead: set[int] = set()
+        self.count = 0
+
+    def add(self, rows: Sequence[NewRow]) -> torch.Tensor:
+        """See `Decoder`."""
+        device = self.model.device
+        prompts = dict(rows)
+        width = max(map(len, prompts.values()))
+        ids_PS = torch.tensor([[self.pad_id] * (width - len(ids)) + list(ids) for ids in prompts.values()], device=device)
+        mask_PS = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts.values()], device=device)
+        places = {number: place for place, number in enumerate(prompts)}
+        owner_B = torch.tensor([places[number] for number, _ in rows], device=device)
+        out = self.model(
+            input_ids=ids_PS,
+            attention_mask=mask_PS,
+            position_ids=(mask_PS.cumsum(1) - 1).clamp(min=0),
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self.cache = out.past_key_values
+        if not torch.equal(owner_B, torch.arange(len(prompts), device=device)):
+            self.cache.batch_select_indices(owner_B)
+        if self.max_new_tokens >= LONG:
+            give_room(self.cache, self.max_new_tokens)
+        self.mask_BL = mask_PS[owner_B]
+        self.position_B = self.mask_BL.sum(1)
+        self.dead, self.count = set(), len(rows)
+        logits: torch.Tensor = out.logits[:, -1][owner_B]
+        return logits
+
+    def step(self, token_B: torch.Tensor) -> torch.Tensor:
+        """See `Decoder`."""
+        self.mask_BL = torch.cat([self.mask_BL, self.mask_BL.new_ones(len(token_B), 1)], dim=1)
+        out = self.model(
+            input_ids=token_B[:, None],
+            attention_mask=self.mask_BL,
+            position_ids=self.position_B[:, None],
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self.cache = out.past_key_values
+        self.position_B = self.position_B + 1
+        logits: torch.Tensor = out.logits[:, -1]
+        return logits
+
+    def remove(self, rows: Sequence[int]) -> list[int]:
+        """See `Decoder`."""
+        self.dead.update(rows)
+        if len(self.dead) < self.count and len(self.dead) < self.count * COMPACT_AT:
+            return list(range(self.count))
+        order = [row for row in range(self.count) if row not in self.dead]
+        self.dead, self.count = set(), len(order)
+        if order:
+            keep_B = torch.tensor(order, device=self.model.device)
+            self.cache.batch_select_indices(keep_B)
+            self.mask_BL, self.position_B = self.mask_BL[keep_B], self.position_B[keep_B]
+        return order
+
+
+def build_decoder(model: Any, positions: int, max_new_tokens: int, pad_id: int, static_rows: int | None = None) -> Decoder:
+    """Return the quicker decoder where it can run the model.
+
+    Args:
+        model: a transformers causal language model.
+        positions: most tokens of a prompt and its completion.
+        max_new_tokens: most tokens of a completion.
+        pad_id: any valid token id.
+        static_rows: most rows at a time, where buffers of a fixed size are wanted; on CUDA their steps become graphs.
+    """
+    if not decodable(model):
+        return PlainDecoder(model, pad_id, max_new_tokens)
+    if static_rows is None:
+        return SharedDecoder(model, positions, pad_id)
+    return StaticDecoder(model, positions, pad_id, static_rows, cuda_record() if model.device.type == "cuda" else None)
+
+
+_decodable: WeakKeyDictionary[Any, dict[torch.dtype | None, bool]] = WeakKeyDictionary()
+
+
+def decodable(model: Any) -> bool:
+    """Whether `SharedDecoder` gives this model's logits; tried once a model and dtype of autocast, on a few tokens."""
+    kind = model.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+    known = _decodable.setdefault(model, {})
+    if dtype not in known:
+        reason = _obstacle(model)
+        if reason:
+            logger.info("%s: each completion is decoded with its own copy of the prompt: %s", type(model).__name__, reason)
+        known[dtype] = not reason
+    return known[dtype]
+
+
+def _obstacle(model: Any) -> str:
+    unknown = unknown_parts(model)
+    if unknown:
+        return unknown
+    rows = [(0, [0, 1, 2]), (0, [0, 1, 2]), (1, [3, 1])]
+    with torch.no_grad(), evaluating(model):
+        try:
+            tried = [_trial(SharedDecoder(model, 8, 0), rows), _trial(PlainDecoder(model, 0, 4), rows)]
+        except (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+            return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    shared, plain = tried
+    tolerance = 1e-3 if plain.dtype.itemsize >= 4 else 5e-2
+    near = torch.allclose(shared.double(), plain.double(), rtol=tolerance, atol=tolerance)
+    return "" if near else "its log-probabilities would be others"
+
+
+def _trial(tried: Decoder, rows: Sequence[NewRow]) -> torch.Tensor:
+    logits = [tried.add(rows)]
+    for token in (1, 2):
+        token_B = torch.tensor([token, token + 1, token], device=logits[0].device)
+        logits.append(tried.step(token_B))
+    return torch.cat(logits).log_softmax(-1)

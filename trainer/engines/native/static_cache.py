@@ -1,0 +1,133 @@
+"""Keys and values of rows that are being decoded, in buffers that never move and never grow: each row has its own copy of its
+prompt, so that a step is the same operations on the same memory whatever the rows are, which is what a CUDA graph needs.
+
+Legend: B rows, K key heads, H query heads, S prompt tokens, L places for tokens, D head size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from verigym.trainer.engines.native.llama_step import Attend
+from verigym.trainer.engines.native.prefix_cache import Layout
+
+NARROWEST = 64
+"""Fewest places of a row that a step looks at; CUDA's kernels want masks whose rows are multiples of 8."""
+
+
+class StaticCache:
+    """All layers' keys and values, with what a step is told in tensors that stay where they are."""
+
+    def __init__(
+        self,
+        layers: int,
+        key_heads: int,
+        head_size: int,
+        scale: float,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        rows: int,
+        positions: int,
+    ) -> None:
+        """Take the memory for `rows` rows of `positions` tokens, prompts included."""
+        self.layout = Layout()
+        self.scale, self.device = scale, device
+        self._most = rows
+        self._width = -(-positions // NARROWEST) * NARROWEST
+        # Zeros, because what is masked is still multiplied with, and new memory may hold nan.
+        self._states = torch.zeros(layers, 2, rows, key_heads, self._width, head_size, dtype=dtype, device=device)
+        self.token_B = torch.zeros(rows, dtype=torch.long, device=device)
+        self.length_B = torch.zeros(rows, dtype=torch.long, device=device)
+        self._row_B = torch.arange(rows, device=device)
+        self._place_L = torch.arange(self._width, device=device)
+        self._starts: dict[int, int] = {}
+        self._waiting: list[tuple[Sequence[int], Sequence[tuple[torch.Tensor, torch.Tensor]]]] = []
+
+    def add_prompts(
+        self, names: Sequence[int], states: Sequence[tuple[torch.Tensor, torch.Tensor]], lengths: Sequence[int]
+    ) -> None:
+        """Take in prompts, each of which gets a row next; see `DecodeCache.add_prompts`."""
+        self._starts.update(zip(names, lengths, strict=True))
+        self._waiting.append((names, states))
+
+    def add_rows(self, names: Sequence[int]) -> None:
+        """Begin a completion of each of these prompts, one after the other."""
+        layout = self.layout
+        first = len(layout.owners)
+        source = {name: row for row, name in enumerate(layout.owners)}
+        there = set(source)
+        for row, name in enumerate(names, first):
+            source.setdefault(name, row)
+        for given, states in self._waiting:
+            rows_P = torch.tensor([source[name] for name in given], device=self.device)
+            for layer, pair in enumerate(states):
+                for place, part_PKSD in enumerate(pair):
+                    width = min(part_PKSD.shape[2], self._width)
+                    self._states[layer, place, rows_P, :, :width] = part_PKSD[:, :, :width].to(self._states.dtype)
+        self._waiting = []
+        for row, name in enumerate(names, first):
+            if name in there or source[name] != row:
+                self._copy(source[name], row, self._starts[name])
+        layout.owners += names
+        layout.lengths += [self._starts[name] for name in names]
+        layout.names = list(dict.fromkeys(layout.owners))
+        self.length_B[first : len(layout.owners)] = torch.tensor(layout.lengths[first:], device=self.device)
+
+    def remove(self, row: int) -> None:
+        """Let go of a row; the last one takes its number."""
+        layout = self.layout
+        last = len(layout.owners) - 1
+        if row != last:
+            self._copy(last, row, layout.lengths[last])
+            self.length_B[row] = self.length_B[last]
+        for values in (layout.owners, layout.lengths):
+            values[row] = values[last]
+            values.pop()
+        layout.names = list(dict.fromkeys(layout.owners))
+
+    def _copy(self, source: int, target: int, length: int) -> None:
+        self._states[:, :, target, :, :length] = self._states[:, :, source, :, :length]
+
+    def begin(self, token_B: torch.Tensor) -> tuple[int, int]:
+        """Take in the next token of each row and return how many rows and places the step runs over.
+
+        Both are powers of two as far as there is room, so that a few shapes serve all steps. Rows and places beyond those in
+        use are computed and mean nothing.
+        """
+        self.token_B[: len(token_B)] = token_B
+        return _rounded(len(token_B), 1, self._most), _rounded(max(self.layout.lengths) + 1, NARROWEST, self._width)
+
+    def attention(self, rows: int, width: int) -> Attend:
+        """Return what takes in a token of each row and finds what belongs to it; see `decode_model.Attend`."""
+        row_B, length_B = self._row_B[:rows], self.length_B[:rows]
+        seen_B11L = (self._place_L[:width] <= length_B[:, None])[:, None, None]
+
+        def attend(layer: int, query_BHD: torch.Tensor, key_BKD: torch.Tensor, value_BKD: torch.Tensor) -> torch.Tensor:
+            keys_BKLD, values_BKLD = self._states[layer, 0, :rows], self._states[layer, 1, :rows]
+            keys_BKLD[row_B, :, length_B] = key_BKD
+            values_BKLD[row_B, :, length_B] = value_BKD.to(values_BKLD.dtype)
+            # The query heads of a key head stand where a sequence of queries would: each sees the same places.
+            query_BKXD = query_BHD.reshape(rows, key_BKD.shape[1], -1, query_BHD.shape[-1])
+            found = scaled_dot_product_attention(
+                query_BKXD, keys_BKLD[:, :, :width], values_BKLD[:, :, :width], attn_mask=seen_B11L, scale=self.scale
+            )
+            return found.reshape(query_BHD.shape)
+
+        return attend
+
+    def end(self) -> None:
+        """Count the token that each row has got."""
+        self.layout.lengths = [length + 1 for length in self.layout.lengths]
+        self.length_B[: len(self.layout.lengths)] += 1
+
+
+def _rounded(count: int, least: int, most: int) -> int:
+    """Return the smallest of `least`, its doubles and `most` that is no less than `count`."""
+    size = least
+    while size < count:
+        size *= 2
+    return min(size, most)

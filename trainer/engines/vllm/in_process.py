@@ -1,0 +1,94 @@
+"""vLLM in the trainer's process, on the trainer's device: it sleeps while the policy is updated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from verigym.trainer.engines.base import Generated, OnFinished
+from verigym.trainer.engines.sampling import sampling_parameters
+from verigym.trainer.engines.vllm.calls import Vllm
+from verigym.trainer.models.codec import Codec
+
+
+class VllmEngine:
+    """Samples from a copy of the policy in vLLM's own layout."""
+
+    def __init__(self, model: Any, codec: Codec, *, max_model_len: int, sleep: bool, **options: Any) -> None:
+        """Start vLLM.
+
+        Args:
+            model: the policy.
+            codec: its tokenizer.
+            max_model_len: most tokens of prompt and completion together.
+            sleep: whether vLLM gives its memory back in `rest`.
+            **options: of `Vllm`.
+
+        Raises:
+            UsageError: vLLM is not installed, or does not start.
+        """
+        self.codec = codec
+        self.max_model_len = max_model_len
+        self.vllm = Vllm(model, sleep=sleep, max_model_len=max_model_len, **options)
+        self.may_sleep = sleep
+        self.asleep = False
+        self.version = 0
+        """Times that weights were taken over."""
+        self.asked = 0
+
+    def sync(self) -> None:
+        """Take over the policy's weights, and take memory again where it was given back."""
+        if self.asleep:
+            self.vllm.wake("weights")
+        self.vllm.load()
+        if self.asleep:
+            self.vllm.wake("kv_cache")
+        self.asleep = False
+        self.version += 1
+
+    def rest(self) -> None:
+        """Give memory back until the next `sync`."""
+        if self.may_sleep and not self.asleep:
+            self.vllm.sleep()
+            self.asleep = True
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        row_keys: Sequence[Sequence[tuple[object, ...]]],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        on_finished: OnFinished,
+    ) -> list[list[Generated]]:
+        """Sample completions, as many at a time as vLLM has room for; see `Engine.generate`.
+
+        Raises:
+            UsageError: a prompt is too long for vLLM's max_model_len.
+        """
+        if self.asleep or not self.version:
+            raise RuntimeError("the engine has no weights; call sync first")
+        room = self.max_model_len
+        limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "max_model_len": room, "temperature": temperature}
+        waiting: dict[str, tuple[int, int]] = {}
+        done: dict[tuple[int, int], Generated] = {}
+        try:
+            for p, keys in enumerate(row_keys):
+                for g, key in enumerate(keys):
+                    self.asked += 1
+                    name = str(self.asked)
+                    parameters = sampling_parameters(prompts[p], key, eos_ids=self.codec.eos_ids, **limits)
+                    self.vllm.add(name, prompts[p], parameters)
+                    waiting[name] = (p, g)
+            while waiting:
+                for name, generated in self.vllm.step():
+                    place = waiting.pop(name)
+                    done[place] = generated
+                    on_finished(*place, generated)
+        finally:
+            self.vllm.abort(list(waiting))
+        return [[done[p, g] for g in range(len(keys))] for p, keys in enumerate(row_keys)]
+
+    def close(self) -> None:
+        """End vLLM."""
+        self.vllm.close()

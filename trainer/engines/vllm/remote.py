@@ -1,0 +1,190 @@
+"""vLLM servers in other processes or on other machines: weights are pushed there, completions asked for over HTTP.
+
+A server that is killed and comes back has the weights it was started with. It refuses to sample from those, gets the current
+ones again, and is asked again for what it still owed; a completion counts once, when its answer is here.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import secrets
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verigym.envs.contract.errors import UsageError
+from verigym.trainer.engines.base import Generated, OnFinished
+from verigym.trainer.engines.sampling import Parameter, sampling_parameters
+from verigym.trainer.engines.vllm.client import Client, Failed
+from verigym.trainer.engines.vllm.server import FIRST_PAUSE_S, LONGEST_PAUSE_S, Server, Weights
+from verigym.trainer.engines.weights import DTYPES, write_weights
+from verigym.trainer.models.codec import Codec
+
+
+@dataclass
+class Job:
+    """One completion to ask for."""
+
+    place: tuple[int, int]
+    """Prompt index, sample index."""
+    prompt: Sequence[int]
+    parameters: Mapping[str, Parameter]
+    tries: int = 0
+
+
+class VllmServerEngine:
+    """Samples on one or more servers."""
+
+    def __init__(
+        self,
+        model: Any,
+        codec: Codec,
+        *,
+        urls: Sequence[str],
+        api_key: str | None,
+        dtype: str,
+        weights_dir: Path | None,
+        requests: int,
+        timeout_s: float,
+        wait_s: float,
+        retries: int,
+    ) -> None:
+        """Meet the servers at the first `sync`.
+
+        Args:
+            model: the policy.
+            codec: its tokenizer.
+            urls: of the servers.
+            api_key: that they want.
+            dtype: of the weights that are sent, a key of DTYPES.
+            weights_dir: a folder that they all see; None to send weights over HTTP.
+            requests: completions asked of a server at a time.
+            timeout_s: most seconds for one answer.
+            wait_s: how long a server may be away.
+            retries: tries of one completion.
+        """
+        self.model, self.codec = model, codec
+        self.dtype = dtype
+        self.weights_dir = weights_dir
+        self.requests, self.retries = requests, retries
+        self.run = secrets.token_hex(4)
+        self.pushes = 0
+        self.folder: tempfile.TemporaryDirectory[str] | None = None
+        config = model.config
+        limits: dict[str, Any] = {"timeout_s": timeout_s, "vocab_size": config.vocab_size}
+        self.servers = [Server(Client(url, api_key=api_key, **limits), wait_s) for url in urls]
+        self.shape = (config.model_type, config.vocab_size, config.hidden_size, config.num_hidden_layers)
+
+    def sync(self) -> None:
+        """Push the policy's weights to every server and see that each has them.
+
+        Raises:
+            UsageError: a server stays away, or is not one for this policy.
+        """
+        self.pushes += 1
+        old, self.folder = self.folder, self._new_folder()
+        try:
+            files = write_weights(self.model, Path(self.folder.name, "weights"), DTYPES[self.dtype])
+            for server in self.servers:
+                server.push(Weights(f"{self.run}-{self.pushes}", files, self.weights_dir is not None, self.shape))
+        finally:
+            if old:
+                old.cleanup()
+
+    def _new_folder(self) -> tempfile.TemporaryDirectory[str]:
+        try:
+            folder = tempfile.TemporaryDirectory(prefix="verigym-", dir=self.weights_dir)
+            if self.weights_dir is not None:
+                os.chmod(folder.name, 0o755)  # the servers may run under other accounts
+            return folder
+        except OSError as error:
+            raise UsageError(f"vllm_weights_dir: no folder can be made in {self.weights_dir}: {error.strerror}") from None
+
+    def rest(self) -> None:
+        """Do nothing: the servers' memory is their own."""
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        row_keys: Sequence[Sequence[tuple[object, ...]]],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        on_finished: OnFinished,
+    ) -> list[list[Generated]]:
+        """Sample completions, each by a request of its own; see `Engine.generate`.
+
+        Raises:
+            UsageError: a server stays away for too long, keeps failing, or refuses.
+        """
+        room = min(server.max_model_len for server in self.servers)
+        limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "max_model_len": room, "temperature": temperature}
+        jobs = deque(
+            Job((p, g), prompts[p], sampling_parameters(prompts[p], key, eos_ids=self.codec.eos_ids, **limits))
+            for p, keys in enumerate(row_keys)
+            for g, key in enumerate(keys)
+        )
+        count = len(jobs)
+        done: dict[tuple[int, int], Generated] = {}
+        work = _Work(jobs, self.retries)
+        for server in self.servers:
+            for _ in range(min(self.requests, count)):
+                threading.Thread(target=work.ask, args=(server,), daemon=True).start()
+        try:
+            while len(done) < count:
+                place, found = work.answers.get()
+                if isinstance(found, BaseException):
+                    raise found
+                done[place] = found
+                on_finished(*place, found)
+        finally:
+            work.stop.set()
+        return [[done[p, g] for g in range(len(keys))] for p, keys in enumerate(row_keys)]
+
+    def close(self) -> None:
+        """Close the connections and delete the files of weights."""
+        for server in self.servers:
+            server.client.close()
+        if self.folder:
+            self.folder.cleanup()
+
+
+class _Work:
+    """What is still to be asked for, and what came back; shared by threads."""
+
+    def __init__(self, jobs: deque[Job], retries: int) -> None:
+        self.jobs = jobs
+        self.retries = retries
+        self.answers: queue.SimpleQueue[tuple[tuple[int, int], Generated | BaseException]] = queue.SimpleQueue()
+        self.stop = threading.Event()
+
+    def ask(self, server: Server) -> None:
+        """Ask a server for one completion after another, until none is left."""
+        while not self.stop.is_set():
+            try:
+                job = self.jobs.popleft()
+            except IndexError:
+                return
+            try:
+                self.answers.put((job.place, server.client.complete(job.prompt, job.parameters, server.version)))
+                continue
+            except Failed as error:
+                job.tries += 1
+                if job.tries >= self.retries:
+                    self.answers.put((job.place, UsageError(f"{error}; tried {job.tries} times (vllm_retries)")))
+                    return
+                self.stop.wait(min(FIRST_PAUSE_S * 2**job.tries, LONGEST_PAUSE_S))
+            except BaseException as error:  # the calling thread raises it
+                self.answers.put((job.place, error))
+                return
+            self.jobs.append(job)
+            try:
+                server.recover(self.stop)
+            except BaseException as error:
+                self.answers.put((job.place, error))
+                return

@@ -1,0 +1,86 @@
+"""A batch whose loss or gradient is not finite, kept for a person to look at."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from verigym.trainer.credit.training_row import TrainingRow
+
+KEPT = 3
+"""Most batches that are saved; the first ones tell most."""
+
+
+def save_bad_batch(
+    folder: Path, step: int, rows: Sequence[TrainingRow], metrics: Mapping[str, float], decode: Callable[[Sequence[int]], str]
+) -> Path | None:
+    """Save a batch as `step-<n>.safetensors` (numbers) and `step-<n>.json` (for reading), unless `KEPT` are there already.
+
+    The tensors are flat, one row's values after the other's: `prompt_ids` and `prompt_lengths`, `token_ids` and
+    `completion_lengths`, `trained`, and one a completion token `advantages` and, where they were known, `sampler_logprobs`,
+    `old_logprobs`, and a critic's `values` and `returns`.
+
+    Args:
+        folder: is made where it is absent.
+        step: number of the step, counted from 1.
+        rows: what the update was made of.
+        metrics: what it reported; values that are not finite are written as text, such as "nan".
+        decode: from tokens to text.
+
+    Returns:
+        The JSON file, None where enough are saved.
+    """
+    path = folder / f"step-{step:08d}.json"
+    others = [other for other in folder.glob("step-*.json") if other != path]
+    if len(others) >= KEPT:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(_tensors(rows), path.with_suffix(".safetensors"))
+    page = {
+        "step": step,
+        "metrics": {name: _plain(value) for name, value in metrics.items()},
+        "rows": [_readable(row, decode) for row in rows],
+    }
+    path.write_text(json.dumps(page, indent=1), encoding="utf-8")
+    return path
+
+
+def _tensors(rows: Sequence[TrainingRow]) -> dict[str, torch.Tensor]:
+    tensors = {
+        "prompt_ids": torch.tensor([token for row in rows for token in row.prompt_ids]),
+        "prompt_lengths": torch.tensor([len(row.prompt_ids) for row in rows]),
+        "token_ids": torch.tensor([token for row in rows for token in row.token_ids]),
+        "completion_lengths": torch.tensor([len(row.token_ids) for row in rows]),
+        "advantages": torch.tensor([value for row in rows for value in row.advantages], dtype=torch.float64),
+        "trained": torch.tensor([row.trained for row in rows]),
+    }
+    for name in ("sampler_logprobs", "old_logprobs", "values", "returns"):
+        values = [getattr(row, name) for row in rows]
+        if any(values) and None not in values:
+            tensors[name] = torch.tensor([value for row in values for value in row], dtype=torch.float64)
+    return tensors
+
+
+def _readable(row: TrainingRow, decode: Callable[[Sequence[int]], str]) -> dict[str, Any]:
+    odd = [value for value in (*(row.sampler_logprobs or ()), *(row.old_logprobs or ())) if not math.isfinite(value)]
+    return {
+        "prompt": decode(row.prompt_ids),
+        "completion": decode(row.token_ids),
+        "prompt_tokens": len(row.prompt_ids),
+        "completion_tokens": len(row.token_ids),
+        "advantage": _plain(row.advantage),
+        "trained": row.trained,
+        "lowest_logprob": _plain(min(row.sampler_logprobs)) if row.sampler_logprobs else None,
+        "logprobs_not_finite": len(odd),
+    }
+
+
+def _plain(value: float) -> float | str:
+    """Return what JSON can hold: a finite number, or its name."""
+    return value if math.isfinite(value) else str(value)

@@ -1,0 +1,185 @@
+"""A critic: a model of values beside the policy, which PPO needs where GRPO compares the completions of a group.
+
+Legend: B rows (completions), T completion tokens (padded), N real completion tokens, H hidden size.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from verigym.trainer.advantages.gae import gae, value_loss, whitened
+from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.credit.training_row import TrainingRow
+from verigym.trainer.learner.optimizers import build_optimizer
+from verigym.trainer.learner.update import learning_rate, padded, policy_logprobs
+from verigym.trainer.logprobs.forward import Forward, checkpointing, decoder
+from verigym.trainer.logprobs.shared_prefix import passes
+from verigym.trainer.losses.aggregate import token_weights, weighted_sum
+from verigym.trainer.models.loading import load_model
+from verigym.trainer.rng import keyed_int
+
+logger = logging.getLogger("verigym.trainer")
+
+
+class ValueModel(torch.nn.Module):
+    """A language model's decoder with one number a position: `policy` and `prefix` run it as they run a policy.
+
+    What they call a token's log-probability is here the value of the state before it.
+    """
+
+    def __init__(self, base_model: Any, seed: int) -> None:
+        """Put a head on a decoder; its weights depend on the seed alone and are so small that values begin near 0."""
+        super().__init__()
+        self.base_model = base_model
+        self.config = base_model.config
+        size = self.config.get_text_config().hidden_size
+        generator = torch.Generator().manual_seed(keyed_int(seed, "critic", "head"))
+        self.value_head = torch.nn.Linear(size, 1)
+        with torch.no_grad():
+            self.value_head.weight.copy_(torch.randn(1, size, generator=generator) / (size + 1))
+            self.value_head.bias.zero_()
+        self.value_head.to(self.device)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        device: torch.device = self.base_model.device
+        return device
+
+
+class Critic:
+    """A value model with its optimizer: gives tokens their advantages and learns what their states were worth."""
+
+    def __init__(self, config: TrainConfig, device: torch.device, start: Path | None = None) -> None:
+        """Begin with the initial policy's decoder, or go on from a checkpoint.
+
+        Args:
+            config: the run.
+            device: of the policy.
+            start: the checkpoint's folder; None at the beginning.
+
+        Raises:
+            UsageError: the initial model is not there.
+        """
+        self.config = config
+        self.model = ValueModel(decoder(load_model(config.model, device)[0]), config.seed).eval()
+        self.optimizer = build_optimizer(self.model.parameters(), config)
+        if start:
+            saved = torch.load(start / "critic.pt", map_location="cpu", weights_only=True)
+            self.model.load_state_dict(saved["model"])
+            self.optimizer.load_state_dict(saved["optimizer"])
+
+    def save(self, folder: Path) -> None:
+        """Write what a checkpoint needs to go on, `critic.pt`."""
+        torch.save({"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, folder / "critic.pt")
+
+    def credit(
+        self, rows_by_group: Sequence[Sequence[TrainingRow]], penalties_BT: torch.Tensor | None, **forward: Any
+    ) -> tuple[list[list[TrainingRow]], dict[str, float]]:
+        """Return the rows with an advantage, a value and a return for each token, and metrics of the values.
+
+        A row's `advantage` is its reward here; it is paid for the last token that the policy wrote. Rows that are not
+        trained on get 0 and are in no mean. Among the metrics is `reward_spread`, the largest reward minus the smallest, where
+        several rows are trained on.
+
+        Args:
+            rows_by_group: a whole step's.
+            penalties_BT: taken off the tokens' rewards, such as a KL; row by row as in `rows_by_group`.
+            **forward: see `policy.Forward`.
+        """
+        config = self.config
+        rows = [row for group in rows_by_group for row in group]
+        trained = [row for row in rows if any(row.learned)]
+        if not trained:
+            return [[replace(row, advantage=0.0) for row in group] for group in rows_by_group], {}
+        blank_BT = torch.zeros(len(rows), max(len(row.token_ids) for row in rows), dtype=torch.float64)
+        mask_BT = padded([row.learned for row in rows], blank_BT.bool())
+        found = iter(policy_logprobs(self.model, trained, temperature=1.0, **forward))
+        values_BT = padded([next(found) if any(row.learned) else () for row in rows], blank_BT)
+        rewards_BT = blank_BT if penalties_BT is None else -penalties_BT.to(blank_BT)
+        for row, learned, reward_T in zip(rows, mask_BT, rewards_BT, strict=True):
+            if learned.any():
+                reward_T[learned.nonzero()[-1]] += row.advantage
+        advantages_BT, returns_BT = gae(rewards_BT, values_BT, mask_BT, gamma=config.gae_gamma, lam=config.gae_lambda)
+        metrics = {"value": float(values_BT[mask_BT].mean()), **_explained(values_BT[mask_BT], returns_BT[mask_BT])}
+        if len(trained) > 1:  # one reward alone is neither equal nor different
+            rewards = [row.advantage for row in trained]
+            metrics["reward_spread"] = max(rewards) - min(rewards)
+        if config.whiten_advantages:
+            advantages_BT = whitened(advantages_BT, mask_BT)
+        lists = zip(rows, advantages_BT.tolist(), values_BT.tolist(), returns_BT.tolist(), strict=True)
+        credited = (
+            replace(row, token_advantages=_cut(row, advantages), values=_cut(row, values), returns=_cut(row, returns))
+            for row, advantages, values, returns in lists
+        )
+        return [list(islice(credited, len(group))) for group in rows_by_group], metrics
+
+    def update(self, step: int, rows: Sequence[TrainingRow], **forward: Any) -> dict[str, float]:
+        """Take one step towards the rows' returns and return its metrics; none where nothing is trained on.
+
+        Args:
+            step: counted from 0, for the schedule.
+            rows: from `credit`, of one update.
+            **forward: see `policy.Forward`.
+        """
+        config = self.config
+        if not any(any(row.learned) for row in rows):
+            return {}
+        rate = learning_rate(
+            step, peak=config.critic_learning_rate, warmup=config.warmup_steps, total=config.steps, schedule=config.schedule
+        )
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        with checkpointing(self.model, config.gradient_checkpointing):
+            metrics = accumulate_values(self.model, rows, value_clip=config.value_clip, how=Forward(**forward))
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.max_grad_norm)
+        if torch.isfinite(norm):
+            self.optimizer.step()
+        else:
+            logger.warning("step %d: the critic's gradient is not finite; its update is left out", step + 1)
+        return {**metrics, "critic_grad_norm": float(norm)}
+
+
+def accumulate_values(model: Any, rows: Sequence[TrainingRow], *, value_clip: float | None, how: Forward) -> dict[str, float]:
+    """Add the gradient of the value loss, a mean over the trained tokens of all rows, and return its metrics.
+
+    Args:
+        model: a `ValueModel`.
+        rows: with `values` and `returns`.
+        value_clip: see `gae.value_loss`.
+        how: see `policy.Forward`; its temperature is not looked at.
+    """
+    blank_BT = torch.zeros(len(rows), max(len(row.token_ids) for row in rows), dtype=torch.bool)
+    weights_BT = token_weights(padded([row.learned for row in rows], blank_BT), "token_mean", dtype=torch.float64)
+    prompts, completions = [row.prompt_ids for row in rows], [row.token_ids for row in rows]
+    total = clipped = 0.0
+    for batch, run in passes(model, prompts, completions, [b for b, row in enumerate(rows) if any(row.learned)], how):
+        values_BT = run(None).logp_BT
+        old_BT, returns_BT = (padded([getattr(rows[b], name) for b in batch], values_BT) for name in ("values", "returns"))
+        loss_BT, clipped_BT = value_loss(values_BT, old_BT, returns_BT, value_clip=value_clip)
+        part_BT = weights_BT[batch, : values_BT.shape[1]].to(values_BT)
+        loss = weighted_sum(loss_BT, part_BT)
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += float(loss.detach())
+        clipped += float(weighted_sum(clipped_BT.to(values_BT.dtype), part_BT))
+    return {"value_loss": total, "value_clip_fraction": clipped}
+
+
+def _cut(row: TrainingRow, values: Sequence[float]) -> tuple[float, ...]:
+    return tuple(values[: len(row.token_ids)])
+
+
+def _explained(values_N: torch.Tensor, returns_N: torch.Tensor) -> dict[str, float]:
+    """Return the share of the returns' variance that the values explain; nothing where the returns are all equal."""
+    spread = float(returns_N.var(correction=0))
+    if spread < 1e-12:  # rounding
+        return {}
+    return {"explained_variance": 1 - float((returns_N - values_N).var(correction=0)) / spread}

@@ -1,0 +1,46 @@
+"""KL in the reward: what tokens lose because the policy that wrote them has moved away from the initial model.
+
+Legend: P prompts, G samples a prompt, B = P*G rows, T completion tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from verigym.trainer.credit.training_row import TrainingRow
+from verigym.trainer.learner.update import padded, policy_logprobs
+from verigym.trainer.rollout.collect import Group
+
+
+def kl_penalties(
+    reference: Any,
+    groups: Sequence[Group],
+    estimator: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    coef: float,
+    **forward: Any,
+) -> tuple[torch.Tensor, dict[str, float]]:
+    """Return (penalties_BT, metrics): `coef` times each token's KL, to take off the reward; a completion loses their sum.
+
+    The policy's log-probabilities are those that its tokens were sampled with, so only the reference is run.
+
+    Args:
+        reference: the frozen initial model.
+        groups: completions, the same number in each.
+        estimator: a function of `kl.KL_ESTIMATORS`; only its value counts here.
+        coef: reward a nat.
+        **forward: as for `update.policy_logprobs`.
+    """
+    rows = [
+        TrainingRow(group.prompt_ids, done.token_ids, 0.0, True, done.logprobs, written=done.written)
+        for group in groups
+        for done in group.generated
+    ]
+    longest = max((len(row.token_ids) for row in rows), default=0)
+    blank_BT = torch.zeros(len(rows), longest, dtype=torch.float64)
+    sampled_BT = padded([row.sampler_logprobs or () for row in rows], blank_BT)
+    written_BT = padded([row.learned for row in rows], blank_BT)
+    kl_BT = written_BT * estimator(sampled_BT, padded(policy_logprobs(reference, rows, **forward), blank_BT))
+    return coef * kl_BT, {"kl": float(kl_BT.sum()) / max(1, int(written_BT.sum()))}

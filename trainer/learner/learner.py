@@ -1,0 +1,228 @@
+"""What learns: the policy, its optimizer and one step's updates."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.errors import UsageError
+from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.credit.rows import credits_of, training_rows
+from verigym.trainer.credit.training_row import TrainingRow
+from verigym.trainer.distributed.fsdp import ShardedPolicy, clip_gradients, shard
+from verigym.trainer.distributed.sharded_checkpoint import (
+    load_weights,
+    own_rows,
+    restore,
+    save_shards,
+    save_weights,
+    whole_model,
+)
+from verigym.trainer.distributed.world import SOLO, World
+from verigym.trainer.learner.bad_batch import save_bad_batch
+from verigym.trainer.learner.critic import Critic
+from verigym.trainer.learner.kl_reward import kl_penalties
+from verigym.trainer.learner.objective import build_objective
+from verigym.trainer.learner.optimizers import build_optimizer
+from verigym.trainer.learner.update import Objective, accumulate, forward_options, learning_rate, with_old_logprobs
+from verigym.trainer.logprobs.forward import checkpointing
+from verigym.trainer.losses.kl import KL_ESTIMATORS
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.models.liger import use_liger
+from verigym.trainer.models.loading import load_model, pick_device
+from verigym.trainer.models.lora import (
+    EarlierAdapter,
+    WithoutAdapter,
+    export_policy,
+    load_adapter,
+    load_policy,
+    save_adapter,
+    save_policy,
+)
+from verigym.trainer.rollout.collect import Group
+
+logger = logging.getLogger("verigym.trainer")
+
+REFERENCE = "reference"
+"""What holds the reference's weights in a checkpoint of a run that replaces it."""
+
+COUNTS = ("trained_rows", "rows_with_advantage", "rows_with_gradient")
+"""Metrics that are summed over the updates of one epoch; the others are means over all updates of a step."""
+
+
+class Learner:
+    """The policy with everything that changes it."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        start: Path | None = None,
+        world: World = SOLO,
+        environments: Mapping[str, Environment] | None = None,
+    ) -> None:
+        """Load the policy.
+
+        Args:
+            config: the run.
+            start: the checkpoint to go on from; the config's model where None.
+            world: the processes that train it together.
+            environments: by the label of their source; step_rewards asks them for their parts.
+
+        Raises:
+            UsageError: the model, its size or the objective does not fit the config.
+        """
+        self.config, self.world = config, world
+        self.credit = credits_of(config, environments or {})
+        self.device = pick_device(config.device)
+        self.model, tokenizer = load_policy(config, world.loading(self.device), whole_model(start))
+        if config.liger:
+            use_liger(self.model, self.device)
+        self.codec = Codec(tokenizer, self.model.generation_config)
+        self.spread = ShardedPolicy(self.model, world, self.device)
+        self.optimizer = build_optimizer(self.model.parameters(), config)
+        if start:
+            restore(start, self.model, self.optimizer)
+        self.spread.gather()
+        room = getattr(self.model.config, "max_position_embeddings", None)
+        if room is not None and config.max_new_tokens >= room:
+            raise UsageError(f"max_new_tokens is {config.max_new_tokens}, but the model has {room} positions in all")
+        self.objective = self._objective(start)
+        self.critic = Critic(config, self.device, start) if config.advantage == "gae" else None
+
+    def _objective(self, start: Path | None) -> Objective:
+        config = self.config
+        reference: Any = None
+        if config.kl_coef > 0 and config.lora_rank:
+            reference = EarlierAdapter(self.model) if config.reference_every else WithoutAdapter(self.model)
+        elif config.kl_coef > 0:
+            reference, _ = load_model(config.model, self.world.loading(self.device))
+            reference.requires_grad_(False)
+            if config.liger:
+                use_liger(reference, self.device)
+            shard(reference, self.world, self.device)
+        if start and isinstance(reference, EarlierAdapter):
+            load_adapter(reference.tensors, start / f"{REFERENCE}.safetensors")
+        elif start and config.reference_every:
+            load_weights(start / REFERENCE, reference)
+        if config.reference_every >= config.steps:
+            logger.warning("reference_every is %d: a run of %d steps ends before that", config.reference_every, config.steps)
+        limits: dict[str, Any] = {"max_new_tokens": config.max_new_tokens, "temperature": config.temperature}
+        return build_objective(config, reference, **limits)
+
+    def _renew_reference(self, step: int) -> dict[str, float]:
+        """Make the policy the reference of the KL if this step, counted from 0, begins with that; return the metric of it."""
+        every, reference = self.config.reference_every, self.objective.reference
+        if not every:
+            return {}
+        if step and step % every == 0:
+            logger.info("step %d: the policy after step %d is the KL's reference from here on", step + 1, step)
+            if isinstance(reference, EarlierAdapter):
+                reference.take()
+            else:
+                with self.spread.released(), torch.no_grad():
+                    for theirs, mine in zip(reference.parameters(), self.model.parameters(), strict=True):
+                        own_rows(theirs).copy_(own_rows(mine))
+        return {"reference_step": float(step - step % every)}
+
+    def update(self, step: int, groups: Sequence[Group]) -> tuple[dict[str, float], list[list[TrainingRow]]]:
+        """Train on a step's groups and return the metrics and each group's rows, as they were before the first update.
+
+        Args:
+            step: counted from 0.
+            groups: what is trained on; may be empty.
+        """
+        config = self.config
+        rate = learning_rate(
+            step, peak=config.learning_rate, warmup=config.warmup_steps, total=config.steps, schedule=config.schedule
+        )
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = rate
+        # Not at the end of the step before: its checkpoint must not depend on whether another step follows.
+        renewed = self._renew_reference(step)
+        forward = forward_options(config, self.codec.pad_id, config.dtype)
+        together = {**forward, "world": self.world}
+        penalties_BT, metrics = None, dict[str, float]()
+        if config.kl_place == "reward" and config.kl_coef > 0 and groups:
+            kl = KL_ESTIMATORS[config.kl_estimator]
+            penalties_BT, metrics = kl_penalties(
+                self.objective.reference, groups, kl, config.kl_coef, temperature=config.temperature, **together
+            )
+        whole = rows_by_group = training_rows(
+            groups,
+            self.credit,
+            self.codec,
+            mask_truncated=config.truncated == "mask",
+            penalties_PG=None if penalties_BT is None or self.critic else penalties_BT.sum(1).reshape(len(groups), -1),
+            ratio_to_sampler=config.correction in (None, "opsm"),
+        )
+        if self.critic:
+            whole, values = self.critic.credit(whole, penalties_BT, **forward)
+            rows_by_group, metrics = whole, metrics | values
+        shares = config.updates_per_step
+        if shares * config.epochs_per_step > 1:
+            rows_by_group = with_old_logprobs(self.model, rows_by_group, self.objective, **together)
+        reports: dict[str, list[float]] = {}
+        for number in range(shares * config.epochs_per_step):
+            rows = [row for rows in rows_by_group[number % shares :: shares] for row in rows]
+            self.optimizer.zero_grad(set_to_none=True)
+            with checkpointing(self.model, config.gradient_checkpointing):
+                parts = accumulate(self.model, rows, self.objective, **together)
+            if "loss" in parts:
+                self.spread.reduce_gradients()
+                norm = clip_gradients(self.model.parameters(), config.max_grad_norm)
+                parts["grad_norm"] = float(norm)
+                if torch.isfinite(norm):
+                    self.optimizer.step()
+                else:
+                    logger.warning("step %d: the gradient is not finite; this update is left out", step + 1)
+                self.spread.gather()
+            elif parts["trained_rows"] == 0:
+                logger.warning("step %d: no completion could be trained on; the weights stay as they are", step + 1)
+            if self.critic:
+                parts |= self.critic.update(step, rows, **forward)
+            if self.world.main and not all(math.isfinite(parts.get(name, 0.0)) for name in ("grad_norm", "critic_grad_norm")):
+                save_bad_batch(config.output / "bad_batches", step + 1, rows, parts, self.codec.decode)
+            for name, value in parts.items():
+                reports.setdefault(name, []).append(value)
+        # Counts add up, and every epoch has the same; the rest is a mean over the updates that reported it.
+        metrics |= {name: sum(v) / (config.epochs_per_step if name in COUNTS else len(v)) for name, v in reports.items()}
+        return {"learning_rate": rate, **renewed, **metrics}, whole
+
+    def save(self, folder: Path) -> None:
+        """Write what a checkpoint needs to go on: the policy, its tokenizer and the optimizer's state.
+
+        Of several processes each writes its part of weights and state; tokenizer and settings are those of the run's model.
+        """
+        if self.world.size > 1:
+            with self.spread.released():
+                save_shards(folder, self.model, self.optimizer, self.world)
+            self._save_reference(folder)
+            return
+        self._save_reference(folder)
+        save_policy(self.model, self.codec.tokenizer, folder)
+        torch.save(self.optimizer.state_dict(), folder / "optimizer.pt")
+        if self.critic:
+            self.critic.save(folder)
+
+    def _save_reference(self, folder: Path) -> None:
+        reference = self.objective.reference
+        if not self.config.reference_every:
+            return
+        if isinstance(reference, EarlierAdapter):
+            save_adapter(reference.tensors, folder / f"{REFERENCE}.safetensors")
+        else:
+            save_weights(folder / REFERENCE, reference, self.world)
+
+    def export(self, folder: Path) -> Path:
+        """Write the policy and its tokenizer as a folder that transformers loads."""
+        if self.world.main:
+            export_policy(self.spread.inference_copy, folder)
+            self.codec.tokenizer.save_pretrained(folder)
+        self.world.wait()
+        return folder

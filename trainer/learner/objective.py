@@ -1,0 +1,127 @@
+"""From settings to what is minimised: functions chosen by name, with the options they take and no others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from verigym.envs.contract.errors import UsageError
+from verigym.trainer.config.named import bind
+from verigym.trainer.config.update import SHARED_OPTIONS, UpdateFields
+from verigym.trainer.learner.update import Correction, Objective
+from verigym.trainer.losses import LOSSES, SEQUENCE_LOSSES, LossAndMetrics
+from verigym.trainer.losses.corrections import CORRECTIONS, opsm, sampler_weights
+from verigym.trainer.losses.kl import KL_ESTIMATORS, on_policy
+
+logger = logging.getLogger("verigym.trainer")
+
+K1_IN_THE_LOSS = (
+    "kl_estimator k1 with kl_place loss: at each token its gradient is kl_coef times that of the token's log-probability, "
+    "whatever the reference says. Over tokens that the policy itself sampled its mean is 0 (where a completion's weight "
+    "depends on its length, as in sequence_mean, a pull on lengths), so it adds noise and does not hold the policy near the "
+    "reference; k2, k3, kl_unbiased or kl_place reward do"
+)
+"""What a run says where the loss holds k1, which some texts write there."""
+
+
+def choose_loss(config: UpdateFields) -> Callable[..., LossAndMetrics]:
+    """Return the loss that the settings name, with its options bound.
+
+    Raises:
+        UsageError: there is no such loss, it takes no such option, an option's value is refused, or the loss of whole
+            completions comes with an aggregation of tokens.
+    """
+    given = {name: getattr(config, name) for name in SHARED_OPTIONS if getattr(config, name) is not None}
+    loss = bind("loss", config.loss, LOSSES, {**given, **config.loss_options})
+    token = torch.zeros(1, 1)
+    try:
+        loss(token, token, torch.zeros(1), mask_BT=torch.ones(1, 1, dtype=torch.bool))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"field 'loss': {config.loss}: {error}") from None
+    if config.loss in SEQUENCE_LOSSES and config.aggregation != "sequence_mean":
+        raise UsageError(
+            f"field 'aggregation': {config.loss} is a loss of whole completions, which {config.aggregation} would weight by "
+            "their length; use sequence_mean"
+        )
+    return loss
+
+
+def choose_correction(config: UpdateFields) -> Correction | None:
+    """Return the correction that the settings name, with its bounds bound; None where they name none.
+
+    Raises:
+        UsageError: there is no such correction, it takes no such bound, or a bound is refused.
+    """
+    if config.correction is None:
+        return None
+    options = dict(config.correction_options)
+    kinds = {kind: partial(_weights, kind) for kind in CORRECTIONS} | {"opsm": _opsm}
+    correction = bind("correction", config.correction, kinds, options)
+    token = torch.zeros(1, 1)
+    try:
+        correction(token, token, token, token, token == 0)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"field 'correction': {config.correction}: {error}") from None
+    return correction
+
+
+def _weights(
+    kind: str,
+    logp_BT: torch.Tensor,
+    old_logp_BT: torch.Tensor,
+    sampler_logp_BT: torch.Tensor,
+    advantages_BT: torch.Tensor,
+    mask_BT: torch.Tensor,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+) -> torch.Tensor:
+    return sampler_weights(old_logp_BT, sampler_logp_BT, mask_BT, kind=kind, low=low, high=high)
+
+
+def _opsm(
+    logp_BT: torch.Tensor,
+    old_logp_BT: torch.Tensor,
+    sampler_logp_BT: torch.Tensor,
+    advantages_BT: torch.Tensor,
+    mask_BT: torch.Tensor,
+    *,
+    delta: float,
+) -> torch.Tensor:
+    return opsm(logp_BT, sampler_logp_BT, advantages_BT, mask_BT, delta=delta)
+
+
+def build_objective(config: UpdateFields, reference: Any, *, max_new_tokens: int, temperature: float) -> Objective:
+    """Return what the settings say is minimised.
+
+    Args:
+        config: the settings.
+        reference: the frozen initial model; None where kl_coef is 0.
+        max_new_tokens: most tokens of a completion.
+        temperature: of the sampler.
+
+    Raises:
+        UsageError: a loss, a correction or an option is unknown or refused.
+    """
+    if config.kl_coef > 0 and config.kl_place == "loss" and config.kl_estimator == "k1" and not config.kl_unbiased:
+        logger.warning("%s", K1_IN_THE_LOSS)
+    kl: Any = KL_ESTIMATORS[config.kl_estimator]
+
+    def unbiased(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor) -> torch.Tensor:
+        return on_policy(kl(logp_BT, ref_logp_BT), logp_BT)
+
+    return Objective(
+        loss=choose_loss(config),
+        aggregation=config.aggregation,
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        kl_coef=config.kl_coef if config.kl_place == "loss" else 0.0,
+        kl=unbiased if config.kl_unbiased else kl,
+        reference=reference,
+        correction=choose_correction(config),
+        entropy_coef=config.entropy_coef,
+    )

@@ -1,0 +1,253 @@
+"""One optimizer update: micro-batches by token budget, gradients summed with weights of the whole batch.
+
+Legend: B rows, T completion tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from verigym.trainer.config.update import UpdateFields
+from verigym.trainer.credit.training_row import TrainingRow
+from verigym.trainer.distributed.balance import share_rows
+from verigym.trainer.distributed.fsdp import gathered
+from verigym.trainer.distributed.world import SOLO, World
+from verigym.trainer.logprobs.chunked import Expected
+from verigym.trainer.logprobs.forward import Forward, Scored
+from verigym.trainer.logprobs.shared_prefix import passes
+from verigym.trainer.losses import LossAndMetrics
+from verigym.trainer.losses.aggregate import token_weights, weighted_sum
+from verigym.trainer.models.lora import opened
+
+Divergence = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Correction = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+"""Takes (logp_BT, old_logp_BT, sampler_logp_BT, advantages_BT, mask_BT) and returns constant weights for the tokens' losses."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised. `reference` is a frozen model, or the policy as `lora.opened` makes it another; None without a KL."""
+
+    loss: Callable[..., LossAndMetrics]
+    aggregation: str
+    max_new_tokens: int
+    temperature: float
+    kl_coef: float = 0.0
+    kl: Divergence | None = None
+    reference: Any = None
+    correction: Correction | None = None
+    entropy_coef: float = 0.0
+
+    def learns_from(self, row: TrainingRow) -> bool:
+        """Whether a row can have a gradient at all."""
+        moved = self.kl_coef > 0 or self.entropy_coef > 0
+        return any(own and (moved or advantage) for own, advantage in zip(row.learned, row.advantages, strict=True))
+
+
+def accumulate(
+    model: Any,
+    rows: Sequence[TrainingRow],
+    objective: Objective,
+    *,
+    token_budget: int,
+    pad_id: int,
+    dtype: str = "fp32",
+    shared_prefix: bool = True,
+    chunk: int | None = None,
+    world: World = SOLO,
+) -> dict[str, float]:
+    """Add the batch's gradient to the model's parameters and return its metrics.
+
+    A row whose gradient is exactly zero (advantage 0, no KL term and no entropy bonus) skips the forward pass and keeps its
+    place in the denominator; the other metrics are means over the tokens of the rows that do not skip it. A batch with nothing
+    to train on leaves the gradients alone and returns no `loss`. Of several processes each runs its share of the rows, with
+    the weights that the whole batch gives them; the metrics are the batch's. For the keyword arguments see `policy.Forward`.
+    """
+    how = Forward(pad_id, objective.temperature, dtype, token_budget, shared_prefix, chunk, objective.entropy_coef > 0)
+    longest = max((len(row.token_ids) for row in rows), default=1)
+    mask_BT = padded([row.learned for row in rows], torch.zeros(len(rows), longest, dtype=torch.bool))
+    active = [objective.learns_from(row) for row in rows]
+    numbers = [number for number, on in enumerate(active) if on]
+    metrics = {
+        "trained_rows": float(sum(row.trained for row in rows)),
+        "rows_with_advantage": float(sum(row.trained and any(row.advantages) for row in rows)),
+        "rows_with_gradient": float(len(numbers)),
+    }
+    if not numbers:
+        return metrics
+    # Float64 for a model in float64, so that the sums are exact to its precision.
+    weights_BT = token_weights(mask_BT, objective.aggregation, max_tokens=objective.max_new_tokens, dtype=torch.float64)
+    means_BT = token_weights(mask_BT & torch.tensor(active)[:, None], "token_mean", dtype=torch.float64)
+    fresh = [on and not row.earlier for on, row in zip(active, rows, strict=True)]
+    fresh_BT = token_weights(mask_BT & torch.tensor(fresh)[:, None], "token_mean", dtype=torch.float64)
+    prompts, completions = [row.prompt_ids for row in rows], [row.token_ids for row in rows]
+    mine = share_rows(prompts, completions, numbers, world)
+    reference: Sequence[tuple[float, ...]] = ()
+    if objective.kl is not None and objective.kl_coef > 0:
+        reference = _logprobs(objective.reference, rows, mine, replace(how, entropy=False))
+    sums: dict[str, torch.Tensor] = {}
+    for batch, run in passes(model, prompts, completions, mine, how):
+        part = _MicroBatch(
+            objective,
+            [rows[number] for number in batch],
+            [reference[number] for number in batch] if reference else None,
+            weights_BT[batch].to(model.device),
+            means_BT[batch].to(model.device),
+            fresh_BT[batch].to(model.device),
+        )
+        values = part.values(run(part.expected if part.predictable else None))
+        values["loss"].backward()  # type: ignore[no-untyped-call]
+        for name, value in values.items():
+            sums[name] = sums.get(name, torch.zeros_like(value)) + value.detach()
+    metrics.update(world.total({name: float(value) for name, value in sums.items()}))
+    return metrics
+
+
+@dataclass(frozen=True)
+class _MicroBatch:
+    """Some rows with the weights that the whole batch gives their tokens."""
+
+    objective: Objective
+    rows: Sequence[TrainingRow]
+    reference: Sequence[tuple[float, ...]] | None
+    weights_BL: torch.Tensor
+    """As wide as the longest row of the whole batch, like `means_BL` and `fresh_BL`."""
+    means_BL: torch.Tensor
+    fresh_BL: torch.Tensor
+    """Of means over the rows that this policy wrote."""
+
+    @property
+    def predictable(self) -> bool:
+        """Whether the gradient at the log-probabilities does not depend on them: the ratio is 1 and all else is constant."""
+        fresh = all(row.old_logprobs is None for row in self.rows)
+        return fresh and self.reference is None and self.objective.correction is None
+
+    def expected(self, zeros_BT: torch.Tensor, mask_BT: torch.Tensor) -> Expected:
+        """Return the gradient of a first update, for the real tokens; see `policy.Expect`."""
+        weights_BT = self._cut(self.weights_BL, zeros_BT)
+        with torch.enable_grad():
+            logp_BT = zeros_BT.clone().requires_grad_()
+            learned_BT = self._learned(mask_BT)
+            loss_BT, _ = self.objective.loss(logp_BT, zeros_BT, self._advantages(zeros_BT), mask_BT=learned_BT)
+            (gradient_BT,) = torch.autograd.grad(weighted_sum(loss_BT, weights_BT), logp_BT)
+        return Expected(gradient_BT[mask_BT], -self.objective.entropy_coef * weights_BT[mask_BT])
+
+    def values(self, scored: Scored) -> dict[str, torch.Tensor]:
+        """Return the micro-batch's share of the loss, attached to the graph, and of the metrics."""
+        objective, logp_BT, mask_BT = self.objective, scored.logp_BT, self._learned(scored.mask_BT)
+        weights_BT, means_BT = self._cut(self.weights_BL, logp_BT), self._cut(self.means_BL, logp_BT)
+        old_BT = logp_BT.detach()
+        given = [row.old_logprobs is not None for row in self.rows]
+        if any(given):
+            given_B1 = torch.tensor(given, device=logp_BT.device)[:, None]
+            old_BT = torch.where(given_B1, padded([row.old_logprobs or () for row in self.rows], logp_BT), old_BT)
+        advantages_BT = self._advantages(logp_BT)
+        loss_BT, details = objective.loss(logp_BT, old_BT, advantages_BT, mask_BT=mask_BT)
+        values = {"clip_fraction": weighted_sum(details["clipped_BT"].to(logp_BT.dtype), means_BT)}
+        if self.rows[0].sampler_logprobs is not None:
+            sampled_BT = padded([row.sampler_logprobs or () for row in self.rows], logp_BT)
+            if not all(row.earlier for row in self.rows):
+                fresh_BT = self._cut(self.fresh_BL, logp_BT)
+                values["logprob_mismatch"] = weighted_sum((old_BT - sampled_BT).abs() * mask_BT, fresh_BT)
+            if objective.correction is not None:
+                correction_BT = objective.correction(logp_BT.detach(), old_BT, sampled_BT, advantages_BT, mask_BT)
+                values["correction"] = weighted_sum(correction_BT, means_BT)
+                loss_BT = loss_BT * correction_BT
+        loss = weighted_sum(loss_BT, weights_BT)
+        if self.reference is not None and objective.kl is not None:
+            kl_BT = objective.kl(logp_BT, padded(self.reference, logp_BT))
+            loss = loss + objective.kl_coef * weighted_sum(kl_BT, weights_BT)
+            values["kl"] = weighted_sum(kl_BT.detach(), means_BT)
+        if objective.entropy_coef > 0:
+            loss = loss - objective.entropy_coef * weighted_sum(scored.entropy_BT, weights_BT)
+            values["entropy"] = weighted_sum(scored.entropy_BT.detach(), means_BT)
+        return {"loss": loss, **values}
+
+    def _advantages(self, like: torch.Tensor) -> torch.Tensor:
+        return padded([row.advantages for row in self.rows], like)
+
+    def _learned(self, mask_BT: torch.Tensor) -> torch.Tensor:
+        return padded([row.learned for row in self.rows], mask_BT)
+
+    def _cut(self, weights_BL: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        return weights_BL[:, : like.shape[1]].to(like.dtype)
+
+
+def padded(values: Sequence[Sequence[float]], like: torch.Tensor) -> torch.Tensor:
+    """Return the rows as one tensor in the shape of `like`, filled up with 0 (or False)."""
+    rows = [[*row, *[0] * (like.shape[1] - len(row))] for row in values]
+    return torch.tensor(rows, device=like.device, dtype=like.dtype)
+
+
+def policy_logprobs(
+    model: Any,
+    rows: Sequence[TrainingRow],
+    *,
+    temperature: float,
+    token_budget: int,
+    pad_id: int,
+    dtype: str = "fp32",
+    shared_prefix: bool = True,
+    chunk: int | None = None,
+    world: World = SOLO,
+) -> list[tuple[float, ...]]:
+    """Return each row's log-probabilities under the model as it is now; for the keyword arguments see `policy.Forward`."""
+    how = Forward(pad_id, temperature, dtype, token_budget, shared_prefix, chunk)
+    mine = share_rows([row.prompt_ids for row in rows], [row.token_ids for row in rows], range(len(rows)), world)
+    found = _logprobs(model, rows, mine, how)
+    everywhere = dict(pair for part in world.gather([(number, found[number]) for number in mine]) for pair in part)
+    return [everywhere[number] for number in range(len(rows))]
+
+
+@torch.no_grad()
+def _logprobs(model: Any, rows: Sequence[TrainingRow], numbers: Sequence[int], how: Forward) -> list[tuple[float, ...]]:
+    found: list[tuple[float, ...]] = [()] * len(rows)
+    prompts, completions = [row.prompt_ids for row in rows], [row.token_ids for row in rows]
+    with opened(model) as live, gathered(live):
+        for batch, run in passes(live, prompts, completions, numbers, how):
+            for number, row in zip(batch, run(None).logp_BT.tolist(), strict=True):
+                found[number] = tuple(row[: len(completions[number])])
+    return found
+
+
+def with_old_logprobs(
+    model: Any, rows_by_group: Sequence[Sequence[TrainingRow]], objective: Objective, **forward: Any
+) -> list[list[TrainingRow]]:
+    """Return the rows with the model's log-probabilities as the old ones, before several updates on one batch.
+
+    Rows that have some already keep them, and rows without a gradient need none. For the keyword arguments see `accumulate`.
+    """
+    wanted = [row for rows in rows_by_group for row in rows if row.old_logprobs is None and objective.learns_from(row)]
+    found = policy_logprobs(model, wanted, temperature=objective.temperature, **forward)
+    now = {id(row): logp for row, logp in zip(wanted, found, strict=True)}
+    return [[replace(row, old_logprobs=now[id(row)]) if id(row) in now else row for row in rows] for rows in rows_by_group]
+
+
+def forward_options(config: UpdateFields, pad_id: int, dtype: str) -> dict[str, Any]:
+    """Return the keyword arguments of `accumulate` and `policy_logprobs` that the settings give."""
+    return {
+        "token_budget": config.micro_batch_tokens,
+        "pad_id": pad_id,
+        "dtype": dtype,
+        "shared_prefix": config.shared_prefix and not config.gradient_checkpointing,
+        "chunk": config.logprob_chunk,
+    }
+
+
+def learning_rate(step: int, *, peak: float, warmup: int, total: int, schedule: str) -> float:
+    """Return the learning rate of a step counted from 0: linear rise over `warmup` steps, then constant, linear or cosine."""
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    return peak * SCHEDULES[schedule]((step - warmup) / max(1, total - warmup))
+
+
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": lambda done: 1.0,
+    "linear": lambda done: 1.0 - done,
+    "cosine": lambda done: float(0.5 * (1 + torch.cos(torch.tensor(done * torch.pi, dtype=torch.float64)))),
+}
+"""Factor of the peak after the warm-up, by the share of the remaining steps that is done, 0 to 1."""

@@ -1,0 +1,216 @@
+"""Log-probabilities of given tokens from hidden states, chunk by chunk: tokens times vocabulary is never in memory.
+
+Legend: N tokens of a micro-batch, C of them in a chunk, H hidden size, V vocabulary.
+
+A chunk's logits live only until its log-probabilities are taken. The backward pass needs them again, which costs one more
+product with the vocabulary's matrix; it is saved in two cases. All tokens in one chunk: it is kept. The gradient that will
+arrive is known (in the first update on a batch the ratio is 1, whatever the log-probabilities): it is used while the logits
+are there, and only where it turns out different is the rest computed again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from verigym.trainer.logprobs.entropy import token_entropy
+
+CHUNK_BYTES = {"cpu": 2**25, "cuda": 2**28}
+"""Memory of a chunk's logits, by kind of device; a product with few rows keeps a GPU waiting."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """How a model makes logits of its last hidden state: `cap tanh(scale (W h + b) / cap)`."""
+
+    weight_VH: torch.Tensor
+    bias_V: torch.Tensor | None
+    scale: float = 1.0
+    cap: float | None = None
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The gradient that is going to arrive at the log-probabilities and at the entropies, as far as one can tell."""
+
+    logp_N: torch.Tensor
+    entropy_N: torch.Tensor
+
+
+def find_head(model: Any) -> Head | None:
+    """Return the head of a transformers causal language model, None where it is not one matrix with a known rescaling.
+
+    What it says still has to be tried on the model: there is no common interface to be sure of.
+    """
+    layer = model.get_output_embeddings()
+    if type(layer) is not torch.nn.Linear:
+        return None
+    settings = model.config.get_text_config()
+    scale = float(getattr(settings, "logit_scale", None) or 1.0) / float(getattr(settings, "logits_scaling", None) or 1.0)
+    return Head(layer.weight, layer.bias, scale, getattr(settings, "final_logit_softcapping", None))
+
+
+def chunk_tokens(vocabulary: int, device: str, number_bytes: int = 4) -> int:
+    """Return how many tokens' logits fit into a chunk, on that kind of device."""
+    return max(16, CHUNK_BYTES.get(device, CHUNK_BYTES["cuda"]) // (max(4, number_bytes) * vocabulary))
+
+
+def token_logprobs(
+    hidden_NH: torch.Tensor,
+    head: Head,
+    tokens_N: torch.Tensor,
+    *,
+    temperature: float = 1.0,
+    chunk: int | None = None,
+    dtype: torch.dtype | None = None,
+    entropy: bool = False,
+    expected: Expected | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (logp_N, entropy_N) under the distribution that the head gives; both carry gradients.
+
+    Args:
+        hidden_NH: the model's last hidden states, one for each token to come.
+        head: see `find_head`.
+        tokens_N: the tokens that came.
+        temperature: of the sampler; 0 is read as 1.
+        chunk: tokens whose logits are in memory at a time; None chooses by `chunk_tokens`.
+        dtype: of the product with the vocabulary's matrix; that of the matrix where None. Sums over the vocabulary are in
+            float32 at least.
+        entropy: whether entropies are wanted, in nats; they are 0 without.
+        expected: the gradient that is going to arrive; a wrong one costs time and changes nothing.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    if hidden_NH.shape != (len(tokens_N), head.weight_VH.shape[1]):
+        raise ValueError(f"hidden_NH: expected shape {[len(tokens_N), head.weight_VH.shape[1]]}, got {list(hidden_NH.shape)}")
+    dtype = dtype or head.weight_VH.dtype
+    maths = _Maths(dtype, head.scale, head.cap, temperature or 1.0, entropy)
+    weight_VH = head.weight_VH
+    chunk = chunk or chunk_tokens(weight_VH.shape[0], weight_VH.device.type, weight_VH.element_size())
+    result: tuple[torch.Tensor, torch.Tensor] = _TokenLogprobs.apply(  # type: ignore[no-untyped-call]
+        hidden_NH, head.weight_VH, head.bias_V, tokens_N, maths, chunk, expected if torch.is_grad_enabled() else None
+    )
+    return result
+
+
+@dataclass(frozen=True)
+class _Maths:
+    """What happens to a chunk; it holds no tensors, so that autograd sees every tensor it has to know of."""
+
+    dtype: torch.dtype
+    scale: float
+    cap: float | None
+    temperature: float
+    entropy: bool
+
+    def log_softmax(
+        self, hidden_CH: torch.Tensor, weight_VH: torch.Tensor, bias_V: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return (logsoft_CV, slope_CV): the slope is what the cap's curve multiplies gradients by; None without a cap."""
+        logits_CV = torch.nn.functional.linear(hidden_CH, weight_VH, bias_V)
+        logits_CV = logits_CV.to(torch.promote_types(self.dtype, torch.float32))
+        slope_CV = None
+        factor = self.scale / self.temperature
+        if self.cap is not None:
+            logits_CV = torch.tanh(logits_CV.mul_(self.scale / self.cap))
+            slope_CV = 1 - logits_CV.square()
+            factor = self.cap / self.temperature
+        if factor != 1:
+            logits_CV.mul_(factor)
+        return torch.log_softmax(logits_CV, dim=-1), slope_CV
+
+    def entropies(self, logsoft_CV: torch.Tensor) -> torch.Tensor:
+        return token_entropy(logsoft_CV) if self.entropy else torch.zeros_like(logsoft_CV[:, 0])
+
+    def gradient(
+        self, logsoft_CV: torch.Tensor, slope_CV: torch.Tensor | None, tokens_C: torch.Tensor, incoming: Expected
+    ) -> torch.Tensor:
+        """Return the gradient at the product with the vocabulary's matrix; overwrites `logsoft_CV`."""
+        if self.entropy:
+            # A probability of 0 has an infinite logarithm; their product is 0.
+            surprise_CV = logsoft_CV.clamp(min=-1e4) + self.entropies(logsoft_CV)[:, None]
+            result_CV = logsoft_CV.exp_().mul_(-(incoming.logp_N[:, None] + incoming.entropy_N[:, None] * surprise_CV))
+        else:
+            result_CV = logsoft_CV.exp_().mul_(-incoming.logp_N[:, None])
+        result_CV.scatter_add_(1, tokens_C[:, None], incoming.logp_N[:, None])
+        factor = self.scale / self.temperature
+        if factor != 1:
+            result_CV.mul_(factor)
+        if slope_CV is not None:
+            result_CV.mul_(slope_CV)
+        return result_CV.to(self.dtype)
+
+
+class _Sums:
+    """Gradients as they grow, chunk by chunk; those that nobody needs stay None."""
+
+    def __init__(self, hidden_NH: torch.Tensor, weight_VH: torch.Tensor, bias_V: torch.Tensor | None, needed: Any) -> None:
+        self.hidden_NH = torch.zeros_like(hidden_NH) if needed[0] else None
+        self.weight_VH = torch.zeros_like(weight_VH) if needed[1] else None
+        self.bias_V = torch.zeros_like(bias_V) if needed[2] and bias_V is not None else None
+
+    def add(self, numbers: Any, gradient_CV: torch.Tensor, hidden_CH: torch.Tensor, weight_VH: torch.Tensor) -> None:
+        if self.hidden_NH is not None:
+            self.hidden_NH[numbers] += gradient_CV @ weight_VH
+        if self.weight_VH is not None:
+            if self.weight_VH.dtype == gradient_CV.dtype:
+                self.weight_VH.addmm_(gradient_CV.t(), hidden_CH)
+            else:
+                self.weight_VH += gradient_CV.t() @ hidden_CH
+        if self.bias_V is not None:
+            self.bias_V += gradient_CV.sum(0)
+
+
+class _TokenLogprobs(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden_NH, weight_VH, bias_V, tokens_N, maths, chunk, expected = args
+        cast_NH, cast_VH, cast_V = _cast(maths.dtype, hidden_NH, weight_VH, bias_V)
+        sums = _Sums(hidden_NH, weight_VH, bias_V, ctx.needs_input_grad) if expected is not None else None
+        logps, entropies = [], []
+        kept = None
+        for start in range(0, len(tokens_N), chunk):
+            numbers = slice(start, start + chunk)
+            tokens_C = tokens_N[numbers]
+            logsoft_CV, slope_CV = maths.log_softmax(cast_NH[numbers], cast_VH, cast_V)
+            logps.append(logsoft_CV.gather(1, tokens_C[:, None])[:, 0])
+            entropies.append(maths.entropies(logsoft_CV))
+            if sums is not None:
+                incoming = Expected(expected.logp_N[numbers], expected.entropy_N[numbers])
+                gradient_CV = maths.gradient(logsoft_CV, slope_CV, tokens_C, incoming)
+                sums.add(numbers, gradient_CV, cast_NH[numbers], cast_VH)
+            elif len(tokens_N) <= chunk and any(ctx.needs_input_grad[:3]):
+                kept = (logsoft_CV, slope_CV)
+        ctx.save_for_backward(hidden_NH, weight_VH, bias_V, tokens_N)
+        ctx.maths, ctx.chunk, ctx.expected, ctx.sums, ctx.kept = maths, chunk, expected, sums, kept
+        empty = cast_NH.new_zeros(0, dtype=torch.promote_types(maths.dtype, torch.float32))
+        return torch.cat([*logps, empty]), torch.cat([*entropies, empty])
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *arrived: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        hidden_NH, weight_VH, bias_V, tokens_N = ctx.saved_tensors
+        missing, sums = Expected(*arrived), ctx.sums
+        if sums is None:
+            sums = _Sums(hidden_NH, weight_VH, bias_V, ctx.needs_input_grad)
+        else:
+            missing = Expected(missing.logp_N - ctx.expected.logp_N, missing.entropy_N - ctx.expected.entropy_N)
+        todo = ((missing.logp_N != 0) | (missing.entropy_N != 0)).nonzero()[:, 0]
+        if len(todo):
+            cast_NH, cast_VH, cast_V = _cast(ctx.maths.dtype, hidden_NH, weight_VH, bias_V)
+            if ctx.kept is not None:
+                todo = torch.arange(len(tokens_N), device=todo.device)
+            for numbers in torch.split(todo, ctx.chunk):
+                hidden_CH, tokens_C = cast_NH[numbers], tokens_N[numbers]
+                logsoft_CV, slope_CV = ctx.kept or ctx.maths.log_softmax(hidden_CH, cast_VH, cast_V)
+                incoming = Expected(missing.logp_N[numbers], missing.entropy_N[numbers])
+                sums.add(numbers, ctx.maths.gradient(logsoft_CV, slope_CV, tokens_C, incoming), hidden_CH, cast_VH)
+        ctx.sums = ctx.kept = None
+        return sums.hidden_NH, sums.weight_VH, sums.bias_V, None, None, None, None
+
+
+def _cast(dtype: torch.dtype, *tensors: torch.Tensor | None) -> tuple[Any, ...]:
+    return tuple(None if tensor is None else tensor.to(dtype) for tensor in tensors)

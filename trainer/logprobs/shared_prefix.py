@@ -1,0 +1,215 @@
+"""A prompt's forward and backward pass, once for all its completions.
+
+The prompts run first; their keys and values, and the last hidden state, are cut out of the graph as leaves. Micro-batches of
+completions run on top of the leaves, which gather gradients; at the end these go through the prompts' graph in one backward
+pass. The result is the padded computation's, sum by sum, but for rounding.
+
+Legend: P prompts, B rows (completions), T completion tokens (padded), S prompt tokens (padded), H hidden size.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from verigym.trainer.logprobs.forward import (
+    Expect,
+    Forward,
+    Scored,
+    autocast,
+    decoder,
+    evaluating,
+    micro_batches,
+    score,
+    score_separately,
+    usable_head,
+)
+
+logger = logging.getLogger("verigym.trainer")
+
+Pass = Callable[[Expect | None], Scored]
+"""Runs a micro-batch, given what to expect, or None."""
+
+PROMPT_SHARE = 4
+"""One part in this many of the token budget is for prompts, whose activations stay until their last completion is done."""
+
+COPY_SHARE = 4
+"""Each row has a copy of its prompt's keys and values in every layer; so many prompt tokens count as one token of the row.
+Llamas of four shapes kept 11 to 20 times more for the backward pass for a token of a completion than for one of these copies,
+which a micro-batch of several prompts, and the way back, have twice for a while."""
+
+
+class SharedPrefix:
+    """Prompts that have been run, for completions to go on from."""
+
+    def __init__(self, model: Any, prompts: Sequence[Sequence[int]], how: Forward) -> None:
+        self.model, self.how, self.prompts = model, how, prompts
+        longest = max(map(len, prompts))
+        ids_PS = torch.tensor([[*prompt, *[how.pad_id] * (longest - len(prompt))] for prompt in prompts], device=model.device)
+        with autocast(model.device, how.dtype):
+            out = decoder(model)(input_ids=ids_PS, past_key_values=DynamicCache(), use_cache=True)
+        layers = out.past_key_values.layers
+        last_PH = torch.stack([out.last_hidden_state[p, len(prompt) - 1] for p, prompt in enumerate(prompts)])
+        self._graph = [last_PH, *(layer.keys for layer in layers), *(layer.values for layer in layers)]
+        # Gradients of many rows add up in a leaf, so it has float32's precision even where its values have not.
+        wide = [torch.promote_types(tensor.dtype, torch.float32) for tensor in self._graph]
+        self._leaves = [tensor.detach().to(dtype) for tensor, dtype in zip(self._graph, wide, strict=True)]
+        if torch.is_grad_enabled():
+            # With adapters a state may depend on frozen weights alone: the first layer's keys, where only values are adapted.
+            for leaf, tensor in zip(self._leaves, self._graph, strict=True):
+                leaf.requires_grad_(tensor.requires_grad)
+
+    def score(
+        self,
+        owners: Sequence[int],
+        completions: Sequence[Sequence[int]],
+        expect: Expect | None = None,
+    ) -> Scored:
+        """Return the log-probabilities of completions.
+
+        Args:
+            owners: the number of each row's prompt, in rising order.
+            completions: B token sequences, none empty.
+            expect: see `Expect`.
+        """
+        device = self.model.device
+        counts = [(p, len(list(rows))) for p, rows in groupby(owners)]
+        last_BH, *states = [self._rows(leaf, like, counts) for leaf, like in zip(self._leaves, self._graph, strict=True)]
+        hidden_BTH = last_BH[:, None]
+        width = max(map(len, completions)) - 1
+        if width > 0:  # the last token is only predicted
+            rows = [[*c[:-1], *[self.how.pad_id] * (width - len(c) + 1)] for c in completions]
+            starts_B1 = torch.tensor([[len(self.prompts[p])] for p in owners], device=device)
+            with autocast(device, self.how.dtype):
+                out = decoder(self.model)(
+                    input_ids=torch.tensor(rows, device=device),
+                    attention_mask=_mask(starts_B1, states[0].shape[2], width),
+                    position_ids=starts_B1 + torch.arange(width, device=device),
+                    past_key_values=_cache(states),
+                    use_cache=True,
+                )
+            hidden_BTH = torch.cat([hidden_BTH, out.last_hidden_state], dim=1)
+        at = [row * (width + 1) + t for row, completion in enumerate(completions) for t in range(len(completion))]
+        hidden_NH = hidden_BTH.flatten(0, 1)[torch.tensor(at, device=device)]
+        return score(hidden_NH, usable_head(self.model), completions, self.how, expect)
+
+    def _rows(self, leaf: torch.Tensor, like: torch.Tensor, counts: Sequence[tuple[int, int]]) -> torch.Tensor:
+        """Return a prompt's part of the leaf for each of its rows; the backward pass is a sum in a fixed order."""
+        longest = max(len(self.prompts[p]) for p, _ in counts)
+        leaf = leaf if leaf.ndim == 2 else leaf[:, :, :longest]
+        parts = [leaf[p : p + 1].expand(count, *leaf.shape[1:]) for p, count in counts]
+        return (parts[0] if len(parts) == 1 else torch.cat(parts)).to(like.dtype)
+
+    def backward(self) -> None:
+        """Send what the completions' backward passes have left in the leaves through the prompts; once."""
+        pairs = [(tensor, leaf.grad) for tensor, leaf in zip(self._graph, self._leaves, strict=True) if leaf.grad is not None]
+        if pairs:
+            torch.autograd.backward([tensor for tensor, _ in pairs], [grad.to(tensor.dtype) for tensor, grad in pairs])
+
+
+def _mask(starts_B1: torch.Tensor, prompt_width: int, width: int) -> torch.Tensor | None:
+    """Return 1 for positions to attend to: padding stands between a short prompt and its completion; None without any."""
+    if bool((starts_B1 == prompt_width).all()):
+        return None
+    place_L = torch.arange(prompt_width + width, device=starts_B1.device)
+    return ((place_L < starts_B1) | (place_L >= prompt_width)).long()
+
+
+def _cache(states: Sequence[torch.Tensor]) -> DynamicCache:
+    cache = DynamicCache()
+    half = len(states) // 2
+    for keys, values in zip(states[:half], states[half:], strict=True):
+        layer = DynamicLayer()
+        layer.lazy_initialization(keys, values)
+        layer.keys, layer.values = keys, values
+        cache.layers.append(layer)
+    return cache
+
+
+def passes(
+    model: Any, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], numbers: Sequence[int], how: Forward
+) -> Iterator[tuple[list[int], Pass]]:
+    """Yield micro-batches as (row numbers, a function that runs them).
+
+    The caller runs each one, and its backward pass where there is one, before asking for the next.
+
+    Args:
+        model: a transformers causal language model.
+        prompts: of all rows.
+        completions: of all rows.
+        numbers: of the rows to run; a row without tokens is never run.
+        how: the numbers of it.
+    """
+    kind = model.device.type
+    if not (how.shared_prefix and shareable(model)):
+        chosen = frozenset(numbers)
+        lengths = [
+            len(p) + len(c) if n in chosen and c else 0 for n, (p, c) in enumerate(zip(prompts, completions, strict=True))
+        ]
+        for batch in micro_batches(lengths, how.token_budget, kind):
+            pair = [prompts[n] for n in batch], [completions[n] for n in batch]
+            yield batch, partial(score_separately, model, *pair, how)
+        return
+    rows_of: dict[tuple[int, ...], list[int]] = {}
+    for number in numbers:
+        if completions[number]:
+            rows_of.setdefault(tuple(prompts[number]), []).append(number)
+    unique = list(rows_of)
+    for bundle in micro_batches([len(prompt) for prompt in unique], how.token_budget // PROMPT_SHARE, kind):
+        prefix = SharedPrefix(model, [unique[p] for p in bundle], how)
+        rows = [(owner, number) for owner, p in enumerate(bundle) for number in rows_of[unique[p]]]
+        longest = max(len(unique[p]) for p in bundle)
+        charges = [len(completions[number]) + copy_charge(longest) for _, number in rows]
+        for batch in micro_batches(charges, how.token_budget - len(bundle) * longest, kind):
+            owners, mine = zip(*(rows[i] for i in sorted(batch)), strict=True)
+            texts = [completions[number] for number in mine]
+            yield list(mine), partial(prefix.score, owners, texts)
+        prefix.backward()
+
+
+def copy_charge(prompt_tokens: int) -> int:
+    """Return how many tokens of the budget a row takes for its copy of the prompt's keys and values."""
+    return -(-prompt_tokens // COPY_SHARE)
+
+
+_shareable: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+def shareable(model: Any) -> bool:
+    """Whether the model gives the same log-probabilities with a shared prompt; tried once a model, on a few tokens.
+
+    Not with sliding windows, recurrent layers or attention that takes no mask of ours.
+    """
+    if model not in _shareable:
+        reason = _obstacle(model)
+        if reason:
+            logger.info("%s: prompts are not shared between completions: %s", type(model).__name__, reason)
+        _shareable[model] = not reason
+    return _shareable[model]
+
+
+def _obstacle(model: Any) -> str:
+    kinds = {type(layer) for layer in DynamicCache(config=model.config).layers}
+    if kinds - {DynamicLayer}:
+        return f"its layers keep {', '.join(sorted(kind.__name__ for kind in kinds))}"
+    if model.config._attn_implementation not in ("sdpa", "eager"):
+        return f"its attention is {model.config._attn_implementation}"
+    head = usable_head(model)
+    if head is None:
+        return "its head is not known here"
+    prompts, completions = [[0, 1, 2], [3, 1]], [[1, 2, 0], [3, 0], [2, 1, 3]]
+    owners, how = [0, 0, 1], Forward(pad_id=0)
+    with torch.no_grad(), evaluating(model):
+        alone = score_separately(model, [prompts[p] for p in owners], completions, how).logp_BT
+        try:
+            shared = SharedPrefix(model, prompts, how).score(owners, completions).logp_BT
+        except (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+            return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return "" if torch.allclose(shared, alone, rtol=1e-3, atol=1e-3) else "its log-probabilities would be others"

@@ -1,0 +1,117 @@
+"""From per-token losses to one number, as a weight for each token: `loss = (loss_BT * weights_BT).sum()`.
+
+Shapes: B rows (completions), T tokens.
+
+Weights are computed once, over the whole optimizer batch, and travel with their rows. A micro-batch then only sums, so
+that any split, packing or order of the batch gives the same gradient as one big batch; a mean a micro-batch would not.
+
+A row without a trained token (its verifier failed, or it was filtered out) does not count in any denominator. A batch
+of nothing but such rows has weights 0 and loss 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from verigym.trainer.tensor_shapes import check_same_shape
+
+
+def _tokens_B1(mask_BT: torch.Tensor) -> torch.Tensor:
+    return mask_BT.sum(dim=1, keepdim=True)
+
+
+def _rows(mask_BT: torch.Tensor) -> torch.Tensor:
+    """Count the rows with a trained token, at least 1 so that one may divide by it."""
+    return mask_BT.any(dim=1).sum().clamp(min=1)
+
+
+def sequence_mean(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Tensor:
+    """Mean over sequences of the mean over tokens: `1 / (rows * tokens of the row)` (GRPO, arXiv 2402.03300).
+
+    A token of a long completion weighs less than one of a short completion. See `token_weights` for the arguments.
+    """
+    return 1.0 / (_rows(mask_BT) * _tokens_B1(mask_BT).clamp(min=1)).double()
+
+
+def token_mean(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Tensor:
+    """Mean over all trained tokens of the batch: `1 / N` (DAPO, arXiv 2503.14476).
+
+    See `token_weights` for the arguments.
+    """
+    return 1.0 / mask_BT.sum().clamp(min=1).double()
+
+
+def fixed_length(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Tensor:
+    """Sum over tokens, divided by a constant length: `1 / (rows * max_tokens)` (Dr. GRPO, arXiv 2503.20783).
+
+    See `token_weights` for the arguments.
+
+    Raises:
+        ValueError: `max_tokens` is missing, below 1, or less than a row has trained tokens.
+    """
+    if max_tokens is None or max_tokens < 1:
+        raise ValueError(f"max_tokens: fixed_length needs the generation limit, at least 1 token, got {max_tokens}")
+    longest = int(_tokens_B1(mask_BT).max()) if len(mask_BT) else 0
+    if longest > max_tokens:
+        raise ValueError(f"max_tokens: a row has {longest} trained tokens, more than the limit of {max_tokens}")
+    return 1.0 / (_rows(mask_BT) * max_tokens).double()
+
+
+def sequence_sum_mean(mask_BT: torch.Tensor, max_tokens: int | None = None) -> torch.Tensor:
+    """Mean over sequences of the sum over tokens: `1 / rows`. See `token_weights` for the arguments."""
+    return 1.0 / _rows(mask_BT).double()
+
+
+AGGREGATIONS: dict[str, Callable[[torch.Tensor, int | None], torch.Tensor]] = {
+    "sequence_mean": sequence_mean,
+    "token_mean": token_mean,
+    "fixed_length": fixed_length,
+    "sequence_sum_mean": sequence_sum_mean,
+}
+"""Every aggregation by name: the float64 weight of a trained token, in a shape that broadcasts to `[B, T]`."""
+
+
+def token_weights(
+    mask_BT: torch.Tensor, kind: str, *, max_tokens: int | None = None, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
+    """Give every token of the optimizer batch its weight in the loss.
+
+    Args:
+        mask_BT: bool, True on the tokens to train on, for the *whole* optimizer batch and not a micro-batch.
+        kind: a name in `AGGREGATIONS`.
+        max_tokens: the generation limit, in tokens; `fixed_length` divides by it, the others do not look at it.
+        dtype: of the result.
+
+    Returns:
+        Weights `[B, T]`, 0 where the mask is False; index them with the rows of a micro-batch.
+
+    Raises:
+        ValueError: the mask is not a bool `[B, T]`, `kind` is unknown, or `max_tokens` does not fit.
+    """
+    check_same_shape("BT", mask_BT=mask_BT)
+    if mask_BT.dtype != torch.bool:
+        raise ValueError(f"mask_BT: expected a bool tensor, got {mask_BT.dtype}")
+    if kind not in AGGREGATIONS:
+        raise ValueError(f"kind: unknown aggregation {kind!r}; known: {', '.join(sorted(AGGREGATIONS))}")
+    weight = AGGREGATIONS[kind](mask_BT, max_tokens).to(dtype)
+    return weight.expand(mask_BT.shape).masked_fill(~mask_BT, 0.0)
+
+
+def weighted_sum(values_BT: torch.Tensor, weights_BT: torch.Tensor) -> torch.Tensor:
+    """Reduce one micro-batch: `sum(values * weights)`. The batch's loss is the sum over its micro-batches.
+
+    Args:
+        values_BT: a loss, a KL or a metric, for each token.
+        weights_BT: the rows of `token_weights` that belong to it.
+
+    Returns:
+        A scalar in the unit of the values, attached to them even if every weight is 0: `backward` works and gives 0.
+        A nan at a weight of 0 does not reach the sum, but it does reach the gradient of what made it: see `losses`.
+
+    Raises:
+        ValueError: the shapes differ or do not have two axes.
+    """
+    check_same_shape("BT", values_BT=values_BT, weights_BT=weights_BT)
+    return (values_BT.masked_fill(weights_BT == 0, 0.0) * weights_BT).sum()

@@ -1,0 +1,81 @@
+"""What every policy loss starts from: shapes checked, padding made harmless, the probability ratio held finite.
+
+Shapes: B rows (completions), T tokens.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from verigym.trainer.tensor_shapes import check_same_shape
+
+LossAndMetrics = tuple[torch.Tensor, dict[str, torch.Tensor]]
+"""`(loss_BT, metrics)`. Metrics are per token, detached, and averaged by the caller, who has the mask: `ratio_BT` (ratio
+of the token's probability to the old one) and `clipped_BT` (bool: clipping took or bounded this token's gradient)."""
+
+
+def prepared(
+    logp_BT: torch.Tensor, old_logp_BT: torch.Tensor, advantages: torch.Tensor, mask_BT: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Check the shapes, give `[B]` advantages a token axis, and put 0 wherever the mask is False.
+
+    Args:
+        logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
+        old_logp_BT: the same under the old policy, in nats.
+        advantages: `[B]`, one a completion, or `[B, T]`, one a token.
+        mask_BT: bool, True on real tokens; None where all are.
+
+    Returns:
+        `(logp_BT, old_logp_BT, advantages_BT)`, the last two detached. What stands outside the mask, nan included,
+        reaches neither values nor gradients.
+
+    Raises:
+        ValueError: the shapes do not fit, or the mask is not bool.
+    """
+    check_same_shape("BT", logp_BT=logp_BT, old_logp_BT=old_logp_BT)
+    if advantages.shape == logp_BT.shape[:1]:
+        advantages = advantages[:, None].expand_as(logp_BT)
+    elif advantages.shape != logp_BT.shape:
+        raise ValueError(
+            f"advantages: expected shape {list(logp_BT.shape[:1])} (one a row) or {list(logp_BT.shape)} (one a token), "
+            f"got shape {list(advantages.shape)}"
+        )
+    old_logp_BT, advantages_BT = old_logp_BT.detach(), advantages.detach()
+    if mask_BT is not None:
+        check_same_shape("BT", logp_BT=logp_BT, mask_BT=mask_BT)
+        if mask_BT.dtype != torch.bool:
+            raise ValueError(f"mask_BT: expected a bool tensor, got {mask_BT.dtype}")
+        logp_BT = logp_BT.masked_fill(~mask_BT, 0.0)
+        old_logp_BT = old_logp_BT.masked_fill(~mask_BT, 0.0)
+        advantages_BT = advantages_BT.masked_fill(~mask_BT, 0.0)
+    return logp_BT, old_logp_BT, advantages_BT
+
+
+def held(log_ratio: torch.Tensor, max_log_ratio: float) -> torch.Tensor:
+    """Hold a log ratio within plus or minus `max_log_ratio` nats, with no gradient beyond.
+
+    `exp` overflows to inf, and inf gives nan gradients even where a clip discards it.
+
+    Raises:
+        ValueError: `max_log_ratio` is not above 0.
+    """
+    if not max_log_ratio > 0.0:
+        raise ValueError(f"max_log_ratio: expected a number above 0, in nats, got {max_log_ratio}")
+    return log_ratio.clamp(-max_log_ratio, max_log_ratio)
+
+
+def check_range(clip_low: float, clip_high: float) -> None:
+    """Refuse a clip range that is not `[1 - clip_low, 1 + clip_high]` with a lower bound from 0 to 1.
+
+    Raises:
+        ValueError: naming the bound.
+    """
+    if not 0.0 <= clip_low <= 1.0:
+        raise ValueError(f"clip_low: expected a number from 0 to 1 (the ratio's lower bound is 1 - clip_low), got {clip_low}")
+    if not clip_high >= 0.0:
+        raise ValueError(f"clip_high: expected a number of at least 0 (the ratio's upper bound is 1 + it), got {clip_high}")
+
+
+def beyond(ratio: torch.Tensor, advantages: torch.Tensor, clip_low: float, clip_high: float) -> torch.Tensor:
+    """Return where PPO's clip takes the gradient: the ratio has left the range in the direction that the advantage asks for."""
+    return ((advantages > 0) & (ratio > 1 + clip_high)) | ((advantages < 0) & (ratio < 1 - clip_low))

@@ -1,0 +1,132 @@
+"""Corrections for completions that another distribution than the policy has sampled: weights for the tokens of a loss.
+
+Shapes: B rows (completions), T tokens. `w = exp(old_logp - sampler_logp)`, the policy's probability of a token over the
+sampler's, is what an expectation over the sampler lacks to be one over the policy. Engines that generate with other
+kernels or in another precision need it, and so do completions that were sampled some updates ago. The sampler's
+log-probabilities must be of the distribution sampled from: after temperature, top-p and top-k.
+
+`sampler_weights` goes by that ratio. `opsm` goes by the current policy and the advantage, and keeps or drops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from verigym.trainer.tensor_shapes import check_same_shape
+
+
+def _sequence(log_w_BT: torch.Tensor, mask_BT: torch.Tensor) -> torch.Tensor:
+    return log_w_BT.sum(dim=1, keepdim=True).expand_as(log_w_BT)
+
+
+def _geometric(log_w_BT: torch.Tensor, mask_BT: torch.Tensor) -> torch.Tensor:
+    return _sequence(log_w_BT, mask_BT) / mask_BT.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+class Correction(NamedTuple):
+    """One kind of weight."""
+
+    log_weight: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    """From the tokens' log ratios, 0 outside the mask, and the mask to the log of what is bounded."""
+    masked: bool
+    """True drops what is outside `[low, high]`, False truncates at `high`."""
+    low: float
+    high: float
+
+
+CORRECTIONS: dict[str, Correction] = {
+    "token_truncated": Correction(lambda log_w_BT, mask_BT: log_w_BT, False, 0.0, 2.0),
+    "token_masked": Correction(lambda log_w_BT, mask_BT: log_w_BT, True, 0.5, 5.0),
+    "sequence_truncated": Correction(_sequence, False, 0.0, 3.0),
+    "sequence_masked": Correction(_sequence, True, 0.0, 3.0),
+    "geometric_truncated": Correction(_geometric, False, 0.0, 2.0),
+    "geometric_masked": Correction(_geometric, True, 0.9, 1.1),
+}
+"""Every kind by name, with its default bounds."""
+
+
+def sampler_weights(
+    old_logp_BT: torch.Tensor,
+    sampler_logp_BT: torch.Tensor,
+    mask_BT: torch.Tensor,
+    *,
+    kind: str,
+    low: float | None = None,
+    high: float | None = None,
+) -> torch.Tensor:
+    """Weigh tokens by the ratio of the policy's probability to the sampler's, bounded.
+
+    token: each token's own w. sequence: the product over the row, which is exact for the whole completion and varies the
+    more the longer it is. geometric: the geometric mean over the row, which does not, and is no importance weight any
+    more. truncated: at most `high`, so that a few tokens cannot carry the gradient (TIS). masked: 0 outside the band, on
+    the ground that such a token or row tells more about the gap than about the task (IcePop; TRL's sequence mask).
+
+    Args:
+        old_logp_BT: log-probabilities of the sampled tokens under the policy before the update, in nats.
+        sampler_logp_BT: the same under the distribution that they were drawn from, in nats.
+        mask_BT: bool, True on real tokens.
+        kind: a name in `CORRECTIONS`.
+        low: least ratio of the masked kinds, at least 0; the kind's own default when None.
+        high: largest ratio, finite; the kind's own default when None.
+
+    Returns:
+        Weights `[B, T]` without a unit or a gradient, 0 outside the mask; multiply `loss_BT` with them.
+
+    Raises:
+        ValueError: the shapes do not fit, `kind` is unknown, or a bound does not fit.
+    """
+    _check(mask_BT, old_logp_BT=old_logp_BT, sampler_logp_BT=sampler_logp_BT)
+    if kind not in CORRECTIONS:
+        raise ValueError(f"kind: unknown correction {kind!r}; known: {', '.join(sorted(CORRECTIONS))}")
+    found = CORRECTIONS[kind]
+    if low is not None and not found.masked:
+        raise ValueError(f"low: {kind} has no lower bound, got {low}; leave it out or take a masked kind")
+    low, high = found.low if low is None else low, found.high if high is None else high
+    if not 0.0 <= low <= high < float("inf"):
+        raise ValueError(f"low, high: expected finite numbers with 0 <= low <= high, got {low} and {high}")
+    log_w_BT = (old_logp_BT - sampler_logp_BT).detach().masked_fill(~mask_BT, 0.0)
+    w_BT = found.log_weight(log_w_BT, mask_BT).exp()
+    dropped_BT = ~mask_BT | ((w_BT < low) | (w_BT > high) if found.masked else False)
+    return w_BT.clamp(max=high).masked_fill(dropped_BT, 0.0)
+
+
+def opsm(
+    logp_BT: torch.Tensor, old_logp_BT: torch.Tensor, advantages: torch.Tensor, mask_BT: torch.Tensor, *, delta: float
+) -> torch.Tensor:
+    """Drop bad completions that the policy has moved away from already (off-policy sequence mask, arXiv 2512.02556).
+
+    A completion of negative advantage is dropped where `mean(old_logp - logp) > delta` over its tokens. Pushing further
+    down what has become unlikely costs stability and teaches little.
+
+    Args:
+        logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
+        old_logp_BT: the same under the policy that sampled them, in nats.
+        advantages: `[B]`, one a completion, or `[B, T]`, one a token: then only tokens of negative advantage are dropped.
+        mask_BT: bool, True on real tokens.
+        delta: largest mean difference, in nats a token; at least 0.
+
+    Returns:
+        1 for what is kept and 0 for the rest and outside the mask, `[B, T]`, in the dtype of `logp_BT`, without a gradient.
+
+    Raises:
+        ValueError: the shapes do not fit, or `delta` is below 0.
+    """
+    _check(mask_BT, logp_BT=logp_BT, old_logp_BT=old_logp_BT)
+    if not delta >= 0.0:
+        raise ValueError(f"delta: expected a number of at least 0, in nats, got {delta}")
+    if advantages.shape == logp_BT.shape[:1]:
+        advantages = advantages[:, None]
+    elif advantages.shape != logp_BT.shape:
+        expected = f"expected shape {list(logp_BT.shape[:1])} or {list(logp_BT.shape)}"
+        raise ValueError(f"advantages: {expected}, got {list(advantages.shape)}")
+    moved_BT = _geometric((old_logp_BT - logp_BT).detach().masked_fill(~mask_BT, 0.0), mask_BT)
+    return (mask_BT & ~((advantages < 0) & (moved_BT > delta))).to(logp_BT.dtype)
+
+
+def _check(mask_BT: torch.Tensor, **logp_BT: torch.Tensor) -> None:
+    check_same_shape("BT", **logp_BT, mask_BT=mask_BT)
+    if mask_BT.dtype != torch.bool:
+        raise ValueError(f"mask_BT: expected a bool tensor, got {mask_BT.dtype}")

@@ -1,0 +1,106 @@
+"""Estimators of KL(policy || reference) from one sampled token: k1, k2, k3 (Schulman, joschu.net/blog/kl-approx.html).
+
+Shapes: B rows (completions), T tokens. They do not reduce: `aggregate` owns the weights of the tokens.
+
+Which to take depends on where it stands. Below, `x` is the policy's log-probability of the token that it sampled, `ref`
+the reference's, and expectations are over the policy.
+
+| | value | gradient in x | value unbiased | gradient unbiased, as a loss |
+|---|---|---|---|---|
+| k1 | x - ref | 1 | yes | no: it is 0 in expectation |
+| k2 | (x - ref)^2 / 2 | x - ref | no | yes |
+| k3 | exp(ref - x) - (ref - x) - 1 | 1 - exp(ref - x) | yes | no |
+| on_policy(k3) | as k3 | x - ref | yes | yes (arXiv 2506.09477) |
+
+In the reward, where only the value counts, k1 is right. In the loss its gradient is that of the token's log-probability alone:
+the reference does not occur in it. Where every token has the same weight its mean over the policy's own completions is 0; where
+weights depend on a completion's length, as 1 / length in `sequence_mean`, it is the gradient of the mean weight, a pull on
+lengths. Either way it does not hold the policy near the reference and adds variance. The reference's log-probabilities are
+constants: no gradient flows into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from verigym.trainer.tensor_shapes import check_same_shape
+
+
+def k1(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor) -> torch.Tensor:
+    """The plain log-ratio: `x - ref`. Unbiased, of either sign, high variance.
+
+    Args:
+        logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
+        ref_logp_BT: the same under the reference model, in nats.
+
+    Returns:
+        The estimate for each token `[B, T]`, in nats.
+
+    Raises:
+        ValueError: the shapes differ or do not have two axes.
+    """
+    check_same_shape("BT", logp_BT=logp_BT, ref_logp_BT=ref_logp_BT)
+    return logp_BT - ref_logp_BT.detach()
+
+
+def k2(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor) -> torch.Tensor:
+    """Half the squared log-ratio: `(x - ref)^2 / 2`. Its value is biased, its gradient is that of the KL.
+
+    Args:
+        logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
+        ref_logp_BT: the same under the reference model, in nats.
+
+    Returns:
+        The estimate for each token `[B, T]`, in nats; never negative.
+
+    Raises:
+        ValueError: the shapes differ or do not have two axes.
+    """
+    return 0.5 * k1(logp_BT, ref_logp_BT).square()
+
+
+def k3(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor, *, max_log_ratio: float = 20.0) -> torch.Tensor:
+    """GRPO's estimator: `exp(ref - x) - (ref - x) - 1` (arXiv 2402.03300). Unbiased value, low variance.
+
+    Args:
+        logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
+        ref_logp_BT: the same under the reference model, in nats.
+        max_log_ratio: `ref - x` is held within plus or minus this many nats, with no gradient beyond: one token that the
+            reference likes and the policy has given up would otherwise be the whole loss, or inf. At most 88 in float32.
+
+    Returns:
+        The estimate for each token `[B, T]`, in nats; never negative, up to rounding.
+
+    Raises:
+        ValueError: the shapes differ or do not have two axes, or `max_log_ratio` is not above 0.
+    """
+    if not max_log_ratio > 0.0:
+        raise ValueError(f"max_log_ratio: expected a number above 0, in nats, got {max_log_ratio}")
+    log_ratio_BT = (-k1(logp_BT, ref_logp_BT)).clamp(-max_log_ratio, max_log_ratio)
+    # expm1, because near a ratio of 1, where training starts, exp(d) - 1 - d in float32 is all rounding.
+    return torch.expm1(log_ratio_BT) - log_ratio_BT
+
+
+def on_policy(kl_BT: torch.Tensor, logp_BT: torch.Tensor) -> torch.Tensor:
+    """Multiply by the on-policy ratio `exp(x - stop_gradient(x))`: the value stays, the gradient gains the score term.
+
+    With k3 the gradient becomes `x - ref`, the unbiased one of the reverse KL (arXiv 2506.09477).
+
+    Args:
+        kl_BT: an estimate from this module, in nats, still attached to `logp_BT`.
+        logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
+
+    Returns:
+        The same values `[B, T]`, in nats, with the other gradient.
+
+    Raises:
+        ValueError: the shapes differ or do not have two axes.
+    """
+    check_same_shape("BT", logp_BT=logp_BT, kl_BT=kl_BT)
+    return kl_BT * (logp_BT - logp_BT.detach()).exp()
+
+
+KL_ESTIMATORS: dict[str, Callable[..., torch.Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
+"""Every estimator by name. All take `(logp_BT, ref_logp_BT)`; `k3` also takes `max_log_ratio`."""

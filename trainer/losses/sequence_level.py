@@ -1,0 +1,141 @@
+"""Policy losses of whole completions: every token of a row carries the row's loss.
+
+Shapes: B rows (completions), T tokens. All take `(logp_BT, old_logp_BT, advantages, *, mask_BT=None)` and settings of
+their own. They want the aggregation `sequence_mean`, which gives back one loss a row; `token_mean` would silently
+weight a row by its length. A row must come whole: its tokens may not be split over two calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from verigym.trainer.losses.common import LossAndMetrics, beyond, check_range, held, prepared
+
+
+def _row_mean(values_BT: torch.Tensor, mask_BT: torch.Tensor | None) -> torch.Tensor:
+    """Average over the tokens of a row, as `[B, T]`; 0 for a row without tokens. Values outside the mask must be 0."""
+    if mask_BT is None:
+        return values_BT.mean(dim=1, keepdim=True).expand_as(values_BT)
+    return (values_BT.sum(dim=1, keepdim=True) / mask_BT.sum(dim=1, keepdim=True).clamp(min=1)).expand_as(values_BT)
+
+
+def gspo(
+    logp_BT: torch.Tensor,
+    old_logp_BT: torch.Tensor,
+    advantages: torch.Tensor,
+    *,
+    mask_BT: torch.Tensor | None = None,
+    clip_low: float = 3e-4,
+    clip_high: float = 4e-4,
+    max_log_ratio: float = 20.0,
+) -> LossAndMetrics:
+    """PPO's clip on one ratio a completion: `s = exp(mean log r)`, `-min(s A, clip(s) A)` (GSPO, arXiv 2507.18071).
+
+    Args:
+        logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
+        old_logp_BT: the same under the old policy, in nats.
+        advantages: `[B]`, one a completion, or `[B, T]`, one a token.
+        mask_BT: bool, True on real tokens; None where all are.
+        clip_low: distance of the lower bound of s from 1; 0 to 1. A mean moves far less than a token's ratio.
+        clip_high: distance of the upper bound of s from 1; at least 0.
+        max_log_ratio: see `losses_common.held`, in nats; holds the mean.
+
+    Returns:
+        `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; both are the row's, on each of its tokens.
+
+    Raises:
+        ValueError: the shapes do not fit, or a bound is outside its range.
+    """
+    logp_BT, old_logp_BT, advantages_BT = prepared(logp_BT, old_logp_BT, advantages, mask_BT)
+    check_range(clip_low, clip_high)
+    ratio_BT = held(_row_mean(logp_BT - old_logp_BT, mask_BT), max_log_ratio).exp()
+    loss_BT = -torch.minimum(ratio_BT * advantages_BT, ratio_BT.clamp(1 - clip_low, 1 + clip_high) * advantages_BT)
+    ratio_BT = ratio_BT.detach()
+    return loss_BT, {"ratio_BT": ratio_BT, "clipped_BT": beyond(ratio_BT, advantages_BT, clip_low, clip_high)}
+
+
+def gmpo(
+    logp_BT: torch.Tensor,
+    old_logp_BT: torch.Tensor,
+    advantages: torch.Tensor,
+    *,
+    mask_BT: torch.Tensor | None = None,
+    clip_low: float = 0.4,
+    clip_high: float = 0.4,
+    max_log_ratio: float = 20.0,
+) -> LossAndMetrics:
+    """Geometric mean of ratios clipped by token: `-exp(mean clip(log r)) A` (GMPO, arXiv 2507.20673).
+
+    `log r` is held below `clip_high` where `A > 0` and above `-clip_low` where `A < 0`; the other side is open.
+
+    Args:
+        logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
+        old_logp_BT: the same under the old policy, in nats.
+        advantages: `[B]`, one a completion, or `[B, T]`, one a token.
+        mask_BT: bool, True on real tokens; None where all are.
+        clip_low: most that `log r` counts below 0, in nats; at least 0.
+        clip_high: most that `log r` counts above 0, in nats; at least 0.
+        max_log_ratio: see `losses_common.held`, in nats; holds the mean.
+
+    Returns:
+        `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; both are the token's own.
+
+    Raises:
+        ValueError: the shapes do not fit, or a bound is outside its range.
+    """
+    logp_BT, old_logp_BT, advantages_BT = prepared(logp_BT, old_logp_BT, advantages, mask_BT)
+    for name, bound in (("clip_low", clip_low), ("clip_high", clip_high)):
+        if not bound >= 0.0:
+            raise ValueError(f"{name}: expected a number of at least 0, in nats, got {bound}")
+    log_ratio_BT = logp_BT - old_logp_BT
+    good_BT, bad_BT = advantages_BT > 0, advantages_BT < 0
+    held_BT = torch.where(good_BT, log_ratio_BT.clamp(max=clip_high), log_ratio_BT)
+    held_BT = torch.where(bad_BT, log_ratio_BT.clamp(min=-clip_low), held_BT)
+    loss_BT = -held(_row_mean(held_BT, mask_BT), max_log_ratio).exp() * advantages_BT
+
+    log_ratio_BT = log_ratio_BT.detach()
+    clipped_BT = (good_BT & (log_ratio_BT > clip_high)) | (bad_BT & (log_ratio_BT < -clip_low))
+    return loss_BT, {"ratio_BT": held(log_ratio_BT, max_log_ratio).exp(), "clipped_BT": clipped_BT}
+
+
+def sequence_reinforce(
+    logp_BT: torch.Tensor,
+    old_logp_BT: torch.Tensor,
+    advantages: torch.Tensor,
+    *,
+    mask_BT: torch.Tensor | None = None,
+    max_log_ratio: float = 20.0,
+) -> LossAndMetrics:
+    """REINFORCE as textbooks write it: `-A log p(completion)`, where `log p` is the sum over tokens.
+
+    With `sequence_mean` its gradient is that of `reinforce` with `sequence_sum_mean`: long completions pull harder.
+
+    Args:
+        logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
+        old_logp_BT: the same under the sampling policy; for the metric only.
+        advantages: `[B]`, one a completion, or `[B, T]`: then the row's loss is `-sum(A logp)`.
+        mask_BT: bool, True on real tokens; None where all are.
+        max_log_ratio: see `losses_common.held`, in nats; for the metric only.
+
+    Returns:
+        `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; nothing is ever clipped.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    logp_BT, old_logp_BT, advantages_BT = prepared(logp_BT, old_logp_BT, advantages, mask_BT)
+    loss_BT = -(advantages_BT * logp_BT).sum(dim=1, keepdim=True).expand_as(logp_BT)
+    if mask_BT is not None:
+        loss_BT = loss_BT.masked_fill(~mask_BT, 0.0)
+    ratio_BT = held((logp_BT - old_logp_BT).detach(), max_log_ratio).exp()
+    return loss_BT, {"ratio_BT": ratio_BT, "clipped_BT": torch.zeros_like(ratio_BT, dtype=torch.bool)}
+
+
+LOSSES_OF_SEQUENCES: dict[str, Callable[..., LossAndMetrics]] = {
+    "gspo": gspo,
+    "gmpo": gmpo,
+    "sequence_reinforce": sequence_reinforce,
+}
+"""The losses of this file by name; `losses.LOSSES` has them all."""

@@ -1,0 +1,243 @@
+"""Low-rank adapters (LoRA, arXiv 2106.09685; QLoRA, 2305.14314) through peft: `y = W x + (alpha / rank) B A x`, W frozen.
+
+The base is never written to: sampling and the update run it with the adapters beside it, the KL's reference is the policy with
+its adapters off, or with earlier ones, and the final model is a copy with them merged in.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from verigym.envs.contract.errors import UsageError
+from verigym.trainer.config.memory import MemoryFields
+from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.models.loading import load_model
+from verigym.trainer.models.optional import need
+from verigym.trainer.rng import keyed_uniforms
+
+ADAPTER = "default"
+"""peft's name of the adapter; there is one."""
+
+
+@dataclass(frozen=True)
+class WithoutAdapter:
+    """The model that training began with: the policy with its adapters off. `opened` turns it into something to call."""
+
+    policy: Any
+
+
+class EarlierAdapter:
+    """The policy as it once was: its adapters' tensors of that moment are kept, and `opened` puts them in for a while."""
+
+    def __init__(self, policy: Any) -> None:
+        """Keep the adapters of now."""
+        self.policy = policy
+        self.tensors = {name: tensor.detach().clone() for name, tensor in adapter_tensors(policy).items()}
+
+    def take(self) -> None:
+        """Keep the adapters of now in place of those so far."""
+        for name, tensor in adapter_tensors(self.policy).items():
+            self.tensors[name].copy_(tensor.detach())
+
+
+@contextmanager
+def opened(model: Any) -> Iterator[Any]:
+    """Give a model to compute with, without gradients; the policy where adapters make it another one until the end."""
+    if isinstance(model, WithoutAdapter):
+        with model.policy.disable_adapter():
+            yield model.policy
+    elif isinstance(model, EarlierAdapter):
+        parameters = adapter_tensors(model.policy)
+        now = {name: parameter.data for name, parameter in parameters.items()}
+        try:
+            for name, parameter in parameters.items():
+                parameter.data = model.tensors[name]
+            yield model.policy
+        finally:
+            for name, parameter in parameters.items():
+                parameter.data = now[name]
+    else:
+        yield model
+
+
+def load_policy(config: TrainConfig, device: torch.device, start: Path | None) -> tuple[Any, Any]:
+    """Load what a run trains, as it was when the run began or as a checkpoint has it, and its tokenizer.
+
+    Args:
+        config: the run.
+        device: where the model goes.
+        start: a checkpoint that `save_policy` wrote; None to begin.
+
+    Raises:
+        UsageError: the model cannot be loaded, takes no such adapter, or does not fit the checkpoint.
+    """
+    if not config.lora_rank:
+        return load_model(start / "model" if start else config.model, device)
+    base, tokenizer = load_base(config, config.model, device)
+    policy = add_adapter(base, config, config.seed)
+    if start:
+        load_adapter(adapter_tensors(policy), start / "adapter.safetensors")
+    return policy, tokenizer
+
+
+def save_policy(policy: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a checkpoint's part of it: the adapters alone, or the model and its tokenizer where there are none."""
+    if hasattr(policy, "get_base_model"):
+        save_adapter(adapter_tensors(policy), folder / "adapter.safetensors")
+        return
+    policy.save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+
+
+def export_policy(policy: Any, folder: Path) -> None:
+    """Write a model that transformers loads; of adapters see `save_merged`."""
+    if hasattr(policy, "get_base_model"):
+        save_merged(policy, folder)
+    else:
+        policy.save_pretrained(folder)
+
+
+def load_base(config: MemoryFields, path: str | Path, device: torch.device) -> tuple[Any, Any]:
+    """Load the model that gets the adapters, held as `lora_base` says, and its tokenizer.
+
+    Raises:
+        UsageError: it cannot be loaded, or 4 bits are asked for and bitsandbytes is absent.
+    """
+    if config.lora_base != "4bit":
+        return load_model(path, device, dtype=torch.float32 if config.lora_base == "fp32" else torch.bfloat16)
+    need("bitsandbytes", "lora_base: 4bit")
+    nf4 = transformers.BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+    model, tokenizer = load_model(path, device, dtype=torch.bfloat16, quantization_config=nf4, device_map={"": device})
+    for module in model.modules():
+        # On a CPU with that instruction, sampling would pack the weights anew and round their scales: another model.
+        if getattr(module, "support_avx512bf16_for_cpu", False):
+            module.support_avx512bf16_for_cpu = False
+    return model, tokenizer
+
+
+def add_adapter(model: Any, config: MemoryFields, seed: int) -> Any:
+    """Return the model as peft's, with fp32 adapters in its layers that change nothing yet: A is random, B is 0.
+
+    Args:
+        model: a transformers causal language model; its weights are frozen.
+        config: rank, alpha and targets.
+        seed: key of A's values, which are uniform within 1 / sqrt(inputs), as in the paper's code.
+
+    Raises:
+        UsageError: peft is absent, the model has no such layers, or the head or the embeddings would get an adapter.
+    """
+    peft = need("peft", "lora_rank")
+    targets = config.lora_targets
+    settings = peft.LoraConfig(
+        r=config.lora_rank,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=0.0,
+        target_modules=targets if isinstance(targets, str) else list(targets),
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+    try:
+        # Its own first values, drawn from the global state, are replaced below. It warns of what is refused below, too.
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            policy = peft.get_peft_model(model, settings, adapter_name=ADAPTER)
+    except ValueError as error:
+        line = " ".join(str(error).split())[:200]
+        raise UsageError(f"lora_targets: {line}; name linear layers of {type(model).__name__}") from None
+    ends = (policy.get_output_embeddings(), policy.get_input_embeddings())
+    if any(hasattr(layer, "get_base_layer") for layer in ends):
+        raise UsageError("lora_targets: the head and the embeddings, which may be one matrix, get no adapter; leave them out")
+    with torch.no_grad():
+        for name, parameter in policy.named_parameters():
+            if ".lora_A." in name and not parameter.is_meta:
+                uniform = 2 * keyed_uniforms(parameter.numel(), seed, "lora", name) - 1
+                parameter.copy_(uniform.reshape(parameter.shape) / parameter.shape[1] ** 0.5)
+    return policy.eval()
+
+
+def save_adapter(tensors: Mapping[str, torch.Tensor], file: Path) -> None:
+    """Write the adapters' tensors alone, in safetensors."""
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, file)
+
+
+def load_adapter(own: Mapping[str, torch.Tensor], file: Path) -> None:
+    """Fill the adapters' tensors from `save_adapter`, bit by bit.
+
+    Raises:
+        UsageError: the file's belong to other layers or another rank.
+    """
+    found = load_file(file)
+    if {name: tensor.shape for name, tensor in found.items()} != {name: tensor.shape for name, tensor in own.items()}:
+        raise UsageError(f"{file} holds adapters of other layers or another rank than this model's; was the model replaced?")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(found[name])
+
+
+def adapter_tensors(policy: Any) -> dict[str, torch.Tensor]:
+    """Return the adapters' parameters by name."""
+    return {name: parameter for name, parameter in policy.named_parameters() if ".lora_" in name}
+
+
+def merged_weights(policy: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the base model's parameters by their own names, in fp32, adapters merged in: W + (alpha / rank) B A.
+
+    Four bits are expanded to what they stand for, so this is the policy that was trained. The policy stays as it is.
+    """
+    base = policy.get_base_model()
+    for name, parameter in base.named_parameters():
+        if ".lora_" in name:
+            continue
+        owner, wrapped, rest = name.rpartition(".base_layer.")
+        weight = _expanded(parameter)
+        if wrapped and rest == "weight":
+            weight = weight + base.get_submodule(owner).get_delta_weight(ADAPTER).detach().to(weight.dtype)
+        yield (f"{owner}.{rest}" if wrapped else name), weight
+
+
+def _expanded(parameter: Any) -> torch.Tensor:
+    tensor: torch.Tensor = parameter.detach()
+    if getattr(parameter, "quant_state", None) is not None:
+        tensor = need("bitsandbytes", "lora_base: 4bit").functional.dequantize_4bit(tensor, parameter.quant_state)
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def plain_config(config: Any) -> Any:
+    """Return a copy of a model's config that says nothing of 4-bit weights, for weights that are merged and whole."""
+    plain = copy.deepcopy(config)
+    if hasattr(plain, "quantization_config"):
+        del plain.quantization_config
+    return plain
+
+
+def save_merged(policy: Any, folder: Path) -> None:
+    """Write the policy as a plain model that transformers loads, in fp32, and in `adapter/` as one that peft loads.
+
+    The merged copy is made in the machine's memory, four bytes a parameter.
+    """
+    base = policy.get_base_model()
+    with torch.device("meta"):
+        plain = type(base)(plain_config(base.config))
+    plain.load_state_dict({name: weight.cpu() for name, weight in merged_weights(policy)}, strict=False, assign=True)
+    plain.tie_weights()
+    absent = [name for name, parameter in plain.named_parameters() if parameter.is_meta]
+    if absent:
+        raise RuntimeError(f"no weights for {absent[:3]} of {type(base).__name__}: its parameters have other names when merged")
+    plain.generation_config = base.generation_config
+    plain.save_pretrained(folder)
+    policy.save_pretrained(folder / "adapter", save_embedding_layers=False)

@@ -1,0 +1,107 @@
+"""What a model's name stands for: a hub id, a folder that transformers loads, or the folder of a run's checkpoint."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.extras import need
+from verigym.envs.hub import hub_or_cache
+from verigym.envs.model_fingerprint import missing_folder
+
+
+def model_path(name: str | Path) -> str:
+    """Return what transformers loads for a name: `CHECKPOINT/model` for a checkpoint's folder, else the name itself.
+
+    Args:
+        name: a hub id, a model's folder, or a folder `step-N` below the `checkpoints` of a run or a stage.
+
+    Raises:
+        UsageError: the folder is a checkpoint that holds no whole model, or that of a run, which holds several, or no
+            model's.
+    """
+    folder = Path(name)
+    whole_run = (folder / "checkpoints").is_dir()  # a run keeps its settings in a config.json of its own
+    if not folder.is_dir() or ((folder / "config.json").is_file() and not whole_run):
+        return str(name)
+    if (folder / "model" / "config.json").is_file():
+        return str(folder / "model")
+    if (folder / "adapter.safetensors").is_file():
+        raise UsageError(
+            f"model: {str(name)!r} is a checkpoint of adapters alone; let its run end and name its folder `final`, where they "
+            "are merged into the model"
+        )
+    if (folder / "shards").is_dir():
+        raise UsageError(
+            f"model: {str(name)!r} is a checkpoint of several processes, each with its part of the weights; let its run end, "
+            "which one process can do too, and name its folder `final`"
+        )
+    if whole_run or (folder / "final").is_dir():
+        raise UsageError(
+            f"model: {str(name)!r} is the folder of a run; name its `final`, or a folder `step-N` below its `checkpoints`"
+        )
+    raise UsageError(
+        f"model: the directory {str(name)!r} has no config.json, so it holds no model; name the folder with config.json, the "
+        "tokenizer and the weights, such as `final` of a run or a stage"
+    )
+
+
+def require_model(name: str | Path) -> str:
+    """Return what transformers loads for a name, after a look whether it is there: here, in the hub's cache, or on the hub.
+
+    Of the hub only `config.json` is read. Where it does not answer, that is found out once and within seconds.
+
+    Args:
+        name: as `model_path` takes it.
+
+    Raises:
+        UsageError: it is not there, or as `model_path`.
+    """
+    path = model_path(name)
+    if Path(path).is_dir():
+        return path
+    refuse_missing_folder(path)
+    hub: Any = need("huggingface_hub", f"model: {path!r}, from the hub")
+    with hub_or_cache(f"model: {path!r}") as silence:
+        try:
+            hub.hf_hub_download(path, "config.json")
+        except Exception as error:  # the network's, the hub's and the file system's errors have no common base
+            raise UsageError(f"model: {not_there(path, silence, error)}") from None
+    return path
+
+
+def refuse_missing_folder(name: str | Path) -> None:
+    """Check a name that can be no hub id, without a look at the hub.
+
+    Raises:
+        UsageError: there is no such directory.
+    """
+    if missing := missing_folder(str(name)):
+        raise UsageError(f"model: {missing}{_near(str(name))}")
+
+
+def not_there(name: str, silence: str, error: BaseException) -> str:
+    """Return the sentence about a model that is neither here nor to be had from the hub.
+
+    Args:
+        name: as it was given.
+        silence: what `hub_or_cache` gives.
+        error: what its library says.
+    """
+    if silence:
+        return f"there is no directory {name!r} here{_near(name)}, and no model of that name in the hub's cache; {silence}"
+    line = " ".join(str(error).split())[:300] or type(error).__name__
+    return f"{name!r} is neither a directory here{_near(name)} nor readable from the hub: {line}"
+
+
+def _near(name: str) -> str:
+    """Return the directory that may have been meant, where one beside has nearly the same name."""
+    folder = Path(name).expanduser()
+    try:
+        beside = [path.name for path in folder.parent.iterdir() if path.is_dir()]
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(folder.name, beside, n=1, cutoff=0.6)
+    return f" (did you mean {str(Path(name).parent / near[0])!r}?)" if near else ""

@@ -1,0 +1,79 @@
+"""What the console is told of a run when it begins and when it ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.rollout.collect import Group
+from verigym.trainer.tasks.mixture import Source, shares_of
+
+REASONS = 3
+"""Of the reasons why completions are unscored, so many are told."""
+
+
+def opening(config: TrainConfig, sources: Sequence[Source], model: Any, device: str, world_size: int, done: int) -> list[str]:
+    """Return what is trained, where and on what, a line each.
+
+    Args:
+        config: the run.
+        sources: the mixture.
+        model: the policy, a torch module.
+        device: cpu or cuda.
+        world_size: processes that train together.
+        done: finished steps.
+    """
+    numbers = size(sum(parameter.numel() for parameter in model.parameters()))
+    where = f"{device}, {config.dtype}" + (f", {config.threads} threads" if config.threads else "")
+    where += f", {world_size} processes" if world_size > 1 else ""
+    lines = [f"GRPO of {config.model} ({numbers} parameters) on {where}; to {config.output}"]
+    for source, share in zip(sources, shares_of(sources), strict=True):
+        tasks = "writes its own tasks" if source.tasks is None else f"{source.tasks:,} tasks"
+        held_out, grader = f"{len(source.held_out):,} held out", source.environment.grader
+        lines.append(f"  {source.label}: {share:.0%} of the prompts, {tasks}, {held_out}, graded by {grader}")
+    each = f"{config.prompts_per_step} prompts x {config.group_size} completions of at most {config.max_new_tokens} tokens"
+    lines.append(f"  {config.steps} steps of {each}" + (f"; resuming from step {done}" if done else ""))
+    return lines
+
+
+def size(numbers: int) -> str:
+    """Return a count in words, such as `2.4M`."""
+    for unit, name in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
+        if numbers >= unit:
+            return f"{numbers / unit:.1f}{name}"
+    return str(numbers)
+
+
+class UnscoredReasons:
+    """Why completions got no verdict, since this process began."""
+
+    def __init__(self) -> None:
+        self.counts = Counter[tuple[str, str]]()
+
+    def add(self, groups: Sequence[Group]) -> None:
+        """Take in groups as they were graded."""
+        for group in groups:
+            for score in group.scores:
+                if score.error is not None:
+                    # What a judge says of its texts differs from text to text; where it raised is one cause.
+                    at = score.raised and f"{score.raised.error.partition(':')[0]} at {score.raised.place}"
+                    self.counts[group.source, f"{score.error.kind}: {at or score.error.message}"[:200]] += 1
+
+    def closing(self, history: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Return how much of a run's training was unscored, and why.
+
+        Args:
+            history: the rows of metrics.jsonl.
+        """
+        rows = [row for row in history if row["kind"] == "train"]
+        completions, unscored = (int(sum(row.get(name) or 0 for row in rows)) for name in ("completions", "unscored"))
+        if not unscored:
+            return [f"all {completions:,} completions of {len(rows):,} steps were scored"]
+        lines = [
+            f"unscored: {unscored:,} of {completions:,} completions of {len(rows):,} steps; they are in no loss and in no mean"
+        ]
+        lines += [f"  {source}: {count:,} by {reason}" for (source, reason), count in self.counts.most_common(REASONS)]
+        left = sum(self.counts.values()) - sum(count for _, count in self.counts.most_common(REASONS))
+        return lines + ([f"  {left:,} for other reasons"] if left else [])

@@ -1,0 +1,162 @@
+"""A grader's own bugs in training: exceptions that `judge` raises, counted, recorded once for each cause, and not learnt from.
+
+One text on which `judge` raises gets the floor by the blame rule. Where that happens to many, the grader is broken and not the
+texts: from then on a source's completions on which its judge raises are unscored, as all failures of ours are. A source that
+never gives a verdict is silent, whatever the reason: its server is down, its gold is bad, or its judge raises on everything.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Raised, Score, ScoreError, Status
+from verigym.trainer.monitoring.detectors import Alarm
+from verigym.trainer.rollout.collect import Group
+
+WINDOW = 200
+"""Completions of a source over which the share is taken."""
+FEWEST = 20
+"""Completions before a share says anything."""
+SILENT_AFTER = WINDOW
+"""Completions without a single verdict after which a source is called silent: a server may need some minutes to start."""
+
+
+class GraderBugs:
+    """Which sources have a broken grader. What it knows is in `state`."""
+
+    def __init__(self, share: float) -> None:
+        """Begin with sound graders.
+
+        Args:
+            share: of the last `WINDOW` completions of a source: with more exceptions its grader is broken.
+        """
+        self.share = share
+        self.recent: dict[str, deque[bool]] = {}
+        self.broken: set[str] = set()
+        self.asked: dict[str, int] = {}
+        self.judged: dict[str, int] = {}
+        """Of these, completions with a verdict of the judge's own: scored, and not because it raised."""
+
+    def checked(self, groups: Sequence[Group]) -> list[Group]:
+        """Take in groups as they were graded, and return them; what a broken grader raised on is without a reward."""
+        for group in groups:
+            recent = self.recent.setdefault(group.source, deque(maxlen=WINDOW))
+            recent.extend(_is_bug(score) for score in group.scores)
+            verdicts = sum(score.scored and score.raised is None for score in group.scores)
+            self.asked[group.source] = self.asked.get(group.source, 0) + len(group.scores)
+            self.judged[group.source] = self.judged.get(group.source, 0) + verdicts
+        self.broken |= {
+            label for label, recent in self.recent.items() if len(recent) >= FEWEST and sum(recent) > self.share * len(recent)
+        }
+        return [_without_rewards(group) if group.source in self.broken else group for group in groups]
+
+    def metrics(self) -> dict[str, float]:
+        """Return `source/grader_broken`, 1, of each source whose grader is, and `source/no_verdict`, 1, of each silent one."""
+        broken = {f"{label}/grader_broken": 1.0 for label in sorted(self.broken)}
+        return broken | {f"{label}/no_verdict": 1.0 for label, asked in self.silent().items() if asked >= SILENT_AFTER}
+
+    def silent(self) -> dict[str, int]:
+        """Return the sources that have never given a verdict, and of how many completions."""
+        return {label: asked for label, asked in sorted(self.asked.items()) if asked and not self.judged[label]}
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps, as JSON."""
+        return {
+            "recent": {label: list(recent) for label, recent in self.recent.items()},
+            "broken": sorted(self.broken),
+            "asked": dict(self.asked),
+            "judged": dict(self.judged),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        self.recent = {label: deque(recent, maxlen=WINDOW) for label, recent in state["recent"].items()}
+        self.broken = set(state["broken"])
+        self.asked, self.judged = dict(state["asked"]), dict(state["judged"])
+
+
+def _is_bug(score: Score) -> bool:
+    """Whether judging raised what only a bug raises: files and networks fail without one, and that has no reward anyhow."""
+    return score.raised is not None and (score.error is None or score.error.kind != "backend")
+
+
+def _without_rewards(group: Group) -> Group:
+    return replace(group, scores=tuple(_unscored(score) if score.raised and score.scored else score for score in group.scores))
+
+
+def _unscored(score: Score) -> Score:
+    assert score.raised is not None
+    message = f"the grader is broken, it raises on many completions; here {score.raised.error}"
+    return Score(
+        reward=None,
+        status=Status.ERROR,
+        reason=message,
+        error=ScoreError(kind="internal", message=message),
+        raised=score.raised,
+        grader=score.grader,
+        seconds=score.seconds,
+    )
+
+
+@dataclass(frozen=True)
+class JudgeException(Alarm):
+    """A cause that was met for the first time."""
+
+    traceback: str = ""
+
+
+class Causes:
+    """What the judges of a run have raised so far, each cause once."""
+
+    def __init__(self) -> None:
+        self.known: set[tuple[str, str]] = set()
+
+    def new(self, step: int, groups: Sequence[Group]) -> list[JudgeException]:
+        """Return the causes that these groups show for the first time.
+
+        Args:
+            step: finished steps.
+            groups: with their verdicts.
+        """
+        found: dict[tuple[str, str], list[Raised]] = {}
+        for group in groups:
+            for score in group.scores:
+                if score.raised is not None:
+                    found.setdefault((group.source, score.raised.cause), []).append(score.raised)
+        alarms = []
+        for (source, cause), raised in found.items():
+            if (source, cause) not in self.known:
+                self.known.add((source, cause))
+                first = f"{raised[0].error} at {raised[0].place}"
+                seen = f"the judge of source {source!r} raised on {len(raised)} completions: {first}"
+                alarms.append(JudgeException("judge_exception", step, step, seen, ADVICE, traceback=raised[0].traceback))
+        return alarms
+
+
+def refuse_silent(silent: Mapping[str, int], final: Path) -> None:
+    """Say at the end of a run which sources never gave a verdict.
+
+    Args:
+        silent: completions of each such source.
+        final: folder of the model, which was written all the same.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if silent:
+        told = ", ".join(f"{label!r} (0 of {asked:,} completions)" for label, asked in silent.items())
+        raise UsageError(
+            f"the run is at its end, but no verdict came from source {told}: nothing was learnt from it, and the model in "
+            f"{final} shows only what others taught; samples.jsonl has the reasons. Mend it, try it with `verigym check`, and "
+            "train in a new output"
+        )
+
+
+ADVICE = (
+    "mend it; raise EnvironmentFailure where your own side fails; if only a text can make it raise, declare `hardened = True`"
+)

@@ -1,0 +1,176 @@
+"""A run's records: metrics.jsonl for numbers and warnings, samples.jsonl for completions one can read, and boards."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.credit.training_row import TrainingRow
+from verigym.trainer.distributed.world import SOLO, World
+from verigym.trainer.monitoring.trackers import open_boards
+from verigym.trainer.rollout.collect import Group, gold_text
+
+
+class RunLog:
+    """Appends to the run's files. A resumed run first drops the lines after its checkpoint, so each step stands once.
+
+    Args:
+        output: the run's folder.
+        done_steps: steps of the checkpoint; None when there is none, which drops every line.
+        loggers: where numbers go besides the files.
+        project: for the loggers that have projects.
+        config: the run's settings, for the loggers that show them.
+
+    Raises:
+        UsageError: the package of a logger is not installed.
+    """
+
+    def __init__(
+        self,
+        output: Path,
+        done_steps: int | None,
+        loggers: Sequence[str] = ("tensorboard",),
+        project: str = "verigym",
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        output.mkdir(parents=True, exist_ok=True)
+        self._boards = open_boards(loggers, output, done_steps, project, config or {})
+        self._paths = {"metrics": output / "metrics.jsonl", "samples": output / "samples.jsonl"}
+        for path in self._paths.values():
+            keep_until(path, -1 if done_steps is None else done_steps)
+        self._files = {name: path.open("a", encoding="utf-8") for name, path in self._paths.items()}
+
+    def metrics(self, step: int, kind: str, values: Mapping[str, float]) -> dict[str, Any]:
+        """Record one step's numbers and return the row as it stands in metrics.jsonl; `kind` is train or eval."""
+        row = {"step": step, "kind": kind, **{name: _digits(value) for name, value in values.items()}}
+        self._write("metrics", row)
+        for board in self._boards:
+            board.metrics(step, {f"{kind}/{name}": value for name, value in values.items()})
+        return row
+
+    def event(self, row: Mapping[str, Any]) -> None:
+        """Record what is no number, such as a warning: a row with `step` and `kind`."""
+        self._write("metrics", row)
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return the rows of metrics.jsonl so far."""
+        return read_rows(self._paths["metrics"])
+
+    def samples(
+        self, step: int, kind: str, groups: Sequence[Group], count: int, rows: Sequence[Sequence[TrainingRow]] | None = None
+    ) -> None:
+        """Record the first completion of up to `count` groups, spread over the sources.
+
+        Args:
+            step: finished steps.
+            kind: train or eval.
+            groups: completions with verdicts.
+            count: most groups to record.
+            rows: what each group's completions were in training; with steps that have rewards, the mean advantage is shown.
+        """
+        by_source: dict[str, list[int]] = {}
+        for number, group in enumerate(groups):
+            by_source.setdefault(group.source, []).append(number)
+        rounds = [number for row in zip_longest(*by_source.values()) for number in row if number is not None]
+        for number in rounds[:count]:
+            group, score = groups[number], groups[number].scores[0]
+            row = {
+                "step": step,
+                "kind": kind,
+                "source": group.source,
+                "prompt": group.prompt.text,
+                "gold": gold_text(group.prompt),
+                "completion": group.texts[0],
+                "finish_reason": group.generated[0].finish_reason,
+                "reward": score.reward,
+                "components": dict(score.components),
+                "status": score.status.value,
+                "reason": score.reason,
+            }
+            if rows is not None:
+                row["advantage"] = _digits(fmean(rows[number][0].advantages))
+            self._write("samples", row)
+
+    def _write(self, name: str, row: Mapping[str, Any]) -> None:
+        # A lone surrogate cannot be written as UTF-8; JSON escapes keep it readable.
+        self._files[name].write(json.dumps(row) + "\n")
+        self._files[name].flush()
+
+    def close(self) -> None:
+        """Flush and close everything."""
+        for file in self._files.values():
+            file.close()
+        for board in self._boards:
+            board.close()
+
+
+class NoLog(RunLog):
+    """The log of a process beside the one that writes: it has the rows, and writes nothing."""
+
+    def __init__(self) -> None:
+        self._paths, self._files, self._boards = {}, {}, []
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return nothing."""
+        return []
+
+    def _write(self, name: str, row: Mapping[str, Any]) -> None:
+        pass
+
+
+def open_log(config: TrainConfig, done_steps: int | None, world: World = SOLO) -> RunLog:
+    """Return the log of a run with its settings; `done_steps` is that of the checkpoint, None where there is none."""
+    if not world.main:
+        return NoLog()
+    settings = config.model_dump(mode="json")
+    return RunLog(config.output, done_steps, config.loggers, config.log_project, settings)
+
+
+def _digits(value: float) -> float | None:
+    """Return six significant digits; JSON has no nan and no inf."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def score_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Return how many completions there are, and the mean of each component of the scores as `source/component`.
+
+    A component that is absent or None in a score is left out of its mean.
+    """
+    values: dict[str, list[float]] = {}
+    for group in groups:
+        for score in group.scores:
+            for name, value in score.components.items():
+                if value is not None:
+                    values.setdefault(f"{group.source}/{name}", []).append(value)
+    return {
+        "completions": float(sum(len(group.scores) for group in groups)),
+        **{name: sum(found) / len(found) for name, found in sorted(values.items())},
+    }
+
+
+def keep_until(path: Path, step: int) -> None:
+    """Drop the lines of later steps, and a last line that a kill cut short."""
+    if not path.exists():
+        return
+    kept = [row for row in read_rows(path) if row["step"] <= step]
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the whole rows of a JSONL file of ours."""
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break  # only the last line can be cut short; what follows it was never written
+    return rows

@@ -1,0 +1,127 @@
+"""Where a run's numbers go besides its own files: TensorBoard, Weights & Biases, Trackio. Imported only when asked for."""
+
+from __future__ import annotations
+
+import importlib
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from verigym.envs.contract.errors import UsageError
+
+PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "trackio": "trackio"}
+"""Package to install, by the name of the logger."""
+
+
+class Board(Protocol):
+    """Shows numbers by step."""
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        """Take a step's numbers; names have the kind before them, as in `train/reward`."""
+
+    def close(self) -> None:
+        """Flush and close."""
+
+
+class TensorBoard:
+    """Event files in `tensorboard/`; what a resumed run does again is purged."""
+
+    def __init__(self, output: Path, first_step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(output / "tensorboard"), purge_step=first_step)
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:  # noqa: D102
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:  # noqa: D102
+        self._writer.close()
+
+
+class WandbBoard:
+    """A Weights & Biases run. Its own step counter cannot go back, so ours is a metric that the others are drawn against."""
+
+    def __init__(self, wandb: Any, output: Path, project: str, identity: str, config: Mapping[str, Any]) -> None:
+        self._run = wandb.init(
+            project=project, name=output.name, id=identity, resume="allow", dir=str(output), config=dict(config)
+        )
+        for kind in ("train", "eval"):
+            self._run.define_metric(f"{kind}/*", step_metric="step")
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:  # noqa: D102
+        self._run.log({"step": step, **values})
+
+    def close(self) -> None:  # noqa: D102
+        self._run.finish()
+
+
+class TrackioBoard:
+    """A Trackio run, told apart from others of the same folder name by its identity."""
+
+    def __init__(self, trackio: Any, output: Path, project: str, identity: str, config: Mapping[str, Any]) -> None:
+        self._run = trackio.init(
+            project=project, name=f"{output.name}-{identity}", resume="allow", config=dict(config), embed=False
+        )
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:  # noqa: D102
+        self._run.log(dict(values), step=step)
+
+    def close(self) -> None:  # noqa: D102
+        self._run.finish()
+
+
+def require_boards(names: Sequence[str]) -> None:
+    """Import the packages of the loggers, so that an absent one is found before anything is computed.
+
+    Raises:
+        UsageError: naming the package to install.
+    """
+    for name in names:
+        _package(name)
+
+
+def open_boards(
+    names: Sequence[str], output: Path, done_steps: int | None, project: str, config: Mapping[str, Any]
+) -> list[Board]:
+    """Open the loggers.
+
+    Args:
+        names: any of `PACKAGES`.
+        output: the run's folder.
+        done_steps: steps of the checkpoint that the run goes on from; None for a new run.
+        project: for the loggers that have projects.
+        config: the run's settings, as plain JSON data.
+
+    Raises:
+        UsageError: a package is not installed.
+    """
+    identity = "" if set(names) <= {"tensorboard"} else _identity(output, new=done_steps is None)
+    boards: list[Board] = []
+    for name in names:
+        package = _package(name)
+        if name == "tensorboard":
+            boards.append(TensorBoard(output, 0 if done_steps is None else done_steps + 1))
+        else:
+            kind = WandbBoard if name == "wandb" else TrackioBoard
+            boards.append(kind(package, output, project, identity, config))
+    return boards
+
+
+def _package(name: str) -> Any:
+    try:
+        return importlib.import_module(PACKAGES[name])
+    except ImportError as error:
+        raise UsageError(
+            f"loggers: {name} was asked for, but cannot be imported ({error}); "
+            f"`pip install {PACKAGES[name]}`, or leave it out of `loggers`"
+        ) from None
+
+
+def _identity(output: Path, new: bool) -> str:
+    """Return the name under which the services know this run, the same for its continuation."""
+    path = output / "run_id"
+    if new or not path.exists():
+        path.write_text(secrets.token_hex(4), encoding="utf-8")
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,133 @@
+"""A watch over a run's metrics: it says when training has gone wrong, since when, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Prompt
+from verigym.trainer.config.monitoring import MonitoringFields
+from verigym.trainer.monitoring.detectors import (
+    Alarm,
+    BrokenGrader,
+    DeadRun,
+    Detector,
+    Drift,
+    EqualSinceTheStart,
+    NoAnswer,
+    NotFinite,
+    NoVerdict,
+    RewardJump,
+    Row,
+    SamplerGap,
+    Unscored,
+)
+from verigym.trainer.rollout.collect import UNREAD, Group, gold_text
+
+TEXTS = 3
+TEXT_END = 60
+
+
+class Watch:
+    """All detectors; the same warning comes at most every `every` steps, except one that stops the run."""
+
+    def __init__(self, detectors: Sequence[Detector], every: int) -> None:
+        self.detectors, self.every = tuple(detectors), every
+        self.given: dict[str, int] = {}
+
+    def update(self, row: Row) -> list[Alarm]:
+        """Return what is to be said after this step's row of kind train."""
+        found = [alarm for detector in self.detectors if (alarm := detector.update(row))]
+        due = [alarm for alarm in found if alarm.stop or row["step"] - self.given.get(alarm.name, -self.every) >= self.every]
+        self.given.update({alarm.name: alarm.step for alarm in due})
+        return due
+
+    def replay(self, rows: Iterable[Row]) -> None:
+        """Take in the rows of the steps before, without a word."""
+        for row in rows:
+            if row["kind"] == "train":
+                self.update(row)
+
+
+def build_watch(config: MonitoringFields, history: Iterable[Row] = ()) -> Watch:
+    """Return the watch that the settings describe, with the rows of a run that goes on taken in."""
+    watch = Watch(
+        [
+            DeadRun(config.dead_run_steps, stop=config.on_dead_run == "stop"),
+            NotFinite(config.max_bad_steps),
+            Drift(
+                "sampled_nll",
+                "sampled_nll",
+                config.sampled_nll_floor,
+                config.sampled_nll_ceiling,
+                "the policy hardly explores any more: lower learning_rate, raise clip_high or temperature, or set kl_coef",
+                "the policy comes apart: go back to an earlier checkpoint and lower learning_rate, or set kl_coef",
+            ),
+            Drift(
+                "length",
+                "completion_tokens",
+                config.length_floor,
+                config.length_ceiling,
+                "read samples.jsonl: thoughts may have been given up; add a length reward or kl_coef",
+                "read samples.jsonl for repetition; see `truncated`, try aggregation fixed_length or an overlong penalty",
+            ),
+            NoAnswer(),
+            EqualSinceTheStart(),
+            RewardJump(config.reward_jump),
+            Unscored(config.unscored_share),
+            BrokenGrader(stop=config.on_broken_grader == "stop"),
+            NoVerdict(stop=config.on_broken_grader == "stop"),
+            SamplerGap(config.sampler_gap_limit),
+        ],
+        config.warn_every,
+    )
+    watch.replay(history)
+    return watch
+
+
+def with_texts(alarm: Alarm, groups: Sequence[Group]) -> Alarm:
+    """Return an alarm about the texts themselves with the ends of three of its sources' texts; others as they are.
+
+    Args:
+        alarm: of a step.
+        groups: that the step has sampled.
+    """
+    if alarm.name not in ("no_answer", "nothing_right"):
+        return alarm
+    seen = [
+        (group, text)
+        for group in groups
+        if not group.canary and (not alarm.sources or group.source in alarm.sources)
+        for text, score in zip(group.texts, group.scores, strict=True)
+        if score.status in UNREAD or alarm.name != "no_answer"
+    ]
+    # Of different prompts where there are any.
+    seen = list({id(group): (group, text) for group, text in seen}.values())[:TEXTS]
+    ends = [repr(text.rstrip()[-TEXT_END:]) + _against(group.prompt) for group, text in seen]
+    return replace(alarm, seen=f"{alarm.seen}. Some end in: {'; '.join(ends)}") if ends else alarm
+
+
+def _against(prompt: Prompt) -> str:
+    gold = gold_text(prompt)
+    return f" (gold {gold[:TEXT_END]!r})" if gold else ""
+
+
+def report_alarms(alarms: Sequence[Alarm], say: Callable[[str], None], record: Callable[[Mapping[str, Any]], None]) -> None:
+    """Say and record the alarms.
+
+    Args:
+        alarms: of one step.
+        say: takes a line for the console.
+        record: takes a row of metrics.jsonl.
+
+    Raises:
+        UsageError: one of them says that the run must stop.
+    """
+    for alarm in alarms:
+        say(alarm.text)
+        record(alarm.row)
+    for alarm in alarms:
+        if alarm.stop:
+            raise UsageError(f"training stopped at {alarm.text}")

@@ -1,0 +1,134 @@
+"""The kinds of stages that a pipeline chains, by name."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of stage. Its code is imported when it runs."""
+
+    config: str
+    """`module:Class` of its fields."""
+    function: str
+    """`module:function` that takes them and returns the path of what it makes."""
+    makes: Literal["model", "data", "report", "reward model"]
+    about: str
+
+    def config_type(self) -> type[BaseModel]:
+        """Return the class of its fields."""
+        found: type[BaseModel] = _named(self.config)
+        return found
+
+    def run(self, config: BaseModel) -> Path:
+        """Run it, or go on with it, and return the path of what it makes."""
+        function: Callable[[Any], Path] = _named(self.function)
+        return function(config)
+
+
+KINDS: dict[str, Kind] = {
+    "scratch": Kind(
+        "verigym.trainer.stages.scratch:ScratchConfig",
+        "verigym.trainer.stages.scratch:scratch",
+        "model",
+        "a model with random weights and a tokenizer from the tasks' texts",
+    ),
+    "sft": Kind(
+        "verigym.trainer.stages.config:SftConfig",
+        "verigym.trainer.stages.sft:sft",
+        "model",
+        "supervised fine-tuning on completions",
+    ),
+    "grpo": Kind(
+        "verigym.trainer.config.run:TrainConfig",
+        "verigym.trainer.loop:train",
+        "model",
+        "reinforcement learning, the fields of `verigym train`",
+    ),
+    "sample": Kind(
+        "verigym.trainer.stages.sampling_config:SampleConfig",
+        "verigym.trainer.stages.sampling:sample",
+        "data",
+        "rejection sampling: graded completions that a rule keeps",
+    ),
+    "distill-logits": Kind(
+        "verigym.trainer.stages.distill_config:LogitConfig",
+        "verigym.trainer.stages.distill:distill_logits",
+        "model",
+        "a teacher's distributions on given examples",
+    ),
+    "distill-on-policy": Kind(
+        "verigym.trainer.stages.distill_config:OnPolicyConfig",
+        "verigym.trainer.stages.distill:distill_on_policy",
+        "model",
+        "a teacher's opinion of each token that the student writes",
+    ),
+    "pairs": Kind(
+        "verigym.trainer.reward_models.config:PairsConfig",
+        "verigym.trainer.reward_models.pairing:make_pairs",
+        "data",
+        "preference pairs of graded completions",
+    ),
+    "reward-model": Kind(
+        "verigym.trainer.reward_models.config:RewardModelConfig",
+        "verigym.trainer.reward_models.training:train_reward_model",
+        "reward model",
+        "a Bradley-Terry model on preference pairs",
+    ),
+    "step-labels": Kind(
+        "verigym.trainer.reward_models.config:StepLabelsConfig",
+        "verigym.trainer.reward_models.labelling:label_steps",
+        "data",
+        "Math-Shepherd's labels: what becomes of a solution from each step on",
+    ),
+    "prm": Kind(
+        "verigym.trainer.reward_models.config:PrmConfig",
+        "verigym.trainer.reward_models.process_training:train_prm",
+        "reward model",
+        "a process reward model on labelled steps",
+    ),
+    "evaluate": Kind(
+        "verigym.trainer.evaluation.config:EvalConfig",
+        "verigym.trainer.evaluation.run:run_evaluation",
+        "report",
+        "k samples a held-out prompt, the fields of `verigym eval`",
+    ),
+}
+
+
+def _named(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def figures(kind: str, output: Path) -> dict[str, float]:
+    """Return the numbers worth a line in the manifest: of training the last held-out ones, of sampling the counts."""
+    metrics, summary = output / "metrics.jsonl", output / "summary.json"
+    if metrics.exists():
+        rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+        looks = [row for row in rows if row["kind"] == "eval"]
+        last = looks[-1] if looks else {}
+        names = [name for name in sorted(last) if name in ("accuracy", "loss") or name.endswith("/accuracy")]
+        named = {f"held_out_{name}": last[name] for name in names}
+        return {"steps": float(max((row["step"] for row in rows), default=0)), **named}
+    if kind == "evaluate":
+        report = json.loads((output / "report.json").read_text(encoding="utf-8"))
+        name = f"avg@{report['samples']}"
+        return {
+            f"{model}/{label}": part["figures"][name]["value"]
+            for model, sources in report["models"].items()
+            for label, part in sources.items()
+            if part["figures"][name]["value"] is not None
+        }
+    if summary.exists():
+        counts: dict[str, float] = json.loads(summary.read_text(encoding="utf-8"))["counts"]["all"]
+        return counts
+    return {}

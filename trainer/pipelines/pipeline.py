@@ -1,0 +1,250 @@
+"""Runs a pipeline's stages one after the other, skips what is made already, and keeps a manifest of how all of it was made.
+
+A stage's folder has the hash of its inputs in its name: its fields, what it refers to by contents, files and models that it
+names, its environments' versions. The same inputs find the same folder, finished or half done; others begin a new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import canonical_json, sha256_hex
+from verigym.trainer.checkpoints.run_record import command_line, versions
+from verigym.trainer.checkpoints.store import locked, prepare
+from verigym.trainer.distributed.torchrun import launched
+from verigym.trainer.pipelines.kinds import figures
+from verigym.trainer.pipelines.plan import REFERENCE, Pipeline, Stage, replaced
+from verigym.trainer.stages.hashing import digest, model_digest
+
+DONE = "stage.json"
+# What may change without changing what a stage makes.
+FREE = frozenset(
+    {
+        "workers",
+        "grade_timeout_s",
+        "grade_memory_mb",
+        "checkpoint_every",
+        "keep_checkpoints",
+        "loggers",
+        "log_project",
+        "max_left_out",
+    }
+)
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a stage stands."""
+
+    stage: Stage
+    folder: Path | None
+    """None while a stage before it is not done, because its inputs are not known then."""
+    record: Mapping[str, Any] | None
+    """What its `stage.json` says; None where it is not done."""
+
+    @property
+    def word(self) -> str:
+        """Return done, begun, to do or waiting."""
+        if self.record is not None:
+            return "done"
+        if self.folder is None:
+            return "waiting"
+        return "begun" if self.folder.exists() else "to do"
+
+
+def run_pipeline(pipeline: Pipeline, *, until: str | None = None, tell: Tell = lambda line: None) -> list[State]:
+    """Run what is not done yet, and return where the stages up to `until` stand.
+
+    Args:
+        pipeline: the file.
+        until: name of the last stage to run, and to look at; all where None.
+        tell: is given a line when a stage begins, ends or is skipped.
+
+    Raises:
+        UsageError: a stage's inputs do not fit, something that a stage to come needs is not on this machine, torchrun has
+            started several processes, or another process runs the same pipeline.
+        Interrupted: Ctrl-C; the same call goes on from there.
+    """
+    if (launched("WORLD_SIZE") or 1) > 1:
+        raise UsageError(
+            "a pipeline runs in one process; start it without torchrun. To train a stage with several, give its fields to "
+            "`torchrun -m verigym train` and name the model that this makes in the stages after it"
+        )
+    stages = pipeline.up_to(until)
+    _refuse_what_is_missing(pipeline, stages)
+    prepare(pipeline.output)
+    with locked(pipeline.output):
+        records: dict[str, Mapping[str, Any]] = {}
+        for stage in stages:
+            state = state_of(pipeline, stage, records)
+            if state.folder is None:
+                raise UsageError(f"stage {stage.name!r} waits for a stage that is not done")
+            if state.record is not None:
+                tell(f"{stage.name}: unchanged, {state.folder}")
+                records[stage.name] = state.record
+            else:
+                tell(f"{stage.name}: {'going on' if state.folder.exists() else 'beginning'} in {state.folder}")
+                records[stage.name] = _run(pipeline, stage, state.folder, records)
+                tell(f"{stage.name}: done in {records[stage.name]['seconds']:.0f} s{_shown(records[stage.name]['figures'])}")
+            _write_manifest(pipeline, records)
+    return states(pipeline, stages)
+
+
+def _refuse_what_is_missing(pipeline: Pipeline, stages: Sequence[Stage]) -> None:
+    """Check this machine for the stages that are not done.
+
+    Raises:
+        UsageError: naming the stage, and what is missing.
+    """
+    for state in states(pipeline, stages):
+        if state.record is None:
+            pipeline.refuse_on_this_machine(state.stage)
+
+
+def status(pipeline: Pipeline) -> list[State]:
+    """Return where all stages stand; runs nothing."""
+    return states(pipeline, pipeline.stages)
+
+
+def states(pipeline: Pipeline, stages: Sequence[Stage]) -> list[State]:
+    """Return where these stages stand; runs nothing."""
+    records: dict[str, Mapping[str, Any]] = {}
+    found = []
+    for stage in stages:
+        state = state_of(pipeline, stage, records)
+        if state.record is not None:
+            records[stage.name] = state.record
+        found.append(state)
+    return found
+
+
+def _run(pipeline: Pipeline, stage: Stage, folder: Path, records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    products = {name: Path(records[name]["product"]) for name in stage.needs}
+    begun = time.time()
+    product = stage.kind.run(pipeline.config(stage, folder, products))
+    record = {
+        "name": stage.name,
+        "kind": stage.kind_name,
+        "inputs": inputs(pipeline, stage, records),
+        "seed": stage.fields["seed"],
+        "product": str(product),
+        "product_sha256": digest(product),
+        "figures": figures(stage.kind_name, folder),
+        "command": command_line(),
+        "versions": versions(),
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "seconds": round(time.time() - begun, 1),
+    }
+    _write(folder / DONE, record)
+    return record
+
+
+def state_of(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str, Any]]) -> State:
+    """Return where a stage stands.
+
+    Args:
+        pipeline: the file.
+        stage: one of its stages.
+        records: of the stages before it that are done.
+
+    Raises:
+        UsageError: what it names is not there.
+    """
+    if any(name not in records for name in stage.needs):
+        return State(stage, None, None)
+    given = inputs(pipeline, stage, records)
+    folder = pipeline.output / f"{stage.name}-{sha256_hex(canonical_json(given))[:8]}"
+    try:
+        record = json.loads((folder / DONE).read_text(encoding="utf-8"))
+        whole = record["inputs"] == given and digest(Path(record["product"])) == record["product_sha256"]
+    except (OSError, ValueError, KeyError, UsageError):
+        whole = False
+    return State(stage, folder, record if whole else None)
+
+
+def inputs(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return everything that decides what a stage makes, as JSON: what is compared to know whether it is done."""
+    config = pipeline.config(stage, Path("."), {name: Path(REFERENCE + name) for name in stage.needs})
+    fields = config.model_dump(mode="json", exclude=set(FREE) | {"output"})
+    contents = ("model", "models", "teacher", "data", "held_out_data")
+    with pipeline.named(stage):
+        named = {name: _named(name, value) for name, value in stage.fields.items() if name in contents}
+    return {
+        "kind": stage.kind_name,
+        "fields": {name: value for name, value in fields.items() if name not in named},
+        "named": named,
+        "stages": {name: records[name]["product_sha256"] for name in stage.needs},
+        "graders": graders(config),
+    }
+
+
+def _named(field: str, value: Any) -> Any:
+    """Return contents for names: of files and local models; what other stages make counts elsewhere."""
+    if isinstance(value, str) and not value.startswith(REFERENCE):
+        if field not in ("data", "held_out_data"):
+            return model_digest(value)
+        if not Path(value).exists():
+            raise UsageError(f"field {field!r}: there is no file {value!r}; give the path of a JSON Lines file")
+        return digest(Path(value))
+    if isinstance(value, Mapping):
+        return {key: _named(field, inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_named(field, inner) for inner in value]
+    return value
+
+
+def graders(config: Any) -> dict[str, str]:
+    """Return the id of the environment of each source, which holds its version; also hashes of data sets and of own code."""
+    from verigym.datasets_cfg.load import grading_environment, load_config
+    from verigym.envs.own_code import own_code
+    from verigym.envs.registry import load, origin
+    from verigym.trainer.checkpoints.input_hashes import data_hashes
+    from verigym.trainer.tasks.mixture import composed
+
+    found: dict[str, str] = {}
+    code: dict[str, str] = {}
+    for source in (*getattr(config, "sources", ()), *getattr(config, "demonstrations", ())):
+        if source.dataset is not None:
+            described = load_config(source.dataset)
+            environment = source.environment or described.environment
+            found[source.label] = f"{environment}@{origin(environment).version}"
+            found |= data_hashes([source])
+            graded = composed(source, grading_environment(described, source.environment, source.options))
+            code |= own_code(graded[-1:])
+        else:
+            own = load(source.environment, **source.options)
+            found[source.label] = composed(source, own)[-1].grader
+            code |= own_code([own, composed(source, own)[-1]])
+            if source.graded_by is not None:  # which tasks it writes counts as well
+                found[f"{source.label} (tasks)"] = own.grader
+    return found | {f"code of {name}": value for name, value in code.items()}
+
+
+def _write_manifest(pipeline: Pipeline, records: Mapping[str, Mapping[str, Any]]) -> None:
+    manifest = {
+        "pipeline": pipeline.document.name,
+        "fields_sha256": sha256_hex(canonical_json(replaced(pipeline.document.fields, str))),
+        "seed": pipeline.seed,
+        "command": command_line(),
+        "versions": versions(),
+        "stages": list(records.values()),
+    }
+    _write(pipeline.output / "manifest.json", manifest)
+
+
+def _write(path: Path, value: Any) -> None:
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_text(json.dumps(value, indent=1), encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _shown(numbers: Mapping[str, float]) -> str:
+    return "".join(f", {name} {value:.4g}" for name, value in numbers.items())

@@ -1,0 +1,225 @@
+"""A pipeline's file: stages by name, each a kind with its fields; `stage:NAME` stands for what an earlier one makes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from verigym.datasets_cfg.yamlfile import Document, Loc, checked, read_document
+from verigym.envs.contract.errors import UsageError, did_you_mean
+from verigym.trainer.config.frozen import Frozen
+from verigym.trainer.config.overrides import place_of
+from verigym.trainer.config.synonyms import elsewhere
+from verigym.trainer.models.path import require_model
+from verigym.trainer.pipelines.checks import NOWHERE, models_of, refuse_stage_on_this_machine, refuse_unstartable_stage
+from verigym.trainer.pipelines.kinds import KINDS, Kind
+from verigym.trainer.rng import keyed_int
+
+REFERENCE = "stage:"
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+OWN_FIELDS = ("name", "kind")
+TAKES = {"data": "data", "held_out_data": "data", "sources": "reward model", "pickers": "reward model"}
+"""What a reference in a field must stand for; a model in all others."""
+
+
+class PipelineFields(Frozen):
+    """The top level of a pipeline's file."""
+
+    output: Path
+    """Folder of all stages and of the manifest."""
+    seed: int = 0
+    """Key of all randomness; each stage has a seed of its own from it and its name, unless it sets one."""
+    shared: Any = None
+    """Nothing by itself: a place for YAML anchors, such as a mixture that several stages use."""
+    defaults: Mapping[str, Any] = {}
+    """Fields for every stage that has them and does not set them."""
+    stages: tuple[Mapping[str, Any], ...] = Field(min_length=1)
+    """One after the other; each has a `name`, a `kind` and the fields of its kind."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage as the file has it."""
+
+    name: str
+    kind_name: str
+    fields: Mapping[str, Any]
+    """Of its kind, with the pipeline's defaults and seed, references as they stand."""
+    needs: tuple[str, ...]
+    """Names of the stages that it refers to."""
+    loc: Loc
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        return KINDS[self.kind_name]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A checked file."""
+
+    document: Document
+    output: Path
+    seed: int
+    stages: tuple[Stage, ...]
+
+    def up_to(self, until: str | None) -> tuple[Stage, ...]:
+        """Return the stages up to the one of this name; all where None.
+
+        Raises:
+            UsageError: no stage is called so.
+        """
+        names = [stage.name for stage in self.stages]
+        if until is not None and until not in names:
+            raise UsageError(f"{self.document.name}: no stage is called {until!r}{did_you_mean(until, names)}")
+        return self.stages if until is None else self.stages[: names.index(until) + 1]
+
+    def expected(self, stage: Stage) -> BaseModel:
+        """Return a stage's fields with names of what is not made yet, for checks before anything runs.
+
+        Raises:
+            UsageError: as `config`.
+        """
+        return self.config(stage, self.output / stage.name, {name: NOWHERE / name for name in stage.needs})
+
+    def refuse_on_this_machine(self, stage: Stage) -> None:
+        """Check that a stage's device, packages, environments and models are here.
+
+        Raises:
+            UsageError: naming file, line, stage, and what is missing.
+        """
+        with _named(self.document, stage):
+            config = self.expected(stage)
+            refuse_stage_on_this_machine(config)
+            for model in models_of(config):  # last: a hub that does not answer takes seconds
+                require_model(model)
+
+    def named(self, stage: Stage) -> AbstractContextManager[None]:
+        """Put file, line and stage before the message of a mistake."""
+        return _named(self.document, stage)
+
+    def config(self, stage: Stage, output: Path, products: Mapping[str, Path]) -> BaseModel:
+        """Return a stage's fields as its kind takes them.
+
+        Args:
+            stage: one of the pipeline's.
+            output: its folder.
+            products: what the stages before it made, by name.
+
+        Raises:
+            UsageError: a field is unknown or does not fit; the message names file, line and field.
+        """
+        fields = {**replaced(stage.fields, lambda name: str(products[name])), "output": str(output)}
+        return checked(stage.kind.config_type(), fields, self.document, stage.loc, f"stage {stage.name!r}")
+
+
+def read_pipeline(path: Path, *, losses: bool = True, until: str | None = None) -> Pipeline:
+    """Read a pipeline's file and check its stages, so that a mistake in the last is found before the first runs.
+
+    A stage is checked as far as its fields decide: names, values, and what a run refuses before it loads a model.
+
+    Args:
+        path: the file.
+        losses: as `refuse_unstartable_stage` takes it.
+        until: name of the last stage that is to run; of those after it only name, kind and references are checked.
+
+    Raises:
+        UsageError: one line that names file, line and field.
+    """
+    document = read_document(path)
+    top = checked(PipelineFields, document.fields, document)
+    stages: list[Stage] = []
+    for number, fields in enumerate(top.stages):
+        stages.append(_stage(document, top, fields, ("stages", number), stages))
+    pipeline = Pipeline(document, top.output, top.seed, tuple(stages))
+    used = {name for stage in stages for name in stage.fields}
+    for name in top.defaults:
+        if name not in used:
+            known = {field for stage in stages for field in stage.kind.config_type().model_fields}
+            hint = elsewhere(name, known) or did_you_mean(name, known)
+            raise UsageError(f"{document.place(('defaults', name))}: no stage has a field {name!r}{hint}; or leave it out")
+    for stage in pipeline.up_to(until):
+        config = pipeline.expected(stage)
+        with _named(document, stage):
+            refuse_unstartable_stage(config, losses=losses)
+    return pipeline
+
+
+@contextmanager
+def _named(document: Document, stage: Stage) -> Iterator[None]:
+    """Put file, line and stage before the message of a mistake.
+
+    Raises:
+        UsageError: the mistake.
+    """
+    try:
+        yield
+    except UsageError as error:
+        place = document.place(place_of(stage.fields, str(error), stage.loc) or stage.loc)
+        raise UsageError(f"{place}: stage {stage.name!r}: {error}") from None
+
+
+def _stage(document: Document, top: PipelineFields, fields: Mapping[str, Any], loc: Loc, before: list[Stage]) -> Stage:
+    name, kind = fields.get("name"), fields.get("kind")
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise UsageError(
+            f"{document.place((*loc, 'name'))}: field 'name': expected small letters, digits, - and _, at most 40; got {name!r}"
+        )
+    if any(stage.name == name for stage in before):
+        raise UsageError(f"{document.place((*loc, 'name'))}: two stages are called {name!r}; give one another name")
+    if not isinstance(kind, str) or kind not in KINDS:
+        hint = did_you_mean(str(kind), KINDS)
+        raise UsageError(f"{document.place((*loc, 'kind'))}: field 'kind' of stage {name!r} is {kind!r}{hint}")
+    if "output" in fields:
+        raise UsageError(f"{document.place((*loc, 'output'))}: a stage's folder is the pipeline's affair; leave `output` out")
+    known = KINDS[kind].config_type().model_fields
+    own = {field: value for field, value in fields.items() if field not in OWN_FIELDS}
+    given = {field: value for field, value in top.defaults.items() if field in known}
+    whole = {"seed": keyed_int("pipeline", top.seed, name) % 2**31, **given, **own}
+    needs = _references(document, name, own, loc, before)
+    return Stage(name, kind, whole, needs, loc)
+
+
+def _references(document: Document, name: str, fields: Mapping[str, Any], loc: Loc, before: list[Stage]) -> tuple[str, ...]:
+    found: list[str] = []
+    for field, value in fields.items():
+        mine: list[str] = []
+
+        def note(other: str, mine: list[str] = mine) -> str:
+            mine.append(other)
+            return other
+
+        replaced(value, note)
+        for other in mine:
+            place = document.place((*loc, field))
+            target = next((stage for stage in before if stage.name == other), None)
+            if target is None:
+                hint = did_you_mean(other, [stage.name for stage in before])
+                raise UsageError(f"{place}: stage {name!r} refers to {other!r}, and no stage before it is called so{hint}")
+            wanted = TAKES.get(field, "model")
+            if target.kind.makes != wanted:
+                makers = " or ".join(name for name, kind in KINDS.items() if kind.makes == wanted)
+                raise UsageError(
+                    f"{place}: field {field!r} takes the {wanted} of a stage of kind {makers}; stage {other!r} is of kind "
+                    f"{target.kind_name!r} and makes a {target.kind.makes}"
+                )
+        found.extend(mine)
+    return tuple(dict.fromkeys(found))
+
+
+def replaced(value: Any, product: Callable[[str], str]) -> Any:
+    """Return the value with `product(NAME)` for each text `stage:NAME` in it, however deep."""
+    if isinstance(value, str) and value.startswith(REFERENCE):
+        return product(value.removeprefix(REFERENCE))
+    if isinstance(value, Mapping):
+        return {key: replaced(inner, product) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [replaced(inner, product) for inner in value]
+    return value

@@ -1,0 +1,97 @@
+"""What a pipeline is going to do, found out without training: each stage's inputs, folder and state, mistakes, and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from verigym.envs.contract.errors import UsageError, error_context
+from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.dry_run.estimate import price, refuse_what_does_not_fit
+from verigym.trainer.monitoring.progress import duration
+from verigym.trainer.pipelines.checks import made_by_a_stage, models_of, refers_to_a_stage
+from verigym.trainer.pipelines.pipeline import State, state_of
+from verigym.trainer.pipelines.plan import Pipeline, Stage
+from verigym.trainer.tasks.mixture import make_source
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What is known of a stage before it runs."""
+
+    state: State
+    reads: tuple[str, ...]
+    """Stages, models, files, data sets and environments."""
+    writes: str
+    """Its folder; of a stage that waits for another, the beginning of its name."""
+    cost: str
+    """Time of a GRPO stage whose model is there; empty for one that is done, and for kinds that have no price."""
+    problem: str
+    """Why it cannot run; empty where nothing was found."""
+
+
+def preview(pipeline: Pipeline, until: str | None = None, *, priced: bool = True) -> Iterator[Preview]:
+    """Look at the stages, one after the other. Nothing is written; what is done already is not checked again.
+
+    Args:
+        pipeline: the file.
+        until: name of the last stage to look at; all where None.
+        priced: whether GRPO stages are priced, which loads their models and times a few small steps.
+
+    Raises:
+        UsageError: no stage is called `until`.
+    """
+    records: dict[str, Mapping[str, Any]] = {}
+    for stage in pipeline.up_to(until):
+        config = pipeline.expected(stage)
+        state, cost, problem = State(stage, None, None), "", ""
+        try:
+            state = state_of(pipeline, stage, records)
+            if state.record is not None:
+                records[stage.name] = state.record
+            else:
+                pipeline.refuse_on_this_machine(stage)
+                with pipeline.named(stage):
+                    _open_data(config)
+                    if isinstance(config, TrainConfig):
+                        cost = _cost(pipeline, state, records) if priced else "not asked for"
+        except UsageError as error:
+            problem = str(error)
+        writes = str(state.folder or pipeline.output / f"{stage.name}-...")
+        yield Preview(state, tuple(_reads(stage, config)), writes, cost, problem)
+
+
+def _open_data(config: BaseModel) -> None:
+    """Open each data set and make its first task, which the rows' own mistakes need."""
+    for source in getattr(config, "sources", ()):
+        if source.dataset is None or refers_to_a_stage(source):
+            continue
+        with error_context(f"source {source.label!r}"):
+            make_source(source, 0, 1).train(0)
+
+
+def _cost(pipeline: Pipeline, state: State, records: Mapping[str, Mapping[str, Any]]) -> str:
+    stage = state.stage
+    missing = [name for name in stage.needs if name not in records]
+    if missing or state.folder is None:
+        return f"known when {', '.join(missing)} is done"
+    config = pipeline.config(stage, state.folder, {name: Path(records[name]["product"]) for name in stage.needs})
+    assert isinstance(config, TrainConfig)
+    found = price(config)
+    refuse_what_does_not_fit(found.memory, found.free_bytes, config)
+    return f"{duration(found.run_s(found.expected))} to {duration(found.run_s(found.most))}"
+
+
+def _reads(stage: Stage, config: BaseModel) -> Iterator[str]:
+    yield from (f"stage:{name}" for name in stage.needs)
+    yield from (f"model {name}" for name in models_of(config))
+    for field in ("data", "held_out_data"):
+        yield from (str(file) for file in getattr(config, field, ()) if not made_by_a_stage(str(file)))
+    sources: list[Any] = [*getattr(config, "sources", ()), *getattr(config, "demonstrations", ())]
+    for source in sources:
+        where = f" in {source.data_dir}" if source.data_dir else " from the hub" if source.dataset else ""
+        yield f"{source.label}: {'data set' if source.dataset else 'environment'} {source.dataset or source.environment}{where}"

@@ -1,0 +1,68 @@
+"""What a run decides before it loads weights, done once with its settings alone: what cannot start is refused now.
+
+A run makes the same calls when it begins. A pipeline makes them for every stage before the first one runs, so that no hours are
+spent on the way to a stage that is impossible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.errors import UsageError
+from verigym.trainer.batches.builder import refuse_lost_signal
+from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.credit.rows import credits_of
+from verigym.trainer.distributed.torchrun import launched
+from verigym.trainer.distributed.world import refuse_alone
+from verigym.trainer.learner.objective import choose_correction, choose_loss
+from verigym.trainer.models.liger import refuse_liger_without_cuda, wants_graphs
+from verigym.trainer.models.loading import pick_device
+from verigym.trainer.models.optional import need
+from verigym.trainer.monitoring.trackers import require_boards
+
+
+def refuse_unstartable(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> None:
+    """Check that a run can start: its loss, correction, advantages and choice of groups fit each other. Looks at no machine.
+
+    Settings without effect are refused when a `TrainConfig` is made (`unused.refuse_ineffective`).
+
+    Args:
+        config: the run.
+        environments: see `rows.credits_of`.
+
+    Raises:
+        UsageError: naming the field, what was given and what goes with it.
+    """
+    choose_loss(config)
+    choose_correction(config)
+    refuse_lost_signal(config, credits_of(config, environments))
+
+
+def refuse_on_this_machine(config: TrainConfig) -> None:
+    """Check that this machine and this way of starting have what a run's settings ask for.
+
+    Looked at are torchrun's processes, the device, and packages of extras; not whether servers of vLLM answer, which may be
+    started later.
+
+    Raises:
+        UsageError: naming the field and what is missing.
+    """
+    require_boards(config.loggers)
+    if (launched("WORLD_SIZE") or 1) > 1:
+        refuse_alone(config)
+    device = pick_device(config.device)
+    if config.engine == "native":
+        wants_graphs(config.cuda_graphs, device)
+    if config.engine == "vllm" and find_spec("vllm") is None:  # importing it here would start threads that nobody wants yet
+        raise UsageError("engine: vllm is not installed here; pip install 'verigym[vllm]', or take engine native")
+    if config.liger:
+        refuse_liger_without_cuda(device)
+        need("liger_kernel.transformers", "liger: true")
+    if config.lora_rank:
+        need("peft", "lora_rank")
+    if config.lora_base == "4bit":
+        need("bitsandbytes", "lora_base: 4bit")
+    if config.optimizer == "adamw_8bit":
+        need("bitsandbytes", "optimizer: adamw_8bit")

@@ -1,0 +1,200 @@
+"""One step's completions with their verdicts: generated in groups, graded while others are still being generated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+
+import torch
+
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Completion, Prompt, Score, Status, canonical_json
+from verigym.envs.grading import Grader, grades_groups
+from verigym.trainer.advantages import centred
+from verigym.trainer.distributed.world import SOLO, World
+from verigym.trainer.engines.base import Engine, Generated
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.stopwatch import Stopwatch
+from verigym.trainer.tasks.mixture import Source
+
+
+@dataclass(frozen=True)
+class Group:
+    """A prompt's completions, all sampled from the same policy."""
+
+    source: str
+    prompt: Prompt
+    prompt_ids: tuple[int, ...]
+    generated: tuple[Generated, ...]
+    texts: tuple[str, ...]
+    scores: tuple[Score, ...]
+    earlier: bool = False
+    """Whether the policy of an earlier step wrote them: a group left over from the last step, or a replayed one."""
+
+    @property
+    def canary(self) -> bool:
+        """Whether every answer to this prompt is wrong: it watches the verifier and is never trained on."""
+        return self.prompt.metadata.get("canary") == "reject"
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Share of correct ones among the scored completions; None where there are none."""
+        scored = [score for score in self.scores if score.scored]
+        return sum(score.status is Status.CORRECT for score in scored) / len(scored) if scored else None
+
+    @property
+    def truncated(self) -> list[bool]:
+        """Which completions were cut off by the token limit."""
+        return [completion.finish_reason == "length" for completion in self.generated]
+
+
+GOLD_SHOWN = 300
+"""Characters of a gold that logs show: tests of programs have megabytes."""
+UNREAD = (Status.NO_ANSWER, Status.TRUNCATED)
+"""Verdicts on completions in which no answer was found."""
+
+
+class Dropped(Exception):
+    """A generation was given up because the run is to stop; made again it gives the same."""
+
+
+def collect(
+    engine: Engine,
+    codec: Codec,
+    graders: Callable[[Source], Grader],
+    tasks: Sequence[tuple[Source, Prompt]],
+    *,
+    samples: int,
+    key: tuple[object, ...],
+    max_new_tokens: int,
+    temperature: float,
+    clock: Stopwatch | None = None,
+    world: World = SOLO,
+    give_up: Callable[[], bool] = lambda: False,
+) -> list[Group]:
+    """Generate `samples` completions a task and grade each as soon as it ends.
+
+    Where an environment grades groups, a task's completions are graded as soon as the last of them has ended. Of several
+    processes each does this for its share of the tasks, and all return the groups of all.
+
+    Args:
+        engine: samples from the policy.
+        codec: the policy's tokenizer.
+        graders: the grader of a source.
+        tasks: what to ask.
+        samples: completions a prompt.
+        key: of the randomness; the prompt's number and key and the sample's number are added.
+        max_new_tokens: most tokens a completion.
+        temperature: 0 is greedy.
+        clock: is told how long generation took, and how long verdicts were waited for after it.
+        world: the processes.
+        give_up: is asked whenever a completion ends, and twice a second while verdicts are waited for.
+
+    Raises:
+        Dropped: `give_up` said so.
+    """
+    if not tasks:
+        return []
+    clock = clock or Stopwatch()
+    ids = [codec.encode(prompt) for _, prompt in tasks]
+    mine = world.share(len(tasks))
+    texts: dict[tuple[int, int], str] = {}
+    futures: dict[tuple[int, int], Future[Score]] = {}
+    ended: dict[int, dict[int, Completion]] = {}
+
+    def grade(i: int, g: int, done: Generated) -> None:
+        if give_up():
+            raise Dropped
+        source, prompt = tasks[mine[i]]
+        texts[i, g] = codec.decode(done.token_ids)
+        completion = Completion(text=texts[i, g], token_ids=done.token_ids, finish_reason=done.finish_reason)
+        if not grades_groups(source.environment):
+            futures[i, g] = graders(source).submit(prompt, completion)
+            return
+        ended.setdefault(i, {})[g] = completion
+        if len(ended[i]) == samples:
+            group = [ended[i][place] for place in range(samples)]
+            futures.update({(i, place): one for place, one in enumerate(graders(source).submit_group(prompt, group))})
+
+    with clock("generate"):
+        generated = engine.generate(
+            [ids[number] for number in mine],
+            [[(*key, number, tasks[number][1].key, g) for g in range(samples)] for number in mine],
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            on_finished=grade,
+        )
+    with clock("grade_wait"):
+        waiting = set(futures.values())
+        while waiting:
+            if give_up():
+                raise Dropped
+            waiting = wait(waiting, timeout=0.5).not_done
+        scores = {place: future.result() for place, future in futures.items()}
+    places = [[(i, g) for g in range(samples)] for i in range(len(mine))]
+    answers = [(tuple(generated[i]), [texts[at] for at in row], [scores[at] for at in row]) for i, row in enumerate(places)]
+    with clock("gather"):
+        everywhere = world.merge(answers, len(tasks))
+    return [
+        Group(source.label, prompt, ids[number], generated=written, texts=tuple(told), scores=tuple(judged))
+        for number, ((source, prompt), (written, told, judged)) in enumerate(zip(tasks, everywhere, strict=True))
+    ]
+
+
+def gold_text(prompt: Prompt) -> str | None:
+    """Return what a prompt's answers are compared with, for people: the field `answer`, or the whole reference as JSON."""
+    parts = [reference.model_dump(mode="json", exclude_defaults=True) for reference in prompt.references.values()]
+    golds = [part["answer"] if isinstance(part.get("answer"), str) else canonical_json(part) for part in parts if part]
+    text = "; ".join(dict.fromkeys(golds))
+    return (text if len(text) <= GOLD_SHOWN else f"{text[:GOLD_SHOWN]}...") or None
+
+
+def reward_tensors(groups: Sequence[Group]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (rewards_PG, scored_PG). An unscored completion has nan and False: it is in no mean and in no loss."""
+    rewards = [[float("nan") if s.reward is None else s.reward for s in group.scores] for group in groups]
+    rewards_PG = torch.tensor(rewards, dtype=torch.float64)
+    return rewards_PG, ~rewards_PG.isnan()
+
+
+def refuse_accepted_canaries(groups: Sequence[Group]) -> None:
+    """Stop where a task that no answer can solve was paid for: the verifier is being hacked, or broken.
+
+    Raises:
+        UsageError: a completion of a prompt with `metadata["canary"] == "reject"` was graded correct.
+    """
+    for group in groups:
+        for text, score in zip(group.texts, group.scores, strict=True):
+            if group.canary and score.status is Status.CORRECT:
+                raise UsageError(
+                    f"source {group.source!r} paid {score.reward} for a canary ({score.grader}: {score.reason}): "
+                    f"its verifier cannot be trusted, so training stops; prompt {group.prompt.key}, completion {text[:200]!r}"
+                )
+
+
+def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Return reward, accuracy, lengths and the counts of what went wrong, over all sources and for each.
+
+    Means are over scored completions; where there are none the mean is absent rather than zero.
+    """
+    metrics: dict[str, float] = {}
+    labels = sorted({group.source for group in groups})
+    for label in ["", *(labels if len(labels) > 1 else [])]:
+        mine = [group for group in groups if not label or group.source == label]
+        prefix = f"{label}/" if label else ""
+        scores = [score for group in mine for score in group.scores]
+        scored = [score for score in scores if score.reward is not None]
+        metrics[f"{prefix}unscored"] = len(scores) - len(scored)
+        metrics[f"{prefix}judge_exceptions"] = sum(score.raised is not None for score in scores)
+        if scored:
+            metrics[f"{prefix}reward"] = sum(score.reward or 0.0 for score in scored) / len(scored)
+            metrics[f"{prefix}accuracy"] = sum(s.status is Status.CORRECT for s in scored) / len(scored)
+            metrics[f"{prefix}no_answer"] = sum(s.status in UNREAD for s in scored) / len(scored)
+        lengths = [done.length for group in mine for done in group.generated]
+        metrics[f"{prefix}completion_tokens"] = sum(lengths) / len(lengths)
+        metrics[f"{prefix}truncated"] = sum(sum(group.truncated) for group in mine) / len(lengths)
+        total = sum(logp for group in mine for done in group.generated for logp in done.logprobs)
+        metrics[f"{prefix}sampled_nll"] = -total / sum(lengths)
+        equal = [not bool(centred(*reward_tensors([group])).any()) for group in mine]
+        metrics[f"{prefix}groups_without_signal"] = sum(equal) / len(equal)
+    return metrics

@@ -1,0 +1,35 @@
+"""The graders of a mixture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from verigym.envs.contract.base import Environment
+from verigym.envs.grading import Grader
+from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.distributed.world import SOLO, World
+from verigym.trainer.tasks.mixture import Source
+
+
+@contextmanager
+def open_graders(sources: Sequence[Source], config: TrainConfig, world: World = SOLO) -> Iterator[dict[str, Grader]]:
+    """Give a grader for each source; one serves all, unless two sources set different options of one environment."""
+    pools: list[dict[str, Environment]] = []
+    chosen: dict[str, int] = {}
+    for source in sources:
+        environment = source.environment
+        for number, pool in enumerate([*pools, None]):
+            if pool is None:
+                pools.append({environment.name: environment})
+            elif pool.setdefault(environment.name, environment).grader != environment.grader:
+                continue
+            chosen[source.label] = number
+            break
+    limits: dict[str, Any] = {"timeout_s": config.grade_timeout_s, "memory_bytes": config.grade_memory_mb * 2**20}
+    with ExitStack() as stack:
+        graders = [stack.enter_context(Grader(pool, workers=world.workers(config.workers), **limits)) for pool in pools]
+        for grader in graders:
+            grader.start()  # an environment that no worker can run is found now, not after the run
+        yield {label: graders[number] for label, number in chosen.items()}

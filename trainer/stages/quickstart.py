@@ -1,0 +1,191 @@
+"""The main job: a model from nothing, a short supervised start, then GRPO on a mixture of verified tasks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Prompt
+from verigym.envs.generated.families import ProceduralEnvironment
+from verigym.envs.registry import load
+from verigym.trainer.checkpoints.store import prepare
+from verigym.trainer.config.run import TrainConfig, build_config
+from verigym.trainer.engines.native.engine import NativeEngine
+from verigym.trainer.loop import train
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
+from verigym.trainer.monitoring.logs import read_rows
+from verigym.trainer.monitoring.report import write_report
+from verigym.trainer.rng import keyed_int
+from verigym.trainer.rollout.graders import open_graders
+from verigym.trainer.rollout.held_out import evaluate
+from verigym.trainer.stages.cold_start import cold_start
+from verigym.trainer.tasks.mixture import build_source
+
+# name -> (options, weight): the two with more different tasks get more of the prompts.
+TASKS: dict[str, tuple[dict[str, Any], float]] = {
+    "arithmetic": ({"digits": 2, "operations": "+"}, 2.0),
+    "story": ({}, 2.0),
+    "units": ({}, 1.0),
+    "bases": ({}, 1.0),
+}
+# These two are rewarded only where the format holds as well: thoughts, then exactly one box, nothing outside.
+GATED = ("units", "story")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is done. The defaults take a few minutes on two CPU cores."""
+
+    cold_start_steps: int = 300
+    cold_start_batch: int = 32
+    cold_start_learning_rate: float = 2e-3
+    grpo_steps: int = 400
+    prompts_per_step: int = 24
+    group_size: int = 8
+    learning_rate: float = 2e-4
+    eval_prompts: int = 150
+    eval_every: int = 50
+
+
+@dataclass(frozen=True)
+class Result:
+    """Held-out accuracy, mean over the sources, greedy decoding."""
+
+    untrained: float
+    cold_start: float
+    grpo: float
+    seconds: float
+    curves: Path
+    samples: Path
+
+
+def quickstart(output: Path, seed: int = 0, sizes: Sizes | None = None, threads: int | None = None) -> Result:
+    """Run the whole way and print what was learnt. Killed at any time, the same call goes on where it was.
+
+    Args:
+        output: folder for the model, the logs and the report.
+        seed: key of all randomness.
+        sizes: how much is done.
+        threads: CPU threads; torch's own choice when left out.
+
+    Raises:
+        UsageError: the folder cannot be written, or holds a quickstart of another seed or size.
+    """
+    sizes = sizes or Sizes()
+    prepare(output)
+    if threads:
+        torch.set_num_threads(threads)
+    console = Console(stderr=True, highlight=False)
+    start = time.perf_counter()
+    config = _config(output, seed, sizes, threads)
+    before = _cold_started(Path(config.model), config, sizes, console)
+    console.print(f"GRPO: {sizes.grpo_steps} steps of {sizes.prompts_per_step} prompts x {sizes.group_size} completions")
+    train(config)
+    evaluations = [row for row in read_rows(config.output / "metrics.jsonl") if row["kind"] == "eval"]
+    after_start, after_grpo = evaluations[0]["accuracy"], evaluations[-1]["accuracy"]
+    summary = [
+        ("held-out accuracy, untrained", f"{before:.3f}"),
+        ("held-out accuracy after the cold start", f"{after_start:.3f}"),
+        ("held-out accuracy after GRPO", f"{after_grpo:.3f}"),
+        ("gain from GRPO", f"{after_grpo - after_start:+.3f}"),
+    ]
+    curves, samples = write_report(config.output, f"verigym quickstart, seed {seed}", summary)
+    seconds = time.perf_counter() - start
+    for name, value in summary:
+        print(f"{name:40s} {value}")
+    print(f"{'minutes':40s} {seconds / 60:.1f}")
+    print(f"curves: {curves}\nsamples: {samples}\nmodel: {config.output / 'final'}")
+    return Result(before, after_start, after_grpo, seconds, curves, samples)
+
+
+def _config(output: Path, seed: int, sizes: Sizes, threads: int | None) -> TrainConfig:
+    fields: dict[str, Any] = {
+        "model": str(output / "cold_start"),
+        "output": str(output / "grpo"),
+        "seed": seed,
+        "sources": [
+            {"environment": name, "options": options, "weight": weight, "format": {} if name in GATED else None}
+            for name, (options, weight) in TASKS.items()
+        ],
+        "steps": sizes.grpo_steps,
+        "prompts_per_step": sizes.prompts_per_step,
+        "group_size": sizes.group_size,
+        "max_new_tokens": 40,
+        "learning_rate": sizes.learning_rate,
+        "schedule": "linear",
+        "eval_prompts": sizes.eval_prompts,
+        "eval_every": sizes.eval_every,
+        "checkpoint_every": 50,
+        "device": "cpu",
+        "threads": threads,
+    }
+    return build_config(fields, "quickstart")
+
+
+def _demonstrations(seed: int) -> Callable[[int], tuple[Prompt, str]]:
+    environments: list[Any] = [load(name, **options) for name, (options, _) in TASKS.items()]
+
+    def demonstration(index: int) -> tuple[Prompt, str]:
+        environment: ProceduralEnvironment = environments[index % len(environments)]
+        return environment.demonstration("train", keyed_int("cold start", seed), index)
+
+    return demonstration
+
+
+def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Console) -> float:
+    """Make the folder with the model after the cold start, unless it is there, and return the untrained accuracy."""
+    note = folder / "untrained.json"
+    made_with = {"seed": config.seed, **asdict(sizes)}
+    made_with = {name: value for name, value in made_with.items() if name == "seed" or name.startswith("cold_start")}
+    if folder.exists():
+        found = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
+        if found.get("made_with") != made_with:
+            raise UsageError(f"{folder} was not made with {made_with}; set the output to a new folder")
+        return float(found["accuracy"])
+    demonstration = _demonstrations(config.seed)
+    texts = ["\n".join([prompt.text, text]) for prompt, text in map(demonstration, range(1200))]
+    tokenizer = scratch_tokenizer(texts)
+    model = scratch_qwen3(tokenizer, seed=config.seed)
+    codec = Codec(tokenizer, model.generation_config)
+    console.print(f"Qwen3 model from nothing: {sum(p.numel() for p in model.parameters()) / 1e6:.1f}M parameters")
+    sources = [build_source(source, config.seed, config.eval_prompts) for source in config.sources]
+    with open_graders(sources, config) as graders:
+        engine = NativeEngine(model, codec, rows_at_a_time=config.generation_rows, dtype=config.dtype)
+        metrics, groups = evaluate(engine, codec, sources, graders, config)
+    if "accuracy" not in metrics:
+        raise UsageError(f"no completion could be graded: {groups[0].scores[0].reason}")
+    console.print(f"untrained: held-out accuracy {metrics['accuracy']:.3f}")
+    console.print(f"cold start: {sizes.cold_start_steps} supervised steps on {sizes.cold_start_batch} demonstrations each")
+
+    def show(step: int, loss: float) -> None:
+        if step % 50 == 0:
+            print(f"cold start {step}/{sizes.cold_start_steps}  loss {loss:.3f}", file=sys.stderr, flush=True)
+
+    cold_start(
+        model,
+        codec,
+        demonstration,
+        steps=sizes.cold_start_steps,
+        batch_size=sizes.cold_start_batch,
+        peak_learning_rate=sizes.cold_start_learning_rate,
+        on_step=show,
+    )
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    model.save_pretrained(partial)
+    tokenizer.save_pretrained(partial)
+    (partial / note.name).write_text(json.dumps({"accuracy": metrics["accuracy"], "made_with": made_with}), encoding="utf-8")
+    os.replace(partial, folder)
+    return float(metrics["accuracy"])

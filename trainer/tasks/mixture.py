@@ -1,0 +1,331 @@
+"""The weighted mixture: which task is asked next. A pure function of (seed, step) and of how many tasks were drawn before."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, Protocol
+
+from verigym.datasets_cfg.asking import Asking
+from verigym.datasets_cfg.load import PromptDataset, RowError
+from verigym.datasets_cfg.load import load as load_dataset
+from verigym.datasets_cfg.rows import Task
+from verigym.datasets_cfg.templates import load_template
+from verigym.envs.composition.base import Composition
+from verigym.envs.composition.operators import Gate, WeightedSum
+from verigym.envs.contract.base import Environment, TaskSource
+from verigym.envs.contract.errors import UsageError, error_context
+from verigym.envs.contract.schema import Prompt
+from verigym.envs.registry import load as load_environment
+from verigym.trainer.config.run import SourceConfig
+from verigym.trainer.rng import keyed_random
+from verigym.trainer.tasks.curriculum import Curriculum
+
+logger = logging.getLogger("verigym.trainer")
+
+LOOK_ON = 100
+"""Easy or hard tasks in a row that a curriculum passes over in search of a normal one."""
+
+
+class Tasks(Protocol):
+    """Tasks by number: endless for a generator, in a fresh order an epoch for a data set."""
+
+    def __call__(self, index: int) -> Prompt:
+        """Return task number `index`."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One part of the mixture, ready to draw from."""
+
+    label: str
+    environment: Environment
+    weight: float
+    train: Tasks
+    held_out: Sequence[Prompt]
+    min_share: float = 0.0
+    endless: bool = False
+    """Whether new tasks never run out; a data set gives each of its own once an epoch."""
+    tasks: int | None = None
+    """How many tasks there are; None where they never run out."""
+
+
+OpenRows = Callable[..., PromptDataset]
+"""Opens a split of a data set, as `datasets_cfg.load` does."""
+
+
+class Mixture:
+    """Draws prompts. `drawn` (how many of each source so far) is its state, and is saved with checkpoints, beside the
+    curriculum's where there is one.
+    """
+
+    def __init__(self, sources: Sequence[Source], seed: int, curriculum: Curriculum | None = None) -> None:
+        self.sources = tuple(sources)
+        self.seed = seed
+        self.curriculum = curriculum
+        self.drawn = {source.label: 0 for source in sources}
+        self.left_out = Counter[str]()
+        """Prompts that did not fit, by source, since whoever shows them set it back; no state of a run."""
+
+    def plan(self, step: int, count: int) -> list[Source]:
+        """Return the sources of `count` prompts of this step, by systematic sampling: counts differ from the shares by less
+        than 1.
+
+        Args:
+            step: part of the randomness key.
+            count: how many prompts.
+        """
+        bounds = list(accumulate(shares_of(self.sources)))
+        offset = keyed_random(self.seed, "mixture", step).random()
+        places = [bisect_right(bounds, (slot + offset) / count) for slot in range(count)]
+        return [self.sources[min(place, len(self.sources) - 1)] for place in places]
+
+    def draw(self, source: Source, fits: Callable[[Prompt], bool] | None = None) -> Prompt:
+        """Return a source's next prompt.
+
+        Args:
+            source: one of the mixture's.
+            fits: where given, prompts for which it is false are passed over.
+
+        Raises:
+            UsageError: 1,000 prompts in a row do not fit.
+        """
+        curriculum = self.curriculum
+        known = curriculum.revisit(source.label) if curriculum else None
+        if known is not None:
+            return source.train(known)
+        passed_over = 0
+        for _ in range(1000):
+            index = self.drawn[source.label]
+            self.drawn[source.label] += 1
+            try:
+                prompt = source.train(index)
+            except RowError as error:
+                # Validation before training finds these; one bad row must not make the run impossible to finish.
+                logger.warning("passed over: %s", error)
+                continue
+            # Where nearly every task is easy or hard, looking on for a normal one would take longer than it is worth. Before
+            # `fits`, because that one tokenizes.
+            if curriculum and passed_over < LOOK_ON and not curriculum.is_normal(source.label, prompt.key):
+                passed_over += 1
+                continue
+            if fits is not None and not fits(prompt):
+                self.left_out[source.label] += 1
+                continue
+            if curriculum:
+                curriculum.drew(source.label, prompt.key, index)
+            return prompt
+        raise UsageError(
+            f"source {source.label!r}: 1,000 prompts in a row are longer than max_prompt_tokens or do not fit the data set"
+        )
+
+    def restore(self, drawn: Mapping[str, int]) -> None:
+        """Continue from a checkpoint's state.
+
+        Raises:
+            UsageError: the checkpoint was made with other sources.
+        """
+        if set(drawn) != set(self.drawn):
+            raise UsageError(f"the checkpoint has the sources {sorted(drawn)}, this run {sorted(self.drawn)}")
+        self.drawn = dict(drawn)
+
+
+class Weighed(Protocol):
+    """What a share is worked out of: a source, or its configuration."""
+
+    @property
+    def weight(self) -> float:
+        """Share of the prompts, relative to the other weights."""
+
+    @property
+    def min_share(self) -> float:
+        """Least share of the prompts."""
+
+
+def shares_of(sources: Sequence[Weighed]) -> list[float]:
+    """Return each source's share of the prompts: by weight, and at least its `min_share`. They add up to 1."""
+    fixed: set[int] = set()
+    while True:
+        free = [number for number in range(len(sources)) if number not in fixed]
+        weight = sum(sources[number].weight for number in free)
+        left = 1.0 - sum(sources[number].min_share for number in fixed)
+        shares = [
+            source.min_share if number in fixed else left * source.weight / weight for number, source in enumerate(sources)
+        ]
+        short = {number for number in free if shares[number] < sources[number].min_share}
+        if not short:
+            return shares
+        fixed |= short
+
+
+def build_source(config: SourceConfig, seed: int, eval_prompts: int, given: Mapping[str, Environment] | None = None) -> Source:
+    """Load a source's environment and tasks.
+
+    Args:
+        config: the source.
+        seed: key of the order of tasks.
+        eval_prompts: how many held-out prompts.
+        given: environments made in Python, by the name that `config.environment` uses; before the registry.
+
+    Raises:
+        UsageError: as `make_source`, or the environment cannot work here.
+    """
+    source = make_source(config, seed, eval_prompts, given)
+    with error_context(f"source {config.label!r}"):
+        source.environment.check()
+    return source
+
+
+def make_source(
+    config: SourceConfig,
+    seed: int,
+    eval_prompts: int,
+    given: Mapping[str, Environment] | None = None,
+    open_rows: OpenRows = load_dataset,
+) -> Source:
+    """Load a source's environment and tasks, without asking whether what the environment needs is here.
+
+    Args:
+        config: the source.
+        seed: key of the order of tasks.
+        eval_prompts: how many held-out prompts.
+        given: as `build_source` takes it.
+        open_rows: opens a data set's splits.
+
+    Raises:
+        UsageError: an unknown name, a bad option, an environment that generates no tasks, or a row that does not fit.
+    """
+    with error_context(f"source {config.label!r}"):
+        tasks: int | None = None
+        if config.dataset is not None:
+            environment, train, held_out, tasks = _from_dataset(config, seed, eval_prompts, open_rows)
+        else:
+            environment, train, held_out = _from_environment(config, seed, eval_prompts, given or {})
+    return Source(config.label, environment, config.weight, train, held_out, config.min_share, tasks is None, tasks)
+
+
+def _from_environment(
+    config: SourceConfig, seed: int, eval_prompts: int, given: Mapping[str, Environment]
+) -> tuple[Environment, Tasks, list[Prompt]]:
+    name = config.environment or ""
+    if name in given and config.options:
+        raise UsageError(f"source {config.label!r}: environment {name!r} is given ready-made, so it takes no options here")
+    inner: Any = given[name] if name in given else load_environment(name, **config.options)
+    layers = composed(config, inner)
+    environment: Any = layers[-1]
+    asking = Asking(load_template(config.template)) if config.template else None
+
+    def asked(split: str, key: int, index: int) -> Prompt:
+        prompt: Prompt
+        if config.graded_by is None:
+            prompt = environment.prompt_at(split, key, index)
+        else:
+            prompt = as_graded(config, layers, inner.prompt_at(split, key, index))
+        return asking.ask(prompt, Task(prompt.text, {}, {}, prompt.text)) if asking else prompt
+
+    if not isinstance(inner, TaskSource):
+        raise UsageError(
+            f"source {config.label!r}: environment {name!r} generates no tasks of its own; "
+            f"give it a prompt_at(split, seed, index) method, or use a `dataset` that names it"
+        )
+    held_out: dict[str, Prompt] = {}
+    # A small task space may hold fewer different tasks than asked for.
+    for index in range(20 * eval_prompts if config.eval_split else 0):
+        prompt = asked(config.eval_split or "", 0, index)
+        held_out.setdefault(prompt.key, prompt)
+        if len(held_out) == eval_prompts:
+            break
+
+    def task(index: int) -> Prompt:
+        return asked(config.split, seed, index)
+
+    return environment, task, list(held_out.values())
+
+
+def _from_dataset(
+    config: SourceConfig, seed: int, eval_prompts: int, open_rows: OpenRows
+) -> tuple[Environment, Tasks, list[Prompt], int]:
+    data: dict[str, Any] = {"data_dir": config.data_dir, "options": config.options}
+    data |= {"template": config.template, "shots": config.shots, "environment": config.environment}
+    rows = open_rows(config.dataset or "", config.split, **data)
+    if config.split in rows.config.evaluation_only:
+        raise UsageError(
+            f"source {config.label!r}: split {config.split!r} of data set {config.dataset!r} is for evaluation only; "
+            f"train on another split, or use it as eval_split"
+        )
+    if not len(rows):
+        raise UsageError(f"source {config.label!r}: split {config.split!r} has no rows")
+    compositions = composed(config, rows.environment)
+
+    def ask(prompt: Prompt) -> Prompt:
+        return as_graded(config, compositions, prompt)
+
+    held_out: list[Prompt] = []
+    if config.eval_split:
+        held_rows = open_rows(config.dataset or "", config.eval_split, **data)
+        chosen = keyed_random("held out", config.label).sample(range(len(held_rows)), min(eval_prompts, len(held_rows)))
+        held_out = [ask(held_rows[row]) for row in sorted(chosen)]
+
+    @lru_cache(maxsize=2)
+    def order(epoch: int) -> list[int]:
+        numbers = list(range(len(rows)))
+        keyed_random(seed, "order", config.label, epoch).shuffle(numbers)
+        return numbers
+
+    def task(index: int) -> Prompt:
+        epoch, place = divmod(index, len(rows))
+        return ask(rows[order(epoch)[place]])
+
+    return compositions[-1], task, held_out, len(rows)
+
+
+def composed(config: SourceConfig, environment: Environment) -> list[Environment]:
+    """Return the environment, and around it in order what the source asks for: the sum with added rewards, the format's gate.
+
+    With `graded_by` that environment stands in the place of the source's own.
+
+    Raises:
+        UsageError: a part is unknown, has a bad option or could outweigh the environment's own reward.
+    """
+    if config.graded_by is not None:
+        environment = load_environment(config.graded_by.environment, **config.graded_by.options)
+    layers = [environment]
+    if config.add:
+        parts = {name: load_environment(added.environment or name, **added.options) for name, added in config.add.items()}
+        weights = {environment.name: 1.0, **{name: added.weight for name, added in config.add.items()}}
+        if environment.name in parts:
+            raise UsageError(
+                f"source {config.label!r}: add names {environment.name!r}, which already grades it; give the added one "
+                f"a name of its own, such as `add: {{second: {{environment: {environment.name}, ...}}}}`"
+            )
+        environments = {environment.name: environment, **parts}
+        layers.append(WeightedSum(weights, environments, allow_shaping_to_dominate=config.added_may_dominate))
+    if config.format is not None:
+        condition = load_environment("format", **config.format)
+        name = "graded" if layers[-1].name == "format" else layers[-1].name
+        layers.append(Gate({"format": condition}, {name: layers[-1]}))
+    return layers
+
+
+def as_graded(config: SourceConfig, layers: Sequence[Environment], prompt: Prompt) -> Prompt:
+    """Return a task of the source's own environment as a task of what grades it.
+
+    Args:
+        config: the source.
+        layers: from `composed`.
+        prompt: the task.
+
+    Raises:
+        UsageError: the environment of `graded_by` wants a reference.
+    """
+    if config.graded_by is not None:
+        prompt = layers[0].prompt(prompt.messages).model_copy(update={"metadata": prompt.metadata})
+    for layer in layers[1:]:
+        assert isinstance(layer, Composition)
+        prompt = layer.around(prompt)
+    return prompt

@@ -1,0 +1,88 @@
+"""Prompts and examples that are too long: left out, counted, and refused where they are many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+from verigym.datasets_cfg.load import RowError
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Prompt
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.tasks.mixture import Source
+
+LOOKED_AT = 200
+"""Tasks of each source whose lengths are looked at before a run that draws from it begins."""
+
+
+def refuse_many(what: str, too_long: int, of: int, longest: int, *, field: str, limit: int, share: float) -> None:
+    """Check that only few were left out.
+
+    Args:
+        what: whose they are, such as "source 'gsm8k': held-out prompts".
+        too_long: how many are.
+        of: how many were looked at.
+        longest: the length of the longest, in tokens.
+        field: the setting that bounds the length.
+        limit: its value, in tokens.
+        share: most that may be left out (`max_left_out`).
+
+    Raises:
+        UsageError: more than this share are too long.
+    """
+    if too_long > share * of:
+        enough = ceil(1000 * too_long / of) / 1000
+        raise UsageError(
+            f"{what}: {too_long} of {of} are longer than {field}, {limit} tokens; the longest has {longest}. "
+            f"That is more than a share of {share:g} (max_left_out): set {field} to {longest} or more, or max_left_out to "
+            f"{enough:g} or more to go on without them"
+        )
+
+
+def fitting(
+    sources: Sequence[Source], codec: Codec, limit: int, share: float
+) -> tuple[list[tuple[Source, Prompt]], dict[str, int]]:
+    """Return the held-out prompts that are short enough, with their sources, and by source how many are not.
+
+    Args:
+        sources: with their held-out prompts.
+        codec: counts tokens.
+        limit: most tokens of a prompt.
+        share: most prompts of a source that may be too long, as a share.
+
+    Raises:
+        UsageError: more are.
+    """
+    tasks: list[tuple[Source, Prompt]] = []
+    left_out: dict[str, int] = {}
+    for source in sources:
+        lengths = [len(codec.encode(prompt)) for prompt in source.held_out]
+        left_out[source.label] = too_long = sum(length > limit for length in lengths)
+        what = f"source {source.label!r}: held-out prompts"
+        refuse_many(what, too_long, len(lengths), max(lengths, default=0), field="max_prompt_tokens", limit=limit, share=share)
+        tasks += [(source, prompt) for prompt, length in zip(source.held_out, lengths, strict=True) if length <= limit]
+    return tasks, left_out
+
+
+def check_tasks(sources: Sequence[Source], codec: Codec, limit: int, share: float) -> None:
+    """Look at the first tasks of each source, which are in an order of their own, before a run draws from them.
+
+    Args:
+        sources: the mixture.
+        codec: counts tokens.
+        limit: most tokens of a prompt.
+        share: most prompts of a source that may be too long, as a share.
+
+    Raises:
+        UsageError: more are.
+    """
+    for source in sources if share < 1 else ():
+        lengths = []
+        for index in range(LOOKED_AT):
+            try:
+                lengths.append(len(codec.encode(source.train(index))))
+            except RowError:
+                continue  # counted where it is drawn
+        too_long = sum(length > limit for length in lengths)
+        what = f"source {source.label!r}: prompts, of the first {LOOKED_AT}"
+        refuse_many(what, too_long, len(lengths), max(lengths, default=0), field="max_prompt_tokens", limit=limit, share=share)
