@@ -147,7 +147,7 @@ class Work:
         if self.config.dynamic_sampling:
             metrics["sampled_groups"] = len(sampled)
             metrics["missing_groups"] = filled.missing
-            metrics["leftovers_used"] = sum(group.earlier for group in filled.groups)
+            metrics["leftovers_used"] = sum(group.off_policy for group in filled.groups)
             metrics["leftovers_kept"] = len(filled.leftovers)
             labels = [source.label for source in self.mixture.sources]
             for label in labels if len(labels) > 1 else ():

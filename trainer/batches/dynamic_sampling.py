@@ -49,7 +49,7 @@ def refill(
     ready: dict[str, list[Group]] = {label: [] for label in slots}
     for group in leftovers:
         if len(ready.get(group.source, ())) < slots[group.source]:
-            ready[group.source].append(replace(group, earlier=True))
+            ready[group.source].append(replace(group, off_policy=True))
     drawn: Counter[str] = Counter()
     found: Counter[str] = Counter()
     used = {label: len(groups) for label, groups in ready.items()}

@@ -33,7 +33,7 @@ class Replay:
         self.kept = [(since, group) for since, group in self.kept if step - since <= self.max_age]
         order = list(range(len(self.kept)))
         chosen = set(keyed_random(self.seed, "replay", step).sample(order, min(count, len(order))))
-        taken = [replace(group, earlier=True) for number, (_, group) in enumerate(self.kept) if number in chosen]
+        taken = [replace(group, off_policy=True) for number, (_, group) in enumerate(self.kept) if number in chosen]
         self.kept = [item for number, item in enumerate(self.kept) if number not in chosen]
         return taken
 

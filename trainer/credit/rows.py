@@ -16,7 +16,7 @@ from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import UsageError, error_context
 from verigym.envs.contract.schema import Score
 from verigym.trainer.advantages import ADVANTAGES, gdpo
-from verigym.trainer.config.named import bind
+from verigym.trainer.config.lookup import bind
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.config.sampling import GROUPLESS
 from verigym.trainer.credit.step_rewards import credited_terms, steps_differ, token_advantages
@@ -195,10 +195,10 @@ def training_rows(
                     advantage=float(advantages_PG[p, g]),
                     trained=bool(usable_PG[p, g]) and not (mask_truncated and done.finish_reason == "length"),
                     sampler_logprobs=done.logprobs,
-                    old_logprobs=done.logprobs if group.earlier and ratio_to_sampler else None,
+                    old_logprobs=done.logprobs if group.off_policy and ratio_to_sampler else None,
                     token_advantages=by_token[g] if by_token else None,
-                    earlier=group.earlier,
-                    written=done.written,
+                    off_policy=group.off_policy,
+                    loss_mask=done.loss_mask,
                 )
                 for g, done in enumerate(group.generated)
             ]

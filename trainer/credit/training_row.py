@@ -21,10 +21,10 @@ class TrainingRow:
     policy wrote (a leftover, a replay) may come with its sampler's here, and keeps them."""
     token_advantages: tuple[float, ...] | None = None
     """One a token, instead of the completion's `advantage`, where its steps were judged one by one."""
-    earlier: bool = False
+    off_policy: bool = False
     """Whether an earlier policy wrote it, so that `sampler_logprobs` differ from this one's for a good reason."""
-    written: tuple[bool, ...] | None = None
-    """False for tokens that are only read, see `Generated.written`: in no loss, no mean and no denominator."""
+    loss_mask: tuple[bool, ...] | None = None
+    """False for tokens that are only read, see `Generated.loss_mask`: in no loss, no mean and no denominator."""
     values: tuple[float, ...] = ()
     """With a critic: what it expected before each token when the step began."""
     returns: tuple[float, ...] = ()
@@ -36,6 +36,6 @@ class TrainingRow:
         return self.token_advantages or (self.advantage,) * len(self.token_ids)
 
     @property
-    def learned(self) -> tuple[bool, ...]:
+    def trained_mask(self) -> tuple[bool, ...]:
         """Which tokens are trained on."""
-        return tuple(self.trained and own for own in self.written or (True,) * len(self.token_ids))
+        return tuple(self.trained and own for own in self.loss_mask or (True,) * len(self.token_ids))

@@ -27,7 +27,7 @@ class Generated:
     logprobs: tuple[float, ...]
     """Log-probability of each token under the distribution it was drawn from; greedy decoding reports temperature 1."""
     finish_reason: Literal["stop", "length"]
-    written: tuple[bool, ...] | None = None
+    loss_mask: tuple[bool, ...] | None = None
     """False for the tokens that the policy did not sample, such as a tool's output between its turns, whose `logprobs` are 0;
     None where it sampled all."""
     thought: Thought | None = None
@@ -36,7 +36,7 @@ class Generated:
     @property
     def length(self) -> int:
         """How many tokens the policy sampled."""
-        return len(self.token_ids) if self.written is None else sum(self.written)
+        return len(self.token_ids) if self.loss_mask is None else sum(self.loss_mask)
 
 
 OnFinished = Callable[[int, int, Generated], None]

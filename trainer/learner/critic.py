@@ -96,13 +96,13 @@ class Critic:
         """
         config = self.config
         rows = [row for group in rows_by_group for row in group]
-        trained = [row for row in rows if any(row.learned)]
+        trained = [row for row in rows if any(row.trained_mask)]
         if not trained:
             return [[replace(row, advantage=0.0) for row in group] for group in rows_by_group], {}
         blank_BT = torch.zeros(len(rows), max(len(row.token_ids) for row in rows), dtype=torch.float64)
-        mask_BT = padded([row.learned for row in rows], blank_BT.bool())
+        mask_BT = padded([row.trained_mask for row in rows], blank_BT.bool())
         found = iter(policy_logprobs(self.model, trained, temperature=1.0, **forward))
-        values_BT = padded([next(found) if any(row.learned) else () for row in rows], blank_BT)
+        values_BT = padded([next(found) if any(row.trained_mask) else () for row in rows], blank_BT)
         rewards_BT = blank_BT if penalties_BT is None else -penalties_BT.to(blank_BT)
         for row, learned, reward_T in zip(rows, mask_BT, rewards_BT, strict=True):
             if learned.any():
@@ -130,7 +130,7 @@ class Critic:
             **forward: see `policy.Forward`.
         """
         config = self.config
-        if not any(any(row.learned) for row in rows):
+        if not any(any(row.trained_mask) for row in rows):
             return {}
         rate = learning_rate(
             step, peak=config.critic_learning_rate, warmup=config.warmup_steps, total=config.steps, schedule=config.schedule
@@ -158,10 +158,10 @@ def accumulate_values(model: Any, rows: Sequence[TrainingRow], *, value_clip: fl
         how: see `policy.Forward`; its temperature is not looked at.
     """
     blank_BT = torch.zeros(len(rows), max(len(row.token_ids) for row in rows), dtype=torch.bool)
-    weights_BT = token_weights(padded([row.learned for row in rows], blank_BT), "token_mean", dtype=torch.float64)
+    weights_BT = token_weights(padded([row.trained_mask for row in rows], blank_BT), "token_mean", dtype=torch.float64)
     prompts, completions = [row.prompt_ids for row in rows], [row.token_ids for row in rows]
     total = clipped = 0.0
-    for batch, run in passes(model, prompts, completions, [b for b, row in enumerate(rows) if any(row.learned)], how):
+    for batch, run in passes(model, prompts, completions, [b for b, row in enumerate(rows) if any(row.trained_mask)], how):
         values_BT = run(None).logp_BT
         old_BT, returns_BT = (padded([getattr(rows[b], name) for b in batch], values_BT) for name in ("values", "returns"))
         loss_BT, clipped_BT = value_loss(values_BT, old_BT, returns_BT, value_clip=value_clip)

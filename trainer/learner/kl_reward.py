@@ -34,13 +34,13 @@ def kl_penalties(
         **forward: as for `update.policy_logprobs`.
     """
     rows = [
-        TrainingRow(group.prompt_ids, done.token_ids, 0.0, True, done.logprobs, written=done.written)
+        TrainingRow(group.prompt_ids, done.token_ids, 0.0, True, done.logprobs, loss_mask=done.loss_mask)
         for group in groups
         for done in group.generated
     ]
     longest = max((len(row.token_ids) for row in rows), default=0)
     blank_BT = torch.zeros(len(rows), longest, dtype=torch.float64)
     sampled_BT = padded([row.sampler_logprobs or () for row in rows], blank_BT)
-    written_BT = padded([row.learned for row in rows], blank_BT)
+    written_BT = padded([row.trained_mask for row in rows], blank_BT)
     kl_BT = written_BT * estimator(sampled_BT, padded(policy_logprobs(reference, rows, **forward), blank_BT))
     return coef * kl_BT, {"kl": float(kl_BT.sum()) / max(1, int(written_BT.sum()))}

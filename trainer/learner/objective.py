@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from verigym.envs.contract.errors import UsageError
-from verigym.trainer.config.named import bind
+from verigym.trainer.config.lookup import bind
 from verigym.trainer.config.update import SHARED_OPTIONS, UpdateFields
 from verigym.trainer.learner.update import Correction, Objective
 from verigym.trainer.losses import LOSSES, SEQUENCE_LOSSES, LossAndMetrics

@@ -45,7 +45,7 @@ class Objective:
     def learns_from(self, row: TrainingRow) -> bool:
         """Whether a row can have a gradient at all."""
         moved = self.kl_coef > 0 or self.entropy_coef > 0
-        return any(own and (moved or advantage) for own, advantage in zip(row.learned, row.advantages, strict=True))
+        return any(own and (moved or advantage) for own, advantage in zip(row.trained_mask, row.advantages, strict=True))
 
 
 def accumulate(
@@ -69,7 +69,7 @@ def accumulate(
     """
     how = Forward(pad_id, objective.temperature, dtype, token_budget, shared_prefix, chunk, objective.entropy_coef > 0)
     longest = max((len(row.token_ids) for row in rows), default=1)
-    mask_BT = padded([row.learned for row in rows], torch.zeros(len(rows), longest, dtype=torch.bool))
+    mask_BT = padded([row.trained_mask for row in rows], torch.zeros(len(rows), longest, dtype=torch.bool))
     active = [objective.learns_from(row) for row in rows]
     numbers = [number for number, on in enumerate(active) if on]
     metrics = {
@@ -82,7 +82,7 @@ def accumulate(
     # Float64 for a model in float64, so that the sums are exact to its precision.
     weights_BT = token_weights(mask_BT, objective.aggregation, max_tokens=objective.max_new_tokens, dtype=torch.float64)
     means_BT = token_weights(mask_BT & torch.tensor(active)[:, None], "token_mean", dtype=torch.float64)
-    fresh = [on and not row.earlier for on, row in zip(active, rows, strict=True)]
+    fresh = [on and not row.off_policy for on, row in zip(active, rows, strict=True)]
     fresh_BT = token_weights(mask_BT & torch.tensor(fresh)[:, None], "token_mean", dtype=torch.float64)
     prompts, completions = [row.prompt_ids for row in rows], [row.token_ids for row in rows]
     mine = share_rows(prompts, completions, numbers, world)
@@ -150,7 +150,7 @@ class _MicroBatch:
         values = {"clip_fraction": weighted_sum(details["clipped_BT"].to(logp_BT.dtype), means_BT)}
         if self.rows[0].sampler_logprobs is not None:
             sampled_BT = padded([row.sampler_logprobs or () for row in self.rows], logp_BT)
-            if not all(row.earlier for row in self.rows):
+            if not all(row.off_policy for row in self.rows):
                 fresh_BT = self._cut(self.fresh_BL, logp_BT)
                 values["logprob_mismatch"] = weighted_sum((old_BT - sampled_BT).abs() * mask_BT, fresh_BT)
             if objective.correction is not None:
@@ -171,7 +171,7 @@ class _MicroBatch:
         return padded([row.advantages for row in self.rows], like)
 
     def _learned(self, mask_BT: torch.Tensor) -> torch.Tensor:
-        return padded([row.learned for row in self.rows], mask_BT)
+        return padded([row.trained_mask for row in self.rows], mask_BT)
 
     def _cut(self, weights_BL: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         return weights_BL[:, : like.shape[1]].to(like.dtype)

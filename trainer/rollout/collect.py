@@ -29,7 +29,7 @@ class Group:
     generated: tuple[Generated, ...]
     texts: tuple[str, ...]
     scores: tuple[Score, ...]
-    earlier: bool = False
+    off_policy: bool = False
     """Whether the policy of an earlier step wrote them: a group left over from the last step, or a replayed one."""
 
     @property

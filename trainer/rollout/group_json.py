@@ -1,4 +1,4 @@
-"""Groups as JSON, for checkpoints: tokens, log-probabilities and verdicts come back as they were, to the last bit."""
+"""Groups as JSON, for checkpoints: tokens, log-probabilities and verdicts are restored to the last bit."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from verigym.trainer.rollout.collect import Group
 
 
 def dump_group(group: Group) -> dict[str, Any]:
-    """Return a group as JSON. Python writes a float with the digits that give the same float back."""
+    """Return a group as JSON. Floats survive, because Python writes the digits that read back as the same float."""
     return {
         "source": group.source,
         "prompt": group.prompt.model_dump(mode="json"),
         "prompt_ids": list(group.prompt_ids),
         "generated": [
-            [list(done.token_ids), list(done.logprobs), done.finish_reason, done.written and list(done.written)]
+            [list(done.token_ids), list(done.logprobs), done.finish_reason, done.loss_mask and list(done.loss_mask)]
             for done in group.generated
         ],
         "texts": list(group.texts),
         "scores": [score.model_dump(mode="json") for score in group.scores],
-        "earlier": group.earlier,
+        "off_policy": group.off_policy,
     }
 
 
@@ -31,18 +31,18 @@ def load_group(data: Mapping[str, Any], environments: Mapping[str, Environment])
     """Return the group that was dumped.
 
     Args:
-        data: from `dump_group`.
-        environments: by source; they make the typed references of the prompt again.
+        data: from `dump_group`. Checkpoints older than the name `off_policy` have `earlier` in its place.
+        environments: by source; they rebuild the typed references of the prompt.
     """
     return Group(
         source=data["source"],
         prompt=environments[data["source"]].load_prompt(data["prompt"]),
         prompt_ids=tuple(data["prompt_ids"]),
         generated=tuple(
-            Generated(tuple(ids), tuple(logprobs), reason, written and tuple(written))
-            for ids, logprobs, reason, written in data["generated"]
+            Generated(tuple(ids), tuple(logprobs), reason, loss_mask and tuple(loss_mask))
+            for ids, logprobs, reason, loss_mask in data["generated"]
         ),
         texts=tuple(data["texts"]),
         scores=tuple(Score.model_validate(score) for score in data["scores"]),
-        earlier=data["earlier"],
+        off_policy=data["off_policy"] if "off_policy" in data else data["earlier"],
     )

@@ -63,7 +63,7 @@ def test_each_comes_once_and_is_marked() -> None:
     first, second, third = replay.take(1, 3), replay.take(2, 3), replay.take(3, 3)
     assert [len(first), len(second), len(third)] == [3, 1, 0]
     assert sorted(names(first) + names(second)) == ["0", "1", "2", "3"]
-    assert all(found.earlier for found in first + second)
+    assert all(found.off_policy for found in first + second)
     assert {found.generated[0].logprobs for found in first} == {(-1.0, -1.0, -1.0)}
 
 
@@ -91,8 +91,17 @@ def test_a_group_comes_back_to_the_last_bit() -> None:
         generated=(Generated((7, 8), (-1 / 3, -1e-300), "stop"), Generated((9,), (-math.e,), "length")),
         texts=("one", "数学 \ud800"),
         scores=(score, UNSCORED),
-        earlier=True,
+        off_policy=True,
     )
     again = load_group(json.loads(json.dumps(dump_group(made))), {"a": both})
     assert again == made
     assert type(again.prompt.references["letters"]) is type(made.prompt.references["letters"])
+
+
+def test_a_group_of_an_older_checkpoint_is_read() -> None:
+    """Its key was `earlier` before it was `off_policy`."""
+    for off_policy in (False, True):
+        made = replace(rare("old"), off_policy=off_policy)
+        old = dump_group(made)
+        old["earlier"] = old.pop("off_policy")
+        assert load_group(json.loads(json.dumps(old)), LETTERS) == made

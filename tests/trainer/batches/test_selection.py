@@ -60,7 +60,7 @@ def test_with_a_signal_everywhere_one_round_is_enough() -> None:
     assert sampler.rounds == ["abab"]
     assert names(filled.groups) == ["a0", "b0", "a1", "b1"]
     assert (filled.leftovers, filled.missing) == ([], 0)
-    assert not any(found.earlier for found in filled.groups)
+    assert not any(found.off_policy for found in filled.groups)
 
 
 def test_later_rounds_draw_what_the_share_of_signals_makes_likely_and_keep_the_surplus() -> None:
@@ -90,10 +90,10 @@ def test_leftovers_come_first_are_marked_and_never_wait_twice() -> None:
     sampler = Sampler(lambda label, number: True)
     filled = fill("aab", sampler, old)
     assert names(filled.groups) == ["old0", "old1", "b0"]
-    assert [found.earlier for found in filled.groups] == [True, True, False]
+    assert [found.off_policy for found in filled.groups] == [True, True, False]
     assert sampler.rounds == ["b"]
     assert filled.leftovers == []
-    assert fill("aa", sampler, old).groups[0].earlier and sampler.rounds == ["b"], "nothing to draw, nothing drawn"
+    assert fill("aa", sampler, old).groups[0].off_policy and sampler.rounds == ["b"], "nothing to draw, nothing drawn"
 
 
 def test_the_bound_is_each_sources_own_and_others_lend_their_surplus() -> None:
@@ -120,7 +120,7 @@ def test_what_always_holds(plan: str, old: str, shares: tuple[float, ...], bound
     filled = fill(plan, sampler, leftovers, bound)
     assert len(filled.groups) + filled.missing == len(plan)
     assert all(has_signal(found) for found in [*filled.groups, *filled.leftovers])
-    assert not any(found.earlier for found in filled.leftovers)
+    assert not any(found.off_policy for found in filled.leftovers)
     assert len(set(names([*filled.groups, *filled.leftovers]))) == len(filled.groups) + len(filled.leftovers)
     for label, count in Counter(plan).items():
         assert sampler.drawn[label] <= bound * count

@@ -118,7 +118,7 @@ def test_replays_take_the_place_of_new_prompts_and_are_bounded() -> None:
     assert counts[0] == 0
     assert max(counts) == 2
     for batch in batches:
-        old = [found for found in batch.groups if found.earlier]
+        old = [found for found in batch.groups if found.off_policy]
         assert len(old) == batch.metrics["replayed_groups"]
         assert len(batch.groups) == 8
         assert len(batch.sampled) == 8 - len(old)
@@ -213,5 +213,5 @@ def test_leftovers_are_not_asked_again() -> None:
     work.leftovers = [spare]
     batch = work.step(0, policy, fits)
     assert policy.asked[0].count("b") == 1
-    assert spare.prompt in [found.prompt for found in batch.groups if found.earlier]
+    assert spare.prompt in [found.prompt for found in batch.groups if found.off_policy]
     assert Generated((7,) * 5, spare.generated[0].logprobs, "stop") in [found.generated[0] for found in batch.groups]

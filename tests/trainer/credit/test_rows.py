@@ -151,11 +151,11 @@ def test_where_no_verdict_has_components_no_name_is_called_wrong(codec: Codec, c
 
 
 def test_a_group_of_an_earlier_policy_brings_its_own_old_logprobs(codec: Codec) -> None:
-    groups = [group("a", [RIGHT, WRONG]), replace(group("a", [RIGHT, WRONG]), earlier=True)]
+    groups = [group("a", [RIGHT, WRONG]), replace(group("a", [RIGHT, WRONG]), off_policy=True)]
     fresh, earlier = rows(groups, codec, ratio_to_sampler=True)
     assert all(row.old_logprobs is None for row in fresh)
     assert all(row.old_logprobs == row.sampler_logprobs == (-1.0, -1.0, -1.0) for row in earlier)
-    assert [row.earlier for row in [*fresh, *earlier]] == [False, False, True, True]
+    assert [row.off_policy for row in [*fresh, *earlier]] == [False, False, True, True]
     assert all(row.old_logprobs is None for part in rows(groups, codec) for row in part)
 
 

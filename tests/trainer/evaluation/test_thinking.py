@@ -21,7 +21,7 @@ from verigym.trainer.evaluation.thinking import ThinkingEngine, ThinkingRules
 from verigym.trainer.logprobs.forward import Forward, score_separately
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.loading import load_model
-from verigym.trainer.stages.sampled import read_samples
+from verigym.trainer.stages.sample_log import read_samples
 
 PROMPTS = 6
 SAMPLES = 4
@@ -67,7 +67,7 @@ def thinking(plain: Any, budget: int, **rules: Any) -> ThinkingEngine:
 
 
 def thought_of(done: Generated) -> Thought:
-    assert done.thought is not None and done.written is not None
+    assert done.thought is not None and done.loss_mask is not None
     return done.thought
 
 
@@ -81,7 +81,7 @@ def test_a_thought_is_closed_after_exactly_so_many_tokens(plain: Any) -> None:
         assert thought_of(done).tokens == 3
         assert done.token_ids[3 : 3 + len(put_in)] == put_in and "</think>" not in codec.decode(done.token_ids[:3])
         answer = len(done.token_ids) - 3 - len(put_in)
-        assert done.written == (True,) * 3 + (False,) * len(put_in) + (True,) * answer
+        assert done.loss_mask == (True,) * 3 + (False,) * len(put_in) + (True,) * answer
         assert done.length == 3 + answer <= 3 + 4
         assert all(logp == 0 for logp in done.logprobs[3 : 3 + len(put_in)])
         assert done.finish_reason == ("stop" if done.token_ids[-1] in codec.eos_ids else "length")
@@ -97,7 +97,7 @@ def test_what_follows_is_sampled_after_what_was_put_in(plain: Any) -> None:
         completions = [done.token_ids for done in found]
         logp_BT = score_separately(plain.model, asked, completions, Forward(pad_id=codec.pad_id)).logp_BT
     for done, logp_T in zip(found, logp_BT.tolist(), strict=True):
-        for written, mine, models in zip(done.written or (), done.logprobs, logp_T, strict=False):
+        for written, mine, models in zip(done.loss_mask or (), done.logprobs, logp_T, strict=False):
             assert not written or mine == pytest.approx(models, abs=1e-4)
 
 
@@ -116,7 +116,7 @@ def test_what_ends_within_the_budget_is_as_without_one(plain: Any) -> None:
     assert len(pairs) > SAMPLES
     for done, whole in pairs:
         assert (done.token_ids, done.logprobs) == (whole.token_ids, whole.logprobs)
-        assert not thought_of(done).forced and all(done.written or ())
+        assert not thought_of(done).forced and all(done.loss_mask or ())
 
 
 def test_an_answer_has_its_own_limit(plain: Any) -> None:
@@ -148,7 +148,7 @@ def test_a_thought_that_ends_early_goes_on(waits: int, minimum: int | None, plai
             assert done.token_ids[before.tokens : before.tokens + len(wait_ids)] == wait_ids
         assert not (thought.waits < waits and thought.tokens < (minimum or budget)), "it may end early after the last one"
         assert thought.tokens <= budget, "all pieces together"
-        places = [on for on, _ in zip(done.written or (), done.token_ids, strict=True)]
+        places = [on for on, _ in zip(done.loss_mask or (), done.token_ids, strict=True)]
         put_in = thought.waits * len(wait_ids) + thought.forced * len(codec.encode_text(FORCED))
         assert places.count(False) == put_in and done.length == len(done.token_ids) - put_in
     assert any(thought_of(done).waits == waits for done in found)

@@ -31,7 +31,7 @@ PLAIN: dict[str, Any] = {"critic_learning_rate": 1e-5}
 ROWS = [
     TrainingRow((5, 6, 7), (20, 21, 22), 1.0, True),
     TrainingRow((5, 6, 7), (23,), 0.0, True),
-    TrainingRow((8, 9), (24, 25, 26, 27, 28), 0.5, True, written=(True, False, False, True, False)),
+    TrainingRow((8, 9), (24, 25, 26, 27, 28), 0.5, True, loss_mask=(True, False, False, True, False)),
     TrainingRow((8, 9), (29, 30), 0.0, False),
 ]
 
@@ -108,7 +108,7 @@ def test_the_gradient_is_that_of_the_mean_over_trained_tokens(
     values_model.zero_grad(set_to_none=True)
     total = torch.zeros((), dtype=torch.float64)
     for row in rows[:3]:  # the last is not trained on
-        own = torch.tensor(row.written or (True,) * len(row.token_ids))
+        own = torch.tensor(row.loss_mask or (True,) * len(row.token_ids))
         old, returns = (torch.tensor([given], dtype=torch.float64) for given in (row.values, row.returns))
         loss_1T, _ = value_loss(naive_values(values_model, row)[None], old, returns, value_clip=clip)
         total = total + loss_1T[0, own].sum() / 6  # 3 + 1 + 2 tokens
@@ -135,7 +135,7 @@ def test_the_reward_is_paid_for_the_last_token_written(critic: Critic) -> None:
         length = len(row.token_ids)
         rewards = -penalties[number : number + 1, :length]
         rewards[0, place] += row.advantage
-        values, mask = torch.tensor([row.values], dtype=torch.float64), torch.tensor([row.learned])
+        values, mask = torch.tensor([row.values], dtype=torch.float64), torch.tensor([row.trained_mask])
         advantages, returns = gae(rewards, values, mask, gamma=0.8, lam=0.9)
         assert row.advantages == pytest.approx(advantages[0].tolist())
         assert row.returns == pytest.approx(returns[0].tolist())
@@ -153,7 +153,7 @@ def test_whitening_is_over_the_tokens_of_the_step(letters_model: Path, tmp_path:
     whitening = Critic(config(letters_model, tmp_path), torch.device("cpu"))
     groups, _ = whitening.credit([ROWS[:2], ROWS[2:]], None, **FORWARD)
     rows = [row for group in groups for row in group]
-    known = torch.tensor([a for row in rows for a, own in zip(row.advantages, row.learned, strict=True) if own])
+    known = torch.tensor([a for row in rows for a, own in zip(row.advantages, row.trained_mask, strict=True) if own])
     assert len(known) == 6
     assert float(known.mean()) == pytest.approx(0, abs=1e-6)
     assert float(known.std()) == pytest.approx(1, abs=1e-5)

@@ -139,7 +139,7 @@ def test_the_gap_to_the_sampler_is_that_of_the_rows_this_policy_wrote(exact_mode
     now = policy_logprobs(exact_model, ROWS, temperature=1.0, token_budget=1000, pad_id=0)
     near = [replace(row, sampler_logprobs=tuple(v + 0.25 for v in logp)) for row, logp in zip(ROWS, now, strict=True)]
     far = tuple(value - 5.0 for value in now[2])
-    near[2] = replace(near[2], sampler_logprobs=far, earlier=True)
+    near[2] = replace(near[2], sampler_logprobs=far, off_policy=True)
     for objective in (OBJECTIVE, replace(OBJECTIVE, correction=lambda *tensors: tensors[-1].double())):
         for budget in (1000, 1):
             assert gradient(exact_model, near, objective, budget)[1]["logprob_mismatch"] == pytest.approx(0.25)

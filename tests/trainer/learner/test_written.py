@@ -28,9 +28,9 @@ from verigym.trainer.rollout.group_json import dump_group, load_group
 
 WRITTEN = (True, True, False, False, True)
 ROWS = [
-    TrainingRow((5, 6, 7), (20, 21, 22, 23, 24), 1.5, True, written=WRITTEN),
+    TrainingRow((5, 6, 7), (20, 21, 22, 23, 24), 1.5, True, loss_mask=WRITTEN),
     TrainingRow((5, 6, 7), (25, 26), -0.5, True),
-    TrainingRow((8, 9), (27, 28, 29, 30), -0.8, True, written=(True, True, False, False)),
+    TrainingRow((8, 9), (27, 28, 29, 30), -0.8, True, loss_mask=(True, True, False, False)),
 ]
 OBJECTIVE = Objective(loss=clipped, aggregation="token_mean", max_new_tokens=8, temperature=1.0)
 
@@ -52,7 +52,7 @@ def with_logprobs(rows: list[TrainingRow], unread: float) -> list[TrainingRow]:
     """Log-probabilities at sampling and before the update; `unread` at the tokens that were not written."""
     found = []
     for row in rows:
-        own = row.written or (True,) * len(row.token_ids)
+        own = row.loss_mask or (True,) * len(row.token_ids)
         sampled = tuple(-3.0 - 0.2 * t if mine else unread for t, mine in enumerate(own))
         old = tuple(-3.1 - 0.15 * t if mine else 2 * unread for t, mine in enumerate(own))
         found.append(replace(row, sampler_logprobs=sampled, old_logprobs=old))
@@ -67,7 +67,7 @@ def test_the_gradient_is_that_of_the_written_tokens_alone(exact_model: Any, aggr
     exact_model.zero_grad(set_to_none=True)
     total = torch.zeros((), dtype=torch.float64)
     for row in ROWS:
-        places = [t for t, own in enumerate(row.learned) if own]
+        places = [t for t, own in enumerate(row.trained_mask) if own]
         logits = exact_model(torch.tensor([[*row.prompt_ids, *row.token_ids]])).logits[0, len(row.prompt_ids) - 1 : -1]
         logp = torch.log_softmax(logits, -1)[places, [row.token_ids[t] for t in places]]
         weight = {"token_mean": 1 / 7, "sequence_mean": 1 / (3 * len(places)), "fixed_length": 1 / (3 * 8)}[aggregation]
@@ -77,7 +77,7 @@ def test_the_gradient_is_that_of_the_written_tokens_alone(exact_model: Any, aggr
 
 
 def test_what_follows_the_last_written_token_changes_nothing(exact_model: Any) -> None:
-    short = replace(ROWS[2], token_ids=(27, 28), written=None)
+    short = replace(ROWS[2], token_ids=(27, 28), loss_mask=None)
     assert relative(gradient(exact_model, [ROWS[2]])[0], gradient(exact_model, [short])[0]) < 1e-12
 
 
@@ -106,7 +106,7 @@ def test_log_probabilities_of_read_tokens_reach_nothing(exact_model: Any, loss: 
 
 
 def test_a_row_of_nothing_written_is_not_run(exact_model: Any) -> None:
-    read = replace(ROWS[1], written=(False, False))
+    read = replace(ROWS[1], loss_mask=(False, False))
     exact_model.zero_grad(set_to_none=True)
     metrics = accumulate(exact_model, [read], OBJECTIVE, token_budget=1000, pad_id=0)
     assert metrics["rows_with_gradient"] == 0 and "loss" not in metrics
@@ -139,7 +139,7 @@ def test_rows_know_what_was_written(tiny_tokenizer: Any) -> None:
         return rewards
 
     (rows,) = training_rows([turns(WRITTEN, None)], {"a": Credit(seen)}, Codec(tiny_tokenizer), mask_truncated=False)
-    assert [row.written for row in rows] == [WRITTEN, None]
+    assert [row.loss_mask for row in rows] == [WRITTEN, None]
     assert lengths == [[[3, 5]]]
 
 

@@ -44,7 +44,7 @@ def test_the_mean_over_sources_knows_the_least_share() -> None:
 
 def test_tokens_that_the_policy_read_are_not_counted() -> None:
     found = group("a", [RIGHT, WRONG])
-    read = replace(found.generated[0], written=(True, False, False))
+    read = replace(found.generated[0], loss_mask=(True, False, False))
     metrics = evaluation_metrics([replace(found, generated=(read, found.generated[1]))], [source("a")], 1)
     assert metrics["a/completion_tokens"] == (1 + 3) / 2
 
