@@ -1,13 +1,10 @@
 """Every description that comes with the package: whole, with a sample row that becomes a prompt whose gold holds."""
 
-from pathlib import Path
-
 import pytest
 from needs import lack
 
 from verigym.datasets_cfg import available, load, load_config, load_sample, validate
 from verigym.datasets_cfg.load import description
-from verigym.datasets_cfg.table import page
 from verigym.datasets_cfg.yamlfile import parse
 from verigym.envs import EnvironmentFailure
 from verigym.envs.grading import Grader
@@ -106,8 +103,3 @@ def test_choices_stand_in_an_order_that_the_question_decides():
     assert set(reference.choices) == {row["Correct Answer"], *(row[f"Incorrect Answer {n}"] for n in (1, 2, 3))}
     assert reference.choices["ABCD".index(reference.answer)] == row["Correct Answer"]
     assert f"{reference.answer}) nitrogen" in prompt.text
-
-
-def test_the_page_is_current():
-    docs = Path(__file__).parents[2] / "docs/datasets_table.md"
-    assert docs.read_text(encoding="utf-8") == page(), "run `verigym datasets list --markdown > docs/datasets_table.md`"

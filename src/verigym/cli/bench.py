@@ -1,4 +1,4 @@
-"""`verigym bench ...`: graders beside one another on labelled files."""
+"""`verigym bench`: compares graders on labelled files."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from typing import Annotated
 
 import typer
 
+from verigym.cli.stopping import InterruptedWithResults
+from verigym.exit_codes import ExitCode
+
 app = typer.Typer(no_args_is_help=True, help="Measure graders on labelled files: verdicts, time, disagreements.")
-
-FINE, SOME_FAILED = 0, 1
-
-
-class Interrupted(Exception):
-    """A run was ended from the keyboard; what it had found has been shown."""
 
 
 @app.callback()
@@ -100,8 +97,8 @@ def math(
     if out is not None:
         write_atomically(out, as_json(outcome, job))
     if outcome.interrupted:
-        raise Interrupted(f"interrupted after {outcome.cases:,} cases; the figures are theirs")
-    return SOME_FAILED if outcome.bad_rows or outcome.our_errors else FINE
+        raise InterruptedWithResults(f"interrupted after {outcome.cases:,} cases; the figures are theirs")
+    return ExitCode.FAILED if outcome.bad_rows or outcome.our_errors else ExitCode.OK
 
 
 def _check_writable(out: Path, input: str, disagreements: Path | None) -> None:

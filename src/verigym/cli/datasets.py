@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verigym.cli.options import EnvironmentOptions, TimeoutS, Workers
+from verigym.exit_codes import ExitCode
+
 if TYPE_CHECKING:
     from verigym.datasets_cfg.validate import Report
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, sample, validate, pin.")
 
-FINE, SOME_FAILED = 0, 1
 
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="A data set that comes with verigym, or a YAML file of yours.")]
-Options = Annotated[
-    list[str] | None, typer.Option("--option", help="An option of the environment, NAME=VALUE. May be repeated.")
-]
 DataDir = Annotated[Path | None, typer.Option(help="Read local files below this folder, not the hub.")]
 TemplateName = Annotated[str | None, typer.Option(help="Prompt template, such as r1-zero or maths:de, or a YAML file.")]
 Shots = Annotated[int, typer.Option(min=0, max=64, help="Examples before each task, from the train split.")]
@@ -29,16 +28,17 @@ def show_all(
 ) -> int:
     """List the data sets."""
     from verigym.datasets_cfg import available, load_config
-    from verigym.datasets_cfg.table import page
 
     if markdown:
-        print(page(), end="")
-        return FINE
+        from verigym.pages import blocks
+
+        print(*blocks("datasets"))
+        return ExitCode.OK
     width = max(map(len, available()))
     for name in available():
         config = load_config(name)
         print(f"{name:<{width}}  {config.environment:<11}  {config.description}")
-    return FINE
+    return ExitCode.OK
 
 
 @app.command()
@@ -49,7 +49,7 @@ def show(dataset: Dataset) -> int:
 
     load_config(dataset)
     print(description(dataset), end="")
-    return FINE
+    return ExitCode.OK
 
 
 @app.command()
@@ -62,7 +62,7 @@ def sample(
     shots: Shots = 0,
     shots_split: Annotated[str, typer.Option(help="Where the examples come from.")] = "train",
     tokenizer: Annotated[str | None, typer.Option(help="Show the text that this tokenizer's chat template makes.")] = None,
-    option: Options = None,
+    option: EnvironmentOptions = None,
 ) -> int:
     """Print what rows become: the messages, what an answer is compared with, and the gold with its reward."""
     from verigym.cli.args import pairs
@@ -93,7 +93,7 @@ def sample(
         else:
             score = prompts.environment.score(prompt, gold)
             print(f"[gold] {gold}\n[its score] {score.reward} {score.status.value}: {score.reason}")
-    return FINE
+    return ExitCode.OK
 
 
 def _encoder(name: str) -> Any:
@@ -113,11 +113,9 @@ def validate(
     split: Annotated[str, typer.Option(help="Which split.")] = "train",
     data_dir: DataDir = None,
     limit: Annotated[int | None, typer.Option(min=1, help="The first so many rows only.")] = None,
-    option: Options = None,
-    workers: Annotated[
-        int | None, typer.Option(min=0, help="Grading processes; 0 grades in this process, without limits.")
-    ] = None,
-    timeout_s: Annotated[float, typer.Option(min=0.001, help="Wall time that one completion may take.")] = 30.0,
+    option: EnvironmentOptions = None,
+    workers: Workers = None,
+    timeout_s: TimeoutS = 30.0,
     out: Annotated[
         Path | None,
         typer.Option(help="JSON Lines file for every row that fails. [where they are many, DATASET.SPLIT.failures.jsonl]"),
@@ -157,7 +155,7 @@ def validate(
     if rows.config.golds != "none":
         share = report.passed / graded if graded else 0.0
         print(f"{report.passed:,} of {graded:,} golds score the maximum ({share:.2%}): {place}")
-    return SOME_FAILED if report.failures else FINE
+    return ExitCode.FAILED if report.failures else ExitCode.OK
 
 
 def _write_rows(report: Report, out: Path) -> None:
@@ -209,4 +207,4 @@ def pin(
         raise UsageError(f"cannot write {place}: {error.strerror}") from None
     load_config(place)
     print(f"written: {place}")
-    return FINE
+    return ExitCode.OK

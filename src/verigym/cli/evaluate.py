@@ -9,7 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-FINE, NONE_SCORED = 0, 3
+from verigym.cli.stopping import resumable
+from verigym.exit_codes import ExitCode
+
 MODELS = "Local directory or hub id; NAME=MODEL names it in the tables. The others are compared with the first."
 Many = list[str] | None
 
@@ -95,13 +97,9 @@ def evaluate(
     config = validated(EvalConfig, **fields)
     print("loading torch and transformers", file=sys.stderr, flush=True)
     from verigym.trainer.evaluation.run import run_evaluation
-    from verigym.trainer.monitoring.progress import Interrupted
 
-    try:
+    with resumable():
         folder = run_evaluation(config).parent
-    except Interrupted as stop:
-        print(f"{stop}; go on with the same command", file=sys.stderr)
-        return stop.exit_code
     print((folder / "report.md").read_text(encoding="utf-8"))
     print(f"report: {folder / 'report.json'}\ncurves: {folder / 'curves.png'}")
     return _unscored(folder / "report.json")
@@ -116,7 +114,7 @@ def _unscored(report: Path) -> int:
     whole = [part for part in parts if part["unscored"] == part["samples"]]
     for part in whole:
         complain(unscored_line(part))
-    return NONE_SCORED if whole else FINE
+    return ExitCode.NONE_SCORED if whole else ExitCode.OK
 
 
 def _labelled(models: list[str]) -> dict[str, str]:

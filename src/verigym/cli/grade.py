@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from verigym.cli.options import EnvironmentOptions, TimeoutS, Workers
+from verigym.exit_codes import ExitCode
+
 if TYPE_CHECKING:
     from verigym.grade.job import Outcome
-
-FINE, SOME_FAILED, NONE_SCORED = 0, 1, 3
 
 
 def grade(
@@ -25,7 +26,7 @@ def grade(
     out: Annotated[
         Path | None, typer.Option(help="Where the scores go, JSONL, one line a completion. By default INPUT.scores.jsonl.")
     ] = None,
-    option: Annotated[list[str] | None, typer.Option(help="An option of the environment, NAME=VALUE. May be repeated.")] = None,
+    option: EnvironmentOptions = None,
     data: Annotated[
         str | None,
         typer.Option(help="Data set whose tasks the rows name by an id: prompt and reference are its own."),
@@ -58,10 +59,8 @@ def grade(
     keep: Annotated[list[str] | None, typer.Option(help="Column to copy to the output. May be repeated.")] = None,
     k: Annotated[str | None, typer.Option(help="For pass@k and maj@k, such as 1,4,16.")] = None,
     format: Annotated[str | None, typer.Option(help="jsonl, csv or parquet; told from the name by default.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=0, help="Grading processes; 0 grades in this process, without limits.")
-    ] = None,
-    timeout_s: Annotated[float, typer.Option(min=0.001, help="Wall time that one completion may take.")] = 30.0,
+    workers: Workers = None,
+    timeout_s: TimeoutS = 30.0,
     cache: Annotated[Path | None, typer.Option(help="File that keeps verdicts across runs.")] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", "--no-resume", help="Start again instead of going on with OUT.")
@@ -138,7 +137,7 @@ def grade(
             remove(outcome.summary_path)
         where = "--out names a file, beside which all are listed" if beside else f"see {outcome.bad_path}"
         complain(f"all {outcome.bad_rows} rows of {input} are bad; the first, {outcome.first_bad}; {where}")
-        return SOME_FAILED
+        return ExitCode.FAILED
     show(outcome)
     show_hints(outcome)
     failed = _warned(outcome)
@@ -155,10 +154,10 @@ def _warned(outcome: Outcome) -> int:
     if outcome.bad_rows:
         rows = f"{outcome.bad_rows:,} bad row{'' if outcome.bad_rows == 1 else 's'}"
         complain(f"{rows} (the first, {outcome.first_bad}), listed in {outcome.bad_path}", "warning")
-    summary, failed = outcome.summary, SOME_FAILED if outcome.bad_rows else FINE
+    summary, failed = outcome.summary, ExitCode.FAILED if outcome.bad_rows else ExitCode.OK
     ours = summary.unscored - summary.errors.get("gold_invalid", 0)  # a row with an unusable gold is a bad one
     if summary.unscored:
-        failed = SOME_FAILED if summary.scored else NONE_SCORED
+        failed = ExitCode.FAILED if summary.scored else ExitCode.NONE_SCORED
     if ours or not summary.scored:
         of = f"{summary.unscored:,} of {summary.n:,} completions have no" if summary.scored else "no completion has a"
         again = "; the same command tries them again" if ours else ""
@@ -172,4 +171,4 @@ def _compared(new: Path, old: Path, changes: Path | None, fail_on_change: bool) 
 
     found = compare(new, old, changes)
     show(found, changes)
-    return SOME_FAILED if fail_on_change and found.differs else FINE
+    return ExitCode.FAILED if fail_on_change and found.differs else ExitCode.OK

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from verigym.exit_codes import ExitCode
+
 app = typer.Typer(no_args_is_help=True, help="Lean: what is found here, and whether it judges rightly.")
 
-FINE, SOME_FAILED = 0, 1
 _SOUND_SINCE = (4, 34, 0, 10**6)
 
 Option = Annotated[
@@ -42,8 +43,8 @@ def doctor(option: Option = None) -> int:
         print("Lean and a project with Mathlib, in three commands:")
         for line in INSTALL:
             print(f"  {line}")
-        return SOME_FAILED
-    return FINE
+        return ExitCode.FAILED
+    return ExitCode.OK
 
 
 def _findings(options: Any) -> Any:
@@ -102,7 +103,7 @@ def self_test(
         checker.box.check()
     except EnvironmentFailure as failure:
         print(f"error: {failure}", file=sys.stderr)
-        return SOME_FAILED
+        return ExitCode.FAILED
     cases = [case for case in catalogue() if case.control or not controls]
     outcomes = []
     with Progress("judging") as progress:
@@ -117,4 +118,4 @@ def self_test(
     Console(soft_wrap=True).print(table, markup=False)
     fine = sum(outcome.right for outcome in outcomes)
     print(f"{fine} of {len(outcomes)} cases right: {checker.title}")
-    return FINE if fine == len(outcomes) else SOME_FAILED
+    return ExitCode.OK if fine == len(outcomes) else ExitCode.FAILED

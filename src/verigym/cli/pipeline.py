@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from verigym.cli.stopping import resumable
+from verigym.exit_codes import ExitCode
 from verigym.terminal import complain, printable
 
 app = typer.Typer(no_args_is_help=True, help="Recipes: stages that build on each other; docs/stages.md lists the kinds.")
@@ -35,13 +37,9 @@ def run(
     print("loading torch and transformers", file=sys.stderr, flush=True)
     pipeline = read_pipeline(file, until=until)
     from verigym.trainer.evaluation.report import beside
-    from verigym.trainer.monitoring.progress import Interrupted
 
-    try:
+    with resumable():
         states = run_pipeline(pipeline, until=until, tell=lambda line: print(line, flush=True))
-    except Interrupted as stop:
-        print(f"{stop}; go on with the same command", file=sys.stderr)
-        return stop.exit_code
     tables = [
         f"## {state.stage.name}\n\n{beside(json.loads(Path(state.record['product']).read_text(encoding='utf-8')))}"
         for state in states
@@ -52,7 +50,7 @@ def run(
         print(f"\n{text}")
         (pipeline.output / "tables.md").write_text(text, encoding="utf-8")
     print(f"manifest: {pipeline.output / 'manifest.json'}")
-    return 0
+    return ExitCode.OK
 
 
 @app.command()
@@ -84,9 +82,9 @@ def plan(
             print(f"     CANNOT RUN: {printable(stage.problem)}")
     if problems:
         complain(f"{len(problems)} stage{'s' if len(problems) > 1 else ''} cannot run; the first: {problems[0]}")
-        return 2
+        return ExitCode.USAGE
     print("nothing is in the way")
-    return 0
+    return ExitCode.OK
 
 
 @app.command()
@@ -105,4 +103,4 @@ def status(file: File) -> int:
         made = str(state.record["product"]) if state.record else str(state.folder or "")
         table.add_row(state.stage.name, state.stage.kind_name, state.word, made, shown)
     Console(soft_wrap=True).print(table, markup=False)
-    return 0
+    return ExitCode.OK

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from verigym.cli.stopping import resumable
 from verigym.envs.contract.errors import UsageError
+from verigym.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from verigym.datasets_cfg.yamlfile import Document
@@ -41,26 +43,20 @@ def _run(kind: str, path: Path, overrides: list[str]) -> int:
     from verigym.datasets_cfg.yamlfile import checked, read_document
     from verigym.trainer.config.overrides import located, overriding
     from verigym.trainer.pipelines.checks import refuse_stage_on_this_machine, refuse_unstartable_stage
-    from verigym.trainer.pipelines.kinds import KINDS, figures
+    from verigym.trainer.pipelines.stage_kinds import KINDS, figures
 
     document = overriding(read_document(path), overrides)
     _refuse_references(document)
     config = checked(KINDS[kind].config_type(), document.fields, document)
     print("loading torch and transformers", file=sys.stderr, flush=True)
-    from verigym.trainer.monitoring.progress import Interrupted
-
-    try:
-        with located(document):
-            refuse_unstartable_stage(config)
-            refuse_stage_on_this_machine(config)
-            product = KINDS[kind].run(config)
-    except Interrupted as stop:
-        print(f"{stop}; go on with the same command", file=sys.stderr)
-        return stop.exit_code
+    with resumable(), located(document):
+        refuse_unstartable_stage(config)
+        refuse_stage_on_this_machine(config)
+        product = KINDS[kind].run(config)
     for name, value in figures(kind, product.parent).items():
         print(f"{name} {value:.4g}")
     print(f"made: {product}")
-    return 0
+    return ExitCode.OK
 
 
 def _refuse_references(document: Document) -> None:

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from verigym.exit_codes import ExitCode
+
 app = typer.Typer(no_args_is_help=True, help="The sandbox: what this machine gives, whether it holds, run or test a file.")
 
-FINE, SOME_FAILED, USAGE = 0, 1, 2
 _ENDINGS = {".py": "python", ".sh": "bash", ".c": "c", ".cpp": "cpp", ".cc": "cpp", ".js": "javascript", ".mjs": "javascript"}
 
 Backend = Annotated[str, typer.Option("--backend", help="local, bubblewrap or docker.")]
@@ -72,7 +73,7 @@ def doctor() -> int:
     console.print(table)
     level, reason = ladder(layers)
     console.print(f"level {level}: {reason}", markup=False)
-    return FINE if level >= 2 else SOME_FAILED
+    return ExitCode.OK if level >= 2 else ExitCode.FAILED
 
 
 @app.command("self-check")
@@ -91,14 +92,14 @@ def self_check(backend: Backend = "local", backend_option: BackendOptions = None
             report = check(box, progress=lambda done, total: progress.update(done, done / total))
     except SandboxFailure as error:
         print(f"error: {error}", file=sys.stderr)
-        return SOME_FAILED
+        return ExitCode.FAILED
     table = Table("probe", "group", "expected", "got", "held", box=None)
     for row in report.rows:
         table.add_row(row.name, row.group, row.expected, row.got, "yes" if row.passed else f"NO: {row.detail[:200]}")
     Console(soft_wrap=True).print(table)
     held = sum(row.passed for row in report.rows)
     print(f"{held} of {len(report.rows)} probes held: {backend}, level {box.level}")
-    return FINE if report.passed else SOME_FAILED
+    return ExitCode.OK if report.passed else ExitCode.FAILED
 
 
 @app.command()
@@ -130,13 +131,13 @@ def run(
         raise UsageError(str(error)) from None
     except SandboxFailure as error:
         print(f"error: infra: {error}", file=sys.stderr)
-        return SOME_FAILED
+        return ExitCode.FAILED
     sys.stdout.buffer.write(result.stdout)
     sys.stdout.flush()
     sys.stderr.buffer.write(result.stderr)
     why = f" ({result.message})" if result.message else ""
     print(f"{result.status}{why}: {result.wall_s:.3f} s, {result.cpu_s:.3f} s CPU, {result.memory_mb:.0f} MiB", file=sys.stderr)
-    return FINE if result.ok else SOME_FAILED
+    return ExitCode.OK if result.ok else ExitCode.FAILED
 
 
 @app.command()
@@ -171,4 +172,4 @@ def test(
         raise UsageError(f"{tests}: {error}") from None
     score = environment.score(prompt, _read(file))
     print(json.dumps(score.model_dump(mode="json"), indent=2))
-    return FINE if score.reward == environment.reward_range[1] else SOME_FAILED
+    return ExitCode.OK if score.reward == environment.reward_range[1] else ExitCode.FAILED

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verigym.exit_codes import ExitCode
+
 if TYPE_CHECKING:
     from verigym.trainer.config.run import TrainConfig
 
 app = typer.Typer(no_args_is_help=True, help="Suites: what a model is trained on together.")
 
-FINE, SOME_FAILED = 0, 1
 
 SuiteName = Annotated[str, typer.Argument(metavar="SUITE", help="A suite that comes with verigym, or a YAML file of yours.")]
 
@@ -30,7 +31,7 @@ def show_all() -> int:
     for name in available_suites():
         suite = load_suite(name)
         print(f"{name:<{width}}  {suite.description} ({', '.join(source.label for source in suite.sources)})")
-    return FINE
+    return ExitCode.OK
 
 
 @app.command()
@@ -40,7 +41,7 @@ def show(suite: SuiteName) -> int:
 
     load_suite(suite)
     print(suite_text(suite), end="")
-    return FINE
+    return ExitCode.OK
 
 
 @app.command()
@@ -94,7 +95,7 @@ def check(
         if one.problem:
             print(printable(f"problem: {one.label}: {one.problem}"))
     print(f"measured on: {', '.join(f'{m.dataset}/{m.split}' for m in described.measure) or 'nothing named'}")
-    return SOME_FAILED if any(one.problem for one in found) else FINE
+    return ExitCode.FAILED if any(one.problem for one in found) else ExitCode.OK
 
 
 def _refuse_unstartable(config: TrainConfig) -> None:

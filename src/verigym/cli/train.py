@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from verigym.cli.stopping import resumable
+from verigym.exit_codes import ExitCode
+
 if TYPE_CHECKING:
     from verigym.trainer.config.run import TrainConfig
 
@@ -40,29 +43,25 @@ def train(
         if launched_rank() == 0:
             with located(document):
                 _show_price(settings)
-        return 0
-    from verigym.trainer.monitoring.progress import BEFORE, Interrupted, StopRequest
+        return ExitCode.OK
+    from verigym.trainer.monitoring.progress import BEFORE, StopRequest
 
     if launched_rank() == 0:
         print("loading torch and transformers", file=sys.stderr, flush=True)
-    try:
-        # Here, too, because torch takes seconds to import, and the report to draw.
-        with located(document), StopRequest(launched_rank() > 0, at_once=BEFORE) as asked:
-            from verigym.trainer.loop import train as run
-            from verigym.trainer.monitoring.report import write_report
+    others = launched_rank() > 0  # torchrun's first process reports for all
+    # The signals are handled from here on, because torch takes seconds to import, and the report to draw.
+    with resumable(quiet=others), located(document), StopRequest(others, at_once=BEFORE) as stop:
+        from verigym.trainer.loop import train as run
+        from verigym.trainer.monitoring.report import write_report
 
-            asked.refuse_to_go_on()
-            final = run(settings)
-            if launched_rank():  # the process beside has the last word
-                return 0
-            asked.at_once = "before its report was written"
-            curves, samples = write_report(settings.output, f"GRPO run {settings.output.name}", [("model", settings.model)])
-    except Interrupted as stop:
-        if launched_rank() == 0:
-            print(f"{stop}; go on with the same command", file=sys.stderr)
-        return stop.exit_code
+        stop.refuse_to_go_on()
+        final = run(settings)
+        if others:
+            return ExitCode.OK
+        stop.at_once = "before its report was written"
+        curves, samples = write_report(settings.output, f"GRPO run {settings.output.name}", [("model", settings.model)])
     print(f"final model: {final}\ncurves: {curves}\nsamples: {samples}")
-    return 0
+    return ExitCode.OK
 
 
 def _show_price(settings: TrainConfig) -> None:
@@ -92,13 +91,9 @@ def quickstart(
             "quickstart trains in one process; start it without torchrun; several processes are for `verigym train`"
         )
     print("loading torch and transformers", file=sys.stderr, flush=True)
-    from verigym.trainer.monitoring.progress import Interrupted
     from verigym.trainer.stages.quickstart import Sizes
     from verigym.trainer.stages.quickstart import quickstart as run
 
-    try:
+    with resumable():
         run(output, seed, Sizes() if steps is None else Sizes(grpo_steps=steps), threads)
-    except Interrupted as stop:
-        print(f"{stop}; go on with the same command", file=sys.stderr)
-        return stop.exit_code
-    return 0
+    return ExitCode.OK

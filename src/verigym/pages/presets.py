@@ -1,4 +1,4 @@
-"""Where every setting of a preset comes from, for docs/presets.md: `python -m verigym.trainer.config.preset_sources`.
+"""Where every setting of a preset comes from, for docs/presets.md.
 
 A mark says how sure that is. `read`: in a public copy of the paper's own text or its authors' code. `quoted`: from that paper
 and section by public code or documentation that names them, such as TRL's paper index. `remembered`: not looked up. `ours`: not
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from verigym.pages.markdown import table
 from verigym.trainer.config.presets import PRESETS
 
 PPO_CLIP = "ours: the paper has a clip and no number for it that we know; PPO's"
@@ -181,15 +182,11 @@ SOURCES: Mapping[str, Mapping[str, str]] = MappingProxyType(
 """By preset and field of its settings."""
 
 
-def table() -> str:
-    """Return a row for each setting of each preset, as Markdown."""
-    rows = [
-        f"| `{name}` | {preset.source} | `{field}` | `{value}` | {SOURCES[name][field]} |"
+def blocks() -> tuple[str, ...]:
+    """Return the table with a row for each setting of each preset."""
+    rows = (
+        (f"`{name}`", preset.source, f"`{field}`", f"`{value}`", SOURCES[name][field])
         for name, preset in PRESETS.items()
         for field, value in preset.settings.items()
-    ]
-    return "\n".join(["| preset | source | field | value | from |", "|---|---|---|---|---|", *rows])
-
-
-if __name__ == "__main__":
-    print(table())
+    )
+    return (table(("preset", "source", "field", "value", "from"), rows),)

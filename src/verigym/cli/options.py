@@ -1,0 +1,13 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+EnvironmentOptions = Annotated[
+    list[str] | None, typer.Option("--option", help="An option of the environment, NAME=VALUE. May be repeated.")
+]
+Workers = Annotated[int | None, typer.Option(min=0, help="Grading processes; 0 grades in this process, without limits.")]
+TimeoutS = Annotated[float, typer.Option(min=0.001, help="Wall time that one completion may take.")]

@@ -1,0 +1,33 @@
+"""Commands that a signal stops: what they print, and the exit code that they end with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+
+class InterruptedWithResults(Exception):
+    """Ctrl-C has stopped a command that has shown the results it had; the message is printed."""
+
+
+@contextmanager
+def resumable(quiet: bool = False) -> Iterator[None]:
+    """Within this context a stopped training run, stage or evaluation ends the command with its exit code.
+
+    Args:
+        quiet: prints nothing, in all of torchrun's processes but the first.
+
+    Raises:
+        typer.Exit: the run was stopped.
+    """
+    from verigym.trainer.monitoring.progress import Interrupted
+
+    try:
+        yield
+    except Interrupted as stop:
+        if not quiet:
+            print(f"{stop}; go on with the same command", file=sys.stderr)
+        raise typer.Exit(stop.exit_code) from None

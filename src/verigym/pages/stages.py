@@ -1,0 +1,31 @@
+"""The fields of pipelines and of each kind of stage: docs/stages_table.md."""
+
+from __future__ import annotations
+
+from verigym.pages.markdown import field_table
+from verigym.trainer.pipelines.plan import PipelineFields
+from verigym.trainer.pipelines.stage_kinds import KINDS
+
+SET_BY_PIPELINE = "| `output` |"
+"""Row of the field that a pipeline sets itself: it names each stage's folder."""
+
+
+def blocks() -> tuple[str, ...]:
+    """Return docs/stages_table.md as a whole."""
+    parts = [
+        "# Fields of pipelines and stages",
+        "Made by `python -m verigym.pages stages`; a test keeps it current. See [stages.md](stages.md).",
+        "## Fields of a pipeline",
+        field_table(PipelineFields),
+    ]
+    for name, kind in KINDS.items():
+        parts.append(f"## `{name}`")
+        makes = f"Makes a {kind.makes}." if kind.makes != "data" else "Makes data."
+        about = f"{kind.about[0].upper()}{kind.about[1:]}. {makes}"
+        if name == "grpo":
+            parts.append(f"{about} They are listed in [training.md](training.md).")
+            continue
+        parts.append(about)
+        rows = field_table(kind.config_type()).splitlines()
+        parts.append("\n".join(row for row in rows if not row.startswith(SET_BY_PIPELINE)))
+    return ("\n\n".join(parts),)
