@@ -31,7 +31,7 @@ from verigym.trainer.pipelines.plan import read_pipeline
 from verigym.trainer.stages.distill import kl_gradient
 from verigym.trainer.stages.distill_losses import Direction
 from verigym.trainer.stages.examples import Example, Pair
-from verigym.trainer.stages.sampled import Sampled, read_samples
+from verigym.trainer.stages.sample_log import PromptSamples, read_samples
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/distillation.yaml"
 TEACHER = "teacher"
@@ -90,7 +90,7 @@ def interval(figure: dict[str, Any]) -> list[float]:
     return [round(figure[name], 3) for name in ("value", "low", "high")]
 
 
-def divergence(student: Any, teacher: Any, codec: Codec, found: Sequence[Sampled], direction: Direction) -> list[float]:
+def divergence(student: Any, teacher: Any, codec: Codec, found: Sequence[PromptSamples], direction: Direction) -> list[float]:
     """Return the mean over prompts of the mean divergence at each token of their samples, with its interval."""
     how = Forward(pad_id=codec.pad_id)
     means = []

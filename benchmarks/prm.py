@@ -31,7 +31,7 @@ from verigym.envs.trained_options import RECORD
 from verigym.trainer.evaluation.figures import Answers, avg, best_of, majority, pass_at, weighted_majority
 from verigym.trainer.pipelines.pipeline import State, run_pipeline
 from verigym.trainer.pipelines.plan import read_pipeline
-from verigym.trainer.stages.sampled import Sampled, read_samples
+from verigym.trainer.stages.sample_log import PromptSamples, read_samples
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/prm.yaml"
 Counts = Mapping[str, Sequence[tuple[float, float]]]
@@ -91,7 +91,7 @@ def stage_figures(states: Sequence[State]) -> dict[str, Any]:
     return found
 
 
-def samples_and_picks(states: Sequence[State]) -> tuple[list[Sampled], list[list[float | None]]]:
+def samples_and_picks(states: Sequence[State]) -> tuple[list[PromptSamples], list[list[float | None]]]:
     """Return the samples of a recipe's one evaluation of one model, and what its one picker says of each."""
     (folder,) = [Path(s.record["product"]).parent for s in states if s.record and s.stage.kind_name == "evaluate"]
     (samples,) = folder.glob("samples-*.jsonl")
@@ -99,7 +99,7 @@ def samples_and_picks(states: Sequence[State]) -> tuple[list[Sampled], list[list
     return read_samples(samples), json.loads(picked.read_text(encoding="utf-8"))["rewards"]
 
 
-def picks(found: Sequence[Sampled], rewards: Sequence[Sequence[float | None]]) -> Counts:
+def picks(found: Sequence[PromptSamples], rewards: Sequence[Sequence[float | None]]) -> Counts:
     """Compare picking by rewards with the other rules, on the same samples. A sample that gets no verdict is not liked."""
     rows = [scored(one, weights) for one, weights in zip(found, rewards, strict=True)]
     rows = [row for row in rows if row[0].n]
@@ -160,7 +160,7 @@ def show(title: str, figures: Mapping[str, Sequence[float | None] | None]) -> No
         print(f"  {name:42s} {mean:7.3f}" + ("" if low is None else f"  ({low:.3f} to {high:.3f})"))
 
 
-def scored(one: Sampled, weights: Sequence[float | None]) -> tuple[Answers, list[float], list[str]]:
+def scored(one: PromptSamples, weights: Sequence[float | None]) -> tuple[Answers, list[float], list[str]]:
     """Return a prompt's samples that have a verdict, what the picker says of them, and their texts."""
     kept = [(s, weight or 0.0) for s, weight in zip(one.samples, weights, strict=True) if s.score.scored]
     samples = [sample for sample, _ in kept]

@@ -42,7 +42,7 @@ from verigym.envs.process.environment import ProcessEnvironment
 from verigym.trainer.config.run import build_config
 from verigym.trainer.loop import train
 from verigym.trainer.monitoring.logs import read_rows
-from verigym.trainer.stages.sampled import read_samples
+from verigym.trainer.stages.sample_log import read_samples
 
 OPTIONS = {"largest": 9, "modulus": 2}
 SAMPLES = 4

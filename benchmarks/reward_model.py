@@ -33,7 +33,7 @@ from verigym.trainer.reward_models.figures import preferred, share
 from verigym.trainer.reward_models.pair_model import PairTokens, RewardModelRun, outputs, tokenized
 from verigym.trainer.reward_models.training import digest, gather
 from verigym.trainer.stages.hashing import model_digest
-from verigym.trainer.stages.sampled import Sampled, read_samples
+from verigym.trainer.stages.sample_log import PromptSamples, read_samples
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/reward_model.yaml"
 RIDGE = 1e-4
@@ -159,7 +159,7 @@ def of_policies(states: Sequence[State]) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-def right(one: Sampled) -> float:
+def right(one: PromptSamples) -> float:
     scored = [sample for sample in one.samples if sample.score.scored]
     return sum(sample.correct for sample in scored) / max(1, len(scored))
 

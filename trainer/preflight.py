@@ -11,16 +11,19 @@ from importlib.util import find_spec
 
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import UsageError
+from verigym.envs.extras import install
 from verigym.trainer.batches.builder import refuse_lost_signal
+from verigym.trainer.config.engine import ENGINES
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.rows import credits_of
 from verigym.trainer.distributed.torchrun import launched
 from verigym.trainer.distributed.world import refuse_alone
+from verigym.trainer.engines.native.cuda_graphs import wants_graphs
 from verigym.trainer.learner.objective import choose_correction, choose_loss
-from verigym.trainer.models.liger import refuse_liger_without_cuda, wants_graphs
+from verigym.trainer.models.liger import refuse_liger_without_cuda
 from verigym.trainer.models.loading import pick_device
 from verigym.trainer.models.optional import need
-from verigym.trainer.monitoring.trackers import require_boards
+from verigym.trainer.monitoring.trackers import require_trackers
 
 
 def refuse_unstartable(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> None:
@@ -49,14 +52,14 @@ def refuse_on_this_machine(config: TrainConfig) -> None:
     Raises:
         UsageError: naming the field and what is missing.
     """
-    require_boards(config.loggers)
+    require_trackers(config.loggers)
     if (launched("WORLD_SIZE") or 1) > 1:
         refuse_alone(config)
     device = pick_device(config.device)
-    if config.engine == "native":
-        wants_graphs(config.cuda_graphs, device)
-    if config.engine == "vllm" and find_spec("vllm") is None:  # importing it here would start threads that nobody wants yet
-        raise UsageError("engine: vllm is not installed here; pip install 'verigym[vllm]', or take engine native")
+    wants_graphs(config.cuda_graphs, device)
+    package = ENGINES[config.engine].package
+    if package and find_spec(package) is None:  # vLLM starts threads when it is imported
+        raise UsageError(f"engine: {config.engine} is not installed here; {install(package)}, or take engine native")
     if config.liger:
         refuse_liger_without_cuda(device)
         need("liger_kernel.transformers", "liger: true")

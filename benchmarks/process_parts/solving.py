@@ -22,7 +22,7 @@ from verigym.trainer.engines.native.engine import NativeEngine
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.rng import keyed_int
-from verigym.trainer.stages.cold_start import cold_start
+from verigym.trainer.stages.quickstart import cold_start
 
 TOKENS = 56
 """Most tokens of a solution; a right one of six numbers has 50."""

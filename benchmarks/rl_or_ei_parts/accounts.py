@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from verigym.trainer.monitoring.logs import read_rows
-from verigym.trainer.stages.sampled import read_samples
+from verigym.trainer.stages.sample_log import read_samples
 
 
 @dataclass(frozen=True)

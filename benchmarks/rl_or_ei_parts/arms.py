@@ -11,7 +11,7 @@ from typing import Any
 from rl_or_ei_parts.accounts import Spent, fitting_stage, portion, rl_stage, sampling_stage
 from rl_or_ei_parts.settings import EASIER, FIT, MIXTURES, RL, SAMPLE, Arm, Sizes
 from rl_or_ei_parts.workshop import Workshop
-from verigym.trainer.stages.sampled import Sampled, read_samples
+from verigym.trainer.stages.sample_log import PromptSamples, read_samples
 
 BATCH = 32
 Sources = Sequence[Mapping[str, Any]]
@@ -197,7 +197,7 @@ def _checkpoint(folder: Path, step: int) -> Path:
     return folder / "checkpoints" / f"step-{step:08d}" / "model"
 
 
-def judged(spent: Spent, answers: Sequence[Sampled]) -> Judged:
+def judged(spent: Spent, answers: Sequence[PromptSamples]) -> Judged:
     """Return a model's figures by question."""
     right = {(one.source, one.prompt_key): [sample.correct for sample in one.samples] for one in answers}
     return Judged(

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from verigym.trainer.pipelines.kinds import KINDS
 from verigym.trainer.pipelines.pipeline import State, run_pipeline
 from verigym.trainer.pipelines.plan import read_pipeline, replaced
+from verigym.trainer.pipelines.stage_kinds import KINDS
 
 Fields = dict[str, Any]
 

@@ -18,7 +18,7 @@ from verigym.envs.contract.schema import Message, Status
 from verigym.trainer.credit.rows import credits_of
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.pipelines.plan import read_pipeline
-from verigym.trainer.stages.sampled import Sample, Sampled
+from verigym.trainer.stages.sample_log import PromptSamples, Sample
 from verigym.trainer.tasks.mixture import build_source
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -97,10 +97,10 @@ def test_picks_by_hand(part: Any, capsys: pytest.CaptureFixture[str]) -> None:
     environment = part("process_parts.running_sums").RunningSums()
     prompt = environment.prompt("1+2=?", answer="3")
 
-    def sampled(*numbers: int) -> Sampled:
+    def sampled(*numbers: int) -> PromptSamples:
         texts = [f"<think>1+2={n}</think>\\boxed{{{n}}}" for n in numbers]
         samples = tuple(Sample(text, 4, "stop", environment.score(prompt, text)) for text in texts)
-        return Sampled(0, "sums", prompt.messages, prompt.key, {}, samples)
+        return PromptSamples(0, "sums", prompt.messages, prompt.key, {}, samples)
 
     # In the first task the pick is right and the majority wrong, in the second the other way round.
     counts = prm.picks([sampled(3, 4, 4), sampled(3, 3, 5)], [[0.9, 0.1, 0.2], [0.2, None, 0.3]])
@@ -148,7 +148,7 @@ def test_no_distance_from_oneself(part: Any, tiny_model: Any, tiny_tokenizer: An
     score = part("process_parts.running_sums").RunningSums().score
     prompt = part("process_parts.running_sums").RunningSums().prompt("1+2=?", answer="3")
     samples = tuple(Sample(text, 4, "stop", score(prompt, text)) for text in ("1+2=3", "\\boxed{3}"))
-    found = [Sampled(0, "sums", (Message(role="user", content="1+2=?"),), prompt.key, {}, samples)] * 2
+    found = [PromptSamples(0, "sums", (Message(role="user", content="1+2=?"),), prompt.key, {}, samples)] * 2
     other = copy.deepcopy(tiny_model)
     with torch.no_grad():
         for parameter in other.parameters():

@@ -14,7 +14,7 @@ import transformers
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.batches.builder import refuse_lost_signal
-from verigym.trainer.config.memory import MemoryFields
+from verigym.trainer.config.model import AdapterFields
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.rows import credits_of
 from verigym.trainer.dry_run.formulas import (
@@ -134,7 +134,7 @@ def price(config: TrainConfig, environments: Mapping[str, Environment] | None = 
     )
 
 
-def outline_of(model: str, settings: MemoryFields) -> Outline:
+def outline_of(model: str, settings: AdapterFields) -> Outline:
     """Return a model's shape from its configuration alone, without its weights.
 
     Args:

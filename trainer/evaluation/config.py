@@ -13,7 +13,7 @@ from verigym.trainer.config.checks import Rule, refuse_ineffective
 from verigym.trainer.config.frozen import Frozen
 from verigym.trainer.evaluation.contamination import NGRAM
 from verigym.trainer.evaluation.thinking import ThinkingRules
-from verigym.trainer.stages.sampling_config import SamplerFields
+from verigym.trainer.stages.config import SamplerFields
 
 THINKING = ("thinking_close", "thinking_forced", "thinking_waits", "thinking_minimum", "thinking_wait")
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,59}")

@@ -20,7 +20,7 @@ from verigym.trainer.evaluation.figures import (
 )
 from verigym.trainer.monitoring.reflection import length_growth, reflection_metrics
 from verigym.trainer.rollout.collect import UNREAD
-from verigym.trainer.stages.sampled import Sampled
+from verigym.trainer.stages.sample_log import PromptSamples
 
 ALL = "all"
 FEW = 8
@@ -34,7 +34,7 @@ BUDGET = {"thinking tokens": "thinking_tokens", "sampled tokens": "tokens", "sha
 Figure = dict[str, float | int | None]
 
 
-def figures(found: Sequence[Sampled], picked: Picked, k: int, level: float = 0.95) -> dict[str, Any]:
+def figures(found: Sequence[PromptSamples], picked: Picked, k: int, level: float = 0.95) -> dict[str, Any]:
     """Return by source, and for all of them, each figure with its interval, and the curves.
 
     Means are over prompts. A figure of j samples leaves out prompts with fewer than j samples with a verdict, and says how many
@@ -55,7 +55,7 @@ def figures(found: Sequence[Sampled], picked: Picked, k: int, level: float = 0.9
     return report
 
 
-def _source(found: Sequence[Sampled], picked: Picked, k: int, level: float) -> dict[str, Any]:
+def _source(found: Sequence[PromptSamples], picked: Picked, k: int, level: float) -> dict[str, Any]:
     kept = [[n for n, sample in enumerate(one.samples) if sample.score.scored] for one in found]
     prompts = [_answers(one, places) for one, places in zip(found, kept, strict=True)]
     samples = [sample for one in found for sample in one.samples]
@@ -98,7 +98,7 @@ def _over(
     return value
 
 
-def _answers(one: Sampled, places: Sequence[int]) -> Answers:
+def _answers(one: PromptSamples, places: Sequence[int]) -> Answers:
     chosen = [one.samples[n] for n in places]
     return Answers(
         tuple(sample.correct for sample in chosen),
@@ -121,7 +121,7 @@ def budget_label(model: str, budget: int) -> str:
     return f"{model}@{budget}"
 
 
-def budgets(found: Mapping[int, Sequence[Sampled]], level: float = 0.95) -> dict[str, list[dict[str, Any]]]:
+def budgets(found: Mapping[int, Sequence[PromptSamples]], level: float = 0.95) -> dict[str, list[dict[str, Any]]]:
     """Return by source, and for all of them, accuracy by thinking budget and the tokens that it took.
 
     Args:
@@ -135,7 +135,7 @@ def budgets(found: Mapping[int, Sequence[Sampled]], level: float = 0.95) -> dict
     }
 
 
-def _budget(budget: int, found: Sequence[Sampled], level: float) -> dict[str, Any]:
+def _budget(budget: int, found: Sequence[PromptSamples], level: float) -> dict[str, Any]:
     rights = [[sample.correct for sample in one.samples if sample.score.scored] for one in found]
     samples = [sample for one in found for sample in one.samples]
     thoughts = [sample.thought for sample in samples if sample.thought is not None]
@@ -149,7 +149,7 @@ def _budget(budget: int, found: Sequence[Sampled], level: float) -> dict[str, An
     }
 
 
-def unscored(found: Mapping[str, Sequence[Sampled]]) -> list[dict[str, Any]]:
+def unscored(found: Mapping[str, Sequence[PromptSamples]]) -> list[dict[str, Any]]:
     """Return, for each model and source of which samples have no verdict, how many, of how many, and what the first failed of.
 
     Args:
@@ -180,7 +180,7 @@ def unscored_line(part: Mapping[str, Any]) -> str:
     return f"{part['model']}, {part['source']}: {count} verdict{again}: the first cause, {part['cause']}"
 
 
-def hints(found: Mapping[str, Sequence[Sampled]]) -> list[str]:
+def hints(found: Mapping[str, Sequence[PromptSamples]]) -> list[str]:
     """Return a line for each model and source of which most samples hold no answer, or none is right, with three texts' ends.
 
     Args:
@@ -208,7 +208,7 @@ def hints(found: Mapping[str, Sequence[Sampled]]) -> list[str]:
     return lines
 
 
-def compare(first: Sequence[Sampled], other: Sequence[Sampled], level: float = 0.95) -> dict[str, Any]:
+def compare(first: Sequence[PromptSamples], other: Sequence[PromptSamples], level: float = 0.95) -> dict[str, Any]:
     """Return how another model differs from the first on the same prompts: avg@k with a paired interval, and length."""
     mine = {(one.source, one.prompt_key): one for one in first}
     pairs = [(mine[one.source, one.prompt_key], one) for one in other if (one.source, one.prompt_key) in mine]

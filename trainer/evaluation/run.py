@@ -37,7 +37,7 @@ from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.loading import load_model, pick_device
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.stages.hashing import model_digest
-from verigym.trainer.stages.sampled import Sampled, SampleLog, sample_all
+from verigym.trainer.stages.sample_log import PromptSamples, SampleLog, sample_all
 from verigym.trainer.tasks.mixture import Source
 from verigym.trainer.tasks.too_long import fitting
 
@@ -71,7 +71,7 @@ def run_evaluation(config: EvalConfig) -> Path:
         if lacks_numpy(source.environment):
             logger.warning("source %s: %s", source.label, NO_NUMPY)
     with locked(config.output):
-        found: dict[str, list[Sampled]] = {}
+        found: dict[str, list[PromptSamples]] = {}
         left_out: dict[str, dict[str, int]] = {}
         for label, model in config.models.items():
             sampled, too_long = _sampled(config, label, model, sources)
@@ -107,7 +107,7 @@ def _data_dirs(config: EvalConfig) -> dict[str, Path | None]:
 
 def _sampled(
     config: EvalConfig, label: str, model: str, sources: Sequence[Source]
-) -> tuple[dict[str, list[Sampled]], dict[str, int]]:
+) -> tuple[dict[str, list[PromptSamples]], dict[str, int]]:
     """Return a model's samples by its name in the tables, and by source how many prompts were too long for it.
 
     With thinking budgets, the samples of each are those of a model of its own.
@@ -138,7 +138,7 @@ def _sampled(
             f"model {label!r} has {positions:,} positions, and a prompt of {longest:,} tokens with max_new_tokens "
             f"({config.max_new_tokens:,}) takes more; max_new_tokens can be {max(0, positions - longest):,} here"
         )
-    found: dict[str, list[Sampled]] = {}
+    found: dict[str, list[PromptSamples]] = {}
     with open_graders(sources, run) as graders, closing(build_engine(run, loaded, codec)) as plain:
         plain.sync()
         for name, one in rules.items():
@@ -172,7 +172,7 @@ def _picker(name: str, config: PickerConfig) -> Environment:
     return environment
 
 
-def _picker_prompt(environment: Environment, prompt: Prompt | Sampled) -> Prompt:
+def _picker_prompt(environment: Environment, prompt: Prompt | PromptSamples) -> Prompt:
     """Return the task as the picker gets it: what was asked, without the reference."""
     try:
         return environment.prompt(prompt.messages)
@@ -184,7 +184,7 @@ def _picker_prompt(environment: Environment, prompt: Prompt | Sampled) -> Prompt
 
 
 def _picked(
-    config: EvalConfig, label: str, name: str, picker: Environment, found: Sequence[Sampled]
+    config: EvalConfig, label: str, name: str, picker: Environment, found: Sequence[PromptSamples]
 ) -> list[list[float | None]]:
     """Return the picker's reward of each sample; kept in a file, whose name the next call finds.
 
@@ -227,7 +227,7 @@ def _picked(
 def _report(
     config: EvalConfig,
     sources: Sequence[Source],
-    found: Mapping[str, Sequence[Sampled]],
+    found: Mapping[str, Sequence[PromptSamples]],
     picked: Mapping[str, Mapping[str, list[list[float | None]]]],
 ) -> dict[str, Any]:
     first = next(iter(found))
@@ -255,7 +255,9 @@ def _report(
     return report
 
 
-def _contamination(config: EvalConfig, sources: Sequence[Source], found: Mapping[str, Sequence[Sampled]]) -> dict[str, Any]:
+def _contamination(
+    config: EvalConfig, sources: Sequence[Source], found: Mapping[str, Sequence[PromptSamples]]
+) -> dict[str, Any]:
     """Return how many prompts of each source are in the training data, and each model's figures without them."""
     prompts = [(source.label, prompt) for source in sources for prompt in source.held_out]
     texts = [text for one, source in zip(config.sources, sources, strict=True) for text in own_texts(one, source)]

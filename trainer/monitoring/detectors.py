@@ -316,7 +316,7 @@ class NoVerdict:
         return Alarm("no_verdict", row["step"], since, seen, advice, self.stop)
 
 
-class SamplerGap:
+class LogprobMismatch:
     """The policy that trains is not the one that sampled."""
 
     def __init__(self, limit: float) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.distributed.world import SOLO, World
-from verigym.trainer.monitoring.trackers import open_boards
+from verigym.trainer.monitoring.trackers import open_trackers
 from verigym.trainer.rollout.collect import Group, gold_text
 
 
@@ -41,7 +41,7 @@ class RunLog:
         config: Mapping[str, Any] | None = None,
     ) -> None:
         output.mkdir(parents=True, exist_ok=True)
-        self._boards = open_boards(loggers, output, done_steps, project, config or {})
+        self._trackers = open_trackers(loggers, output, done_steps, project, config or {})
         self._paths = {"metrics": output / "metrics.jsonl", "samples": output / "samples.jsonl"}
         for path in self._paths.values():
             keep_until(path, -1 if done_steps is None else done_steps)
@@ -51,8 +51,8 @@ class RunLog:
         """Record one step's numbers and return the row as it stands in metrics.jsonl; `kind` is train or eval."""
         row = {"step": step, "kind": kind, **{name: _digits(value) for name, value in values.items()}}
         self._write("metrics", row)
-        for board in self._boards:
-            board.metrics(step, {f"{kind}/{name}": value for name, value in values.items()})
+        for tracker in self._trackers:
+            tracker.metrics(step, {f"{kind}/{name}": value for name, value in values.items()})
         return row
 
     def event(self, row: Mapping[str, Any]) -> None:
@@ -107,15 +107,15 @@ class RunLog:
         """Flush and close everything."""
         for file in self._files.values():
             file.close()
-        for board in self._boards:
-            board.close()
+        for tracker in self._trackers:
+            tracker.close()
 
 
 class NoLog(RunLog):
     """The log of a process beside the one that writes: it has the rows, and writes nothing."""
 
     def __init__(self) -> None:
-        self._paths, self._files, self._boards = {}, {}, []
+        self._paths, self._files, self._trackers = {}, {}, []
 
     def history(self) -> list[dict[str, Any]]:
         """Return nothing."""

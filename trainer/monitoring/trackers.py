@@ -14,7 +14,7 @@ PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "trackio": "trackio"
 """Package to install, by the name of the logger."""
 
 
-class Board(Protocol):
+class Tracker(Protocol):
     """Shows numbers by step."""
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
@@ -24,7 +24,7 @@ class Board(Protocol):
         """Flush and close."""
 
 
-class TensorBoard:
+class TensorBoardTracker:
     """Event files in `tensorboard/`; what a resumed run does again is purged."""
 
     def __init__(self, output: Path, first_step: int) -> None:
@@ -40,7 +40,7 @@ class TensorBoard:
         self._writer.close()
 
 
-class WandbBoard:
+class WandbTracker:
     """A Weights & Biases run. Its own step counter cannot go back, so ours is a metric that the others are drawn against."""
 
     def __init__(self, wandb: Any, output: Path, project: str, identity: str, config: Mapping[str, Any]) -> None:
@@ -57,7 +57,7 @@ class WandbBoard:
         self._run.finish()
 
 
-class TrackioBoard:
+class TrackioTracker:
     """A Trackio run, told apart from others of the same folder name by its identity."""
 
     def __init__(self, trackio: Any, output: Path, project: str, identity: str, config: Mapping[str, Any]) -> None:
@@ -72,7 +72,7 @@ class TrackioBoard:
         self._run.finish()
 
 
-def require_boards(names: Sequence[str]) -> None:
+def require_trackers(names: Sequence[str]) -> None:
     """Import the packages of the loggers, so that an absent one is found before anything is computed.
 
     Raises:
@@ -82,9 +82,9 @@ def require_boards(names: Sequence[str]) -> None:
         _package(name)
 
 
-def open_boards(
+def open_trackers(
     names: Sequence[str], output: Path, done_steps: int | None, project: str, config: Mapping[str, Any]
-) -> list[Board]:
+) -> list[Tracker]:
     """Open the loggers.
 
     Args:
@@ -98,15 +98,15 @@ def open_boards(
         UsageError: a package is not installed.
     """
     identity = "" if set(names) <= {"tensorboard"} else _identity(output, new=done_steps is None)
-    boards: list[Board] = []
+    trackers: list[Tracker] = []
     for name in names:
         package = _package(name)
         if name == "tensorboard":
-            boards.append(TensorBoard(output, 0 if done_steps is None else done_steps + 1))
+            trackers.append(TensorBoardTracker(output, 0 if done_steps is None else done_steps + 1))
         else:
-            kind = WandbBoard if name == "wandb" else TrackioBoard
-            boards.append(kind(package, output, project, identity, config))
-    return boards
+            kind = WandbTracker if name == "wandb" else TrackioTracker
+            trackers.append(kind(package, output, project, identity, config))
+    return trackers
 
 
 def _package(name: str) -> Any:

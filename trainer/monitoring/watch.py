@@ -16,12 +16,12 @@ from verigym.trainer.monitoring.detectors import (
     Detector,
     Drift,
     EqualSinceTheStart,
+    LogprobMismatch,
     NoAnswer,
     NotFinite,
     NoVerdict,
     RewardJump,
     Row,
-    SamplerGap,
     Unscored,
 )
 from verigym.trainer.rollout.collect import UNREAD, Group, gold_text
@@ -79,7 +79,7 @@ def build_watch(config: MonitoringFields, history: Iterable[Row] = ()) -> Watch:
             Unscored(config.unscored_share),
             BrokenGrader(stop=config.on_broken_grader == "stop"),
             NoVerdict(stop=config.on_broken_grader == "stop"),
-            SamplerGap(config.sampler_gap_limit),
+            LogprobMismatch(config.logprob_mismatch_limit),
         ],
         config.warn_every,
     )

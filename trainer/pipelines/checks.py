@@ -17,8 +17,7 @@ from verigym.envs.registry import load as load_environment
 from verigym.trainer.config.run import SourceConfig, TrainConfig
 from verigym.trainer.evaluation.config import EvalConfig
 from verigym.trainer.evaluation.training_data import refuse_missing
-from verigym.trainer.stages.config import FitFields, StepFields
-from verigym.trainer.stages.sampling_config import SamplerFields
+from verigym.trainer.stages.config import FitFields, SamplerFields, StepFields
 from verigym.trainer.tasks.mixture import composed
 
 NOWHERE = Path("made-by")

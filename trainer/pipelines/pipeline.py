@@ -19,8 +19,8 @@ from verigym.envs.contract.schema import canonical_json, sha256_hex
 from verigym.trainer.checkpoints.run_record import command_line, versions
 from verigym.trainer.checkpoints.store import locked, prepare
 from verigym.trainer.distributed.torchrun import launched
-from verigym.trainer.pipelines.kinds import figures
 from verigym.trainer.pipelines.plan import REFERENCE, Pipeline, Stage, replaced
+from verigym.trainer.pipelines.stage_kinds import figures
 from verigym.trainer.stages.hashing import digest, model_digest
 
 DONE = "stage.json"

@@ -18,7 +18,7 @@ from verigym.trainer.config.overrides import place_of
 from verigym.trainer.config.synonyms import elsewhere
 from verigym.trainer.models.path import require_model
 from verigym.trainer.pipelines.checks import NOWHERE, models_of, refuse_stage_on_this_machine, refuse_unstartable_stage
-from verigym.trainer.pipelines.kinds import KINDS, Kind
+from verigym.trainer.pipelines.stage_kinds import KINDS, StageKind
 from verigym.trainer.rng import keyed_int
 
 REFERENCE = "stage:"
@@ -56,7 +56,7 @@ class Stage:
     loc: Loc
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> StageKind:
         """What it is."""
         return KINDS[self.kind_name]
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from verigym.envs.judge.reading import Reads
 from verigym.envs.process.steps import Ends, Splitting
+from verigym.trainer.checkpoints.store import FREE_FIELDS
 from verigym.trainer.config.frozen import Frozen
-from verigym.trainer.stages.config import StepFields
-from verigym.trainer.stages.sampling_config import SamplerFields
+from verigym.trainer.stages.config import SamplerFields, StepFields
 
 
 class PairsConfig(Frozen):
@@ -100,3 +100,12 @@ class PrmConfig(TrainedOnDataFields):
     """Of roll-outs: `hard` is 1 where any was right, `soft` the share that was (2312.08935, section 3.3.2)."""
     system: str | None = None
     """System message of tasks that have none; the convention's own when left out. The environment takes the same option."""
+
+
+NOT_DECIDING = FREE_FIELDS - {"steps"} | {"model", "data", "held_out_data", "device", "threads", "eval_every"}
+"""Settings that a model's record leaves out: paths, which differ between machines, and what changes no weight."""
+
+
+def deciding_settings(config: TrainedOnDataFields) -> dict[str, Any]:
+    """Return the settings that decide the trained weights, as JSON; the model's record keeps them."""
+    return config.model_dump(mode="json", exclude=NOT_DECIDING)

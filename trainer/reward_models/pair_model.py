@@ -28,7 +28,7 @@ from verigym.trainer.reward_models.config import RewardModelConfig
 from verigym.trainer.reward_models.figures import PairRow
 from verigym.trainer.reward_models.pairs import Preference
 from verigym.trainer.rng import keyed_int
-from verigym.trainer.stages.run import StepRun
+from verigym.trainer.stages.step_run import StepRun
 
 logger = logging.getLogger("verigym.trainer")
 MAX_CHARS = 200_000

@@ -21,7 +21,7 @@ from verigym.envs.contract.errors import UsageError
 from verigym.envs.process.conventions import CONVENTIONS, Convention, encode
 from verigym.envs.process.heads import PREFIX, SINGLE, new_head, read_head
 from verigym.trainer.logprobs.forward import decoder
-from verigym.trainer.reward_models.labels import LabelledSolution
+from verigym.trainer.reward_models.labelled_solutions import LabelledSolution
 from verigym.trainer.rng import keyed_int
 
 CONVENTION: Convention = CONVENTIONS["qwen"]

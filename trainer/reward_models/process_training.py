@@ -17,15 +17,14 @@ from verigym.envs.trained_options import write_record
 from verigym.trainer.checkpoints.store import locked
 from verigym.trainer.logprobs.forward import autocast, micro_batches
 from verigym.trainer.models.loading import load_model
-from verigym.trainer.reward_models.config import PrmConfig
+from verigym.trainer.reward_models.config import PrmConfig, deciding_settings
 from verigym.trainer.reward_models.figures import Share, flat, step_shares
-from verigym.trainer.reward_models.labels import LabelledSolution, read_labels, splits_of
+from verigym.trainer.reward_models.labelled_solutions import LabelledSolution, read_labels, splits_of
 from verigym.trainer.reward_models.losses import step_loss
 from verigym.trainer.reward_models.process_model import ProcessRewardModel, StepTokens
-from verigym.trainer.reward_models.record import deciding
 from verigym.trainer.stages.hashing import model_digest
-from verigym.trainer.stages.run import StepRun, settle
 from verigym.trainer.stages.sft import Batches
+from verigym.trainer.stages.step_run import StepRun, settle
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -74,7 +73,7 @@ def train_prm(config: PrmConfig) -> Path:
             "solutions": {"train": len(learnt), "held_out": len(looked), "sha256": digest(train)},
             "left_out": {"train": left_out, "held_out": held_left_out},
             "steps": steps,
-            "fields": deciding(config),
+            "fields": deciding_settings(config),
             "held_out": {name: one.as_json() if isinstance(one, Share) else round(one, 6) for name, one in figures.items()},
         }
         write_record(final, {"kind": "qwen", "system": config.system, **splits_of(config.data)}, training)

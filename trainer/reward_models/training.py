@@ -16,15 +16,14 @@ from verigym.envs.contract.schema import canonical_json, sha256_hex
 from verigym.envs.trained_options import write_record
 from verigym.trainer.checkpoints.store import locked
 from verigym.trainer.logprobs.forward import micro_batches
-from verigym.trainer.reward_models.config import RewardModelConfig
+from verigym.trainer.reward_models.config import RewardModelConfig, deciding_settings
 from verigym.trainer.reward_models.figures import Share, flat, pair_baselines, preferred, share
 from verigym.trainer.reward_models.losses import bradley_terry_loss
 from verigym.trainer.reward_models.pair_model import PairTokens, RewardModelRun, outputs, tokenized
 from verigym.trainer.reward_models.pairs import Preference, parted, read_preferences
-from verigym.trainer.reward_models.record import deciding
 from verigym.trainer.stages.hashing import model_digest
-from verigym.trainer.stages.run import settle
 from verigym.trainer.stages.sft import Batches
+from verigym.trainer.stages.step_run import settle
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -65,7 +64,7 @@ def train_reward_model(config: RewardModelConfig) -> Path:
             "pairs": {"train": len(learnt), "held_out": len(looked), "sha256": digest(train)},
             "left_out": figures,
             "steps": steps,
-            "fields": deciding(config),
+            "fields": deciding_settings(config),
             "template_sha256": sha256_hex(str(run.codec.tokenizer.chat_template)),
             "held_out": conclusions(run, looked, learnt, config) if looked else None,
         }

@@ -18,17 +18,17 @@ from verigym.trainer.engines.build import build_engine
 from verigym.trainer.learner.update import Objective, accumulate, policy_logprobs
 from verigym.trainer.logprobs.chunked import Head
 from verigym.trainer.logprobs.forward import Forward, usable_head
-from verigym.trainer.losses import LOSSES
+from verigym.trainer.losses.token_level import reinforce
 from verigym.trainer.models.loading import load_model
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.rollout.held_out import evaluate
-from verigym.trainer.stages.distill_config import LogitConfig, OnPolicyConfig
+from verigym.trainer.stages.config import LogitConfig, OnPolicyConfig
 from verigym.trainer.stages.distill_losses import Direction, chunked_kl, kl_of_logits, logits_of, reverse_kl_advantages
 from verigym.trainer.stages.examples import Pair
 from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.stages.packing import hidden_packed, packable, packed_rows
-from verigym.trainer.stages.run import PolicyRun, settle
 from verigym.trainer.stages.sft import Batches, examples_digest, gather_examples, mean_nll, tokenized, total_steps
+from verigym.trainer.stages.step_run import PolicyRun, settle
 from verigym.trainer.tasks.mixture import Mixture, build_source
 from verigym.trainer.tasks.too_long import check_tasks
 
@@ -150,7 +150,7 @@ def distill_on_policy(config: OnPolicyConfig) -> Path:
             "shared_prefix": not config.gradient_checkpointing,
             "chunk": config.logprob_chunk,
         }
-        objective = Objective(LOSSES["reinforce"], "token_mean", config.max_new_tokens, config.temperature)
+        objective = Objective(reinforce, "token_mean", config.max_new_tokens, config.temperature)
         mixture = Mixture(sources, config.seed)
         check_tasks(sources, run.codec, config.max_prompt_tokens, config.max_left_out)
         _catch_up(mixture, run.done, config.prompts_per_step, lambda p: _fits(run, config, p))

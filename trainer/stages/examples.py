@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from verigym.datasets_cfg.asking import Asking
-from verigym.datasets_cfg.rows import Task
+from verigym.datasets_cfg.few_shot import FewShotTemplate
+from verigym.datasets_cfg.rows import RowTask
 from verigym.datasets_cfg.templates import load_template
 from verigym.envs import strict_json
 from verigym.envs.contract.errors import UsageError, explain
@@ -148,14 +148,14 @@ def demonstrated(sources: Sequence[SourceConfig], split: str, count: int, seed: 
                 f"demonstrations: environment {source.environment!r} writes no worked solutions (demonstration); name one that "
                 "does, such as arithmetic, or give examples with `data`"
             )
-    templates = [Asking(load_template(source.template)) if source.template else None for source in sources]
+    templates = [FewShotTemplate(load_template(source.template)) if source.template else None for source in sources]
     found = []
     for index in range(count):
         place = index % len(environments)
         prompt, text = environments[place].demonstration(split, seed, index)
-        asking = templates[place]
-        if asking is not None:  # as reinforcement learning is going to ask
-            prompt = asking.ask(prompt, Task(prompt.text, {}, {}, prompt.text))
+        template = templates[place]
+        if template is not None:  # as reinforcement learning is going to ask
+            prompt = template.apply(prompt, RowTask(prompt.text, {}, {}, prompt.text))
         found.append(Example(prompt.messages, text))
     return found
 

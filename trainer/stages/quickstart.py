@@ -22,6 +22,8 @@ from verigym.envs.registry import load
 from verigym.trainer.checkpoints.store import prepare
 from verigym.trainer.config.run import TrainConfig, build_config
 from verigym.trainer.engines.native.engine import NativeEngine
+from verigym.trainer.learner.update import learning_rate
+from verigym.trainer.logprobs.forward import completion_logprobs
 from verigym.trainer.loop import train
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
@@ -30,7 +32,6 @@ from verigym.trainer.monitoring.report import write_report
 from verigym.trainer.rng import keyed_int
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.rollout.held_out import evaluate
-from verigym.trainer.stages.cold_start import cold_start
 from verigym.trainer.tasks.mixture import build_source
 
 # name -> (options, weight): the two with more different tasks get more of the prompts.
@@ -42,6 +43,10 @@ TASKS: dict[str, tuple[dict[str, Any], float]] = {
 }
 # These two are rewarded only where the format holds as well: thoughts, then exactly one box, nothing outside.
 GATED = ("units", "story")
+
+
+WARMUP_STEPS = 30
+"""Cold-start steps of linear rise of the learning rate."""
 
 
 @dataclass(frozen=True)
@@ -189,3 +194,48 @@ def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Cons
     (partial / note.name).write_text(json.dumps({"accuracy": metrics["accuracy"], "made_with": made_with}), encoding="utf-8")
     os.replace(partial, folder)
     return float(metrics["accuracy"])
+
+
+def cold_start(
+    model: Any,
+    codec: Codec,
+    demonstration: Callable[[int], tuple[Prompt, str]],
+    *,
+    steps: int,
+    batch_size: int,
+    peak_learning_rate: float,
+    on_step: Callable[[int, float], None] = lambda step, loss: None,
+) -> None:
+    """Minimise the mean negative log-likelihood of the demonstrations' completion tokens, in place.
+
+    Args:
+        model: a transformers causal language model.
+        codec: its tokenizer; each completion ends with the end-of-sequence token.
+        demonstration: returns (prompt, completion) number `index`.
+        steps: optimizer updates.
+        batch_size: demonstrations an update.
+        peak_learning_rate: reached after the warm-up, then constant.
+        on_step: called with the number of finished steps and the loss in nats a token.
+    """
+    end = min(codec.eos_ids)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=peak_learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+    model.train()
+    for step in range(steps):
+        pairs = [demonstration(step * batch_size + row) for row in range(batch_size)]
+        logp_BT, mask_BT = completion_logprobs(
+            model,
+            [codec.encode(prompt) for prompt, _ in pairs],
+            [(*codec.encode_text(text), end) for _, text in pairs],
+            temperature=1.0,
+            pad_id=codec.pad_id,
+        )
+        loss = -logp_BT.sum() / mask_BT.sum()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        rate = learning_rate(step, peak=peak_learning_rate, warmup=WARMUP_STEPS, total=steps, schedule="constant")
+        for parameters in optimizer.param_groups:
+            parameters["lr"] = rate
+        optimizer.step()
+        on_step(step + 1, loss.item())
+    model.eval()

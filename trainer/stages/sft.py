@@ -19,7 +19,7 @@ from verigym.trainer.rng import keyed_int, keyed_random
 from verigym.trainer.stages.config import ExampleFields, SftConfig
 from verigym.trainer.stages.examples import Example, Pair, demonstrated, read_examples, to_pairs
 from verigym.trainer.stages.packing import packed_passes
-from verigym.trainer.stages.run import PolicyRun, settle
+from verigym.trainer.stages.step_run import PolicyRun, settle
 from verigym.trainer.tasks.too_long import refuse_many
 
 logger = logging.getLogger("verigym.trainer")

@@ -13,11 +13,9 @@ from pydantic import BaseModel
 from verigym.trainer.config.checks import ENGINE_RULES, RUN_RULES, Rule
 from verigym.trainer.config.run import SourceConfig, TrainConfig
 from verigym.trainer.evaluation.config import EVAL_RULES, EvalConfig
-from verigym.trainer.pipelines.kinds import KINDS
 from verigym.trainer.pipelines.plan import PipelineFields
-from verigym.trainer.stages.config import EXAMPLE_RULES, FIT_RULES, SftConfig
-from verigym.trainer.stages.distill_config import LogitConfig, OnPolicyConfig
-from verigym.trainer.stages.sampling_config import SampleConfig
+from verigym.trainer.pipelines.stage_kinds import KINDS
+from verigym.trainer.stages.config import EXAMPLE_RULES, FIT_RULES, LogitConfig, OnPolicyConfig, SampleConfig, SftConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE: dict[str, Any] = {"environment": "arithmetic"}

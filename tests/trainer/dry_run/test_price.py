@@ -15,7 +15,7 @@ from verigym.cli import main
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Score
 from verigym.trainer.batches.builder import Batch
-from verigym.trainer.config.memory import MemoryFields
+from verigym.trainer.config.model import AdapterFields
 from verigym.trainer.config.run import TrainConfig, build_config
 from verigym.trainer.dry_run import estimate as pricer
 from verigym.trainer.dry_run import measure
@@ -167,7 +167,7 @@ def test_the_price_has_the_critic(model_folder: Path, tmp_path: Path, monkeypatc
 
 
 def test_the_outline_is_that_of_the_model(model_folder: Path, tiny_model: Any) -> None:
-    outline = outline_of(str(model_folder), MemoryFields())
+    outline = outline_of(str(model_folder), AdapterFields())
     settings = tiny_model.config
     assert outline.parameters == sum(parameter.numel() for parameter in tiny_model.parameters())
     assert outline.layers == settings.num_hidden_layers
@@ -179,13 +179,13 @@ def test_the_outline_is_that_of_the_model(model_folder: Path, tiny_model: Any) -
 
 
 def test_the_outline_counts_adapters_and_what_four_bits_shrink(model_folder: Path, tiny_model: Any) -> None:
-    outline = outline_of(str(model_folder), MemoryFields(lora_rank=4))
+    outline = outline_of(str(model_folder), AdapterFields(lora_rank=4))
     blocks = [parameter for name, parameter in tiny_model.named_parameters() if name.endswith("_proj.weight")]
     assert outline.linear == sum(parameter.numel() for parameter in blocks)
     assert sorted(outline.trained) == sorted(4 * side for parameter in blocks for side in parameter.shape)
-    assert outline.parameters == outline_of(str(model_folder), MemoryFields()).parameters
+    assert outline.parameters == outline_of(str(model_folder), AdapterFields()).parameters
     with pytest.raises(UsageError, match="lora_targets: "):
-        outline_of(str(model_folder), MemoryFields(lora_rank=4, lora_targets=("absent",)))
+        outline_of(str(model_folder), AdapterFields(lora_rank=4, lora_targets=("absent",)))
 
 
 def test_what_is_kept_for_the_backward_pass_is_counted_once() -> None:

@@ -14,7 +14,7 @@ def sums_model(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any) ->
     from verigym.envs import load
     from verigym.trainer.models.codec import Codec
     from verigym.trainer.models.scratch import scratch_qwen3
-    from verigym.trainer.stages.cold_start import cold_start
+    from verigym.trainer.stages.quickstart import cold_start
 
     environment: Any = load("arithmetic", digits=1, operations="+")
     model = scratch_qwen3(tiny_tokenizer, hidden_size=32, layers=2, heads=2, intermediate_size=64, seed=4)

@@ -19,8 +19,8 @@ from verigym.trainer.evaluation.config import EvalConfig
 from verigym.trainer.evaluation.run import run_evaluation
 from verigym.trainer.evaluation.tasks import held_out
 from verigym.trainer.monitoring.progress import Interrupted
-from verigym.trainer.stages import sampled as sampled_module
-from verigym.trainer.stages.sampled import read_samples
+from verigym.trainer.stages import sample_log as sample_log_module
+from verigym.trainer.stages.sample_log import read_samples
 
 SOURCES = [{"environment": "arithmetic", "options": {"digits": 1, "operations": "+"}}, {"environment": "units"}]
 PICKERS = {"steps": {"environment": "process", "options": {"split": [",", "</think>"]}}}
@@ -141,7 +141,7 @@ def test_prompts_in_the_training_data_are_counted_and_left_out_beside(first: Pat
 def test_stopped_it_goes_on_and_another_look_samples_nothing(
     first: Path, tmp_path: Path, sums_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, asked = sampled_module.collect, []
+    real, asked = sample_log_module.collect, []
 
     def collect(*arguments: Any, **named: Any) -> Any:
         asked.append(len(arguments[3]))
@@ -149,7 +149,7 @@ def test_stopped_it_goes_on_and_another_look_samples_nothing(
             signal.raise_signal(signal.SIGINT)
         return real(*arguments, **named)
 
-    monkeypatch.setattr(sampled_module, "collect", collect)
+    monkeypatch.setattr(sample_log_module, "collect", collect)
     config = settings(tmp_path, sums_model, pickers={})
     with pytest.raises(Interrupted, match="eval sums: stopped after 10 of 20 prompts"):
         run_evaluation(config)

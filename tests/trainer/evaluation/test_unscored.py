@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from verigym import cli
-from verigym.trainer.stages.sampled import read_samples
+from verigym.trainer.stages.sample_log import read_samples
 
 MODULE = '''
 from pathlib import Path

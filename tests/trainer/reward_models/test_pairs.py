@@ -14,9 +14,8 @@ from verigym.envs import UsageError
 from verigym.envs.contract.schema import Message
 from verigym.trainer.reward_models.config import PairsConfig
 from verigym.trainer.reward_models.figures import PairRow, pair_baselines, preferred, share, step_shares
-from verigym.trainer.reward_models.labels import estimates, read_labels, splits_of
-from verigym.trainer.reward_models.pairing import make_pairs
-from verigym.trainer.reward_models.pairs import Graded, Preference, paired, parted, read_graded, read_preferences
+from verigym.trainer.reward_models.labelled_solutions import estimates, read_labels, splits_of
+from verigym.trainer.reward_models.pairs import Graded, Preference, make_pairs, paired, parted, read_graded, read_preferences
 
 GOOD = {"prompt": "1+1=?", "chosen": "2", "rejected": "3"}
 

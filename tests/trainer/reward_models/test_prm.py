@@ -16,10 +16,10 @@ from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.monitoring.logs import read_rows
 from verigym.trainer.reward_models.config import PrmConfig
-from verigym.trainer.reward_models.labels import LabelledSolution
+from verigym.trainer.reward_models.labelled_solutions import LabelledSolution
+from verigym.trainer.reward_models.math_shepherd import roll_out
 from verigym.trainer.reward_models.process_model import ProcessRewardModel
 from verigym.trainer.reward_models.process_training import train_prm
-from verigym.trainer.reward_models.step_labels import roll_out
 from verigym.trainer.rng import keyed_random
 
 ENV = EvenEnvironment()

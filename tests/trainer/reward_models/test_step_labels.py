@@ -11,7 +11,7 @@ from verigym.envs.contract.schema import Completion, Prompt, Reference, Score
 from verigym.envs.grading import Grader
 from verigym.trainer.engines.native.engine import NativeEngine
 from verigym.trainer.models.codec import Codec
-from verigym.trainer.reward_models.step_labels import roll_out
+from verigym.trainer.reward_models.math_shepherd import roll_out
 
 ENV = EvenEnvironment()
 PROMPT = ENV.prompt_at("train", 0, 0)

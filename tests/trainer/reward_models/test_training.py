@@ -21,14 +21,14 @@ from verigym.envs.contract.schema import Message
 from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.monitoring.logs import read_rows
 from verigym.trainer.monitoring.progress import Interrupted
-from verigym.trainer.pipelines.kinds import KINDS
 from verigym.trainer.pipelines.pipeline import run_pipeline
 from verigym.trainer.pipelines.plan import read_pipeline
+from verigym.trainer.pipelines.stage_kinds import KINDS
 from verigym.trainer.reward_models.config import PrmConfig, RewardModelConfig, StepLabelsConfig
-from verigym.trainer.reward_models.labelling import label_steps
 from verigym.trainer.reward_models.process_training import train_prm
+from verigym.trainer.reward_models.step_labelling import label_steps
 from verigym.trainer.reward_models.training import train_reward_model
-from verigym.trainer.stages import run as run_module
+from verigym.trainer.stages import step_run as run_module
 from verigym.trainer.tasks.mixture import build_source
 
 Fields = Callable[..., dict[str, Any]]

@@ -12,7 +12,7 @@ from verigym.trainer.engines.native.generate import generate
 from verigym.trainer.logprobs.forward import completion_logprobs
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.scratch import scratch_qwen3
-from verigym.trainer.stages.cold_start import WARMUP_STEPS, cold_start
+from verigym.trainer.stages.quickstart import WARMUP_STEPS, cold_start
 
 ENVIRONMENT: Any = load("arithmetic", digits=1)
 STEPS = 45

@@ -18,10 +18,9 @@ from verigym.trainer.logprobs.forward import Forward
 from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.monitoring.logs import read_rows
 from verigym.trainer.monitoring.progress import Interrupted
-from verigym.trainer.stages import run as run_module
-from verigym.trainer.stages.config import SftConfig
+from verigym.trainer.stages import step_run as run_module
+from verigym.trainer.stages.config import LogitConfig, OnPolicyConfig, SftConfig
 from verigym.trainer.stages.distill import distill_logits, distill_on_policy, graded, kl_gradient
-from verigym.trainer.stages.distill_config import LogitConfig, OnPolicyConfig
 from verigym.trainer.stages.examples import Pair
 from verigym.trainer.stages.sft import sft
 

@@ -15,10 +15,10 @@ from verigym import cli
 from verigym.envs import UsageError
 from verigym.trainer.monitoring.progress import Interrupted
 from verigym.trainer.pipelines import pipeline as pipeline_module
-from verigym.trainer.pipelines.kinds import KINDS
 from verigym.trainer.pipelines.pipeline import run_pipeline, status
 from verigym.trainer.pipelines.plan import read_pipeline
-from verigym.trainer.stages import run as run_module
+from verigym.trainer.pipelines.stage_kinds import KINDS
+from verigym.trainer.stages import step_run as run_module
 
 TEXT = """\
 output: {output}

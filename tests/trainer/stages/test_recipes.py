@@ -13,9 +13,9 @@ import pytest
 
 from verigym import cli
 from verigym.datasets_cfg import load_config
-from verigym.trainer.pipelines.kinds import KINDS
 from verigym.trainer.pipelines.pipeline import graders, status
 from verigym.trainer.pipelines.plan import read_pipeline
+from verigym.trainer.pipelines.stage_kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[3]
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))

@@ -19,7 +19,7 @@ from verigym.trainer.logprobs.forward import Forward, score_separately
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.monitoring.logs import read_rows
 from verigym.trainer.monitoring.progress import Interrupted
-from verigym.trainer.stages import run as run_module
+from verigym.trainer.stages import step_run as run_module
 from verigym.trainer.stages.config import SftConfig
 from verigym.trainer.stages.examples import Pair, read_examples, to_pairs
 from verigym.trainer.stages.sft import Batches, mean_nll, nll_gradient, sft

@@ -28,8 +28,8 @@ from verigym.trainer.config.engine import EngineFields
 from verigym.trainer.engines.base import Generated
 from verigym.trainer.logprobs.forward import completion_logprobs
 from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
-from verigym.trainer.pipelines.kinds import KINDS
-from verigym.trainer.stages import sampled
+from verigym.trainer.pipelines.stage_kinds import KINDS
+from verigym.trainer.stages import sample_log
 
 ROWS = 12
 """More than the examples that any recipe shows before a task."""
@@ -238,7 +238,7 @@ class WithGolds:
 
 def teach_golds(monkeypatch: Any) -> None:
     """Give every sampler of the trainer its golds."""
-    for module in (loop, sampled):
+    for module in (loop, sample_log):
         real = module.collect
 
         def collect(engine: Any, codec: Any, graders: Any, tasks: Any, real: Any = real, **named: Any) -> Any:

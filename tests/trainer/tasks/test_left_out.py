@@ -16,9 +16,8 @@ from verigym.trainer.evaluation.config import EvalConfig
 from verigym.trainer.evaluation.run import run_evaluation
 from verigym.trainer.loop import train
 from verigym.trainer.models.codec import Codec
-from verigym.trainer.stages.config import SftConfig
-from verigym.trainer.stages.sampling import sample
-from verigym.trainer.stages.sampling_config import SampleConfig
+from verigym.trainer.stages.config import SampleConfig, SftConfig
+from verigym.trainer.stages.rejection_sampling import sample
 from verigym.trainer.stages.sft import sft
 from verigym.trainer.tasks.mixture import build_source
 from verigym.trainer.tasks.too_long import check_tasks, fitting, refuse_many

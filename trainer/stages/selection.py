@@ -116,7 +116,7 @@ def condition(name: str, text: str) -> Condition:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Selection:
     """What is kept of a prompt's completions."""
 
     numbers: list[int]
@@ -125,14 +125,14 @@ class Kept:
     """Why each of the others is not."""
 
 
-def keep(
+def select(
     candidates: Sequence[Candidate],
     rule: str,
     *,
     at_most: int | None = None,
     least_reward: float | None = None,
     conditions: Sequence[tuple[Condition, str]] = (),
-) -> Kept:
+) -> Selection:
     """Choose among a prompt's completions.
 
     A completion without a verdict, one that was cut off, and one whose text (spaces aside) has been kept already are never
@@ -161,7 +161,7 @@ def keep(
             continue
         seen.add(text)
         kept.append(number)
-    return Kept(kept, removed)
+    return Selection(kept, removed)
 
 
 def _unfit(one: Candidate, least_reward: float | None, conditions: Sequence[tuple[Condition, str]]) -> str:

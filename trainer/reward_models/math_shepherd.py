@@ -16,7 +16,7 @@ from verigym.envs.grading import Grader
 from verigym.envs.process.steps import Ends, Span, Splitting, split
 from verigym.trainer.engines.base import Engine, Generated
 from verigym.trainer.models.codec import Codec
-from verigym.trainer.reward_models.labels import Estimate, LabelledSolution, estimates
+from verigym.trainer.reward_models.labelled_solutions import Estimate, LabelledSolution, estimates
 
 
 @dataclass(frozen=True)

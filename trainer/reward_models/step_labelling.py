@@ -24,12 +24,12 @@ from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.loading import load_model, pick_device
 from verigym.trainer.monitoring.progress import Progress, StopRequest
 from verigym.trainer.reward_models.config import StepLabelsConfig
-from verigym.trainer.reward_models.step_labels import StepOutcomes, roll_out
+from verigym.trainer.reward_models.math_shepherd import StepOutcomes, roll_out
 from verigym.trainer.rollout.collect import collect
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.stages.hashing import model_digest
-from verigym.trainer.stages.sampled import BlockLog
-from verigym.trainer.stages.sampling import draw, write_text
+from verigym.trainer.stages.rejection_sampling import draw, write_text
+from verigym.trainer.stages.sample_log import BlockLog
 from verigym.trainer.tasks.mixture import Source, build_source
 
 logger = logging.getLogger("verigym.trainer")

@@ -22,10 +22,10 @@ from verigym.trainer.engines.build import build_engine
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.loading import load_model, pick_device
 from verigym.trainer.rollout.graders import open_graders
+from verigym.trainer.stages.config import SampleConfig, SamplerFields
 from verigym.trainer.stages.hashing import model_digest
-from verigym.trainer.stages.keep import Candidate, Condition, keep, spelling
-from verigym.trainer.stages.sampled import Sampled, SampleLog, sample_all
-from verigym.trainer.stages.sampling_config import SampleConfig, SamplerFields
+from verigym.trainer.stages.sample_log import PromptSamples, SampleLog, sample_all
+from verigym.trainer.stages.selection import Candidate, Condition, select, spelling
 from verigym.trainer.tasks.mixture import Mixture, Source, build_source
 from verigym.trainer.tasks.too_long import refuse_many
 
@@ -119,7 +119,7 @@ def draw(
 
 
 def kept_rows(
-    found: Sequence[Sampled], config: SampleConfig, made_with: Mapping[str, Any], sources: Sequence[Source]
+    found: Sequence[PromptSamples], config: SampleConfig, made_with: Mapping[str, Any], sources: Sequence[Source]
 ) -> tuple[list[dict[str, Any]], dict[str, Counter[str]]]:
     """Return the data set, what the rules keep of each prompt, no text twice for one prompt; and counts of what they do not.
 
@@ -133,7 +133,7 @@ def kept_rows(
     rows = []
     for one in found:
         candidates = [Candidate(s.text, s.tokens, s.score, s.finish_reason == "length") for s in one.samples]
-        kept = keep(candidates, config.keep, conditions=conditions[one.source], **limits)
+        kept = select(candidates, config.keep, conditions=conditions[one.source], **limits)
         removed[one.source].update(kept.removed.values())
         for place in kept.numbers:
             chosen = one.samples[place]
@@ -164,7 +164,7 @@ def kept_rows(
     return rows, removed
 
 
-def _conditions(config: SampleConfig, source: Source, found: Sequence[Sampled]) -> list[tuple[Condition, str]]:
+def _conditions(config: SampleConfig, source: Source, found: Sequence[PromptSamples]) -> list[tuple[Condition, str]]:
     with error_context(f"source {source.label!r}"):
         pairs = [(wanted, wanted.component(source.environment)) for wanted in config.conditions]
     known = {name for one in found if one.source == source.label for s in one.samples for name in s.score.components}
@@ -178,7 +178,7 @@ def _conditions(config: SampleConfig, source: Source, found: Sequence[Sampled]) 
 
 
 def summary(
-    found: Sequence[Sampled],
+    found: Sequence[PromptSamples],
     rows: Sequence[Mapping[str, Any]],
     removed: Mapping[str, Counter[str]],
     left_out: Counter[str],

@@ -50,7 +50,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Sampled:
+class PromptSamples:
     """A prompt and its samples."""
 
     number: int
@@ -64,12 +64,12 @@ class Sampled:
     """What answers were compared with; see `gold_text`."""
 
 
-def of_group(number: int, group: Group) -> Sampled:
+def samples_of_group(number: int, group: Group) -> PromptSamples:
     """Return what is kept of a group."""
     rows = zip(group.texts, group.generated, group.scores, strict=True)
     samples = tuple(Sample(text, done.length, done.finish_reason, score, done.thought) for text, done, score in rows)
     prompt = group.prompt
-    return Sampled(number, group.source, prompt.messages, prompt.key, dict(prompt.metadata), samples, gold_text(prompt))
+    return PromptSamples(number, group.source, prompt.messages, prompt.key, dict(prompt.metadata), samples, gold_text(prompt))
 
 
 class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
@@ -162,14 +162,14 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
         self._file.close()
 
 
-class SampleLog(BlockLog[Sampled]):
+class SampleLog(BlockLog[PromptSamples]):
     """Prompts with their samples."""
 
     def __init__(self, path: Path, made: Mapping[str, Any], block: int, total: int) -> None:
         super().__init__(path, made, block, total, _dump, _load)
 
 
-def _dump(one: Sampled) -> dict[str, Any]:
+def _dump(one: PromptSamples) -> dict[str, Any]:
     return {
         "number": one.number,
         "source": one.source,
@@ -186,16 +186,18 @@ def _dump_sample(sample: Sample) -> list[Any]:
     return [sample.text, sample.tokens, sample.finish_reason, score, *([asdict(sample.thought)] if sample.thought else [])]
 
 
-def _load(row: Mapping[str, Any]) -> Sampled:
+def _load(row: Mapping[str, Any]) -> PromptSamples:
     samples = (
         Sample(text, tokens, reason, Score.model_validate(score), *(Thought(**one) for one in thought))
         for text, tokens, reason, score, *thought in row["samples"]
     )
     messages = tuple(Message(**message) for message in row["messages"])
-    return Sampled(row["number"], row["source"], messages, row["prompt_key"], row["metadata"], tuple(samples), row.get("gold"))
+    return PromptSamples(
+        row["number"], row["source"], messages, row["prompt_key"], row["metadata"], tuple(samples), row.get("gold")
+    )
 
 
-def read_samples(path: Path) -> list[Sampled]:
+def read_samples(path: Path) -> list[PromptSamples]:
     """Return what a finished file holds."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[1:]]
     return [_load(row) for row in rows]
@@ -214,8 +216,8 @@ def sample_all(
     temperature: float,
     prompts_at_a_time: int,
     title: str = "sampling",
-    told: Callable[[Sequence[Sampled]], None] = lambda found: None,
-) -> list[Sampled]:
+    told: Callable[[Sequence[PromptSamples]], None] = lambda found: None,
+) -> list[PromptSamples]:
     """Sample and grade what the log does not hold yet, grade again what has no verdict in it, and return all of it.
 
     Args:
@@ -254,7 +256,7 @@ def sample_all(
                 )
             except Dropped:
                 raise stop.interrupted(f"{title}: stopped after {done} of {len(tasks)} prompts") from None
-            found = [of_group(done + place, group) for place, group in enumerate(groups)]
+            found = [samples_of_group(done + place, group) for place, group in enumerate(groups)]
             log.add(found)
             told(found)
             done += len(batch)

@@ -12,13 +12,12 @@ import pytest
 
 from verigym.envs import Status, UsageError, load
 from verigym.trainer.monitoring.progress import Interrupted
-from verigym.trainer.stages import sampled as sampled_module
-from verigym.trainer.stages.config import SftConfig
+from verigym.trainer.stages import sample_log as sample_log_module
+from verigym.trainer.stages.config import SampleConfig, SftConfig
 from verigym.trainer.stages.examples import read_examples
 from verigym.trainer.stages.hashing import model_digest
-from verigym.trainer.stages.sampled import read_samples
-from verigym.trainer.stages.sampling import sample
-from verigym.trainer.stages.sampling_config import SampleConfig
+from verigym.trainer.stages.rejection_sampling import sample
+from verigym.trainer.stages.sample_log import read_samples
 from verigym.trainer.stages.sft import sft
 
 # A task that an untrained model solves now and then: any text repeats little.
@@ -91,7 +90,7 @@ def test_the_data_set_can_be_learnt_from(whole: Path) -> None:
 def test_stopped_and_cut_short_it_goes_on_to_the_same_bytes(
     whole: Path, tmp_path: Path, config: Callable[..., SampleConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, asked = sampled_module.collect, []
+    real, asked = sample_log_module.collect, []
 
     def collect(*arguments: Any, **named: Any) -> Any:
         asked.append(len(arguments[3]))
@@ -99,7 +98,7 @@ def test_stopped_and_cut_short_it_goes_on_to_the_same_bytes(
             signal.raise_signal(signal.SIGINT)
         return real(*arguments, **named)
 
-    monkeypatch.setattr(sampled_module, "collect", collect)
+    monkeypatch.setattr(sample_log_module, "collect", collect)
     settings = config(tmp_path, keep="all_correct", at_most=2)
     with pytest.raises(Interrupted, match="stopped after 8 of 12 prompts"):
         sample(settings)

@@ -26,7 +26,7 @@ from verigym.trainer.models.lora import export_policy, load_policy, save_policy
 from verigym.trainer.monitoring.console import size
 from verigym.trainer.monitoring.logs import RunLog, open_log
 from verigym.trainer.monitoring.progress import Progress, StopRequest
-from verigym.trainer.monitoring.trackers import require_boards
+from verigym.trainer.monitoring.trackers import require_trackers
 from verigym.trainer.stages.config import FitFields, StepFields
 from verigym.trainer.stages.hashing import model_digest
 
@@ -42,7 +42,7 @@ def settle(config: StepFields) -> None:
     transformers.utils.logging.disable_progress_bar()
     if config.threads:
         torch.set_num_threads(config.threads)
-    require_boards(config.loggers)
+    require_trackers(config.loggers)
     checkpoint.prepare(config.output)
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 
 @dataclass(frozen=True)
-class Kind:
+class StageKind:
     """A kind of stage. Its code is imported when it runs."""
 
     config: str
@@ -34,68 +34,68 @@ class Kind:
         return function(config)
 
 
-KINDS: dict[str, Kind] = {
-    "scratch": Kind(
+KINDS: dict[str, StageKind] = {
+    "scratch": StageKind(
         "verigym.trainer.stages.scratch:ScratchConfig",
         "verigym.trainer.stages.scratch:scratch",
         "model",
         "a model with random weights and a tokenizer from the tasks' texts",
     ),
-    "sft": Kind(
+    "sft": StageKind(
         "verigym.trainer.stages.config:SftConfig",
         "verigym.trainer.stages.sft:sft",
         "model",
         "supervised fine-tuning on completions",
     ),
-    "grpo": Kind(
+    "grpo": StageKind(
         "verigym.trainer.config.run:TrainConfig",
         "verigym.trainer.loop:train",
         "model",
         "reinforcement learning, the fields of `verigym train`",
     ),
-    "sample": Kind(
-        "verigym.trainer.stages.sampling_config:SampleConfig",
-        "verigym.trainer.stages.sampling:sample",
+    "sample": StageKind(
+        "verigym.trainer.stages.config:SampleConfig",
+        "verigym.trainer.stages.rejection_sampling:sample",
         "data",
         "rejection sampling: graded completions that a rule keeps",
     ),
-    "distill-logits": Kind(
-        "verigym.trainer.stages.distill_config:LogitConfig",
+    "distill-logits": StageKind(
+        "verigym.trainer.stages.config:LogitConfig",
         "verigym.trainer.stages.distill:distill_logits",
         "model",
         "a teacher's distributions on given examples",
     ),
-    "distill-on-policy": Kind(
-        "verigym.trainer.stages.distill_config:OnPolicyConfig",
+    "distill-on-policy": StageKind(
+        "verigym.trainer.stages.config:OnPolicyConfig",
         "verigym.trainer.stages.distill:distill_on_policy",
         "model",
         "a teacher's opinion of each token that the student writes",
     ),
-    "pairs": Kind(
+    "pairs": StageKind(
         "verigym.trainer.reward_models.config:PairsConfig",
-        "verigym.trainer.reward_models.pairing:make_pairs",
+        "verigym.trainer.reward_models.pairs:make_pairs",
         "data",
         "preference pairs of graded completions",
     ),
-    "reward-model": Kind(
+    "reward-model": StageKind(
         "verigym.trainer.reward_models.config:RewardModelConfig",
         "verigym.trainer.reward_models.training:train_reward_model",
         "reward model",
         "a Bradley-Terry model on preference pairs",
     ),
-    "step-labels": Kind(
+    "step-labels": StageKind(
         "verigym.trainer.reward_models.config:StepLabelsConfig",
-        "verigym.trainer.reward_models.labelling:label_steps",
+        "verigym.trainer.reward_models.step_labelling:label_steps",
         "data",
         "Math-Shepherd's labels: what becomes of a solution from each step on",
     ),
-    "prm": Kind(
+    "prm": StageKind(
         "verigym.trainer.reward_models.config:PrmConfig",
         "verigym.trainer.reward_models.process_training:train_prm",
         "reward model",
         "a process reward model on labelled steps",
     ),
-    "evaluate": Kind(
+    "evaluate": StageKind(
         "verigym.trainer.evaluation.config:EvalConfig",
         "verigym.trainer.evaluation.run:run_evaluation",
         "report",

@@ -14,7 +14,7 @@ import pytest
 
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.monitoring.logs import RunLog
-from verigym.trainer.monitoring.trackers import open_boards, require_boards
+from verigym.trainer.monitoring.trackers import open_trackers, require_trackers
 
 
 class Recorder:
@@ -85,7 +85,7 @@ def test_numbers_are_sent_with_their_kind_and_step(stand_ins: dict[str, Recorder
 
 def test_a_continued_run_keeps_its_identity_and_a_new_one_gets_another(stand_ins: dict[str, Recorder], tmp_path: Path) -> None:
     for done in (None, 5, None):
-        for board in open_boards(["wandb"], tmp_path, done, "p", {}):
+        for board in open_trackers(["wandb"], tmp_path, done, "p", {}):
             board.close()
     first, continued, anew = [arguments["id"] for call, arguments in stand_ins["wandb"].calls if call == "init"]
     assert first == continued != anew
@@ -95,7 +95,7 @@ def test_a_continued_run_keeps_its_identity_and_a_new_one_gets_another(stand_ins
 def test_an_absent_package_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UsageError, match=f"loggers: {name} was asked for.*`pip install {name}`"):
-        require_boards([name])
+        require_trackers([name])
 
 
 def test_without_loggers_nothing_but_our_own_files_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from verigym.envs import Score, UsageError, load
 from verigym.envs.composition.operators import Gate, WeightedSum
-from verigym.trainer.stages.keep import Candidate, condition, keep
+from verigym.trainer.stages.selection import Candidate, condition, select
 
 RIGHT, WRONG, UNSCORED = Score.correct(), Score.incorrect(), Score.failed("crashed", "the worker died")
 CANDIDATES = [
@@ -34,12 +34,12 @@ CANDIDATES = [
     ],
 )
 def test_the_rules(rule: str, at_most: int | None, least: float | None, kept: list[int]) -> None:
-    assert keep(CANDIDATES, rule, at_most=at_most, least_reward=least).numbers == kept
+    assert select(CANDIDATES, rule, at_most=at_most, least_reward=least).numbers == kept
 
 
 def test_nothing_is_kept_of_nothing_right() -> None:
-    assert keep([Candidate("a", 1, WRONG), Candidate("b", 1, UNSCORED)], "all_correct").numbers == []
-    assert keep([], "best").numbers == []
+    assert select([Candidate("a", 1, WRONG), Candidate("b", 1, UNSCORED)], "all_correct").numbers == []
+    assert select([], "best").numbers == []
 
 
 def spoken(share: float | None, words: float = 10.0) -> Candidate:
@@ -63,7 +63,7 @@ def test_conditions_on_parts_are_beside_the_rule_and_each_removal_has_its_reason
         spoken(1.0),
         spoken(0.99),
     ]
-    found = keep(candidates, "all_correct", at_most=2, conditions=read)
+    found = select(candidates, "all_correct", at_most=2, conditions=read)
     assert found.numbers == [1, 8]
     language, longest = "language >= 0.95", "paragraphs/longest < 300"
     reasons = {
@@ -77,7 +77,7 @@ def test_conditions_on_parts_are_beside_the_rule_and_each_removal_has_its_reason
         9: "at_most",
     }
     assert found.removed == reasons
-    assert keep(candidates[:2], "best", least_reward=1.5).removed == {0: "reward >= 1.5", 1: "reward >= 1.5"}
+    assert select(candidates[:2], "best", least_reward=1.5).removed == {0: "reward >= 1.5", 1: "reward >= 1.5"}
 
 
 @pytest.mark.parametrize(
