@@ -26,13 +26,13 @@ import torch
 from process_parts.solving import tell
 
 from verigym.envs.trained_options import RECORD
+from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.evaluation.figures import mean_interval
 from verigym.trainer.pipelines.pipeline import State, run_pipeline
 from verigym.trainer.pipelines.plan import Pipeline, read_pipeline
 from verigym.trainer.reward_models.figures import preferred, share
 from verigym.trainer.reward_models.pair_model import PairTokens, RewardModelRun, outputs, tokenized
 from verigym.trainer.reward_models.training import digest, gather
-from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.stages.sample_log import PromptSamples, read_samples
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/reward_model.yaml"

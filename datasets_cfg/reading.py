@@ -1,27 +1,28 @@
-"""Where a data set's rows are read: local files; Parquet and the hub through the `datasets` library, of the extra `data`."""
+"""Rows of a split: JSON and archives are read here, Parquet and the hub by the `datasets` library, of the extra `data`."""
 
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import os
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from verigym.datasets_cfg.archives import lean_files
-from verigym.datasets_cfg.jsonrows import JsonRows, ListRows
+from verigym.datasets_cfg.json_rows import JsonRows, ListRows
 from verigym.datasets_cfg.schema import DatasetConfig, LocalFile
 from verigym.envs import UsageError
 from verigym.envs.contract.errors import did_you_mean
 from verigym.envs.extras import need
+from verigym.envs.file_hash import file_sha256
 from verigym.envs.hub import hub_or_cache
 
 MAX_RATIO = 200
 """Of a .gz file's content to its size, above MAX_UNASKED_BYTES; text is packed 3 to 20 times smaller."""
 MAX_UNASKED_BYTES = 1 << 28
+MAX_LEAN_FILE_BYTES = 1 << 20
 
 
 class ChangedRevision(UsageError):
@@ -65,7 +66,7 @@ def _read(path: Path, kind: str, cache: str | None) -> Any:
         return ListRows(lean_files(path))
     if kind == "columns":
         return ListRows(_columns(path))
-    with path.open("rb") as stream:  # the library says this in words that nobody understands
+    with path.open("rb") as stream:  # `datasets` reports this incomprehensibly
         if not stream.read(1 << 20).strip():
             raise ValueError("it is empty")
     if kind == "JSON Lines":
@@ -74,17 +75,36 @@ def _read(path: Path, kind: str, cache: str | None) -> Any:
         return datasets.load_dataset("parquet", data_files=str(path), split="train", cache_dir=cache)
 
 
+def lean_files(path: Path) -> list[dict[str, str]]:
+    """Return a row for each .lean file that lies in a folder of the archive's top folder, in the order of their names.
+
+    `Root/Test/a.lean` gives name `a`, folder `Test` and its text. Files that import those, `Root/Test.lean`, are no rows.
+
+    Raises:
+        ValueError: a file is no UTF-8 or larger than 1 MiB.
+        OSError, tarfile.TarError: the archive cannot be read.
+    """
+    rows = []
+    with tarfile.open(path) as archive:
+        for member in sorted(archive.getmembers(), key=lambda member: member.name):
+            place = PurePosixPath(member.name)
+            if not member.isfile() or place.suffix != ".lean" or len(place.parts) < 3:
+                continue
+            if member.size > MAX_LEAN_FILE_BYTES:
+                raise ValueError(f"{member.name} has {member.size:,} bytes, over {MAX_LEAN_FILE_BYTES:,}")
+            stream = archive.extractfile(member)
+            assert stream is not None, "a regular file has content"
+            rows.append({"name": place.stem, "folder": place.parts[-2], "text": stream.read().decode()})
+    return rows
+
+
 def digest(path: Path) -> str:
     """Return the sha256 of a file's content, uncompressed where the name ends in .gz: packing again is no other revision.
 
     Raises:
         OSError, EOFError, zlib.error: the file cannot be read.
     """
-    sha256 = hashlib.sha256()
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            sha256.update(block)
-    return sha256.hexdigest()
+    return file_sha256(path, unpacked=path.suffix == ".gz")
 
 
 def refuse_packed_bomb(path: Path) -> None:
@@ -149,9 +169,9 @@ def hub_rows(config: DatasetConfig, split: str, cache: str | None) -> Any:
             return datasets.load_dataset(hub.path, hub.config, split=hub.splits[split], revision=hub.revision, cache_dir=cache)
         except Exception as error:  # as above, and the network's
             local = f", or pass --data-dir DIR to read DIR/{config.files[split].path}" if split in config.files else ""
-            said = f"{silence}, and there is no copy in its cache" if silence else _cause(error)
+            reason = f"{silence}, and there is no copy in its cache" if silence else _cause(error)
             raise UsageError(
-                f"data set {config.name!r} cannot be read from the hub ({hub.path}): {said}; try later{local}"
+                f"data set {config.name!r} cannot be read from the hub ({hub.path}): {reason}; try later{local}"
             ) from None
 
 
@@ -160,7 +180,7 @@ def quiet_datasets(what: str) -> Iterator[Any]:
     """Import `datasets` and keep its progress bars and log lines off the terminal while it loads.
 
     Args:
-        what: is read, for the message where the package is missing.
+        what: what is read, for the message where the package is missing.
 
     Raises:
         UsageError: it is not installed.
@@ -169,7 +189,7 @@ def quiet_datasets(what: str) -> Iterator[Any]:
     bars = datasets.are_progress_bars_disabled()
     verbosity = datasets.logging.get_verbosity()
     datasets.disable_progress_bars()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # its errors are raised too, and told in our words
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # its errors are raised too, and reworded here
     try:
         yield datasets
     finally:

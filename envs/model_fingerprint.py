@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
 from verigym.envs.contract.schema import canonical_json, sha256_hex
+from verigym.envs.file_hash import file_sha256
 
 SUFFIXES = (".safetensors", ".bin", ".json", ".jinja", ".model", ".txt")
 """Weights, configuration, tokenizer and chat template: what a verdict depends on."""
@@ -31,8 +31,7 @@ def _size_and_hash(path: Path) -> tuple[int, str]:
     state = path.stat()
     key = (str(path.resolve()), state.st_size, state.st_mtime_ns)
     if key not in _known:
-        with path.open("rb") as file:
-            _known[key] = hashlib.file_digest(file, "sha256").hexdigest()
+        _known[key] = file_sha256(path)
     return state.st_size, _known[key]
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from verigym.envs.file_hash import file_sha256
+
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 MAIN = "__main__"
 
@@ -46,7 +48,7 @@ def own_code(environments: Iterable[Any]) -> dict[str, str]:
             continue
         seen.add(module.__name__)
         try:
-            digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+            digest = file_sha256(path)[:16]
         except OSError:  # from an archive; its hash could not change unnoticed
             continue
         found[_shown(module, path)] = digest

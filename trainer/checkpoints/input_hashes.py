@@ -10,7 +10,8 @@ from pathlib import Path
 from verigym.datasets_cfg.load import description, load_config
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import UsageError
-from verigym.envs.contract.schema import sha256_hex
+from verigym.envs.contract.schema import canonical_json, sha256_hex
+from verigym.envs.file_hash import file_sha256
 from verigym.envs.own_code import own_code
 from verigym.trainer.config.run import SourceConfig, TrainConfig
 from verigym.trainer.models.path import model_path
@@ -56,14 +57,39 @@ def data_hashes(sources: Iterable[SourceConfig]) -> dict[str, str]:
 def file_hash(path: Path) -> str:
     """Return a hash of a file's content; of one above `WHOLE` bytes, of its size and both its ends."""
     size = path.stat().st_size
+    if size <= WHOLE:
+        return file_sha256(path)[:16]
     with path.open("rb") as file:
-        if size <= WHOLE:
-            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
         digest = hashlib.sha256(str(size).encode())
         digest.update(file.read(ENDS))
         file.seek(-ENDS, 2)
         digest.update(file.read(ENDS))
     return f"ends-{digest.hexdigest()[:16]}"
+
+
+def path_digest(path: Path) -> str:
+    """Return the sha256 of a file, or over the names and contents of a folder's files.
+
+    Raises:
+        UsageError: a file cannot be read.
+    """
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        return sha256_hex(canonical_json([[str(file.relative_to(path)), path_digest(file)] for file in files]))
+    try:
+        return file_sha256(path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def model_digest(model: str) -> str:
+    """Return what identifies a model: the hash of a directory's contents, or a hub id itself.
+
+    Raises:
+        UsageError: see `model_path`.
+    """
+    folder = Path(model_path(model))
+    return path_digest(folder) if folder.is_dir() else f"hub:{model}"
 
 
 def refuse_changed(then: Mapping[str, str], now: Mapping[str, str], changed_inputs: str) -> bool:

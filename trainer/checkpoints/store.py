@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import logging
 import os
@@ -19,9 +18,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from verigym.envs.contract.differences import differing
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import canonical_json, sha256_hex
+from verigym.envs.file_hash import file_sha256
 from verigym.trainer.config.engine import EngineFields
-from verigym.trainer.config.monitoring import MonitoringFields
-from verigym.trainer.config.resume import ResumeFields
+from verigym.trainer.config.monitoring import MonitoringFields, ResumeFields
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.distributed.world import SOLO, World
 
@@ -144,7 +143,7 @@ def save(
 def _complete(partial: Path, final: Path, state: State, work: Mapping[str, Any], keep: int) -> None:
     folder = final.parent
     (partial / "work.json").write_text(json.dumps(work), encoding="utf-8")
-    files = {str(path.relative_to(partial)): _sha256(path) for path in sorted(partial.rglob("*")) if path.is_file()}
+    files = {str(path.relative_to(partial)): file_sha256(path) for path in sorted(partial.rglob("*")) if path.is_file()}
     state = state.model_copy(update={"files": files})
     (partial / "state.json").write_text(state.model_dump_json(indent=1), encoding="utf-8")
     for path in [*partial.rglob("*"), partial]:
@@ -173,7 +172,7 @@ def latest(folder: Path, made: Mapping[str, Any], steps: int) -> tuple[Path, Sta
     for path in reversed(_steps(folder)):
         try:
             state = State.model_validate_json((path / "state.json").read_bytes())
-            damaged = [name for name, digest in state.files.items() if _sha256(path / name) != digest]
+            damaged = [name for name, digest in state.files.items() if file_sha256(path / name) != digest]
         except (OSError, ValidationError) as error:
             damaged = [type(error).__name__]
         if damaged:
@@ -239,11 +238,6 @@ def write_config(output: Path, config: TrainConfig) -> None:
 
 def _steps(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*") if NAME.fullmatch(path.name))
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _flush(path: Path) -> None:

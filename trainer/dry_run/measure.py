@@ -16,8 +16,8 @@ from verigym.datasets_cfg.load import RowError
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Score
 from verigym.envs.grading import Grader
-from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.advantages.gae import whole_reward
+from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.rows import Credit, compares_prompts, credits_of, has_signal
 from verigym.trainer.dry_run.formulas import Lengths, Timing, shares_prompts, trained_tokens
 from verigym.trainer.engines.native.decoders import decodable

@@ -23,7 +23,7 @@ from verigym.envs.contract.schema import Completion, Prompt, Score, canonical_js
 from verigym.envs.grading import Grader, grades_groups
 from verigym.envs.own_code import own_code
 from verigym.envs.registry import load as load_environment
-from verigym.trainer.checkpoints.input_hashes import data_hashes, file_hash
+from verigym.trainer.checkpoints.input_hashes import data_hashes, file_hash, model_digest
 from verigym.trainer.checkpoints.run_record import record_start
 from verigym.trainer.checkpoints.store import FREE_FIELDS, locked, prepare
 from verigym.trainer.engines.build import build_engine
@@ -36,7 +36,6 @@ from verigym.trainer.evaluation.training_data import is_file, refuse_unreadable,
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.loading import load_model, pick_device
 from verigym.trainer.rollout.graders import open_graders
-from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.stages.sample_log import PromptSamples, SampleLog, sample_all
 from verigym.trainer.tasks.mixture import Source
 from verigym.trainer.tasks.too_long import fitting

@@ -7,7 +7,7 @@ from typing import Any
 
 from verigym.datasets_cfg.fields import fill
 from verigym.datasets_cfg.load import load as load_dataset
-from verigym.datasets_cfg.rows import RowTask
+from verigym.datasets_cfg.rows import PreparedTask
 from verigym.datasets_cfg.schema import DatasetConfig
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.trainer.config.run import SourceConfig
@@ -59,7 +59,7 @@ def own_texts(config: SourceConfig, source: Source) -> list[OwnText]:
     return [own_text(rows.config, rows.bare(int(str(prompt.metadata["row"])))[1]) for prompt in source.held_out]
 
 
-def own_text(config: DatasetConfig, task: RowTask) -> OwnText:
+def own_text(config: DatasetConfig, task: PreparedTask) -> OwnText:
     """Return what a row says of its task, without the words that its description puts around its columns."""
     if config.generated:
         return OwnText(task.text)

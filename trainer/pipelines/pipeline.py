@@ -16,12 +16,12 @@ from typing import Any
 
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import canonical_json, sha256_hex
+from verigym.trainer.checkpoints.input_hashes import model_digest, path_digest
 from verigym.trainer.checkpoints.run_record import command_line, versions
 from verigym.trainer.checkpoints.store import locked, prepare
 from verigym.trainer.distributed.torchrun import launched
 from verigym.trainer.pipelines.plan import REFERENCE, Pipeline, Stage, replaced
 from verigym.trainer.pipelines.stage_kinds import figures
-from verigym.trainer.stages.hashing import digest, model_digest
 
 DONE = "stage.json"
 # What may change without changing what a stage makes.
@@ -136,7 +136,7 @@ def _run(pipeline: Pipeline, stage: Stage, folder: Path, records: Mapping[str, M
         "inputs": inputs(pipeline, stage, records),
         "seed": stage.fields["seed"],
         "product": str(product),
-        "product_sha256": digest(product),
+        "product_sha256": path_digest(product),
         "figures": figures(stage.kind_name, folder),
         "command": command_line(),
         "versions": versions(),
@@ -164,7 +164,7 @@ def state_of(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str
     folder = pipeline.output / f"{stage.name}-{sha256_hex(canonical_json(given))[:8]}"
     try:
         record = json.loads((folder / DONE).read_text(encoding="utf-8"))
-        whole = record["inputs"] == given and digest(Path(record["product"])) == record["product_sha256"]
+        whole = record["inputs"] == given and path_digest(Path(record["product"])) == record["product_sha256"]
     except (OSError, ValueError, KeyError, UsageError):
         whole = False
     return State(stage, folder, record if whole else None)
@@ -193,7 +193,7 @@ def _named(field: str, value: Any) -> Any:
             return model_digest(value)
         if not Path(value).exists():
             raise UsageError(f"field {field!r}: there is no file {value!r}; give the path of a JSON Lines file")
-        return digest(Path(value))
+        return path_digest(Path(value))
     if isinstance(value, Mapping):
         return {key: _named(field, inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

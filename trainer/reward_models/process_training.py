@@ -14,6 +14,7 @@ import torch
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import canonical_json, sha256_hex
 from verigym.envs.trained_options import write_record
+from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.checkpoints.store import locked
 from verigym.trainer.logprobs.forward import autocast, micro_batches
 from verigym.trainer.models.loading import load_model
@@ -22,7 +23,6 @@ from verigym.trainer.reward_models.figures import Share, flat, step_shares
 from verigym.trainer.reward_models.labelled_solutions import LabelledSolution, read_labels, splits_of
 from verigym.trainer.reward_models.losses import step_loss
 from verigym.trainer.reward_models.process_model import ProcessRewardModel, StepTokens
-from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.stages.sft import Batches
 from verigym.trainer.stages.step_run import StepRun, settle
 

@@ -17,6 +17,7 @@ from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Message, Prompt
 from verigym.envs.grading import Grader
 from verigym.envs.own_code import own_code
+from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.checkpoints.store import FREE_FIELDS, locked, prepare
 from verigym.trainer.engines.base import Engine
 from verigym.trainer.engines.build import build_engine
@@ -27,7 +28,6 @@ from verigym.trainer.reward_models.config import StepLabelsConfig
 from verigym.trainer.reward_models.math_shepherd import StepOutcomes, roll_out
 from verigym.trainer.rollout.collect import collect
 from verigym.trainer.rollout.graders import open_graders
-from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.stages.rejection_sampling import draw, write_text
 from verigym.trainer.stages.sample_log import BlockLog
 from verigym.trainer.tasks.mixture import Source, build_source

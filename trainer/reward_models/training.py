@@ -14,6 +14,7 @@ import torch
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import canonical_json, sha256_hex
 from verigym.envs.trained_options import write_record
+from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.checkpoints.store import locked
 from verigym.trainer.logprobs.forward import micro_batches
 from verigym.trainer.reward_models.config import RewardModelConfig, deciding_settings
@@ -21,7 +22,6 @@ from verigym.trainer.reward_models.figures import Share, flat, pair_baselines, p
 from verigym.trainer.reward_models.losses import bradley_terry_loss
 from verigym.trainer.reward_models.pair_model import PairTokens, RewardModelRun, outputs, tokenized
 from verigym.trainer.reward_models.pairs import Preference, parted, read_preferences
-from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.stages.sft import Batches
 from verigym.trainer.stages.step_run import settle
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from verigym.envs.contract.errors import UsageError
+from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.checkpoints.store import locked
 from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.engines.build import build_engine
@@ -25,7 +26,6 @@ from verigym.trainer.rollout.held_out import evaluate
 from verigym.trainer.stages.config import LogitConfig, OnPolicyConfig
 from verigym.trainer.stages.distill_losses import Direction, chunked_kl, kl_of_logits, logits_of, reverse_kl_advantages
 from verigym.trainer.stages.examples import Pair
-from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.stages.packing import hidden_packed, packable, packed_rows
 from verigym.trainer.stages.sft import Batches, examples_digest, gather_examples, mean_nll, tokenized, total_steps
 from verigym.trainer.stages.step_run import PolicyRun, settle

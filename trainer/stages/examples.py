@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from verigym.datasets_cfg.few_shot import FewShotTemplate
-from verigym.datasets_cfg.rows import RowTask
+from verigym.datasets_cfg.rows import PreparedTask
 from verigym.datasets_cfg.templates import load_template
 from verigym.envs import strict_json
 from verigym.envs.contract.errors import UsageError, explain
@@ -155,7 +155,7 @@ def demonstrated(sources: Sequence[SourceConfig], split: str, count: int, seed: 
         prompt, text = environments[place].demonstration(split, seed, index)
         template = templates[place]
         if template is not None:  # as reinforcement learning is going to ask
-            prompt = template.apply(prompt, RowTask(prompt.text, {}, {}, prompt.text))
+            prompt = template.apply(prompt, PreparedTask(prompt.text, {}, {}, prompt.text))
         found.append(Example(prompt.messages, text))
     return found
 

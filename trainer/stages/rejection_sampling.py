@@ -17,13 +17,13 @@ import transformers
 from verigym.envs.contract.errors import UsageError, error_context
 from verigym.envs.contract.schema import Prompt
 from verigym.envs.own_code import own_code
+from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.checkpoints.store import FREE_FIELDS, locked, prepare
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.loading import load_model, pick_device
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.stages.config import SampleConfig, SamplerFields
-from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.stages.sample_log import PromptSamples, SampleLog, sample_all
 from verigym.trainer.stages.selection import Candidate, Condition, select, spelling
 from verigym.trainer.tasks.mixture import Mixture, Source, build_source

@@ -14,6 +14,7 @@ import transformers
 
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.checkpoints import store as checkpoint
+from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.checkpoints.run_record import record_start
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.distributed.sharded_checkpoint import restore
@@ -28,7 +29,6 @@ from verigym.trainer.monitoring.logs import RunLog, open_log
 from verigym.trainer.monitoring.progress import Progress, StopRequest
 from verigym.trainer.monitoring.trackers import require_trackers
 from verigym.trainer.stages.config import FitFields, StepFields
-from verigym.trainer.stages.hashing import model_digest
 
 logger = logging.getLogger("verigym.trainer")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import BaseModel
 from verigym.envs import Environment
 from verigym.envs.contract.differences import differing
 from verigym.envs.extras import installed
+from verigym.envs.file_hash import file_sha256
 
 FORMAT_VERSION = 2
 PACKAGES = (
@@ -35,8 +35,7 @@ def options_of(environment: Environment, given: Mapping[str, Any]) -> dict[str, 
 
 def fingerprint(path: str | Path) -> dict[str, Any]:
     """Return what tells one file from another: its size in bytes and the sha256 of its content as it is stored."""
-    with open(path, "rb") as stream:
-        return {"size": os.fstat(stream.fileno()).st_size, "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
+    return {"size": os.stat(path).st_size, "sha256": file_sha256(path)}
 
 
 def differences(old: Any, new: Any) -> list[str]:

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from verigym.envs import UsageError
+from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.models.loading import load_model
 from verigym.trainer.models.path import model_path, require_model
-from verigym.trainer.stages.hashing import model_digest
 
 
 def test_a_checkpoint_is_its_model(tmp_path: Path, letters_model: Path) -> None:

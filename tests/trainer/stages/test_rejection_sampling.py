@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from verigym.envs import Status, UsageError, load
+from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.monitoring.progress import Interrupted
 from verigym.trainer.stages import sample_log as sample_log_module
 from verigym.trainer.stages.config import SampleConfig, SftConfig
 from verigym.trainer.stages.examples import read_examples
-from verigym.trainer.stages.hashing import model_digest
 from verigym.trainer.stages.rejection_sampling import sample
 from verigym.trainer.stages.sample_log import read_samples
 from verigym.trainer.stages.sft import sft
