@@ -1,36 +1,41 @@
-"""Settings that another setting leaves without effect: refused, because whoever gave them expects one."""
+"""Refuses settings that another setting leaves without effect."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
 
-from verigym.trainer.config.critic import CriticFields
+from verigym.trainer.config.engine import ENGINES, EngineFields
+from verigym.trainer.config.model import KernelFields
 from verigym.trainer.config.presets import PRESETS
+from verigym.trainer.config.update import CriticFields
 
 Rule = tuple[tuple[str, ...], Callable[[Any], bool], str]
-"""Fields, whether they have an effect, and what they are about with what to set."""
+"""Fields, a test whether they have an effect, and what they are about with what to set."""
 
-IN_PROCESS = (
-    "vllm_max_model_len",
-    "vllm_gpu_memory_utilization",
-    "vllm_tensor_parallel_size",
-    "vllm_enforce_eager",
-    "vllm_sleep",
-)
-SERVERS = ("vllm_api_key_env", "vllm_weights_dir", "vllm_requests", "vllm_timeout_s", "vllm_wait_s", "vllm_retries")
 
-ENGINE_RULES: tuple[Rule, ...] = (
-    (("vllm_dtype",), lambda c: c.engine in ("vllm", "vllm-server"), "is about vLLM; set engine to vllm or vllm-server"),
-    (IN_PROCESS, lambda c: c.engine == "vllm", "is about vLLM in this process; set engine to vllm"),
-    (SERVERS, lambda c: c.engine == "vllm-server", "is about servers of vLLM; set engine to vllm-server"),
-)
+def engine_rules(fields: Container[str]) -> tuple[Rule, ...]:
+    """Return a rule for each engine's setting among `fields`: it has an effect with the engines whose entry lists it."""
+    rules: list[Rule] = []
+    for setting in dict.fromkeys(setting for entry in ENGINES.values() for setting in entry.settings if setting in fields):
+        takers = tuple(name for name, entry in ENGINES.items() if setting in entry.settings)
+        names = " or ".join(takers)
+        rules.append(((setting,), partial(_samples_with, takers), f"is about engine {names}; set engine to {names}"))
+    return tuple(rules)
+
+
+def _samples_with(engines: Container[str], config: Any) -> bool:
+    return config.engine in engines
+
+
+ENGINE_RULES = engine_rules(EngineFields.model_fields)
+"""The rules of stages that sample."""
 RUN_RULES: tuple[Rule, ...] = (
     (tuple(CriticFields.model_fields), lambda c: c.advantage == "gae", "is about a critic; set advantage to gae"),
-    (("cuda_graphs",), lambda c: c.engine == "native", "is about native decoding; set engine to native"),
-    *ENGINE_RULES,
+    *engine_rules({*KernelFields.model_fields, *EngineFields.model_fields}),
     (
         ("hard_share", "easy_share", "hard_below", "easy_above"),
         lambda c: c.curriculum,
@@ -62,18 +67,18 @@ RUN_RULES: tuple[Rule, ...] = (
         "is the project's name for wandb and trackio; name one of them in loggers",
     ),
 )
-"""What a run's settings need to have an effect; docs/training.md says what each is about."""
+"""The rules of a training run."""
 
 
 def refuse_ineffective(config: BaseModel, rules: Sequence[Rule] = RUN_RULES) -> None:
     """Check that every setting has an effect.
 
-    One that has its default value passes, and so does one that the preset chose: a run's own config.json, which names them all,
-    can be given again.
+    A setting passes at its default value, and at the value that the preset gives it, so that a run's own config.json, which
+    names all settings, can be read again.
 
     Args:
-        config: a run's or a stage's fields.
-        rules: about its fields.
+        config: the settings of a run or a stage.
+        rules: which of them need which others.
 
     Raises:
         ValueError: naming the setting and what it goes with.

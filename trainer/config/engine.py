@@ -1,20 +1,89 @@
-"""The settings of what samples completions: which engine, and how vLLM is started or reached."""
+"""The table of engines, and the settings of what samples completions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from verigym.envs.contract.errors import did_you_mean
 from verigym.trainer.config.frozen import Frozen
 
 
-class EngineFields(Frozen):
-    """Where completions come from. All but `engine` itself may change between a run and its continuation."""
+@dataclass(frozen=True)
+class EngineEntry:
+    """One engine. All that the configuration, the builder, the checks before a run and the documentation know of it."""
 
-    engine: Literal["native", "transformers", "vllm", "vllm-server"] = "native"
-    """native decodes with the policy itself, transformers through its generate, vllm in this process, vllm-server over HTTP."""
+    target: str
+    """`module:Class`, imported when a run uses it. `Class.from_config(config, model, codec)` makes the engine."""
+    what: str
+    """One phrase, for docs/engines.md."""
+    where: str
+    """Which process samples, for docs/engines.md."""
+    settings: tuple[str, ...] = ()
+    """Settings that have an effect with this engine, and with no engine that does not list them."""
+    required: tuple[str, ...] = ()
+    """Settings that must be given with this engine, and with no engine that does not list them."""
+    package: str | None = None
+    """Optional package that must be installed, a name of `envs.extras`."""
+    distributed: bool = False
+    """Whether it works in a run of several processes (torchrun)."""
+
+
+ENGINES: Mapping[str, EngineEntry] = {
+    "native": EngineEntry(
+        "verigym.trainer.engines.native.engine:NativeEngine",
+        "our decode loop over the policy itself; the default",
+        "this process",
+        settings=("cuda_graphs",),
+        distributed=True,
+    ),
+    "transformers": EngineEntry(
+        "verigym.trainer.engines.hf:TransformersEngine",
+        "`generate` of transformers, fed with the same random numbers: the plain reference",
+        "this process",
+        distributed=True,
+    ),
+    "vllm": EngineEntry(
+        "verigym.trainer.engines.vllm.in_process:VllmEngine",
+        "vLLM beside the trainer, on the same device; asleep while the policy is updated",
+        "this process",
+        settings=(
+            "vllm_dtype",
+            "vllm_max_model_len",
+            "vllm_gpu_memory_utilization",
+            "vllm_tensor_parallel_size",
+            "vllm_enforce_eager",
+            "vllm_sleep",
+        ),
+        package="vllm",
+    ),
+    "vllm-server": EngineEntry(
+        "verigym.trainer.engines.vllm.remote:VllmServerEngine",
+        "one or more vLLM servers; weights are pushed to them",
+        "other processes or machines",
+        settings=(
+            "vllm_dtype",
+            "vllm_api_key_env",
+            "vllm_weights_dir",
+            "vllm_requests",
+            "vllm_timeout_s",
+            "vllm_wait_s",
+            "vllm_retries",
+        ),
+        required=("vllm_urls",),
+    ),
+}
+"""Every engine by the name that `engine` takes. An entry here, its class, and its settings in `EngineFields` add an engine."""
+
+
+class EngineFields(Frozen):
+    """Engine and its options. All but `engine` itself may change when a run is resumed."""
+
+    engine: str = Field(default="native", description=f"What samples completions: {', '.join(ENGINES)}; see docs/engines.md.")
     vllm_dtype: Literal["fp32", "bf16", "fp16"] | None = None
     """Of vLLM's weights and activations; the run's dtype when left out. A server has the one it was started with."""
     vllm_max_model_len: int | None = Field(default=None, ge=1)
@@ -42,10 +111,19 @@ class EngineFields(Frozen):
     vllm_retries: int = Field(default=5, ge=1)
     """Times that one completion is asked for while the server answers with failures, before the run stops."""
 
+    @field_validator("engine")
+    @classmethod
+    def _engine_is_known(cls, name: str) -> str:
+        if name not in ENGINES:
+            raise ValueError(f"there is no engine {name!r}{did_you_mean(name, ENGINES)}")
+        return name
+
     @model_validator(mode="after")
     def _engine_is_consistent(self) -> Self:
-        if (self.engine == "vllm-server") is not bool(self.vllm_urls):
-            raise ValueError("engine vllm-server and vllm_urls go together: give the address of each server, or another engine")
+        for name, entry in ENGINES.items():
+            for field in entry.required:
+                if (field in ENGINES[self.engine].required) is not bool(getattr(self, field)):
+                    raise ValueError(f"engine {name} and {field} go together: give both, or another engine without {field}")
         for url in self.vllm_urls:
             if "@" in url:  # the message leaves out what may be a password
                 raise ValueError("vllm_urls: an address holds '@'; put the servers' key where vllm_api_key_env says")

@@ -1,4 +1,4 @@
-"""What all settings have in common."""
+"""Base class of all settings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Frozen(BaseModel):
-    """Settings that do not change, refuse unknown keys, and have the sentence under a field as its description."""
+    """Immutable settings that refuse unknown keys. The string under a field is its description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=())

@@ -1,4 +1,4 @@
-"""The settings of what looks after a run: when it warns, when it stops, and where its numbers go."""
+"""Settings that leave the computation as it is: warnings, stops, loggers, and checks on resume."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LoggerName = Literal["tensorboard", "wandb", "trackio"]
 
 
 class MonitoringFields(Frozen):
-    """None of these changes what is computed, so a run may go on with other values."""
+    """Warnings, stops and loggers. They may change when a run is resumed."""
 
     on_dead_run: Literal["warn", "stop"] = "warn"
     """What happens after dead_run_steps steps in a row without any gradient from the rewards."""
@@ -34,7 +34,7 @@ class MonitoringFields(Frozen):
     """Warn when the mean reward rises by this much within 18 steps while completions lose a third of their length."""
     unscored_share: float = Field(default=0.1, gt=0, le=1)
     """Warn when more than this share of the completions gets no verdict."""
-    sampler_gap_limit: float = Field(default=0.1, gt=0)
+    logprob_mismatch_limit: float = Field(default=0.1, gt=0)
     """Warn when log-probabilities at sampling and in training differ by more than this, mean over tokens, in nats."""
     warn_every: int = Field(default=50, ge=1)
     """Steps before the same warning is given again."""
@@ -43,3 +43,10 @@ class MonitoringFields(Frozen):
     """Where numbers go besides metrics.jsonl: any of tensorboard, wandb and trackio."""
     log_project: str = Field(default="verigym", min_length=1)
     """Project name for wandb and trackio."""
+
+
+class ResumeFields(Frozen):
+    """Checks on resume. Not part of the run's identity."""
+
+    changed_inputs: Literal["refuse", "accept"] = "refuse"
+    """What to do where the model's folder, a data file or your environment's code is not what it was at the checkpoint."""

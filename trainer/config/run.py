@@ -16,17 +16,15 @@ from verigym.datasets_cfg.suites import SuiteSource, load_suite, run_places, sui
 from verigym.datasets_cfg.yamlfile import Document, checked, read_document
 from verigym.envs.contract.errors import UsageError, explain
 from verigym.trainer.config.checks import refuse_ineffective
-from verigym.trainer.config.critic import CriticFields
 from verigym.trainer.config.engine import EngineFields
-from verigym.trainer.config.kernels import KernelFields
-from verigym.trainer.config.memory import MemoryFields
-from verigym.trainer.config.monitoring import MonitoringFields
+from verigym.trainer.config.model import AdapterFields, KernelFields
+from verigym.trainer.config.monitoring import MonitoringFields, ResumeFields
 from verigym.trainer.config.overrides import overriding
 from verigym.trainer.config.presets import with_preset
-from verigym.trainer.config.resume import ResumeFields
 from verigym.trainer.config.sampling import SamplingFields
 from verigym.trainer.config.synonyms import refuse_foreign
-from verigym.trainer.config.update import ON_POLICY_LOSSES, UpdateFields
+from verigym.trainer.config.update import CriticFields, UpdateFields
+from verigym.trainer.losses.table import ON_POLICY_LOSSES
 
 
 class SourceConfig(SuiteSource):
@@ -53,7 +51,7 @@ class SourceConfig(SuiteSource):
 
 
 class TrainConfig(
-    SamplingFields, UpdateFields, CriticFields, MemoryFields, EngineFields, KernelFields, MonitoringFields, ResumeFields
+    SamplingFields, UpdateFields, CriticFields, AdapterFields, EngineFields, KernelFields, MonitoringFields, ResumeFields
 ):
     """A GRPO run."""
 

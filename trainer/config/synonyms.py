@@ -1,4 +1,4 @@
-"""What users of TRL and verl type, and what it is called here, for suggestions that spelling alone does not find."""
+"""Names of settings in TRL and verl, and former names here, each with the name to use: hints that spelling cannot find."""
 
 from __future__ import annotations
 
@@ -81,7 +81,14 @@ FIELDS: Mapping[str, str] = {
         "no groups: fields such as `group_size` and `loss` stand at the top level",
     ),
 }
-"""Name of a field elsewhere -> what it is here."""
+"""Name of a field in TRL or verl -> what it is here."""
+
+FORMER: Mapping[str, str] = {
+    "sampler_gap_limit": "logprob_mismatch_limit",
+    "surprise_ceiling": "sampled_nll_ceiling",
+    "surprise_floor": "sampled_nll_floor",
+}
+"""Name of a field in earlier versions of verigym -> its name now."""
 
 VALUES: Mapping[str, Mapping[str, str]] = {
     "loss": {
@@ -111,8 +118,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
         "batch": "`batch_std`",
     },
 }
-"""By field: a value's name elsewhere -> what it is here."""
-
+"""By field: name of a value in TRL or verl -> what it is here."""
 
 STAGE_FIELDS: Mapping[str, str] = {
     "batch": "`batch_size`",
@@ -132,17 +138,19 @@ STAGE_FIELDS: Mapping[str, str] = {
     "train_file": "`data`, a list of files",
     "train_files": "`data`, a list of files",
 }
-"""The same of stages other than grpo, which count examples and not prompts."""
+"""As `FIELDS`, for stages other than grpo, which count examples and not prompts."""
 _TARGET = re.compile(r"`([a-z_]+)")
 
 
 def elsewhere(name: str, known: Collection[str]) -> str:
-    """Return `; here: ...` for a field's name in another trainer; an empty text where it is none, or is no field here either.
+    """Return `; here: ...` for a field's name in another trainer, `; now called: ...` for a former name, else an empty text.
 
     Args:
-        name: as it was given.
-        known: the names of the fields that there are.
+        name: the unknown field.
+        known: the fields there are; a field that is not among them is never suggested.
     """
+    if FORMER.get(name) in known:
+        return f"; now called: `{FORMER[name]}`"
     for names in (STAGE_FIELDS, FIELDS):
         if name in names and ((target := _TARGET.search(names[name])) is None or target[1] in known):
             return f"; here: {names[name]}"
@@ -150,14 +158,14 @@ def elsewhere(name: str, known: Collection[str]) -> str:
 
 
 def refuse_foreign(fields: Mapping[str, object], known: Collection[str]) -> None:
-    """Refuse a field that is called otherwise here.
+    """Refuse fields that have another name here.
 
     Args:
-        fields: as they were given.
-        known: the names of the fields that there are.
+        fields: the given settings.
+        known: the fields there are.
 
     Raises:
-        ValueError: the message begins with the field and says what it is here.
+        ValueError: the message begins with the field and says which one to use.
     """
     for name in fields:
         if name not in known and (hint := elsewhere(name, known)):
@@ -165,12 +173,12 @@ def refuse_foreign(fields: Mapping[str, object], known: Collection[str]) -> None
 
 
 def suggestion(field: str, value: str, known: Collection[str]) -> str:
-    """Return what to say after an unknown value: what another trainer's name is here, or else the nearest spelling.
+    """Return the suggestion after an unknown value: the name here for another trainer's name, else the nearest spelling.
 
     Args:
         field: such as `loss`.
-        value: what was given.
-        known: the values that there are.
+        value: the unknown value.
+        known: the values there are.
     """
     here = VALUES.get(field, {}).get(value.lower())
     return f"; here: {here}" if here else did_you_mean(value, known)

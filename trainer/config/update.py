@@ -1,4 +1,4 @@
-"""The settings of an update: the loss, what is added to it, how it is computed, and the optimizer."""
+"""Settings of an update: loss, KL, entropy bonus, optimizer, micro-batches, and the critic of PPO."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from verigym.trainer.config.frozen import Frozen
+from verigym.trainer.losses.table import ON_POLICY_LOSSES
 
 SHARED_OPTIONS = ("clip_low", "clip_high", "dual_clip", "delta")
-"""Options of losses with a field of their own, because several losses take them."""
-
-ON_POLICY_LOSSES = ("reinforce", "sequence_reinforce")
-"""Losses without a ratio to the policy that sampled: right only for what the current one wrote."""
+"""Options that several losses take; each has a field of its own."""
 
 
 class UpdateFields(Frozen):
-    """What turns rewards and completions into new weights."""
+    """Settings of the gradient and the optimizer step."""
 
     loss: str = "clipped"
     """Policy loss: a name in LOSSES of trainer/losses/, such as clipped, reinforce, cispo, gspo, sapo, gmpo or dppo_tv."""
@@ -99,3 +97,18 @@ class UpdateFields(Frozen):
         if self.correction is None and self.correction_options:
             raise ValueError("correction_options without a correction: name its kind in `correction`")
         return self
+
+
+class CriticFields(Frozen):
+    """Settings of the critic (PPO), whose values give the advantages with `advantage: gae`; without effect otherwise."""
+
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    """With gae: 1 takes a completion's return minus the critic's value, 0 the value's error of one token."""
+    gae_gamma: float = Field(default=1.0, ge=0, le=1)
+    """With gae: discount a token."""
+    whiten_advantages: bool = True
+    """With gae: advantages of all tokens of a step get mean 0 and standard deviation 1."""
+    critic_learning_rate: float = Field(default=1e-5, gt=0, le=1)
+    """With gae: peak of the critic's own rate; kind of optimizer, schedule, warm-up, decay and clipping are the policy's."""
+    value_clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """With gae: a value that has moved this far from where the step found it is not pushed on (PPO2); none when left out."""

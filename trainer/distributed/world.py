@@ -19,6 +19,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from verigym.envs.contract.errors import UsageError
+from verigym.trainer.config.engine import ENGINES
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.distributed.torchrun import LAUNCHED
 
@@ -119,7 +120,7 @@ def refuse_alone(config: TrainConfig) -> None:
         UsageError: naming the setting.
     """
     given = {
-        f"engine: {config.engine}": config.engine not in ("native", "transformers"),
+        f"engine: {config.engine}": not ENGINES[config.engine].distributed,
         "lora_rank": config.lora_rank > 0,
         "optimizer: adamw_8bit": config.optimizer == "adamw_8bit",
         "advantage: gae": config.advantage == "gae",

@@ -6,11 +6,12 @@ Legend: B rows, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 import transformers
 
+from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.engines.base import Generated, OnFinished
 from verigym.trainer.engines.native.generate import sample
 from verigym.trainer.logprobs.forward import autocast
@@ -34,6 +35,11 @@ class TransformersEngine:
         self.codec = codec
         self.rows_at_a_time = rows_at_a_time
         self.dtype = dtype
+
+    @classmethod
+    def from_config(cls, config: TrainConfig, model: Any, codec: Codec) -> Self:
+        """Make the engine of a run; see `build_engine`."""
+        return cls(model, codec, rows_at_a_time=config.generation_rows, dtype=config.dtype)
 
     def sync(self) -> None:
         """Do nothing: the policy is the model itself."""

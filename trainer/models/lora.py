@@ -19,7 +19,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from verigym.envs.contract.errors import UsageError
-from verigym.trainer.config.memory import MemoryFields
+from verigym.trainer.config.model import AdapterFields
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.models.loading import load_model
 from verigym.trainer.models.optional import need
@@ -107,7 +107,7 @@ def export_policy(policy: Any, folder: Path) -> None:
         policy.save_pretrained(folder)
 
 
-def load_base(config: MemoryFields, path: str | Path, device: torch.device) -> tuple[Any, Any]:
+def load_base(config: AdapterFields, path: str | Path, device: torch.device) -> tuple[Any, Any]:
     """Load the model that gets the adapters, held as `lora_base` says, and its tokenizer.
 
     Raises:
@@ -130,7 +130,7 @@ def load_base(config: MemoryFields, path: str | Path, device: torch.device) -> t
     return model, tokenizer
 
 
-def add_adapter(model: Any, config: MemoryFields, seed: int) -> Any:
+def add_adapter(model: Any, config: AdapterFields, seed: int) -> Any:
     """Return the model as peft's, with fp32 adapters in its layers that change nothing yet: A is random, B is 0.
 
     Args:

@@ -9,17 +9,15 @@ import pytest
 
 from verigym.cli import main
 from verigym.envs.contract.errors import UsageError
-from verigym.trainer.advantages import ADVANTAGES
+from verigym.trainer.advantages.table import ADVANTAGES
 from verigym.trainer.config.presets import PRESETS
 from verigym.trainer.config.run import SourceConfig, TrainConfig, from_overrides
-from verigym.trainer.config.synonyms import FIELDS, VALUES, table
-from verigym.trainer.losses import LOSSES
+from verigym.trainer.config.synonyms import FIELDS, FORMER, VALUES, table
+from verigym.trainer.losses.table import LOSSES
 from verigym.trainer.preflight import refuse_unstartable
 
 RUN = ["model=m", "output=OUTPUT", "sources=[{environment: arithmetic}]"]
 TABLES = {"loss": set(LOSSES), "advantage": set(ADVANTAGES)}
-FOUND_BY_GAE = {"gae"}
-"""An advantage of tokens, made by the critic, stands in no table."""
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -53,7 +51,16 @@ def test_a_value_s_name_elsewhere_is_refused_with_its_name_here(field: str, valu
     assert value not in TABLES[field]
     for word in re.findall("`([^`]+)`", VALUES[field][value]):
         name = word.removeprefix("preset: ")
-        assert name in PRESETS if word != name else name in TABLES[field] | FOUND_BY_GAE
+        assert name in PRESETS if word != name else name in TABLES[field]
+
+
+@pytest.mark.parametrize(("former", "now"), FORMER.items())
+def test_a_former_name_of_a_field_is_refused_with_its_name_now(former: str, now: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        from_overrides([*RUN, f"{former}=1"])
+    assert str(caught.value) == f"override '{former}=1': {former}: unknown field; now called: `{now}`"
+    assert former not in TrainConfig.model_fields
+    assert now in TrainConfig.model_fields
 
 
 def test_what_is_only_misspelt_gets_the_nearest_spelling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,13 +12,14 @@ import pytest
 import torch
 
 from verigym.envs.contract.errors import UsageError
-from verigym.trainer.config.memory import MemoryFields
+from verigym.trainer.config.model import AdapterFields
 from verigym.trainer.config.run import TrainConfig, build_config
 from verigym.trainer.engines.build import build_engine
+from verigym.trainer.engines.native.cuda_graphs import wants_graphs
 from verigym.trainer.engines.native.decoders import decodable
 from verigym.trainer.learner.learner import Learner
 from verigym.trainer.models.codec import Codec
-from verigym.trainer.models.liger import LIGER, use_liger, wants_graphs
+from verigym.trainer.models.liger import LIGER, use_liger
 from verigym.trainer.models.lora import add_adapter
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -41,7 +42,7 @@ def test_graphs_without_cuda_are_refused_with_what_to_do(tiny_model: Any, tiny_t
         build_engine(config("m", cuda_graphs=True), tiny_model, codec)
     engine: Any = build_engine(config("m"), tiny_model, codec)
     assert not engine.static_cache
-    with pytest.raises(UsageError, match="cuda_graphs is about native decoding; set engine to native"):
+    with pytest.raises(UsageError, match="cuda_graphs is about engine native; set engine to native"):
         config("m", cuda_graphs=False, engine="transformers")
 
 
@@ -72,7 +73,7 @@ def test_liger_gets_the_model_itself_and_leaves_its_loss_out(
     monkeypatch.setitem(sys.modules, "liger_kernel.transformers", stand_in)
     model = base = copy.deepcopy(tiny_model)
     if adapters:
-        model = add_adapter(base, MemoryFields(lora_rank=2), 0)
+        model = add_adapter(base, AdapterFields(lora_rank=2), 0)
     use_liger(model, CUDA)
     (call,) = calls
     assert call.pop("model") is base

@@ -17,7 +17,7 @@ from torch.func import functional_call
 
 from verigym.envs import extras
 from verigym.envs.contract.errors import UsageError
-from verigym.trainer.config.memory import MemoryFields
+from verigym.trainer.config.model import AdapterFields
 from verigym.trainer.config.run import build_config
 from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.engines.native.generate import generate
@@ -25,8 +25,8 @@ from verigym.trainer.learner.kl_reward import kl_penalties
 from verigym.trainer.learner.update import Objective, accumulate, policy_logprobs
 from verigym.trainer.logprobs.forward import Forward, checkpointing, score_separately, usable_head
 from verigym.trainer.logprobs.shared_prefix import shareable
-from verigym.trainer.losses import clipped
 from verigym.trainer.losses.kl import k3
+from verigym.trainer.losses.token_level import clipped
 from verigym.trainer.models.lora import (
     WithoutAdapter,
     adapter_tensors,
@@ -224,7 +224,7 @@ def test_an_absent_package_is_named_with_its_extra(tiny_model: Any, monkeypatch:
 )
 def test_settings_that_mean_nothing_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        MemoryFields(**fields)
+        AdapterFields(**fields)
 
 
 def test_the_settings_in_the_documentation_are_a_run() -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Hashable
 
 import torch
 
+from verigym.envs.contract.errors import UsageError
+
 logger = logging.getLogger("verigym.trainer")
 
 Run = Callable[[], torch.Tensor]
@@ -21,6 +23,21 @@ Record = Callable[[Run], tuple[Callable[[], None], torch.Tensor]]
 PLAIN_RUNS = 2
 """Times that a shape is run before it is recorded: what libraries prepare at first use must not be in the recording, and a
 shape that does not come again is not worth one."""
+
+
+def wants_graphs(wanted: bool | None, device: torch.device) -> bool:
+    """Return whether native decoding uses fixed shapes and CUDA graphs.
+
+    Args:
+        wanted: the setting `cuda_graphs`; None means on with CUDA.
+        device: of the policy.
+
+    Raises:
+        UsageError: `wanted` is true and the device is not CUDA.
+    """
+    if wanted and device.type != "cuda":
+        raise UsageError(f"cuda_graphs: true needs device cuda, and this run is on {device.type}; leave cuda_graphs out")
+    return device.type == "cuda" if wanted is None else wanted
 
 
 class Graphs:

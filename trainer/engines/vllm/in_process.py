@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
+from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.engines.base import Generated, OnFinished
 from verigym.trainer.engines.sampling import sampling_parameters
 from verigym.trainer.engines.vllm.calls import Vllm
@@ -35,6 +36,25 @@ class VllmEngine:
         self.version = 0
         """Times that weights were taken over."""
         self.asked = 0
+
+    @classmethod
+    def from_config(cls, config: TrainConfig, model: Any, codec: Codec) -> Self:
+        """Make the engine of a run; see `build_engine`."""
+        wanted = config.max_prompt_tokens + config.max_new_tokens
+        positions = getattr(model.config, "max_position_embeddings", None) or wanted
+        on_cpu = model.device.type == "cpu"
+        return cls(
+            model,
+            codec,
+            max_model_len=config.vllm_max_model_len or min(wanted, positions),
+            sleep=config.vllm_sleep and not on_cpu,
+            dtype=config.vllm_dtype or config.dtype,
+            tensor_parallel_size=config.vllm_tensor_parallel_size,
+            gpu_memory_utilization=config.vllm_gpu_memory_utilization,
+            enforce_eager=config.vllm_enforce_eager or on_cpu,
+            max_num_seqs=config.generation_rows,
+            seed=0,  # each completion has a seed of its own
+        )
 
     def sync(self) -> None:
         """Take over the policy's weights, and take memory again where it was given back."""

@@ -15,9 +15,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from verigym.envs.contract.errors import UsageError
+from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.engines.base import Generated, OnFinished
 from verigym.trainer.engines.sampling import Parameter, sampling_parameters
 from verigym.trainer.engines.vllm.client import Client, Failed
@@ -79,6 +80,22 @@ class VllmServerEngine:
         limits: dict[str, Any] = {"timeout_s": timeout_s, "vocab_size": config.vocab_size}
         self.servers = [Server(Client(url, api_key=api_key, **limits), wait_s) for url in urls]
         self.shape = (config.model_type, config.vocab_size, config.hidden_size, config.num_hidden_layers)
+
+    @classmethod
+    def from_config(cls, config: TrainConfig, model: Any, codec: Codec) -> Self:
+        """Make the engine of a run; see `build_engine`."""
+        return cls(
+            model,
+            codec,
+            urls=config.vllm_urls,
+            api_key=os.environ.get(config.vllm_api_key_env),
+            dtype=config.vllm_dtype or config.dtype,
+            weights_dir=config.vllm_weights_dir,
+            requests=config.vllm_requests,
+            timeout_s=config.vllm_timeout_s,
+            wait_s=config.vllm_wait_s,
+            retries=config.vllm_retries,
+        )
 
     def sync(self) -> None:
         """Push the policy's weights to every server and see that each has them.

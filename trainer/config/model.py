@@ -1,4 +1,4 @@
-"""The settings of memory: an adapter in place of the whole model, how the frozen base is held, and the optimizer's state."""
+"""Settings of the model: adapters, numeric precision of weights and optimizer state, and GPU kernels."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from verigym.trainer.config.frozen import Frozen
 
 
 class OptimizerFields(Frozen):
-    """In how many bytes the optimizer's state is held."""
+    """Precision of the optimizer's state."""
 
     optimizer: Literal["adamw", "adamw_8bit"] = "adamw"
     """adamw_8bit holds both moments in 8 bits (2110.02861), those of tensors below 4,096 numbers excepted."""
 
 
-class MemoryFields(OptimizerFields):
-    """What is trained, and in how many bytes. There is no dropout of adapters: sampler and trainer must agree."""
+class AdapterFields(OptimizerFields):
+    """LoRA adapters and the precision of the frozen base. Adapters have no dropout: sampler and trainer must agree."""
 
     lora_rank: int = Field(default=0, ge=0)
     """Rank of the adapters that are trained in place of the model's weights (LoRA, 2106.09685); 0 trains the weights."""
@@ -26,13 +26,22 @@ class MemoryFields(OptimizerFields):
     lora_targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
     """With lora_rank: layers that get one, all linear ones but the head, or those of such names as [q_proj, v_proj]."""
     lora_base: Literal["fp32", "bf16", "4bit"] = "fp32"
-    """With lora_rank: how the frozen weights are held; bf16 and 4bit (QLoRA's NF4, 2305.14314) go with dtype bf16."""
+    """With lora_rank: precision of the frozen weights; bf16 and 4bit (QLoRA's NF4, 2305.14314) go with dtype bf16."""
 
     @model_validator(mode="after")
-    def _memory_is_consistent(self) -> Self:
+    def _adapters_are_consistent(self) -> Self:
         for name in ("lora_alpha", "lora_targets", "lora_base"):
             if not self.lora_rank and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"{name} is about adapters; set lora_rank above 0, such as 16, or leave it out")
         if not self.lora_targets:
             raise ValueError("lora_targets is empty; name layers such as q_proj, or leave it out for all linear ones")
         return self
+
+
+class KernelFields(Frozen):
+    """Optimisations that need a GPU. They change results by rounding only."""
+
+    cuda_graphs: bool | None = None
+    """Engine native decodes in fixed buffers and replays CUDA graphs; on with CUDA when left out, refused without it."""
+    liger: bool = False
+    """Liger's kernels for RMS norms, rotary positions and gated MLPs of the Llama family; CUDA only, extra `liger`."""
