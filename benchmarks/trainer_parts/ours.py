@@ -10,14 +10,14 @@ import torch
 from trainer_parts.reward import Parity
 from trainer_parts.setting import Shape, codec, make_model, prompt_text
 from verigym import Grader
-from verigym.trainer.advantages import ADVANTAGES
+from verigym.trainer.advantages.group import grpo
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.rows import Credit, training_rows
 from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.engines.native.engine import NativeEngine
 from verigym.trainer.engines.native.generate import generate
 from verigym.trainer.learner.update import Objective, accumulate
-from verigym.trainer.losses import clipped
+from verigym.trainer.losses.token_level import clipped
 from verigym.trainer.rollout.collect import Group, collect
 from verigym.trainer.tasks.mixture import Source
 
@@ -85,7 +85,7 @@ class Ours:
     def step(self, number: int) -> None:
         """Take one whole step, from prompts to new weights."""
         groups = self.rollout(number)
-        credit = {self.source.label: Credit(ADVANTAGES["grpo"])}
+        credit = {self.source.label: Credit(grpo)}
         by_group = training_rows(groups, credit, self.codec, mask_truncated=False)
         if "loss" in self.gradient([row for rows in by_group for row in rows]):
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)

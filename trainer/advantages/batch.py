@@ -7,7 +7,7 @@ of one call: give them the whole batch of a step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -146,11 +146,3 @@ def gdpo(
 def _deviation(centred_PG: torch.Tensor, scored_PG: torch.Tensor, ddof: int) -> torch.Tensor:
     """Return the root mean square over the scored completions of the batch, as a scalar; unscored places must be 0."""
     return (centred_PG.square().sum() / (scored_PG.sum() - ddof).clamp(min=1)).sqrt()
-
-
-ADVANTAGES_OF_BATCHES: dict[str, Callable[..., torch.Tensor]] = {
-    "batch_std": batch_std,
-    "reinforce++": reinforce_pp,
-    "reinforce++_baseline": reinforce_pp_baseline,
-}
-"""The variants of this file by name; `advantages.ADVANTAGES` has them all. `gdpo` takes several rewards and is apart."""

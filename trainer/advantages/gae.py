@@ -1,4 +1,4 @@
-"""What a critic adds to policy gradients: advantages of tokens from its values, and the loss that teaches it.
+"""Generalised advantage estimation from a critic's values, and the critic's loss.
 
 Shapes: B rows (completions), T tokens. The value of a token is what the critic expects of the state *before* it: the prompt
 and the tokens up to there.
@@ -49,6 +49,17 @@ def gae(
         value_B = torch.where(mask_BT[:, t], values_BT[:, t], value_B)
         advantages_BT[:, t] = ahead_B.masked_fill(~mask_BT[:, t], 0.0)
     return advantages_BT, (advantages_BT + values_BT).masked_fill(~mask_BT, 0.0)
+
+
+def whole_reward(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
+    """Return the rewards as they are, 0 where unscored: with `gae`, the critic makes advantages of them later.
+
+    Args:
+        rewards_PG: rewards of P prompts with G samples each, in any unit; ignored where unscored.
+        scored_PG: bool, True where the verifier gave a verdict.
+        lengths_PG: unused.
+    """
+    return rewards_PG.masked_fill(~scored_PG, 0.0)
 
 
 def whitened(advantages_BT: torch.Tensor, mask_BT: torch.Tensor, *, eps: float = 1e-8) -> torch.Tensor:

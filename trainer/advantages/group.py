@@ -6,8 +6,6 @@ own; see `advantages` for what they share.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 from verigym.trainer.advantages.common import check_scale, divided, groups
@@ -174,14 +172,3 @@ def opo(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.
     # Deviations rather than rewards: the same by algebra, and large rewards keep their digits.
     baseline_P1 = (lengths_PG * found.deviation_PG).sum(dim=1, keepdim=True) / total_P1
     return (found.deviation_PG - baseline_P1).masked_fill(~found.compared_PG, 0.0).to(rewards_PG.dtype)
-
-
-ADVANTAGES_OF_GROUPS: dict[str, Callable[..., torch.Tensor]] = {
-    "grpo": grpo,
-    "centred": centred,
-    "rloo": rloo,
-    "maxrl": maxrl,
-    "passk": passk,
-    "opo": opo,
-}
-"""The variants of this file by name; `advantages.ADVANTAGES` has them all."""

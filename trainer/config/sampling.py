@@ -7,10 +7,8 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
+from verigym.trainer.advantages.table import GROUPLESS
 from verigym.trainer.config.frozen import Frozen
-
-GROUPLESS = ("gae", "reinforce++")
-"""Advantages that one completion a prompt is enough for: they compare it with a critic's values, or with other prompts'."""
 
 
 class SamplingFields(Frozen):
@@ -77,7 +75,7 @@ class SamplingFields(Frozen):
         if self.group_size == 1 and self.advantage not in GROUPLESS:
             raise ValueError(
                 f"group_size is 1, but {self.advantage} compares the completions of a group; set it to 2 or more, or take "
-                "advantage gae or reinforce++"
+                f"advantage {' or '.join(GROUPLESS)}"
             )
         if self.overlong_cache > self.max_new_tokens:
             raise ValueError(f"overlong_cache is {self.overlong_cache}, more than max_new_tokens ({self.max_new_tokens})")

@@ -1,4 +1,4 @@
-"""From verdicts to rows to train on: each source's rewards become advantages by its own rule.
+"""From verdicts to training rows: each source's rewards become advantages by the source's own rule.
 
 Legend: P prompts, G samples a prompt, R rewards a completion.
 """
@@ -15,10 +15,9 @@ from verigym.envs.composition.terms import Term, step_parts, terms_of, weighted_
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import UsageError, error_context
 from verigym.envs.contract.schema import Score
-from verigym.trainer.advantages import ADVANTAGES, gdpo
+from verigym.trainer.advantages.table import ADVANTAGES
 from verigym.trainer.config.lookup import bind
 from verigym.trainer.config.run import TrainConfig
-from verigym.trainer.config.sampling import GROUPLESS
 from verigym.trainer.credit.step_rewards import credited_terms, steps_differ, token_advantages
 from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.models.codec import Codec
@@ -32,25 +31,20 @@ class Credit:
     """How one source's verdicts become advantages."""
 
     advantage: Callable[..., torch.Tensor]
-    """A function of ADVANTAGES, gdpo or whole_reward, with its own options bound."""
+    """A function of ADVANTAGES with its options bound."""
     reward_weights: Mapping[str, float] = field(default_factory=dict)
-    """Components that are rewards of their own, for gdpo; empty for the others."""
+    """For gdpo: the components that count as rewards, with their weights; empty for other advantages."""
     terms: tuple[Term, ...] = ()
-    """With step_rewards, where a part of the source's environment scores steps: the summands of its reward; else empty."""
+    """The summands of the reward, where step_rewards is on and a part of the environment scores steps; else empty."""
     step_parts: frozenset[str] | None = None
-    """With step_rewards: the parts that declare that they score steps."""
+    """The parts that declare that they score steps, where step_rewards is on."""
     reward_scale: float = 1.0
-    """Multiplies rewards before penalties are taken off and advantages made; what is logged stays as it was graded."""
+    """Factor of the rewards before penalties and advantages; logs show the rewards as graded."""
 
     @property
     def outcome_terms(self) -> tuple[Term, ...]:
-        """The summands whose steps are not credited by token. Of an environment without parts, itself."""
+        """The summands whose steps are not credited by token; for an environment without parts, the environment itself."""
         return tuple(term for term in self.terms if not term.steps or not term.part)
-
-
-def whole_reward(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
-    """Leave the rewards as they are, 0 where unscored: with gae it is the critic that makes advantages of them."""
-    return rewards_PG.masked_fill(~scored_PG, 0.0)
 
 
 def credits_of(config: TrainConfig, environments: Mapping[str, Environment] | None) -> dict[str, Credit]:
@@ -58,18 +52,19 @@ def credits_of(config: TrainConfig, environments: Mapping[str, Environment] | No
 
     Args:
         config: the run.
-        environments: by the label of their source; None before they are loaded: then what step_rewards needs of
-            them is not checked.
+        environments: by the label of their source; None before they are loaded, which leaves unchecked what step_rewards
+            requires of them.
 
     Raises:
-        UsageError: an advantage is unknown, an option of it is unknown or out of range, or it would not see what another
-            setting does to the reward, or would refuse it; or step_rewards would have no effect.
+        UsageError: an advantage or one of its options is unknown or out of range, an advantage conflicts with another setting,
+            or step_rewards has no effect.
     """
-    found = {}
+    functions = {name: entry.function for name, entry in ADVANTAGES.items()}
+    rules = {}
     for source in config.sources:
         own = source if source.advantage is not None else config
         name = own.advantage or ""
-        advantage = bind("advantage", name, {**ADVANTAGES, "gdpo": gdpo, "gae": whole_reward}, own.advantage_options)
+        advantage = bind("advantage", name, functions, own.advantage_options)
         weights = dict(own.reward_weights)
         terms: tuple[Term, ...] = ()
         parts = None
@@ -78,11 +73,11 @@ def credits_of(config: TrainConfig, environments: Mapping[str, Environment] | No
             with error_context(f"source {source.label!r}: step_rewards"):
                 terms = terms_of(environments[source.label])
             terms = terms if any(term.steps for term in terms) else ()
-        problem = _unfit(config, name, weights, steps=bool(terms))
-        if problem:
-            raise UsageError(f"source {source.label!r}: {problem}")
+        conflict = _conflict(config, name, weights, steps=bool(terms))
+        if conflict:
+            raise UsageError(f"source {source.label!r}: {conflict}")
         reward_PG, scored_PG = torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool)
-        try:  # now rather than after the first step's completions
+        try:  # a bad option is reported now, not after the first step's completions
             if weights:
                 advantage(reward_PG[..., None].expand(1, 2, len(weights)), scored_PG, tuple(weights.values()))
             else:
@@ -94,21 +89,21 @@ def credits_of(config: TrainConfig, environments: Mapping[str, Environment] | No
                 f"source {source.label!r}: field 'reward_scale': advantage {name} is the same for rewards of any scale, so "
                 f"{source.reward_scale:g} would change nothing; leave it out, or set kl_place to reward and kl_coef above 0"
             )
-        found[source.label] = Credit(advantage, weights, terms, parts, source.reward_scale)
-    if config.step_rewards and environments is not None and not any(rule.terms for rule in found.values()):
+        rules[source.label] = Credit(advantage, weights, terms, parts, source.reward_scale)
+    if config.step_rewards and environments is not None and not any(rule.terms for rule in rules.values()):
         raise UsageError(
             "step_rewards has no effect: no source's reward has a part that scores steps; add one with a weight, such as "
             "`add: {process: {weight: 0.5}}`, declare `scores_steps = True` in an environment of yours that sets Score.steps, "
             "or leave step_rewards out (a gate's condition has no share of the reward)"
         )
-    return found
+    return rules
 
 
 def _scale_counts(config: TrainConfig, name: str, advantage: Callable[..., torch.Tensor], *, steps: bool) -> bool:
-    """Whether larger rewards of a source train otherwise: against a KL in the reward, a critic's values, or by size alone."""
-    if name == "gdpo" or steps:
+    """Whether the scale of a source's rewards changes training: by itself, beside a KL in the reward, or beside a critic."""
+    if ADVANTAGES[name].takes == "components" or steps:
         return False
-    if name == "gae" or (config.kl_place == "reward" and config.kl_coef > 0):
+    if ADVANTAGES[name].takes == "critic" or (config.kl_place == "reward" and config.kl_coef > 0):
         return True
     rewards_PG = torch.tensor([[0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
     scored_PG, lengths_PG = torch.ones(2, 4, dtype=torch.bool), torch.tensor([[1.0, 2.0, 3.0, 4.0]] * 2, dtype=torch.float64)
@@ -116,14 +111,16 @@ def _scale_counts(config: TrainConfig, name: str, advantage: Callable[..., torch
     return not torch.allclose(one, ten, rtol=0.01, atol=0.01)
 
 
-def _unfit(config: TrainConfig, advantage: str, reward_weights: Mapping[str, float], *, steps: bool) -> str | None:
-    """Say which setting an advantage would not see, or would refuse in the middle of the run; None where all is well."""
+def _conflict(config: TrainConfig, name: str, reward_weights: Mapping[str, float], *, steps: bool) -> str | None:
+    """Return the sentence about a setting that the advantage ignores, or would refuse in the middle of the run; else None."""
+    advantage = ADVANTAGES[name]
+    critic = advantage.takes == "critic"
     kl_in_reward = config.kl_place == "reward" and config.kl_coef > 0
-    if (advantage == "gae") is not (config.advantage == "gae"):
+    if critic is not (config.advantage == "gae"):
         return "a critic gives every source its advantages; set advantage gae for the run alone, or for nothing"
-    if config.group_size == 1 and advantage not in GROUPLESS:
-        return f"group_size is 1, but {advantage} compares the completions of a group; set it to 2 or more"
-    if advantage == "gae" and config.step_rewards:
+    if config.group_size == 1 and advantage.needs_group:
+        return f"group_size is 1, but {name} compares the completions of a group; set it to 2 or more"
+    if critic and config.step_rewards:
         return "step_rewards would take the place of the critic's advantages; set one of them"
     if kl_in_reward and (reward_weights or steps):
         return "gdpo and step_rewards do not look at the one reward that kl_place reward takes the KL off; use kl_place loss"
@@ -134,14 +131,14 @@ def _unfit(config: TrainConfig, advantage: str, reward_weights: Mapping[str, flo
         )
     if reward_weights and config.overlong_cache and "overlong" not in reward_weights:
         return "gdpo looks only at the components in reward_weights; name `overlong` there, or set overlong_cache to 0"
-    if advantage == "maxrl" and config.overlong_cache:
-        return "maxrl refuses rewards below 0, which overlong_cache can make; set it to 0 or take another advantage"
-    if advantage == "maxrl" and (config.truncated_reward or 0) < 0:
-        return "maxrl refuses rewards below 0, such as this truncated_reward; leave it out or take another advantage"
+    if not advantage.negative_rewards and config.overlong_cache:
+        return f"{name} refuses rewards below 0, which overlong_cache can make; set it to 0 or take another advantage"
+    if not advantage.negative_rewards and (config.truncated_reward or 0) < 0:
+        return f"{name} refuses rewards below 0, such as this truncated_reward; leave it out or take another advantage"
     if reward_weights and config.truncated_reward is not None:
         return "gdpo does not look at the one reward that truncated_reward replaces; leave it out"
-    if advantage == "maxrl" and kl_in_reward:
-        return "maxrl refuses rewards below 0, which a KL in the reward can make; use kl_place loss or another advantage"
+    if not advantage.negative_rewards and kl_in_reward:
+        return f"{name} refuses rewards below 0, which a KL in the reward can make; use kl_place loss or another advantage"
     return None
 
 
@@ -154,19 +151,19 @@ def training_rows(
     penalties_PG: torch.Tensor | None = None,
     ratio_to_sampler: bool = False,
 ) -> list[list[TrainingRow]]:
-    """Return each group's rows to train on.
+    """Return each group's training rows.
 
-    Masked are unscored completions, those of canaries, and where asked those cut off by the token limit.
+    Unscored completions and those of canaries are masked; with `mask_truncated`, so are those that the token limit cut off.
 
     Args:
         groups: completions with verdicts, the same number in each.
-        credit: each source's rule. What a rule compares over the batch, it compares within the source: rewards of two
-            sources need not have one unit.
-        codec: finds the tokens of steps.
+        credit: each source's rule. A rule that compares over the batch compares within its source, because rewards of
+            different sources may have different units.
+        codec: decodes completions to find the tokens at which steps end.
         mask_truncated: whether a truncated completion is left out of the loss; its reward still counts in its group.
-        penalties_PG: taken off the rewards before the advantages, such as a KL.
-        ratio_to_sampler: gives a group of an earlier policy its sampler's log-probabilities as the old ones, so that the
-            loss takes its ratio to them; leave it off where a correction weighs every row by them.
+        penalties_PG: subtracted from the rewards before advantages are taken, such as a KL.
+        ratio_to_sampler: whether off-policy rows get the sampler's log-probabilities as old ones, so that the loss takes the
+            ratio to the sampler. Leave it off where a correction already weighs every row by that ratio.
     """
     if not groups:
         return []
@@ -177,12 +174,12 @@ def training_rows(
     scored_PG = scored_PG & ~torch.tensor([[group.canary] for group in groups])
     advantages_PG, usable_PG = torch.zeros_like(rewards_PG), torch.zeros_like(scored_PG)
     for label in dict.fromkeys(group.source for group in groups):
-        mine = [p for p, group in enumerate(groups) if group.source == label]
-        own = [groups[p] for p in mine]
-        _warn_of_absent(own, credit[label].reward_weights)
-        _refuse_undeclared(own, credit[label].step_parts)
-        own_PG = outcome_rewards(own, credit[label].outcome_terms) if credit[label].terms else rewards_PG[mine]
-        advantages_PG[mine], usable_PG[mine] = _advantages(own, credit[label], own_PG, scored_PG[mine])
+        indices = [p for p, group in enumerate(groups) if group.source == label]
+        members, rule = [groups[p] for p in indices], credit[label]
+        _warn_of_absent(members, rule.reward_weights)
+        _refuse_undeclared(members, rule.step_parts)
+        source_PG = outcome_rewards(members, rule.outcome_terms) if rule.terms else rewards_PG[indices]
+        advantages_PG[indices], usable_PG[indices] = _advantages(members, rule, source_PG, scored_PG[indices])
     rows = []
     for p, group in enumerate(groups):
         terms = credit[group.source].terms
@@ -222,22 +219,23 @@ def _advantages(
 def outcome_rewards(groups: Sequence[Group], terms: Sequence[Term]) -> torch.Tensor:
     """Return rewards_PG of these summands alone, nan where unscored."""
     rewards = [[weighted_sum(terms, score) for score in group.scores] for group in groups]
-    return torch.tensor([[float("nan") if one is None else one for one in row] for row in rewards], dtype=torch.float64)
+    rewards_PG = [[float("nan") if reward is None else reward for reward in row] for row in rewards]
+    return torch.tensor(rewards_PG, dtype=torch.float64)
 
 
 def _refuse_undeclared(groups: Sequence[Group], declared: frozenset[str] | None) -> None:
-    """Steps of an environment that does not say so would be left out without a word.
+    """Refuse steps that step_rewards would ignore silently, because their environment does not declare them.
 
     Raises:
-        UsageError: step_rewards is set, and a verdict holds steps of a part that does not declare them.
+        UsageError: step_rewards is set, and a verdict holds steps of an undeclared part.
     """
     for group in groups if declared is not None else ():
         for score in group.scores:
             for step in score.steps or ():
                 if step.part not in (declared or ()):
-                    what = f"the part {step.part!r}" if step.part else "the environment"
+                    scorer = f"the part {step.part!r}" if step.part else "the environment"
                     raise UsageError(
-                        f"source {group.source!r}: {what} scored steps without declaring it, so step_rewards would not see "
+                        f"source {group.source!r}: {scorer} scored steps without declaring it, so step_rewards would not see "
                         "them; set `scores_steps = True` in its class"
                     )
 
@@ -245,8 +243,8 @@ def _refuse_undeclared(groups: Sequence[Group], declared: frozenset[str] | None)
 def component_tensors(groups: Sequence[Group], names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (rewards_PGR, scored_PG) of the named components.
 
-    A component that a verdict lacks, because a gate before it was shut, is 0. One that is None failed, so the completion
-    counts as unscored here.
+    A component that is missing, because a gate was closed before it, counts as 0. One that is None has failed, so the
+    completion counts as unscored.
     """
 
     def rewards(score: Score) -> list[float]:
@@ -258,7 +256,7 @@ def component_tensors(groups: Sequence[Group], names: Sequence[str]) -> tuple[to
 
 
 def _warn_of_absent(groups: Sequence[Group], names: Iterable[str]) -> None:
-    """A misspelt component would silently be a reward that is always 0."""
+    """Warn of components that no verdict has: a misspelt name would be a reward that is always 0."""
     known = {name for group in groups for score in group.scores for name in score.components}
     for name in names:
         if known and name not in known:
@@ -266,14 +264,14 @@ def _warn_of_absent(groups: Sequence[Group], names: Iterable[str]) -> None:
 
 
 def has_signal(group: Group, credit: Credit, *, mask_truncated: bool = False) -> bool:
-    """Whether a completion of the group would be trained on with an advantage that is not 0.
+    """Whether some completion of the group would be trained on with an advantage other than 0.
 
-    With step_rewards a group also has a signal that is kept for nothing where its steps differ inside a token alone, or where
-    outcome and steps cancel out at every token.
+    With step_rewards this may be True although every token's advantage is 0: where steps differ only within one token, or where
+    outcome and steps cancel at every token.
 
     Args:
         group: completions with verdicts.
-        credit: the rule of its source, one that compares within groups: see `compares_prompts`.
+        credit: the rule of its source, which must compare within groups; see `compares_prompts`.
         mask_truncated: as in `training_rows`.
     """
     if group.canary:
@@ -284,7 +282,7 @@ def has_signal(group: Group, credit: Credit, *, mask_truncated: bool = False) ->
     advantages_1G, trained_1G = _advantages([group], credit, rewards_1G, scored_1G)
     moved_G = advantages_1G[0] != 0
     by_step = credited_terms(group, credit.terms)
-    if by_step and not by_step[0].part:  # the steps take the place of the reward
+    if by_step and not by_step[0].part:  # the steps replace the reward
         moved_G = torch.zeros_like(moved_G)
     for term in by_step:
         moved_G = moved_G | torch.tensor(steps_differ(group, term))
@@ -294,7 +292,7 @@ def has_signal(group: Group, credit: Credit, *, mask_truncated: bool = False) ->
 
 
 def compares_prompts(credit: Credit) -> bool:
-    """Whether a group of equal rewards can have an advantage, because it is compared with the other prompts' groups."""
+    """Whether a group of equal rewards can have a nonzero advantage, because it is compared with other prompts' groups."""
     if credit.reward_weights:
         return False
     rewards_PG = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)

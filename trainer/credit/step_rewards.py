@@ -12,7 +12,7 @@ import torch
 
 from verigym.envs.composition.terms import Term
 from verigym.envs.contract.schema import Score, StepScore
-from verigym.trainer.advantages import process_supervision
+from verigym.trainer.advantages.steps import process_supervision
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.rollout.collect import Group
 

@@ -1,4 +1,4 @@
-"""One completion to train on: its tokens, their advantages, and which of them count."""
+"""`TrainingRow`: a completion with the advantages and the mask of its tokens."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TrainingRow:
-    """One completion to train on."""
+    """One completion as the update takes it."""
 
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
     advantage: float
     trained: bool
-    """False for an unscored completion, or a truncated one that is masked: out of every sum and every denominator."""
+    """False leaves the row out of every sum and denominator: it is unscored, of a canary, or truncated and masked."""
     sampler_logprobs: tuple[float, ...] | None = None
     """Log-probability of each token when it was sampled."""
     old_logprobs: tuple[float, ...] | None = None
-    """The policy's before the first update on this batch; None where the first update is the only one. A row that an earlier
-    policy wrote (a leftover, a replay) may come with its sampler's here, and keeps them."""
+    """Log-probability of each token before the first update on this batch; None where there is only one update. An off-policy
+    row may have its sampler's here, and keeps them."""
     token_advantages: tuple[float, ...] | None = None
-    """One a token, instead of the completion's `advantage`, where its steps were judged one by one."""
+    """One for each token, in place of `advantage`: from rewards of steps, or from a critic."""
     off_policy: bool = False
-    """Whether an earlier policy wrote it, so that `sampler_logprobs` differ from this one's for a good reason."""
+    """Whether the policy of an earlier step sampled it (a leftover, a replay), so that its `sampler_logprobs` differ from the
+    current policy's."""
     loss_mask: tuple[bool, ...] | None = None
-    """False for tokens that are only read, see `Generated.loss_mask`: in no loss, no mean and no denominator."""
+    """False for tokens that the policy did not sample, see `Generated.loss_mask`: in no loss, mean or denominator."""
     values: tuple[float, ...] = ()
-    """With a critic: what it expected before each token when the step began."""
+    """With a critic: its value of the state before each token, at the start of the step."""
     returns: tuple[float, ...] = ()
-    """With a critic: what it should have expected."""
+    """With a critic: the targets of `values`."""
 
     @property
     def advantages(self) -> tuple[float, ...]:
@@ -38,4 +39,4 @@ class TrainingRow:
     @property
     def trained_mask(self) -> tuple[bool, ...]:
         """Which tokens are trained on."""
-        return tuple(self.trained and own for own in self.loss_mask or (True,) * len(self.token_ids))
+        return tuple(self.trained and sampled for sampled in self.loss_mask or (True,) * len(self.token_ids))

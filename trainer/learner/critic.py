@@ -17,8 +17,8 @@ import torch
 from verigym.trainer.advantages.gae import gae, value_loss, whitened
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.training_row import TrainingRow
-from verigym.trainer.learner.optimizers import build_optimizer
-from verigym.trainer.learner.update import learning_rate, padded, policy_logprobs
+from verigym.trainer.learner.optimizers import build_optimizer, learning_rate, set_learning_rate, step_if_finite
+from verigym.trainer.learner.update import padded, policy_logprobs
 from verigym.trainer.logprobs.forward import Forward, checkpointing, decoder
 from verigym.trainer.logprobs.shared_prefix import passes
 from verigym.trainer.losses.aggregate import token_weights, weighted_sum
@@ -135,16 +135,12 @@ class Critic:
         rate = learning_rate(
             step, peak=config.critic_learning_rate, warmup=config.warmup_steps, total=config.steps, schedule=config.schedule
         )
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = rate
+        set_learning_rate(self.optimizer, rate)
         self.optimizer.zero_grad(set_to_none=True)
         with checkpointing(self.model, config.gradient_checkpointing):
             metrics = accumulate_values(self.model, rows, value_clip=config.value_clip, how=Forward(**forward))
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.max_grad_norm)
-        if torch.isfinite(norm):
-            self.optimizer.step()
-        else:
-            logger.warning("step %d: the critic's gradient is not finite; its update is left out", step + 1)
+        step_if_finite(self.optimizer, norm, step, "critic")
         return {**metrics, "critic_grad_norm": float(norm)}
 
 

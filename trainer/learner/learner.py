@@ -29,8 +29,8 @@ from verigym.trainer.learner.bad_batch import save_bad_batch
 from verigym.trainer.learner.critic import Critic
 from verigym.trainer.learner.kl_reward import kl_penalties
 from verigym.trainer.learner.objective import build_objective
-from verigym.trainer.learner.optimizers import build_optimizer
-from verigym.trainer.learner.update import Objective, accumulate, forward_options, learning_rate, with_old_logprobs
+from verigym.trainer.learner.optimizers import build_optimizer, learning_rate, set_learning_rate, step_if_finite
+from verigym.trainer.learner.update import Objective, accumulate, forward_options, with_old_logprobs
 from verigym.trainer.logprobs.forward import checkpointing
 from verigym.trainer.losses.kl import KL_ESTIMATORS
 from verigym.trainer.models.codec import Codec
@@ -80,7 +80,7 @@ class Learner:
         self.config, self.world = config, world
         self.credit = credits_of(config, environments or {})
         self.device = pick_device(config.device)
-        self.model, tokenizer = load_policy(config, world.loading(self.device), whole_model(start))
+        self.model, tokenizer = load_policy(config.model, config, config.seed, world.loading(self.device), whole_model(start))
         if config.liger:
             use_liger(self.model, self.device)
         self.codec = Codec(tokenizer, self.model.generation_config)
@@ -141,8 +141,7 @@ class Learner:
         rate = learning_rate(
             step, peak=config.learning_rate, warmup=config.warmup_steps, total=config.steps, schedule=config.schedule
         )
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = rate
+        set_learning_rate(self.optimizer, rate)
         # Not at the end of the step before: its checkpoint must not depend on whether another step follows.
         renewed = self._renew_reference(step)
         forward = forward_options(config, self.codec.pad_id, config.dtype)
@@ -177,10 +176,7 @@ class Learner:
                 self.spread.reduce_gradients()
                 norm = clip_gradients(self.model.parameters(), config.max_grad_norm)
                 parts["grad_norm"] = float(norm)
-                if torch.isfinite(norm):
-                    self.optimizer.step()
-                else:
-                    logger.warning("step %d: the gradient is not finite; this update is left out", step + 1)
+                step_if_finite(self.optimizer, norm, step)
                 self.spread.gather()
             elif parts["trained_rows"] == 0:
                 logger.warning("step %d: no completion could be trained on; the weights stay as they are", step + 1)

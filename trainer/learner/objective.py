@@ -13,9 +13,10 @@ from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.lookup import bind
 from verigym.trainer.config.update import SHARED_OPTIONS, UpdateFields
 from verigym.trainer.learner.update import Correction, Objective
-from verigym.trainer.losses import LOSSES, SEQUENCE_LOSSES, LossAndMetrics
+from verigym.trainer.losses.common import LossAndMetrics
 from verigym.trainer.losses.corrections import CORRECTIONS, opsm, sampler_weights
 from verigym.trainer.losses.kl import KL_ESTIMATORS, on_policy
+from verigym.trainer.losses.table import LOSSES
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -36,13 +37,13 @@ def choose_loss(config: UpdateFields) -> Callable[..., LossAndMetrics]:
             completions comes with an aggregation of tokens.
     """
     given = {name: getattr(config, name) for name in SHARED_OPTIONS if getattr(config, name) is not None}
-    loss = bind("loss", config.loss, LOSSES, {**given, **config.loss_options})
+    loss = bind("loss", config.loss, {name: loss.function for name, loss in LOSSES.items()}, {**given, **config.loss_options})
     token = torch.zeros(1, 1)
     try:
         loss(token, token, torch.zeros(1), mask_BT=torch.ones(1, 1, dtype=torch.bool))
     except (TypeError, ValueError) as error:
         raise UsageError(f"field 'loss': {config.loss}: {error}") from None
-    if config.loss in SEQUENCE_LOSSES and config.aggregation != "sequence_mean":
+    if LOSSES[config.loss].whole_completions and config.aggregation != "sequence_mean":
         raise UsageError(
             f"field 'aggregation': {config.loss} is a loss of whole completions, which {config.aggregation} would weight by "
             "their length; use sequence_mean"

@@ -1,17 +1,20 @@
-"""The optimizer that a run's settings name."""
+"""AdamW as the settings describe it, its learning rate by step, and the update itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.config.step_settings import OptimizerSettings
 from verigym.trainer.models.optional import need
 
+logger = logging.getLogger("verigym.trainer")
 
-def build_optimizer(parameters: Iterable[torch.nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
+
+def build_optimizer(parameters: Iterable[torch.nn.Parameter], config: OptimizerSettings) -> torch.optim.Optimizer:
     """Return AdamW over the parameters that are trained, with its moments in fp32 or in 8 bits.
 
     In 8 bits (2110.02861) a moment is one byte a number, an index into a table of 256, with one fp32 scale for each block of
@@ -19,7 +22,7 @@ def build_optimizer(parameters: Iterable[torch.nn.Parameter], config: TrainConfi
 
     Args:
         parameters: of the policy; frozen ones are left out.
-        config: the run.
+        config: a run's or a stage's settings.
 
     Raises:
         UsageError: bitsandbytes is asked for and is absent.
@@ -47,3 +50,41 @@ def _lay_out_gradients(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         for parameter in group["params"]:
             if parameter.grad is not None and parameter.grad.stride() != parameter.stride():
                 parameter.grad = torch.empty_like(parameter).copy_(parameter.grad)
+
+
+def learning_rate(step: int, *, peak: float, warmup: int, total: int, schedule: str) -> float:
+    """Return the learning rate of a step counted from 0: linear rise over `warmup` steps, then constant, linear or cosine."""
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    return peak * SCHEDULES[schedule]((step - warmup) / max(1, total - warmup))
+
+
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": lambda done: 1.0,
+    "linear": lambda done: 1.0 - done,
+    "cosine": lambda done: float(0.5 * (1 + torch.cos(torch.tensor(done * torch.pi, dtype=torch.float64)))),
+}
+"""Factor of the peak after the warm-up, by the share of the remaining steps that is done, 0 to 1."""
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Give all parameter groups this learning rate."""
+    for parameters in optimizer.param_groups:
+        parameters["lr"] = rate
+
+
+def step_if_finite(optimizer: torch.optim.Optimizer, norm: torch.Tensor, step: int, model: str = "") -> None:
+    """Update the weights, or leave the update out with a warning where the gradient has no finite norm.
+
+    Args:
+        optimizer: holds the parameters with their clipped gradients.
+        norm: of the gradient before it was clipped, a scalar.
+        step: counted from 0.
+        model: whose gradient it is, for the warning; the policy's when empty.
+    """
+    if torch.isfinite(norm):
+        optimizer.step()
+    else:
+        logger.warning(
+            "step %d: the %sgradient is not finite; this update is left out", step + 1, f"{model}'s " if model else ""
+        )

@@ -19,8 +19,8 @@ from verigym.trainer.distributed.world import SOLO, World
 from verigym.trainer.logprobs.chunked import Expected
 from verigym.trainer.logprobs.forward import Forward, Scored
 from verigym.trainer.logprobs.shared_prefix import passes
-from verigym.trainer.losses import LossAndMetrics
 from verigym.trainer.losses.aggregate import token_weights, weighted_sum
+from verigym.trainer.losses.common import LossAndMetrics
 from verigym.trainer.models.lora import opened
 
 Divergence = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -236,18 +236,3 @@ def forward_options(config: UpdateFields, pad_id: int, dtype: str) -> dict[str, 
         "shared_prefix": config.shared_prefix and not config.gradient_checkpointing,
         "chunk": config.logprob_chunk,
     }
-
-
-def learning_rate(step: int, *, peak: float, warmup: int, total: int, schedule: str) -> float:
-    """Return the learning rate of a step counted from 0: linear rise over `warmup` steps, then constant, linear or cosine."""
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    return peak * SCHEDULES[schedule]((step - warmup) / max(1, total - warmup))
-
-
-SCHEDULES: dict[str, Callable[[float], float]] = {
-    "constant": lambda done: 1.0,
-    "linear": lambda done: 1.0 - done,
-    "cosine": lambda done: float(0.5 * (1 + torch.cos(torch.tensor(done * torch.pi, dtype=torch.float64)))),
-}
-"""Factor of the peak after the warm-up, by the share of the remaining steps that is done, 0 to 1."""

@@ -7,8 +7,6 @@ weight a row by its length. A row must come whole: its tokens may not be split o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 from verigym.trainer.losses.common import LossAndMetrics, beyond, check_range, held, prepared
@@ -40,7 +38,7 @@ def gspo(
         mask_BT: bool, True on real tokens; None where all are.
         clip_low: distance of the lower bound of s from 1; 0 to 1. A mean moves far less than a token's ratio.
         clip_high: distance of the upper bound of s from 1; at least 0.
-        max_log_ratio: see `losses_common.held`, in nats; holds the mean.
+        max_log_ratio: see `common.held`, in nats; holds the mean.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; both are the row's, on each of its tokens.
@@ -77,7 +75,7 @@ def gmpo(
         mask_BT: bool, True on real tokens; None where all are.
         clip_low: most that `log r` counts below 0, in nats; at least 0.
         clip_high: most that `log r` counts above 0, in nats; at least 0.
-        max_log_ratio: see `losses_common.held`, in nats; holds the mean.
+        max_log_ratio: see `common.held`, in nats; holds the mean.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; both are the token's own.
@@ -117,7 +115,7 @@ def sequence_reinforce(
         old_logp_BT: the same under the sampling policy; for the metric only.
         advantages: `[B]`, one a completion, or `[B, T]`: then the row's loss is `-sum(A logp)`.
         mask_BT: bool, True on real tokens; None where all are.
-        max_log_ratio: see `losses_common.held`, in nats; for the metric only.
+        max_log_ratio: see `common.held`, in nats; for the metric only.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; nothing is ever clipped.
@@ -131,11 +129,3 @@ def sequence_reinforce(
         loss_BT = loss_BT.masked_fill(~mask_BT, 0.0)
     ratio_BT = held((logp_BT - old_logp_BT).detach(), max_log_ratio).exp()
     return loss_BT, {"ratio_BT": ratio_BT, "clipped_BT": torch.zeros_like(ratio_BT, dtype=torch.bool)}
-
-
-LOSSES_OF_SEQUENCES: dict[str, Callable[..., LossAndMetrics]] = {
-    "gspo": gspo,
-    "gmpo": gmpo,
-    "sequence_reinforce": sequence_reinforce,
-}
-"""The losses of this file by name; `losses.LOSSES` has them all."""

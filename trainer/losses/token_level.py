@@ -6,8 +6,6 @@ Shapes: B rows (completions), T tokens. `r = exp(logp - old_logp)`, and `A` is t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 from verigym.trainer.losses.common import LossAndMetrics, beyond, check_range, held, prepared
@@ -43,7 +41,7 @@ def clipped(
         clip_high: distance of the upper bound of r from 1; at least 0.
         dual_clip: c, above 1; None for no dual clip.
         delta: upper bound of r in the unclipped term, above 1; None for none.
-        max_log_ratio: see `losses_common.held`, in nats.
+        max_log_ratio: see `common.held`, in nats.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`.
@@ -93,7 +91,7 @@ def cispo(
         mask_BT: bool, True on real tokens; None where all are.
         clip_low: distance of the lower bound of r from 1; 1 is no lower bound.
         clip_high: distance of the upper bound of r from 1; at least 0.
-        max_log_ratio: see `losses_common.held`, in nats.
+        max_log_ratio: see `common.held`, in nats.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`.
@@ -130,7 +128,7 @@ def sapo(
         mask_BT: bool, True on real tokens; None where all are.
         tau_positive: temperature of the gate where `A > 0`; above 0, the larger the narrower.
         tau_negative: the same where `A <= 0`.
-        max_log_ratio: see `losses_common.held`, in nats.
+        max_log_ratio: see `common.held`, in nats.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; nothing is ever clipped.
@@ -168,7 +166,7 @@ def dppo_tv(
         advantages: `[B]`, one a completion, or `[B, T]`, one a token.
         mask_BT: bool, True on real tokens; None where all are.
         delta: most change of a token's probability; above 0, at most 1.
-        max_log_ratio: see `losses_common.held`, in nats.
+        max_log_ratio: see `common.held`, in nats.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; the dropped tokens are the clipped ones.
@@ -201,7 +199,7 @@ def reinforce(
         old_logp_BT: the same under the sampling policy; for the metric only.
         advantages: `[B]`, one a completion, or `[B, T]`, one a token; constants.
         mask_BT: bool, True on real tokens; None where all are.
-        max_log_ratio: see `losses_common.held`, in nats; for the metric only.
+        max_log_ratio: see `common.held`, in nats; for the metric only.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; nothing is ever clipped.
@@ -212,13 +210,3 @@ def reinforce(
     logp_BT, old_logp_BT, advantages_BT = prepared(logp_BT, old_logp_BT, advantages, mask_BT)
     ratio_BT = held((logp_BT - old_logp_BT).detach(), max_log_ratio).exp()
     return -advantages_BT * logp_BT, {"ratio_BT": ratio_BT, "clipped_BT": torch.zeros_like(ratio_BT, dtype=torch.bool)}
-
-
-LOSSES_OF_TOKENS: dict[str, Callable[..., LossAndMetrics]] = {
-    "clipped": clipped,
-    "cispo": cispo,
-    "sapo": sapo,
-    "dppo_tv": dppo_tv,
-    "reinforce": reinforce,
-}
-"""The losses of this file by name; `losses.LOSSES` has them all."""

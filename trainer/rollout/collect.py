@@ -11,7 +11,7 @@ import torch
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Completion, Prompt, Score, Status, canonical_json
 from verigym.envs.grading import Grader, grades_groups
-from verigym.trainer.advantages import centred
+from verigym.trainer.advantages.group import centred
 from verigym.trainer.distributed.world import SOLO, World
 from verigym.trainer.engines.base import Engine, Generated
 from verigym.trainer.models.codec import Codec

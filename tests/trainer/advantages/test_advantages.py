@@ -10,13 +10,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rewards import NAN, advantage, any_reward, batches, lengths_like, repeatable, tensors
+from rewards import NAN, REWARD_ADVANTAGES, advantage, any_reward, batches, lengths_like, repeatable, tensors
 
-from verigym.trainer.advantages import ADVANTAGES
-from verigym.trainer.advantages.batch import ADVANTAGES_OF_BATCHES
-from verigym.trainer.advantages.group import ADVANTAGES_OF_GROUPS
+from verigym.trainer.advantages.table import ADVANTAGES, GROUPLESS
 
-NAMES = sorted(ADVANTAGES)
+NAMES = REWARD_ADVANTAGES
 GROUP_RELATIVE = sorted(set(NAMES) - {"reinforce++"})
 
 
@@ -24,8 +22,19 @@ def ones(*shape: int) -> torch.Tensor:
     return torch.ones(shape, dtype=torch.bool)
 
 
-def test_no_name_is_in_two_tables():
-    assert len(ADVANTAGES) == len(ADVANTAGES_OF_GROUPS) + len(ADVANTAGES_OF_BATCHES)
+@pytest.mark.parametrize("name", NAMES)
+def test_entries_say_what_their_functions_do(name):
+    """`needs_group`: one completion a prompt gives only zeros; `negative_rewards`: rewards below 0 are taken."""
+    rewards_PG = torch.tensor([[1.0], [0.0], [0.5]], dtype=torch.float64)
+    entry = ADVANTAGES[name]
+    alone_PG = entry.function(rewards_PG, ones(3, 1), lengths_PG=lengths_like(rewards_PG))
+    assert bool((alone_PG == 0).all()) is entry.needs_group is (name not in GROUPLESS)
+    below_PG = torch.tensor([[-1.0, 0.0]], dtype=torch.float64)
+    try:
+        entry.function(below_PG, ones(1, 2), lengths_PG=lengths_like(below_PG))
+        assert entry.negative_rewards
+    except ValueError as error:
+        assert "below 0" in str(error) and not entry.negative_rewards
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -168,4 +177,4 @@ def test_bad_tensors(name, rewards_PG, scored_PG, message):
 )
 def test_bad_options(name, options, message):
     with pytest.raises(ValueError, match=message):
-        ADVANTAGES[name](torch.eye(2), ones(2, 2), **options)
+        ADVANTAGES[name].function(torch.eye(2), ones(2, 2), **options)

@@ -7,12 +7,13 @@ import math
 import pytest
 import torch
 from hypothesis import given
-from rewards import NAN, advantage, all_scored, batches, plain_reward, repeatable, tensors
+from rewards import NAN, REWARD_ADVANTAGES, advantage, all_scored, batches, plain_reward, repeatable, tensors
 
-from verigym.trainer.advantages.batch import ADVANTAGES_OF_BATCHES, batch_std, gdpo, reinforce_pp, reinforce_pp_baseline
+from verigym.trainer.advantages.batch import batch_std, gdpo, reinforce_pp, reinforce_pp_baseline
 from verigym.trainer.advantages.group import grpo
+from verigym.trainer.advantages.table import ADVANTAGES
 
-NAMES = sorted(ADVANTAGES_OF_BATCHES)
+NAMES = [name for name in REWARD_ADVANTAGES if ADVANTAGES[name].location.startswith("batch:")]
 TWO_GROUPS = [[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]]
 FIRST, SECOND = [1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]
 TWO_REWARDS = torch.tensor([[FIRST, SECOND]], dtype=torch.float64).transpose(1, 2)

@@ -7,12 +7,13 @@ import math
 import pytest
 import torch
 from hypothesis import given
-from rewards import NAN, advantage, all_scored, batches, lengths_like, plain_reward, repeatable, tensors
+from rewards import NAN, REWARD_ADVANTAGES, advantage, all_scored, batches, lengths_like, plain_reward, repeatable, tensors
 
-from verigym.trainer.advantages.group import ADVANTAGES_OF_GROUPS, centred, grpo, maxrl, opo, passk, rloo
+from verigym.trainer.advantages.group import centred, grpo, maxrl, opo, passk, rloo
+from verigym.trainer.advantages.table import ADVANTAGES
 
 ONE_OF_FOUR = [1.0, 0.0, 0.0, 0.0]
-NAMES = sorted(ADVANTAGES_OF_GROUPS)
+NAMES = [name for name in REWARD_ADVANTAGES if ADVANTAGES[name].location.startswith("group:")]
 
 
 def naive(name: str, row: list[tuple[float, bool]], lengths: list[int]) -> list[float]:

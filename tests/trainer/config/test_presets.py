@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from verigym.envs.contract.errors import UsageError
-from verigym.trainer.advantages import ADVANTAGES
+from verigym.trainer.advantages.table import ADVANTAGES
 from verigym.trainer.config.presets import PRESETS, preset, table
 from verigym.trainer.config.run import TrainConfig, build_config
 from verigym.trainer.learner.objective import choose_correction, choose_loss
-from verigym.trainer.losses import LOSSES, SEQUENCE_LOSSES
+from verigym.trainer.losses.table import LOSSES
 
 GIVEN = {"model": "m", "output": Path("out"), "sources": [{"environment": "arithmetic"}]}
 NAMES = sorted(PRESETS)
@@ -36,10 +36,10 @@ def test_a_preset_can_be_built(name):
     made = config(preset=name)
     choose_loss(made)
     choose_correction(made)
-    assert made.advantage in {*ADVANTAGES, "gae"}
-    own = [p.name for p in inspect.signature(LOSSES[made.loss]).parameters.values()]
+    assert made.advantage in ADVANTAGES
+    own = [p.name for p in inspect.signature(LOSSES[made.loss].function).parameters.values()]
     assert all(option in own for option in ("clip_low", "clip_high", "delta") if option in preset(name))
-    assert (made.aggregation == "sequence_mean") or made.loss not in SEQUENCE_LOSSES
+    assert (made.aggregation == "sequence_mean") or not LOSSES[made.loss].whole_completions
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,10 +10,11 @@ import pytest
 import torch
 from groups import RIGHT, UNSCORED, WRONG, group
 from letters import LettersEnvironment
+from rewards import REWARD_ADVANTAGES
 
 from verigym.envs import Score, UsageError
 from verigym.envs.contract.schema import StepScore
-from verigym.trainer.advantages import ADVANTAGES, gdpo
+from verigym.trainer.advantages.batch import gdpo
 from verigym.trainer.config.run import build_config
 from verigym.trainer.credit.rows import compares_prompts, credits_of, has_signal, training_rows
 from verigym.trainer.credit.training_row import TrainingRow
@@ -93,7 +94,7 @@ def test_each_source_has_its_own_advantage(codec: Codec, assert_literal: Any) ->
     assert_literal(advantages(found), [[0.75, -0.25, -0.25, -0.25], [1, -1 / 3, -1 / 3, -1 / 3]])
 
 
-@pytest.mark.parametrize("name", sorted(ADVANTAGES))
+@pytest.mark.parametrize("name", REWARD_ADVANTAGES)
 def test_a_source_does_not_move_the_scale_of_another(name: str, codec: Codec) -> None:
     small = [group("a", partial(0, 0, 1, 0.5)), group("a", partial(0, 1, 1, 1))]
     large = [group("b", partial(0, 1000, 10, 0))]
@@ -222,7 +223,7 @@ def test_a_group_that_would_be_trained_on_has_a_signal(first: float, inside: flo
     assert signal is (not first == inside == last == 0.5), "one whose steps differ inside a token alone is kept for nothing"
 
 
-@pytest.mark.parametrize("name", sorted(set(ADVANTAGES) - {"reinforce++"}))
+@pytest.mark.parametrize("name", sorted(set(REWARD_ADVANTAGES) - {"reinforce++"}))
 @pytest.mark.parametrize("mask_truncated", [False, True])
 def test_signal_is_an_advantage_on_what_is_trained_on(name: str, mask_truncated: bool, codec: Codec) -> None:
     rules = credit(advantage=name)
@@ -249,7 +250,7 @@ def test_to_ask_for_a_signal_warns_of_no_component(caplog: pytest.LogCaptureFixt
 
 
 def test_an_advantage_without_groups_compares_prompts() -> None:
-    assert [name for name in ADVANTAGES if compares_prompts(credit(advantage=name)["a"])] == ["reinforce++"]
+    assert [name for name in REWARD_ADVANTAGES if compares_prompts(credit(advantage=name)["a"])] == ["reinforce++"]
     assert not compares_prompts(credit(advantage="gdpo", reward_weights={"math": 1.0})["a"])
 
 

@@ -14,11 +14,11 @@ import pytest
 import torch
 from exact import float64
 
-from verigym.trainer.advantages import ADVANTAGES
+from verigym.trainer.advantages.group import grpo
 from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.learner.update import Objective, accumulate
-from verigym.trainer.losses import clipped
 from verigym.trainer.losses.kl import k3
+from verigym.trainer.losses.token_level import clipped
 
 CLIP_LOW, CLIP_HIGH = 0.2, 0.28
 MAX_NEW_TOKENS = 8
@@ -119,7 +119,7 @@ def test_an_update_has_the_gradient_of_the_naive_loss(
 
     rewards = [[float("nan") if answer.reward is None else answer.reward for answer in group] for _, group in GROUPS]
     rewards_PG = torch.tensor(rewards, dtype=torch.float64)
-    advantages_PG = ADVANTAGES["grpo"](rewards_PG, ~rewards_PG.isnan(), ddof=1, eps=EPS)
+    advantages_PG = grpo(rewards_PG, ~rewards_PG.isnan(), ddof=1, eps=EPS)
     with torch.no_grad():
         rows = [
             TrainingRow(

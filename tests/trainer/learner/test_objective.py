@@ -9,12 +9,12 @@ import torch
 from groups import RIGHT, WRONG, group
 
 from verigym.envs.contract.errors import UsageError
-from verigym.trainer.config.update import ON_POLICY_LOSSES, UpdateFields
+from verigym.trainer.config.update import UpdateFields
 from verigym.trainer.learner.kl_reward import kl_penalties
 from verigym.trainer.learner.objective import K1_IN_THE_LOSS, build_objective, choose_correction, choose_loss
-from verigym.trainer.losses import LOSSES
 from verigym.trainer.losses.corrections import CORRECTIONS
 from verigym.trainer.losses.kl import KL_ESTIMATORS
+from verigym.trainer.losses.table import LOSSES, ON_POLICY_LOSSES
 
 LOGP = torch.tensor([[-1.0, -2.0], [-0.5, -0.1]])
 OLD = torch.tensor([[-1.5, -1.0], [-0.5, -3.0]])
@@ -25,16 +25,16 @@ ADVANTAGES = torch.tensor([1.0, -1.0])
 @pytest.mark.parametrize("name", sorted(LOSSES))
 def test_every_loss_can_be_chosen(name: str) -> None:
     found, _ = choose_loss(UpdateFields(loss=name, aggregation="sequence_mean"))(LOGP, OLD, ADVANTAGES, mask_BT=MASK)
-    wanted, _ = LOSSES[name](LOGP, OLD, ADVANTAGES, mask_BT=MASK)
+    wanted, _ = LOSSES[name].function(LOGP, OLD, ADVANTAGES, mask_BT=MASK)
     assert torch.equal(found, wanted)
 
 
 def test_options_reach_the_loss() -> None:
     loss = choose_loss(UpdateFields(clip_high=0.5, dual_clip=3.0, loss_options={"max_log_ratio": 5.0}))
     found, _ = loss(LOGP, OLD, ADVANTAGES)
-    wanted, _ = LOSSES["clipped"](LOGP, OLD, ADVANTAGES, clip_high=0.5, dual_clip=3.0, max_log_ratio=5.0)
+    wanted, _ = LOSSES["clipped"].function(LOGP, OLD, ADVANTAGES, clip_high=0.5, dual_clip=3.0, max_log_ratio=5.0)
     assert torch.equal(found, wanted)
-    assert not torch.equal(found, LOSSES["clipped"](LOGP, OLD, ADVANTAGES)[0])
+    assert not torch.equal(found, LOSSES["clipped"].function(LOGP, OLD, ADVANTAGES)[0])
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_the_losses_without_a_ratio_are_those_that_refuse_an_older_policy(name: 
     found = []
     for old in (LOGP, OLD):
         logp = LOGP.clone().requires_grad_()
-        loss, _ = LOSSES[name](logp, old, ADVANTAGES, mask_BT=MASK)
+        loss, _ = LOSSES[name].function(logp, old, ADVANTAGES, mask_BT=MASK)
         found.append(torch.autograd.grad(loss.sum(), logp)[0])
     assert torch.equal(*found) is (name in ON_POLICY_LOSSES)
     if name in ON_POLICY_LOSSES:

@@ -11,12 +11,14 @@ from exact import float64, relative
 
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.credit.training_row import TrainingRow
-from verigym.trainer.learner.update import Objective, accumulate, learning_rate, policy_logprobs, with_old_logprobs
+from verigym.trainer.learner.optimizers import learning_rate
+from verigym.trainer.learner.update import Objective, accumulate, policy_logprobs, with_old_logprobs
 from verigym.trainer.logprobs import chunked
 from verigym.trainer.logprobs.forward import checkpointing, usable_head
 from verigym.trainer.logprobs.shared_prefix import shareable
-from verigym.trainer.losses import LOSSES, clipped
 from verigym.trainer.losses.kl import k3
+from verigym.trainer.losses.table import LOSSES
+from verigym.trainer.losses.token_level import clipped
 from verigym.trainer.models.scratch import scratch_qwen3
 
 ROWS = [
@@ -88,7 +90,7 @@ def test_every_loss_gives_the_gradient_of_its_formula(exact_model: Any, loss: st
     rows = [replace(row, token_advantages=None) for row in LONG]
     if old:
         rows = [replace(row, old_logprobs=tuple(-4.0 - 0.3 * t for t in range(len(row.token_ids)))) for row in rows]
-    objective = replace(OBJECTIVE, loss=LOSSES[loss], aggregation="sequence_mean")
+    objective = replace(OBJECTIVE, loss=LOSSES[loss].function, aggregation="sequence_mean")
     found, metrics = gradient(exact_model, rows, objective, 24)
     trained = [row for row in rows if row.advantage]
     exact_model.zero_grad(set_to_none=True)
@@ -98,7 +100,7 @@ def test_every_loss_gives_the_gradient_of_its_formula(exact_model: Any, loss: st
         logits = exact_model(ids).logits[0, len(row.prompt_ids) - 1 : -1]
         logp = torch.log_softmax(logits, -1)[range(len(row.token_ids)), list(row.token_ids)][None]
         before = torch.tensor([row.old_logprobs], dtype=torch.float64) if row.old_logprobs else logp.detach()
-        values, _ = LOSSES[loss](logp, before, torch.tensor([row.advantage], dtype=torch.float64))
+        values, _ = LOSSES[loss].function(logp, before, torch.tensor([row.advantage], dtype=torch.float64))
         total = total + values.mean() / len(rows)
     total.backward()  # type: ignore[no-untyped-call]
     expected = flat_gradient(exact_model)
@@ -117,7 +119,7 @@ def test_the_first_update_on_a_batch_computes_logits_once(tiny_model: Any, loss:
         return real(self, hidden, *matrix)
 
     monkeypatch.setattr(chunked._Maths, "log_softmax", counted)
-    objective = replace(OBJECTIVE, loss=LOSSES[loss], aggregation="sequence_mean")
+    objective = replace(OBJECTIVE, loss=LOSSES[loss].function, aggregation="sequence_mean")
     tokens = sum(len(row.token_ids) for row in LONG if any(row.advantages))
     gradient(tiny_model, LONG, objective, 24, chunk=2)
     assert sum(calls) == tokens

@@ -19,9 +19,10 @@ from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.engines.base import Generated
 from verigym.trainer.learner.kl_reward import kl_penalties
 from verigym.trainer.learner.update import Objective, accumulate
-from verigym.trainer.losses import LOSSES, clipped
 from verigym.trainer.losses.corrections import sampler_weights
 from verigym.trainer.losses.kl import KL_ESTIMATORS, k3
+from verigym.trainer.losses.table import LOSSES
+from verigym.trainer.losses.token_level import clipped
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.rollout.collect import verdict_metrics
 from verigym.trainer.rollout.group_json import dump_group, load_group
@@ -89,7 +90,7 @@ def test_log_probabilities_of_read_tokens_reach_nothing(exact_model: Any, loss: 
             parameter.mul_(1.02)
     objective = replace(
         OBJECTIVE,
-        loss=LOSSES[loss],
+        loss=LOSSES[loss].function,
         aggregation="sequence_mean",
         kl_coef=0.1,
         kl=k3,

@@ -31,7 +31,7 @@ from verigym.trainer.learner.update import Objective, accumulate
 from verigym.trainer.logprobs import shared_prefix as prefix_module
 from verigym.trainer.logprobs.forward import Forward, score_separately, usable_head
 from verigym.trainer.logprobs.shared_prefix import copy_charge, passes, shareable
-from verigym.trainer.losses import clipped
+from verigym.trainer.losses.token_level import clipped
 
 SIZES: dict[str, Any] = {
     "vocab_size": 61, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verigym.trainer.losses import clipped
 from verigym.trainer.losses.aggregate import AGGREGATIONS, token_weights, weighted_sum
+from verigym.trainer.losses.token_level import clipped
 
 KINDS = sorted(AGGREGATIONS)
 MAX_TOKENS = 8

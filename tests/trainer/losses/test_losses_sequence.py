@@ -11,12 +11,12 @@ from logps import ADVANTAGES_BT, OLD_BT, at_ratio
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.update import UpdateFields
 from verigym.trainer.learner.objective import choose_loss
-from verigym.trainer.losses import SEQUENCE_LOSSES
 from verigym.trainer.losses.aggregate import AGGREGATIONS, token_weights, weighted_sum
-from verigym.trainer.losses.sequence_level import LOSSES_OF_SEQUENCES, gmpo, gspo, sequence_reinforce
+from verigym.trainer.losses.sequence_level import gmpo, gspo, sequence_reinforce
+from verigym.trainer.losses.table import LOSSES
 from verigym.trainer.losses.token_level import reinforce
 
-NAMES = sorted(LOSSES_OF_SEQUENCES)
+NAMES = sorted(name for name, loss in LOSSES.items() if loss.whole_completions)
 RAGGED_BT = torch.arange(5) < torch.tensor([2, 5, 3])[:, None]
 
 
@@ -82,7 +82,7 @@ def test_gspo_gradient_is_shared_evenly(assert_literal):
 def test_gradcheck(name, batch):
     old_BT, advantages_B = batch("old", 3, 5), batch("advantages", 3)
     arguments = ((old_BT + 0.5 * batch("step", 3, 5)).requires_grad_(),)
-    loss = LOSSES_OF_SEQUENCES[name]
+    loss = LOSSES[name].function
     assert torch.autograd.gradcheck(lambda x: loss(x, old_BT, advantages_B, mask_BT=RAGGED_BT)[0], arguments)
 
 
@@ -101,7 +101,7 @@ def test_clipped_rows_are_those_without_a_gradient(batch):
 @pytest.mark.parametrize("name", NAMES)
 def test_each_token_carries_the_rows_loss(name, batch, assert_same):
     logp_BT, old_BT, advantages_B = batch("logp", 3, 5), batch("old", 3, 5), batch("advantages", 3)
-    loss_BT, _ = LOSSES_OF_SEQUENCES[name](logp_BT, old_BT, advantages_B, mask_BT=RAGGED_BT)
+    loss_BT, _ = LOSSES[name].function(logp_BT, old_BT, advantages_B, mask_BT=RAGGED_BT)
     for row, length in enumerate((2, 5, 3)):
         expected = naive(name, logp_BT[row, :length].tolist(), old_BT[row, :length].tolist(), float(advantages_B[row]))
         assert_same(loss_BT[row], [expected] * length + [0.0] * (5 - length))
@@ -114,7 +114,7 @@ def test_at_ratio_1_the_gradient_is_that_of_reinforce(name, batch, assert_same):
     other = "sequence_sum_mean" if name == "sequence_reinforce" else "sequence_mean"
     gradients = []
     for loss, weights in (
-        (LOSSES_OF_SEQUENCES[name], weights_BT),
+        (LOSSES[name].function, weights_BT),
         (reinforce, token_weights(RAGGED_BT, other, dtype=torch.float64)),
     ):
         logp_BT = old_BT.clone().requires_grad_()
@@ -124,7 +124,7 @@ def test_at_ratio_1_the_gradient_is_that_of_reinforce(name, batch, assert_same):
 
 
 def test_sequence_losses_name_those_that_need_sequence_mean(assert_literal):
-    assert set(NAMES) == SEQUENCE_LOSSES
+    assert set(NAMES) == {name for name, loss in LOSSES.items() if loss.location.startswith("sequence_level:")}
     # Two rows of equal loss: with token_mean the longer one weighs more, with sequence_mean they cancel.
     mask_BT = torch.tensor([[True, False, False], [True, True, True]])
     logp_BT = torch.zeros(2, 3, dtype=torch.float64)

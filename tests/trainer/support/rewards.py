@@ -8,9 +8,11 @@ import torch
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from verigym.trainer.advantages import ADVANTAGES
+from verigym.trainer.advantages.table import ADVANTAGES
 
 NAN = math.nan
+REWARD_ADVANTAGES = sorted(name for name, entry in ADVANTAGES.items() if entry.takes == "reward")
+"""Advantages of one reward a completion."""
 Slots = list[list[tuple[float, bool]]]
 """For each prompt, for each sample: the reward and whether it is scored."""
 
@@ -54,4 +56,4 @@ def advantage(
         lengths_PG = lengths_like(rewards_PG)
     if name == "maxrl":
         rewards_PG = rewards_PG.abs()
-    return ADVANTAGES[name](rewards_PG, scored_PG, lengths_PG=lengths_PG)
+    return ADVANTAGES[name].function(rewards_PG, scored_PG, lengths_PG=lengths_PG)
