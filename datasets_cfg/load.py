@@ -1,4 +1,4 @@
-"""From a data set's name to prompts, through the `datasets` library: the hub, or local JSON Lines files."""
+"""`load` and `PromptDataset`: the prompts of a data set's split, read from the hub or from local files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-from verigym.datasets_cfg.asking import Asking
+from verigym.datasets_cfg.few_shot import FewShotTemplate
 from verigym.datasets_cfg.fields import FieldProblem
 from verigym.datasets_cfg.reading import ChangedRevision, hub_rows, local_rows
-from verigym.datasets_cfg.rows import Task, make_task
+from verigym.datasets_cfg.rows import PreparedTask, make_task
 from verigym.datasets_cfg.schema import DatasetConfig
 from verigym.datasets_cfg.templates import load_template
 from verigym.datasets_cfg.yamlfile import parse, read, text_of
@@ -33,7 +33,7 @@ class RowError(UsageError):
 
 
 def available() -> list[str]:
-    """Names of the data sets that come with the package."""
+    """Return the names of the data sets that come with the package."""
     files = importlib.resources.files("verigym.datasets_cfg").joinpath("sets").iterdir()
     return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
 
@@ -74,14 +74,14 @@ class PromptDataset(Sequence[Prompt]):
         rows: Sequence[Mapping[str, Any]],
         environment: Environment,
         source: str = "",
-        asking: Asking | None = None,
+        template: FewShotTemplate | None = None,
     ) -> None:
         self.config = config
         self.split = split
         self.environment = environment
         self.source = source or config.name
-        """The file or the repository of the hub that the rows are read from, for messages."""
-        self.asking = asking
+        """The file or hub repository that the rows come from, for messages."""
+        self.template = template
         """The template and the examples, where there is a template."""
         self._rows = rows
 
@@ -110,27 +110,27 @@ class PromptDataset(Sequence[Prompt]):
 
     def _prompt(self, position: int) -> Prompt:
         prompt, task = self.bare(position)
-        if self.asking is None:
+        if self.template is None:
             return prompt
         try:
-            return self.asking.ask(prompt, task)
+            return self.template.apply(prompt, task)
         except FieldProblem as problem:
             raise RowError(self.config.name, self.split, position, problem.field, str(problem)) from None
 
     def _row(self, position: int) -> Mapping[str, Any]:
         try:
             return self._rows[position]
-        except UnicodeDecodeError as error:  # the reader of tables looks at the bytes of a text no earlier
+        except UnicodeDecodeError as error:  # JsonRows and `datasets` decode a text only when its row is read
             reason = f"is not UTF-8: {error.reason}; save {self.source} as UTF-8"
             raise RowError(self.config.name, self.split, position, "(any)", reason) from None
 
     def first(self, count: int) -> PromptDataset:
         """Return the first rows."""
         rows = [self._row(row) for row in range(min(count, len(self)))]
-        return type(self)(self.config, self.split, rows, self.environment, self.source, self.asking)
+        return type(self)(self.config, self.split, rows, self.environment, self.source, self.template)
 
-    def bare(self, position: int) -> tuple[Prompt, Task]:
-        """Return a row's prompt without a template, and the task that it was made of.
+    def bare(self, position: int) -> tuple[Prompt, PreparedTask]:
+        """Return a row's prompt without a template, and the task it was built from.
 
         Raises:
             RowError: the row does not fit.
@@ -148,15 +148,15 @@ class PromptDataset(Sequence[Prompt]):
 
 
 class GeneratedDataset(PromptDataset):
-    """Tasks that the environment writes itself: the same number gives the same task."""
+    """Tasks that the environment generates: the same number gives the same task."""
 
-    def bare(self, position: int) -> tuple[Prompt, Task]:
+    def bare(self, position: int) -> tuple[Prompt, PreparedTask]:
         """Return a task's prompt, and its text."""
         environment: Any = self.environment
         made: Prompt = environment.prompt_at(self.split, 0, position)
         where = {"dataset": self.config.name, "split": self.split, "row": position}
         prompt = made.model_copy(update={"metadata": {**made.metadata, **where}})
-        return prompt, Task(made.text, {}, {}, made.text, self.config.worked)
+        return prompt, PreparedTask(made.text, {}, {}, made.text, self.config.worked)
 
 
 def load(
@@ -184,7 +184,7 @@ def load(
         template: a prompt template, before the description's own; see `templates.py`.
         shots: examples before each task, drawn by its hash from `shots_split`, never the task itself.
         shots_split: where they are drawn from.
-        environment: grades the rows in place of the description's; it takes the same fields of a reference.
+        environment: grades the rows in place of the description's; its reference must have the same fields.
 
     Raises:
         UsageError: the data set, split, template or file does not exist, cannot be read or cannot be reached.
@@ -195,13 +195,13 @@ def load(
         raise UsageError(f"limit={limit}: expected at least 1 row")
     if shots and shots_split in config.evaluation_only:
         raise UsageError(f"data set {config.name!r}: split {shots_split!r} is for evaluation only; draw examples from another")
-    wanted = template or config.template or ("chat" if shots else None)
-    wording = None if wanted is None else load_template(wanted)  # before any row is: reading them may take long
+    chosen = template or config.template or ("chat" if shots else None)
+    wording = None if chosen is None else load_template(chosen)  # before the rows, whose reading may take long
     cache = None if cache_dir is None else str(cache_dir)
     rows = _open(name_or_path, config, split, data_dir, cache, grading)
     if wording is not None:
         examples = _open(name_or_path, config, shots_split, data_dir, cache, grading) if shots else None
-        rows.asking = Asking(wording, shots, examples)
+        rows.template = FewShotTemplate(wording, shots, examples)
     return rows if limit is None else rows.first(limit)
 
 
@@ -223,22 +223,22 @@ def load_sample(
     template: str | None = None,
     environment: str | None = None,
 ) -> PromptDataset:
-    """Open a description's own sample row, or the first three tasks of a set that its environment writes.
+    """Open a description's own sample row, or the first three tasks of a generated set.
 
     Raises:
         UsageError: there is none, or it cannot be read.
     """
     config = load_config(name_or_path)
     grading = grading_environment(config, environment, options)
-    wanted = template or config.template
-    asking = None if wanted is None else Asking(load_template(wanted))
+    chosen = template or config.template
+    wording = None if chosen is None else FewShotTemplate(load_template(chosen))
     if config.generated:
         rows = _generated(config, next(iter(config.generated)), grading).first(3)
-        rows.asking = asking
+        rows.template = wording
         return rows
     if not config.sample_row:
         raise UsageError(f"data set {config.name!r} has no sample_row")
-    return PromptDataset(config, "sample", [config.sample_row], grading, f"{config.name}'s sample_row", asking)
+    return PromptDataset(config, "sample", [config.sample_row], grading, f"{config.name}'s sample_row", wording)
 
 
 def _open(
@@ -265,9 +265,9 @@ def _open(
 
 
 def _check_reference(place: str | Path, config: DatasetConfig, environment: Environment) -> None:
-    """Refuse a description that gives a reference which its environment does not have, or not all that it needs."""
+    """Refuse a description whose reference has unknown fields, or lacks required ones."""
     known = getattr(getattr(environment, "reference_type", None), "model_fields", None)
-    if known is None:  # not one of ours: each row's prompt will tell
+    if known is None:  # not a BaseEnvironment: `prompt` will check each row
         return
     for part, fields in (("reference", config.reference), ("fixed", config.fixed)):
         for field in fields:
@@ -277,13 +277,13 @@ def _check_reference(place: str | Path, config: DatasetConfig, environment: Envi
     lacking = [
         field for field, info in known.items() if info.is_required() and field not in {**config.reference, **config.fixed}
     ]
-    if lacking and not config.layout:
+    if lacking and not config.adapter:
         needed = f"environment {config.environment!r} needs the field 'reference.{lacking[0]}'"
         raise UsageError(f"{_place(place, 'reference')}: {needed}")
 
 
 def _place(description_of: str | Path, *loc: str) -> str:
-    """Return where a field of a description stands, or what it should stand in."""
+    """Return `file:line` of a field of a description, or of the nearest field around it."""
     return parse(description(description_of), str(description_of)).place(loc)
 
 

@@ -1,4 +1,4 @@
-"""Writing down which revision of a data set is meant: the commit on the hub, the sha256 of local files."""
+"""Pins a data set's revision in its YAML: the commit on the hub, the sha256 of local files."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ def pin_revision(text: str, revision: str) -> str:
     return _put(text, ("hub",), "revision", revision)
 
 
-def digests(config: DatasetConfig, data_dir: Path) -> dict[str, str]:
+def file_digests(config: DatasetConfig, data_dir: Path) -> dict[str, str]:
     """Return the sha256 of the content of each split's local file that is there.
 
     Raises:
         UsageError: none is there, or one cannot be read.
     """
-    found = {}
+    by_split = {}
     for split, file in config.files.items():
         path = data_dir / file.path
         if path.is_file():
             try:
-                found[split] = digest(path)
+                by_split[split] = digest(path)
             except (OSError, EOFError, zlib.error) as error:
                 raise UsageError(f"cannot read {path}: {error}") from None
-    if not found:
+    if not by_split:
         raise UsageError(f"data set {config.name!r}: none of its files is below {data_dir}")
-    return found
+    return by_split
 
 
-def pin_files(text: str, found: Mapping[str, str]) -> str:
+def pin_files(text: str, by_split: Mapping[str, str]) -> str:
     """Return the description with these sha256 in `files`, by split; comments and order stay as they are."""
-    for split, value in found.items():
+    for split, value in by_split.items():
         node = node_at(text, ("files", split))
         if isinstance(node, yaml.ScalarNode):
             start, end = node.start_mark.index, node.end_mark.index

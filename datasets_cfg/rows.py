@@ -1,4 +1,4 @@
-"""One row and a data set's description -> what the environment's `prompt` is given. Pure."""
+"""`make_task`: a row and its data set's description become the arguments of the environment's `prompt`. Pure."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from verigym.datasets_cfg.adapters import Adapter
 from verigym.datasets_cfg.fields import FieldProblem, check_type, describe, extract_gold, fill, find
 from verigym.datasets_cfg.schema import DatasetConfig, TextPart
-from verigym.datasets_cfg.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """A row made ready."""
+class PreparedTask:
+    """A task's text, reference and metadata, ready for the environment's `prompt`."""
 
     text: str
     reference: Mapping[str, Any]
     metadata: Mapping[str, Any]
     question: str | None = None
-    """The text without words about the answer's form."""
+    """The text without instructions about the answer's form."""
     worked: str = "{gold}"
-    """How its answer is shown: a template over `row` and `{gold}`."""
+    """How its answer is shown in an example: a template over `row` and `{gold}`."""
     row: Mapping[str, Any] = field(default_factory=dict)
-    """The row's columns and the texts made of them."""
+    """The row's columns, and the texts made from them."""
 
 
-def make_task(config: DatasetConfig, row: Mapping[str, Any]) -> Task:
-    """Make a task of a row.
+def make_task(config: DatasetConfig, row: Mapping[str, Any]) -> PreparedTask:
+    """Make a task from a row.
 
     Raises:
         FieldProblem: the row does not fit; names the field.
@@ -37,8 +37,8 @@ def make_task(config: DatasetConfig, row: Mapping[str, Any]) -> Task:
     copied = {column: find(row, column) for column in config.metadata}
     if config.texts:
         row = {**row, **{name: _part(row, part) for name, part in config.texts.items()}}
-    if config.layout:
-        return _shaped(config, config.layout, row, copied)
+    if config.adapter:
+        return _adapted_task(config, config.adapter, row, copied)
     reference: dict[str, Any] = dict(config.fixed)
     for name, source in config.reference.items():
         value = find(row, source.column)
@@ -57,18 +57,20 @@ def _part(row: Mapping[str, Any], part: TextPart) -> str:
     return (text.rsplit(part.before, 1)[0] if part.before else text).strip()
 
 
-def _task(config: DatasetConfig, row: Mapping[str, Any], reference: Mapping[str, Any], copied: Mapping[str, Any]) -> Task:
+def _task(
+    config: DatasetConfig, row: Mapping[str, Any], reference: Mapping[str, Any], copied: Mapping[str, Any]
+) -> PreparedTask:
     question = None if config.question is None else fill(config.question, row)
-    return Task(fill(config.prompt, row), reference, copied, question, config.worked, row)
+    return PreparedTask(fill(config.prompt, row), reference, copied, question, config.worked, row)
 
 
-def _shaped(config: DatasetConfig, shape: Shape, row: Mapping[str, Any], copied: Mapping[str, Any]) -> Task:
-    shaped = shape.convert(row, str(config.fixed.get("language", "python")))
-    reference = merged(config.fixed, shaped.reference)
+def _adapted_task(config: DatasetConfig, adapter: Adapter, row: Mapping[str, Any], copied: Mapping[str, Any]) -> PreparedTask:
+    adapted = adapter.convert(row, str(config.fixed.get("language", "python")))
+    reference = merged(config.fixed, adapted.reference)
     for exception in config.exceptions:
-        if exception.task_id == shaped.task_id:
+        if exception.task_id == adapted.task_id:
             reference = merged(reference, exception.reference)
-    return _task(config, {**row, **shaped.shows}, reference, {**copied, "task_id": shaped.task_id})
+    return _task(config, {**row, **adapted.prompt_texts}, reference, {**copied, "task_id": adapted.task_id})
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a data set's YAML may say."""
+"""`DatasetConfig`: the schema of a data set's YAML file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from verigym.datasets_cfg.adapters import ADAPTERS, Adapter
 from verigym.datasets_cfg.fields import ColumnType, Extraction, near_placeholder, placeholders
-from verigym.datasets_cfg.shapes import SHAPES, Shape
 from verigym.envs.contract.errors import did_you_mean
 
 MAX_GENERATED = 10**12
-"""Tasks of a split that an environment writes."""
+"""Most tasks of a generated split."""
 
 
 class _Frozen(BaseModel):
@@ -136,7 +136,7 @@ class DatasetConfig(_Frozen):
     columns: Mapping[str, ColumnType] = {}
     """Every column that is used, with its type. A row that lacks one does not fit. A shape brings its own."""
     shape: str | None = None
-    """A published row layout whose reference takes code to make (`datasets_cfg/shapes`). The prompt may name its texts too."""
+    """A published row layout whose reference takes code to make (`adapters/`). The prompt may name its texts too."""
     generated: Mapping[str, int] = {}
     """Split -> number of tasks, where the environment writes them itself; then nothing else says what a row is."""
     texts: Mapping[str, TextPart] = {}
@@ -176,8 +176,8 @@ class DatasetConfig(_Frozen):
     @field_validator("shape")
     @classmethod
     def _known_shape(cls, value: str | None) -> str | None:
-        if value is not None and value not in SHAPES:
-            raise ValueError(f"no shape is called {value!r}{did_you_mean(value, SHAPES)}")
+        if value is not None and value not in ADAPTERS:
+            raise ValueError(f"no shape is called {value!r}{did_you_mean(value, ADAPTERS)}")
         return value
 
     @model_validator(mode="after")
@@ -187,21 +187,21 @@ class DatasetConfig(_Frozen):
             return self
         if self.hub is None and not self.files:
             raise ValueError("neither hub nor files says where the rows are")
-        if self.layout and self.reference:
+        if self.adapter and self.reference:
             raise ValueError("shape and reference both say what a row is compared with; keep one")
-        if self.exceptions and not self.layout:
+        if self.exceptions and not self.adapter:
             raise ValueError("exceptions go by the task_id that a shape finds; this data set has no shape")
         columns = self.all_columns
-        made = (*(self.layout.shows if self.layout else ()), *self.texts)
-        written = {"prompt": self.prompt, "question": self.question, "worked": self.worked.replace("{gold}", "")}
-        for field, text in written.items():
-            if near := near_placeholder(text or "", (*columns, *made)):
+        texts = (*(self.adapter.prompt_texts if self.adapter else ()), *self.texts)
+        templates = {"prompt": self.prompt, "question": self.question, "worked": self.worked.replace("{gold}", "")}
+        for field, text in templates.items():
+            if near := near_placeholder(text or "", (*columns, *texts)):
                 raise ValueError(f"{field} holds {near[0]!r}, which nothing fills in; a whole column is {{{near[1]}}}")
         for field in ("prompt", "question"):
-            if written[field] is not None and not placeholders(written[field] or ""):
+            if templates[field] is not None and not placeholders(templates[field] or ""):
                 raise ValueError(f"{field} names no {{column}}: every row would ask the same")
         used = {
-            **{field: [name for name in placeholders(text or "") if name not in made] for field, text in written.items()},
+            **{field: [name for name in placeholders(text or "") if name not in texts] for field, text in templates.items()},
             "texts": [part.column for part in self.texts.values()],
             "reference": [source.column for source in self.reference.values()],
             "metadata": list(self.metadata),
@@ -224,7 +224,7 @@ class DatasetConfig(_Frozen):
         return self
 
     def _nothing_of_rows(self) -> None:
-        """Refuse what describes rows: a set that its environment generates has none."""
+        """Refuse fields that describe rows: a generated set has none."""
         given = self.model_fields_set & {
             "hub",
             "files",
@@ -243,19 +243,19 @@ class DatasetConfig(_Frozen):
                 raise ValueError(f"generated.{split} is {count}; expected a number of tasks from 1 to {MAX_GENERATED:,}")
 
     @property
-    def layout(self) -> Shape | None:
-        """The shape, where one is named."""
-        return SHAPES[self.shape] if self.shape else None
+    def adapter(self) -> Adapter | None:
+        """The adapter that `shape` names, if any."""
+        return ADAPTERS[self.shape] if self.shape else None
 
     @property
     def all_columns(self) -> Mapping[str, ColumnType]:
-        """The columns that every row must have: the shape's and the description's own."""
-        return {**(self.layout.columns if self.layout else {}), **self.columns}
+        """The columns that every row must have: the adapter's and the description's own."""
+        return {**(self.adapter.columns if self.adapter else {}), **self.columns}
 
     @property
     def gold(self) -> str:
         """Where a row's gold comes from, for a message."""
-        return self.layout.gold if self.layout else ", ".join(source.column for source in self.reference.values())
+        return self.adapter.gold if self.adapter else ", ".join(source.column for source in self.reference.values())
 
     @property
     def splits(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Suites: one YAML says what a model is trained on together, in which shares, how it is rewarded, and where to measure."""
+"""Suites: YAML files of mixtures, with weights, rewards, training defaults and sets to measure on."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class SuiteSource(_Frozen):
 
 
 class Curriculum(_Frozen):
-    """How often known tasks come again; the trainer's defaults where left out."""
+    """How often tasks are repeated, by difficulty; the trainer's defaults where left out."""
 
     hard_share: float | None = Field(None, ge=0, le=1)
     """Share of a source's prompts that are known to be hard."""
@@ -105,8 +105,8 @@ class Curriculum(_Frozen):
     """A task with a pass rate of at least this is easy."""
 
 
-class Measured(_Frozen):
-    """A set to measure on, before and after."""
+class MeasuredSet(_Frozen):
+    """A set to measure on before and after training."""
 
     dataset: str
     """Name or path of a data set."""
@@ -119,7 +119,7 @@ class Measured(_Frozen):
 
 
 class Suite(_Frozen):
-    """What a model is trained on together."""
+    """A mixture to train on, as its YAML file describes it."""
 
     name: str
     """Short name."""
@@ -135,7 +135,7 @@ class Suite(_Frozen):
     """Sorting of tasks by their pass rate; null for none."""
     train: Mapping[str, Any] = {}
     """Fields of a run, as defaults: those of the run's own configuration win."""
-    measure: tuple[Measured, ...] = ()
+    measure: tuple[MeasuredSet, ...] = ()
     """Sets to measure on."""
 
     @model_validator(mode="after")
@@ -188,7 +188,7 @@ def check_split(dataset: str, split: str) -> str | None:
 
 
 def available_suites() -> list[str]:
-    """Names of the suites that come with the package."""
+    """Return the names of the suites that come with the package."""
     files = importlib.resources.files("verigym.datasets_cfg").joinpath("suites").iterdir()
     return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
 

@@ -1,4 +1,4 @@
-"""Prompt templates: a task's text put into somebody's words, with examples before it. YAML files in `templates/`."""
+"""Prompt templates, from the YAML files in `templates/`: system and user messages around a task, with examples before it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANSWERED = ("worked", "gold")
 
 
 class Wording(BaseModel):
-    """What is said around a task."""
+    """The messages around a task."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -54,7 +54,7 @@ class Template(Wording):
     source: str = ""
     """The paper or model card that has it."""
     plain: bool = False
-    """Whether the model gets the text as it stands, as base models do, and not through its tokenizer's chat template."""
+    """Whether the prompt skips the tokenizer's chat template, as base models need it."""
     joint: str = "\n\n"
     """With plain: what stands between the system's text, the examples and the task."""
     languages: Mapping[str, Wording] = {}
@@ -77,13 +77,13 @@ class Template(Wording):
         if self.plain:
             shown = [f"{question} {answer}" for question, answer in zip(turns[::2], turns[1::2], strict=True)]
             return (Message(role="user", content=self.joint.join([*filter(None, [self.system]), *shown, last])),)
-        said = [Message(role="system", content=self.system)] if self.system else []
-        said += [Message(role="assistant" if place % 2 else "user", content=text) for place, text in enumerate(turns)]
-        return (*said, Message(role="user", content=last))
+        messages = [Message(role="system", content=self.system)] if self.system else []
+        messages += [Message(role="assistant" if place % 2 else "user", content=text) for place, text in enumerate(turns)]
+        return (*messages, Message(role="user", content=last))
 
 
 def available_templates() -> list[str]:
-    """Names of the templates that come with the package."""
+    """Return the names of the templates that come with the package."""
     files = importlib.resources.files("verigym.datasets_cfg").joinpath("templates").iterdir()
     return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
 

@@ -31,25 +31,25 @@ class Failure:
         return f"{source}, row {self.row} (from 0), field {self.field}: {gold}{self.reason}{advice}"
 
 
-FEW = 10
-"""Rows that are all shown; of more, each cause once."""
+MAX_LISTED = 10
+"""Failures up to which each row is shown; beyond, each cause once."""
 ROWS_NAMED = 5
 _OF_ONE_ROW = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[-+]?\d[\d.,/]*""")
-"""Quoted texts and numbers: what differs between rows that fail alike."""
+"""Quoted texts and numbers, which differ between rows that fail for one cause."""
 
 
 def causes(failures: Sequence[Failure]) -> list[list[Failure]]:
     """Return the rows by cause, the commonest first: the same field, and the same words but for quoted texts and numbers."""
-    found: dict[tuple[str, ...], list[Failure]] = {}
+    by_cause: dict[tuple[str, ...], list[Failure]] = {}
     for failure in failures:
         words = (_OF_ONE_ROW.sub("...", text) for text in (failure.reason, failure.advice))
-        found.setdefault((failure.field, *words), []).append(failure)
-    return sorted(found.values(), key=lambda alike: -len(alike))
+        by_cause.setdefault((failure.field, *words), []).append(failure)
+    return sorted(by_cause.values(), key=lambda alike: -len(alike))
 
 
-def told(failures: Sequence[Failure], source: str) -> list[str]:
+def failure_lines(failures: Sequence[Failure], source: str) -> list[str]:
     """Return a line for each row, or where there are many, for each cause: how many rows, one of them whole, the next few."""
-    if len(failures) <= FEW:
+    if len(failures) <= MAX_LISTED:
         return [failure.describe(source) for failure in failures]
     lines = []
     for alike in causes(failures):
@@ -62,7 +62,7 @@ def told(failures: Sequence[Failure], source: str) -> list[str]:
 
 @dataclass(slots=True)
 class Report:
-    """What validation found, in the order of the rows."""
+    """Result of a validation, in the order of the rows."""
 
     dataset: str
     split: str
@@ -73,11 +73,11 @@ class Report:
     failures: list[Failure] = field(default_factory=list)
     remarks: list[Failure] = field(default_factory=list)
     """Rows whose gold scores the maximum although the environment's audit finds fault with it."""
-    read: int = 0
+    without_gold: int = 0
     """Rows without a gold, where the description says that there are such: each was made twice, with the same key."""
 
     def rows_as_json(self) -> Iterator[str]:
-        """Give each failure and each remark as a line of JSON."""
+        """Yield each failure and each remark as a line of JSON."""
         for kind, rows in (("failure", self.failures), ("remark", self.remarks)):
             for one in rows:
                 yield json.dumps({"kind": kind, "source": self.source, **asdict(one)}, ensure_ascii=False)
@@ -85,7 +85,7 @@ class Report:
     @property
     def passed(self) -> int:
         """How many golds score the maximum."""
-        return self.rows - self.read - len(self.failures)
+        return self.rows - self.without_gold - len(self.failures)
 
 
 def validate(dataset: PromptDataset, grader: Grader, on_row: Callable[[int], None] = lambda done: None) -> Report:
@@ -111,7 +111,7 @@ def validate(dataset: PromptDataset, grader: Grader, on_row: Callable[[int], Non
             gold, advice = environment.gold(prompt), _audit(environment, prompt)
             if gold is None and dataset.config.golds != "all":
                 if dataset[row].key == prompt.key:
-                    report.read += 1
+                    report.without_gold += 1
                 else:
                     report.failures.append(Failure(row, columns, None, "made twice, the row gives two prompts", advice))
                 continue

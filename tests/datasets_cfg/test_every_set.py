@@ -78,7 +78,7 @@ def test_golds_of_small_sets_hold(shared_data, name, split, rows, right):
     prompts = load(name, split, data_dir=shared_data)
     with Grader(prompts.environment, workers=0) as grader:
         report = validate(prompts, grader)
-    assert (report.rows, report.passed, report.read) == (rows, right, 0), report.failures[:3]
+    assert (report.rows, report.passed, report.without_gold) == (rows, right, 0), report.failures[:3]
 
 
 @pytest.mark.parametrize(("name", "split", "rows"), [("minif2f", "test", 244), ("proofnet", "valid", 185)])
@@ -86,7 +86,7 @@ def test_sets_without_golds_load_parse_and_repeat(shared_data, name, split, rows
     prompts = load(name, split, data_dir=shared_data)
     with Grader(prompts.environment, workers=0) as grader:
         report = validate(prompts, grader)
-    assert (report.rows, report.read, report.failures) == (rows, rows, [])
+    assert (report.rows, report.without_gold, report.failures) == (rows, rows, [])
 
 
 def test_math500_is_read_by_columns(shared_data):

@@ -7,7 +7,7 @@ import pytest
 
 from verigym import UsageError
 from verigym.datasets_cfg import available, load, load_config
-from verigym.datasets_cfg.archives import MAX_FILE_BYTES, lean_files
+from verigym.datasets_cfg.reading import MAX_LEAN_FILE_BYTES, lean_files
 from verigym.envs.lean.completion import read_submission
 from verigym.envs.lean.guard import refusal
 
@@ -103,7 +103,7 @@ def test_an_archive_of_files_gives_a_row_each(tmp_path):
     rows = lean_files(archive(tmp_path / "x.tar.gz", files))
     assert rows == [{"name": "a", "folder": "Test", "text": "ℝ"}, {"name": "b", "folder": "Test", "text": "theorem b"}]
     with pytest.raises(ValueError, match="a.lean has 1,048,577 bytes"):
-        lean_files(archive(tmp_path / "y.tar.gz", {"R/T/a.lean": bytes(MAX_FILE_BYTES + 1)}))
+        lean_files(archive(tmp_path / "y.tar.gz", {"R/T/a.lean": bytes(MAX_LEAN_FILE_BYTES + 1)}))
 
 
 def test_an_archive_that_cannot_be_read_is_named(tmp_path):

@@ -5,9 +5,9 @@ import zlib
 
 import pytest
 
+from verigym.datasets_cfg.adapters import packed
+from verigym.datasets_cfg.adapters.packed import read_pickled_text, unpack
 from verigym.datasets_cfg.fields import FieldProblem
-from verigym.datasets_cfg.shapes import packed
-from verigym.datasets_cfg.shapes.packed import read_pickled_text, unpack
 
 
 class Attack:

@@ -129,7 +129,7 @@ def messages_of(value: Any, field: str, place: str) -> tuple[Message, ...]:
     return found
 
 
-def demonstrated(sources: Sequence[SourceConfig], split: str, count: int, seed: int) -> list[Example]:
+def demonstrations(sources: Sequence[SourceConfig], split: str, count: int, seed: int) -> list[Example]:
     """Return worked solutions of environments that write their own, by turns.
 
     Args:

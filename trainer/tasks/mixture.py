@@ -11,10 +11,10 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Protocol
 
-from verigym.datasets_cfg.asking import Asking
+from verigym.datasets_cfg.few_shot import FewShotTemplate
 from verigym.datasets_cfg.load import PromptDataset, RowError
 from verigym.datasets_cfg.load import load as load_dataset
-from verigym.datasets_cfg.rows import Task
+from verigym.datasets_cfg.rows import PreparedTask
 from verigym.datasets_cfg.templates import load_template
 from verigym.envs.composition.base import Composition
 from verigym.envs.composition.operators import Gate, WeightedSum
@@ -218,7 +218,7 @@ def _from_environment(
     inner: Any = given[name] if name in given else load_environment(name, **config.options)
     layers = composed(config, inner)
     environment: Any = layers[-1]
-    asking = Asking(load_template(config.template)) if config.template else None
+    template = FewShotTemplate(load_template(config.template)) if config.template else None
 
     def asked(split: str, key: int, index: int) -> Prompt:
         prompt: Prompt
@@ -226,7 +226,7 @@ def _from_environment(
             prompt = environment.prompt_at(split, key, index)
         else:
             prompt = as_graded(config, layers, inner.prompt_at(split, key, index))
-        return asking.ask(prompt, Task(prompt.text, {}, {}, prompt.text)) if asking else prompt
+        return template.apply(prompt, PreparedTask(prompt.text, {}, {}, prompt.text)) if template else prompt
 
     if not isinstance(inner, TaskSource):
         raise UsageError(

@@ -128,7 +128,7 @@ def validate(
     from verigym.cli.args import pairs
     from verigym.datasets_cfg import load
     from verigym.datasets_cfg import validate as run
-    from verigym.datasets_cfg.validate import FEW, told
+    from verigym.datasets_cfg.validate import MAX_LISTED, failure_lines
     from verigym.envs.contract.errors import EnvironmentFailure, UsageError
     from verigym.envs.grading import Grader
     from verigym.grade.progress import Progress
@@ -142,16 +142,16 @@ def validate(
             raise UsageError(f"the golds of {rows.config.name} cannot be graded here: {lack}") from None
     with Grader(rows.environment, workers=workers, timeout_s=timeout_s) as grader, Progress("validating") as progress:
         report = run(rows, grader, lambda done: progress.update(done, done / len(rows)))
-    for line in told(report.failures, report.source):
+    for line in failure_lines(report.failures, report.source):
         print(printable(line))
-    for line in told(report.remarks, report.source):
+    for line in failure_lines(report.remarks, report.source):
         print(printable(f"remark: {line}"))
-    if out is not None or max(len(report.failures), len(report.remarks)) > FEW:
+    if out is not None or max(len(report.failures), len(report.remarks)) > MAX_LISTED:
         _write_rows(report, out or Path(f"{report.dataset}.{report.split}.failures.jsonl"))
     place = printable(f"{report.dataset}/{report.split}, {report.grader}")
-    if report.read or rows.config.golds == "none":
-        print(f"{report.read:,} of {report.rows:,} rows have no gold; they load, make a prompt and repeat: {place}")
-    graded = report.rows - report.read
+    if report.without_gold or rows.config.golds == "none":
+        print(f"{report.without_gold:,} of {report.rows:,} rows have no gold; they load, make a prompt and repeat: {place}")
+    graded = report.rows - report.without_gold
     if rows.config.golds != "none":
         share = report.passed / graded if graded else 0.0
         print(f"{report.passed:,} of {graded:,} golds score the maximum ({share:.2%}): {place}")
@@ -179,7 +179,7 @@ def pin(
     """Write down the revision that is meant: the newest commit on the hub, and the sha256 of local files."""
     from verigym.datasets_cfg import load_config
     from verigym.datasets_cfg.load import SUFFIXES, description
-    from verigym.datasets_cfg.pin import digests, newest, pin_files, pin_revision
+    from verigym.datasets_cfg.pin import file_digests, newest, pin_files, pin_revision
     from verigym.envs import UsageError
 
     config, text = load_config(dataset), description(dataset)
@@ -190,9 +190,9 @@ def pin(
     if config.generated:
         raise UsageError(f"data set {dataset!r} is written by its environment, whose version every score names")
     if data_dir is not None:
-        found = digests(config, data_dir)
-        text = pin_files(text, found)
-        for split, value in found.items():
+        by_split = file_digests(config, data_dir)
+        text = pin_files(text, by_split)
+        for split, value in by_split.items():
             print(f"files.{split}.sha256: {value}")
     if hub if hub is not None else data_dir is None:
         if config.hub is None:

@@ -6,8 +6,8 @@ import builtins
 import re
 from collections.abc import Sequence
 
+from verigym.datasets_cfg.adapters.base import AdaptedRow, Adapter, RawRow, some, texts, without_empty
 from verigym.datasets_cfg.fields import FieldProblem
-from verigym.datasets_cfg.shapes.base import Row, Shape, Shaped, some, texts, without_empty
 
 
 def _python_only(language: str, shape: str) -> None:
@@ -15,7 +15,7 @@ def _python_only(language: str, shape: str) -> None:
         raise FieldProblem("language", f"is {language!r}; the tests of {shape} are Python code")
 
 
-def humaneval(row: Row, language: str) -> Shaped:
+def humaneval(row: RawRow, language: str) -> AdaptedRow:
     """`check(candidate)` in `test`; the prompt's own helpers belong to the test side."""
     _python_only(language, "humaneval")
     test = {"type": "assert", "code": row["test"], "entry_point": row["entry_point"]}
@@ -26,10 +26,12 @@ def humaneval(row: Row, language: str) -> Shaped:
         "prefix": row["prompt"],
         "solution": row["prompt"] + row["canonical_solution"],
     }
-    return Shaped(reference, row["task_id"])
+    return AdaptedRow(reference, row["task_id"])
 
 
-def asserts(row: Row, tests: Sequence[str], solution: str, language: str, *, imports: str = "", before: str = "") -> Shaped:
+def asserts(
+    row: RawRow, tests: Sequence[str], solution: str, language: str, *, imports: str = "", before: str = ""
+) -> AdaptedRow:
     """MBPP: one assert a test. The prompt shows them, for they name the function.
 
     Args:
@@ -51,7 +53,7 @@ def asserts(row: Row, tests: Sequence[str], solution: str, language: str, *, imp
     }
     shown = "\n".join(filter(None, [before.strip(), *tests]))
     task_id = row["task_id"] if "task_id" in row else row["id"]
-    return Shaped(without_empty(reference), str(task_id), {"tests": shown.replace("\r\n", "\n")})
+    return AdaptedRow(without_empty(reference), str(task_id), {"tests": shown.replace("\r\n", "\n")})
 
 
 def _hides_builtin(solution: str, tests: Sequence[str]) -> dict[str, str]:
@@ -61,25 +63,25 @@ def _hides_builtin(solution: str, tests: Sequence[str]) -> dict[str, str]:
     return {"entry_point": hiding[0]} if hiding else {}
 
 
-def mbpp(row: Row, language: str) -> Shaped:
+def mbpp(row: RawRow, language: str) -> AdaptedRow:
     """The full set. `challenge_test_list` is left out: the reference programs do not all pass it."""
     return asserts(row, texts(row["test_list"], "test_list"), row["code"], language, before=row["test_setup_code"])
 
 
-def mbpp_sanitized(row: Row, language: str) -> Shaped:
+def mbpp_sanitized(row: RawRow, language: str) -> AdaptedRow:
     """The hand-verified subset: imports in place of setup code, and the text is called `prompt`."""
     imports = "\n".join(texts(row["test_imports"], "test_imports"))
     return asserts(row, texts(row["test_list"], "test_list"), row["code"], language, imports=imports)
 
 
-def mbpp_plus(row: Row, language: str) -> Shaped:
+def mbpp_plus(row: RawRow, language: str) -> AdaptedRow:
     """MBPP with EvalPlus's tests: one script in `test`. The prompt shows the three asserts that MBPP has."""
     shown = asserts(row, texts(row["test_list"], "test_list"), row["code"], language)
     test = {"type": "assert", "code": row["test"]}
-    return Shaped({**shown.reference, "tests": [test]}, shown.task_id, shown.shows)
+    return AdaptedRow({**shown.reference, "tests": [test]}, shown.task_id, shown.prompt_texts)
 
 
-def bigcodebench(row: Row, language: str) -> Shaped:
+def bigcodebench(row: RawRow, language: str) -> AdaptedRow:
     """`unittest` code that calls `entry_point`; the solution continues `code_prompt`."""
     _python_only(language, "bigcodebench")
     reference = {
@@ -88,33 +90,33 @@ def bigcodebench(row: Row, language: str) -> Shaped:
         "prefix": row["code_prompt"],
         "solution": row["code_prompt"] + "\n" + row["canonical_solution"],
     }
-    return Shaped(reference, row["task_id"])
+    return AdaptedRow(reference, row["task_id"])
 
 
-HUMANEVAL = Shape(
+HUMANEVAL = Adapter(
     humaneval,
     {"task_id": "string", "prompt": "string", "entry_point": "string", "canonical_solution": "string", "test": "string"},
     gold="prompt + canonical_solution",
 )
-MBPP = Shape(
+MBPP = Adapter(
     mbpp,
     {"task_id": "integer", "text": "string", "code": "string", "test_setup_code": "string", "test_list": "list"},
     gold="code",
-    shows=("tests",),
+    prompt_texts=("tests",),
 )
-MBPP_SANITIZED = Shape(
+MBPP_SANITIZED = Adapter(
     mbpp_sanitized,
     {"task_id": "integer", "prompt": "string", "code": "string", "test_imports": "list", "test_list": "list"},
     gold="code",
-    shows=("tests",),
+    prompt_texts=("tests",),
 )
-MBPP_PLUS = Shape(
+MBPP_PLUS = Adapter(
     mbpp_plus,
     {"task_id": "integer", "prompt": "string", "code": "string", "test_list": "list", "test": "string"},
     gold="code",
-    shows=("tests",),
+    prompt_texts=("tests",),
 )
-BIGCODEBENCH = Shape(
+BIGCODEBENCH = Adapter(
     bigcodebench,
     {
         "task_id": "string",

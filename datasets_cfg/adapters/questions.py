@@ -6,21 +6,21 @@ import re
 import string
 from collections.abc import Sequence
 
+from verigym.datasets_cfg.adapters.base import AdaptedRow, Adapter, RawRow, texts
 from verigym.datasets_cfg.fields import FieldProblem
-from verigym.datasets_cfg.shapes.base import Row, Shape, Shaped, texts
 from verigym.envs.contract.schema import sha256_hex
 
 _WRONG = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 _MARK = re.compile(r"(?:^|(?<=\s))([A-J])(?:\)\s*|\.\s)")
 
 
-def _choice(task_id: str, choices: Sequence[str], right: int) -> Shaped:
+def _choice(task_id: str, choices: Sequence[str], right: int) -> AdaptedRow:
     letters = string.ascii_uppercase
     shown = "\n".join(f"{letter}) {text}" for letter, text in zip(letters, choices, strict=False))
-    return Shaped({"answer": letters[right], "choices": list(choices)}, task_id, {"choices": shown})
+    return AdaptedRow({"answer": letters[right], "choices": list(choices)}, task_id, {"choices": shown})
 
 
-def gpqa(row: Row, language: str) -> Shaped:
+def gpqa(row: RawRow, language: str) -> AdaptedRow:
     """One right and three wrong answers, each in a column; put in an order that the hash of the question decides."""
     right = row["Correct Answer"].strip()
     choices = [right, *(row[column].strip() for column in _WRONG)]
@@ -28,7 +28,7 @@ def gpqa(row: Row, language: str) -> Shaped:
     return _choice(str(row.get("Record ID") or sha256_hex(row["Question"])[:12]), choices, choices.index(right))
 
 
-def mmlu_pro(row: Row, language: str) -> Shaped:
+def mmlu_pro(row: RawRow, language: str) -> AdaptedRow:
     """Up to ten options in a list, and the number of the right one from 0."""
     options, right = texts(row["options"], "options"), row["answer_index"]
     if not 0 <= right < len(options):
@@ -36,7 +36,7 @@ def mmlu_pro(row: Row, language: str) -> Shaped:
     return _choice(str(row["question_id"]), options, right)
 
 
-def lettered(row: Row, language: str) -> Shaped:
+def lettered(row: RawRow, language: str) -> AdaptedRow:
     """All options in one text, `A) ... B) ...`, and the letter of the right one."""
     pieces = _MARK.split(row["options"])
     letters, choices = pieces[1::2], [piece.strip() for piece in pieces[2::2]]
@@ -47,31 +47,31 @@ def lettered(row: Row, language: str) -> Shaped:
     return _choice(row["id"], choices, letters.index(row["Answer"]))
 
 
-def knights_and_knaves(row: Row, language: str) -> Shaped:
+def knights_and_knaves(row: RawRow, language: str) -> AdaptedRow:
     """The people's names and whether each is a knight, which become the list of the knights."""
     names, kinds = texts(row["names"], "names"), row["solution"]
     if len(names) != len(kinds) or not all(isinstance(kind, bool) for kind in kinds):
         raise FieldProblem("solution", f"has {len(kinds)} values; expected true or false for each of {len(names)} names")
     knights = ", ".join(name for name, kind in zip(names, kinds, strict=True) if kind)
-    return Shaped({"answer": knights or "none"}, sha256_hex(row["quiz"])[:12])
+    return AdaptedRow({"answer": knights or "none"}, sha256_hex(row["quiz"])[:12])
 
 
-GPQA = Shape(
+GPQA = Adapter(
     gpqa,
     {"Question": "string", "Correct Answer": "string", **dict.fromkeys(_WRONG, "string")},
     gold="Correct Answer",
-    shows=("choices",),
+    prompt_texts=("choices",),
 )
-MMLU_PRO = Shape(
+MMLU_PRO = Adapter(
     mmlu_pro,
     {"question_id": "integer", "question": "string", "options": "list", "answer_index": "integer"},
     gold="answer_index",
-    shows=("choices",),
+    prompt_texts=("choices",),
 )
-LETTERED = Shape(
+LETTERED = Adapter(
     lettered,
     {"id": "string", "question": "string", "options": "string", "Answer": "string"},
     gold="Answer",
-    shows=("choices",),
+    prompt_texts=("choices",),
 )
-KNIGHTS_AND_KNAVES = Shape(knights_and_knaves, {"quiz": "string", "names": "list", "solution": "list"}, gold="solution")
+KNIGHTS_AND_KNAVES = Adapter(knights_and_knaves, {"quiz": "string", "names": "list", "solution": "list"}, gold="solution")

@@ -7,11 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from verigym.datasets_cfg.fields import FieldProblem, describe, find
-from verigym.datasets_cfg.shapes.base import (
-    Row,
-    Shape,
-    Shaped,
+from verigym.datasets_cfg.adapters.base import (
+    AdaptedRow,
+    Adapter,
+    RawRow,
     Test,
     pairs,
     parse_json,
@@ -22,7 +21,8 @@ from verigym.datasets_cfg.shapes.base import (
     texts,
     without_empty,
 )
-from verigym.datasets_cfg.shapes.packed import unpack
+from verigym.datasets_cfg.adapters.packed import unpack
+from verigym.datasets_cfg.fields import FieldProblem, describe, find
 from verigym.envs.contract.schema import sha256_hex
 
 STDIO_FORM = "Read from standard input and write to standard output."
@@ -64,7 +64,7 @@ def _form(name: str | None, starter: str) -> dict[str, str]:
     return {"form": CALL_FORM.format(name=name) if name else STDIO_FORM}
 
 
-def apps(row: Row, language: str) -> Shaped:
+def apps(row: RawRow, language: str) -> AdaptedRow:
     """`input_output` holds inputs, outputs and, where a function is asked for, fn_name; `solutions` is a JSON list."""
     data = parse_object(row["input_output"], "input_output")
     cases = pairs(data.get("inputs"), data.get("outputs"), "input_output")
@@ -83,10 +83,10 @@ def apps(row: Row, language: str) -> Shaped:
         "policy": policy(tests),
         "solution": solutions[0] if solutions and language == "python" else None,
     }
-    return Shaped(without_empty(reference), str(row["problem_id"]), _form(name, starter))
+    return AdaptedRow(without_empty(reference), str(row["problem_id"]), _form(name, starter))
 
 
-def taco(row: Row, language: str) -> Shaped:
+def taco(row: RawRow, language: str) -> AdaptedRow:
     """The layout of APPS without a number: the task is called by the hash of its question."""
     return apps({**row, "problem_id": sha256_hex(row["question"])[:12]}, language)
 
@@ -94,7 +94,7 @@ def taco(row: Row, language: str) -> Shaped:
 _SOLUTION_LANGUAGES: dict[str, tuple[object, ...]] = {"python": (3, "PYTHON3"), "cpp": (2, "CPP")}
 
 
-def code_contests(row: Row, language: str) -> Shaped:
+def code_contests(row: RawRow, language: str) -> AdaptedRow:
     """Three sets of tests, each an object of two lists; limits as the contest set them."""
     for column in ("input_file", "output_file"):
         if row.get(column):
@@ -118,10 +118,10 @@ def code_contests(row: Row, language: str) -> Shaped:
         "limits": _limits(row, language),
         "solution": solutions[0] if solutions else None,
     }
-    return Shaped(without_empty(reference), row["name"], {"form": STDIO_FORM})
+    return AdaptedRow(without_empty(reference), row["name"], {"form": STDIO_FORM})
 
 
-def _limits(row: Row, language: str) -> dict[str, float]:
+def _limits(row: RawRow, language: str) -> dict[str, float]:
     limits: dict[str, float] = {}
     seconds, nanos = (find(row, f"time_limit.{part}") for part in ("seconds", "nanos"))
     if isinstance(seconds, int | float):
@@ -134,7 +134,7 @@ def _limits(row: Row, language: str) -> dict[str, float]:
     return limits
 
 
-def livecodebench(row: Row, language: str) -> Shaped:
+def livecodebench(row: RawRow, language: str) -> AdaptedRow:
     """Public tests are JSON, hidden ones JSON or packed; `metadata` names the function where one is asked for."""
     name = find(parse_object(row["metadata"], "metadata"), "func_name") if row["metadata"] else None
     name = name if isinstance(name, str) else None
@@ -143,10 +143,10 @@ def livecodebench(row: Row, language: str) -> Shaped:
         for case in _cases(row[column], column):
             tests.append(_case(case, name, column))
     reference = {"language": language, "tests": some(tests, "public_test_cases"), "policy": policy(tests)}
-    return Shaped(reference, row["question_id"], _form(name, row["starter_code"]))
+    return AdaptedRow(reference, row["question_id"], _form(name, row["starter_code"]))
 
 
-def _cases(text: str, column: str) -> list[Row]:
+def _cases(text: str, column: str) -> list[RawRow]:
     if not text.lstrip().startswith("["):
         packed = unpack(text, column)
         if not isinstance(packed, str):
@@ -158,7 +158,7 @@ def _cases(text: str, column: str) -> list[Row]:
     return cases
 
 
-def _case(case: Row, name: str | None, column: str) -> Test:
+def _case(case: RawRow, name: str | None, column: str) -> Test:
     kind = case.get("testtype")
     if kind == "stdin":
         return stdio(case.get("input"), case.get("output"), column)
@@ -175,19 +175,19 @@ def call_by_lines(name: str, given: str, wanted: str, column: str) -> Test:
     return {"type": "call", "function": name, "args": args, "expected": parse_json(wanted, column)}
 
 
-APPS = Shape(
+APPS = Adapter(
     apps,
     {"problem_id": "integer", "question": "string", "solutions": "string", "input_output": "string"},
     gold="solutions",
-    shows=("form",),
+    prompt_texts=("form",),
 )
-TACO = Shape(
+TACO = Adapter(
     taco,
     {"question": "string", "solutions": "string", "input_output": "string"},
     gold="solutions",
-    shows=("form",),
+    prompt_texts=("form",),
 )
-CODE_CONTESTS = Shape(
+CODE_CONTESTS = Adapter(
     code_contests,
     {
         "name": "string",
@@ -198,9 +198,9 @@ CODE_CONTESTS = Shape(
         "solutions": "object",
     },
     gold="solutions",
-    shows=("form",),
+    prompt_texts=("form",),
 )
-LIVECODEBENCH = Shape(
+LIVECODEBENCH = Adapter(
     livecodebench,
     {
         "question_id": "string",
@@ -211,5 +211,5 @@ LIVECODEBENCH = Shape(
         "metadata": "string",
     },
     gold="private_test_cases",
-    shows=("form",),
+    prompt_texts=("form",),
 )

@@ -1,8 +1,7 @@
 """Rows of a JSON Lines file, or of a file that is one JSON list, with the values as the file writes them.
 
-The `datasets` library makes columns of one type each: where a field holds text in one row and a number in another, it reads
-texts as JSON (`"12"` becomes 12, in tests too), and it fills objects up with the keys of others. Grading is to see what was
-written.
+The `datasets` library gives each column one type: where a field holds text in one row and a number in another, it reads texts
+as JSON (`"12"` becomes 12, in tests too), and it adds the keys of other rows to objects. Grading needs the values as written.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class JsonRows(Sequence[Mapping[str, Any]]):
-    """Rows, parsed when asked for; all of them are looked at once when the file is opened.
+    """Rows, parsed on access. Opening the file checks each of them once.
 
     Raises:
-        ValueError: a line is no JSON object; the message names it. A row that is not UTF-8 raises when it is asked for.
+        ValueError: a line is no JSON object; the message names it. A row that is not UTF-8 raises when it is read.
         OSError, EOFError, zlib.error: the file cannot be read.
     """
 
@@ -59,7 +58,7 @@ class JsonRows(Sequence[Mapping[str, Any]]):
             if self._data[start:end].strip():
                 try:
                     row = _parse(self._data[start:end], f"line {number}")
-                except UnicodeDecodeError:  # said of this row when it is asked for; the others can be used
+                except UnicodeDecodeError:  # reported when this row is read; the others can be used
                     row = {}
                 columns.update(dict.fromkeys(_object(row, f"line {number}")))
                 self._spans.extend((start, end))

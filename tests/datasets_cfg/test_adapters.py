@@ -8,8 +8,8 @@ import zlib
 import pytest
 
 from verigym.datasets_cfg import load_config
+from verigym.datasets_cfg.adapters import ADAPTERS
 from verigym.datasets_cfg.fields import FieldProblem
-from verigym.datasets_cfg.shapes import SHAPES
 from verigym.envs import load as load_environment
 from verigym.envs.code.reference import CodeReference
 from verigym.envs.lean.task import LeanReference
@@ -141,10 +141,10 @@ OTHERS = {
 
 
 def shaped(name, language="python", **changes):
-    return SHAPES[name].convert({**ROWS[name], **changes}, language)
+    return ADAPTERS[name].convert({**ROWS[name], **changes}, language)
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", ADAPTERS)
 def test_every_layout_gives_a_reference_that_the_environment_takes(name):
     found = shaped(name)
     if name.startswith("lean"):
@@ -155,16 +155,16 @@ def test_every_layout_gives_a_reference_that_the_environment_takes(name):
         assert environment.prompt("?", **fixed, **found.reference).key and found.task_id
     else:
         assert CodeReference(**found.reference).tests and found.task_id
-    assert set(found.shows) == set(SHAPES[name].shows)
-    assert set(SHAPES[name].columns) <= set(ROWS[name])
+    assert set(found.prompt_texts) == set(ADAPTERS[name].prompt_texts)
+    assert set(ADAPTERS[name].columns) <= set(ROWS[name])
 
 
 def test_lean_statements_are_taken_apart():
     found = shaped("lean_statement")
     statement = "theorem twice (n := 2) : 2 * n = 4"
     assert found.reference == {"name": "twice", "statement": statement, "header": "import A\n\nopen Nat"}
-    assert found.shows["informal"] == "Twice two is four."
-    assert found.shows["code"] == f"import A\n\nopen Nat\n\n{statement} := by\n  sorry"
+    assert found.prompt_texts["informal"] == "Twice two is four."
+    assert found.prompt_texts["code"] == f"import A\n\nopen Nat\n\n{statement} := by\n  sorry"
     split = shaped(
         "lean_statement",
         header="import A\n/-- a ",
@@ -173,8 +173,8 @@ def test_lean_statements_are_taken_apart():
     assert split.reference["header"] == "import A\n/-- a \ntheorem is\nhere -/\ndef two := 2"
     assert split.task_id == split.reference["name"] == "t"
     spaced = shaped("lean_statement", header="namespace A", informal_prefix=None, informal_statement="Plain.")
-    assert (spaced.reference["name"], spaced.shows["informal"]) == ("A.twice", "Plain.")
-    assert shaped("lean_statement", formal_statement="def f : Nat :=").shows["code"].endswith("def f : Nat :=\n  sorry")
+    assert (spaced.reference["name"], spaced.prompt_texts["informal"]) == ("A.twice", "Plain.")
+    assert shaped("lean_statement", formal_statement="def f : Nat :=").prompt_texts["code"].endswith("def f : Nat :=\n  sorry")
 
 
 def test_lean_proofs_follow_their_statement():
@@ -198,11 +198,11 @@ def test_humaneval():
 def test_mbpp_leaves_challenge_tests_out_and_shows_the_others():
     found = shaped("mbpp")
     assert [test["code"] for test in found.reference["tests"]] == ROWS["mbpp"]["test_list"]
-    assert found.shows == {"tests": "assert twice(3) == 6\nassert twice(0) == 0"}
+    assert found.prompt_texts == {"tests": "assert twice(3) == 6\nassert twice(0) == 0"}
     assert "setup" not in found.reference
     with_setup = shaped("mbpp", test_setup_code="root = Node(1)\r\nroot.left = None")
     assert with_setup.reference["tests"][1]["code"] == "root = Node(1)\r\nroot.left = None\nassert twice(0) == 0"
-    assert with_setup.shows["tests"].startswith("root = Node(1)\nroot.left = None\nassert twice(3)")
+    assert with_setup.prompt_texts["tests"].startswith("root = Node(1)\nroot.left = None\nassert twice(3)")
 
 
 def test_mbpp_names_a_function_that_hides_a_builtin():
@@ -226,7 +226,7 @@ def test_apps_stdio_joins_lines_and_takes_the_first_solution():
         {"type": "stdio", "stdin": "1\n", "stdout": "2"},
     ]
     assert found.reference["solution"] == "print(2 * int(input()))"
-    assert "standard input" in found.shows["form"]
+    assert "standard input" in found.prompt_texts["form"]
     assert "solution" not in shaped("apps", solutions="").reference
     assert "solution" not in shaped("apps", language="cpp").reference
 
@@ -247,7 +247,7 @@ def test_apps_calls_unwrap_results_in_lists_of_one(outputs, starter, expected):
         {"type": "call", "function": "f", "args": [3], "expected": expected[0]},
         {"type": "call", "function": "f", "args": [{"a": [1]}], "expected": expected[1]},
     ]
-    assert starter.rstrip() in found.shows["form"]
+    assert starter.rstrip() in found.prompt_texts["form"]
 
 
 def test_code_contests_takes_all_tests_and_the_contest_limits():
@@ -273,7 +273,7 @@ def test_livecodebench_calls_have_one_argument_a_line():
     changes = {"public_test_cases": json.dumps(LCB_CALL), "private_test_cases": packed("[]"), "starter_code": starter}
     found = shaped("livecodebench", **changes, metadata='{"func_name": "f"}')
     assert found.reference["tests"] == [{"type": "call", "function": "f", "args": [[1, 2], "x"], "expected": [3.5]}]
-    assert "def f(self" in found.shows["form"]
+    assert "def f(self" in found.prompt_texts["form"]
     with pytest.raises(FieldProblem, match="names no func_name"):
         shaped("livecodebench", **changes)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
+from verigym.datasets_cfg.adapters.base import AdaptedRow, Adapter, RawRow, without_empty
 from verigym.datasets_cfg.fields import ColumnType, FieldProblem
-from verigym.datasets_cfg.shapes.base import Row, Shape, Shaped, without_empty
 from verigym.envs import UsageError
 from verigym.envs.lean.lexer import tokens
 from verigym.envs.lean.statement import Split, split_statement
@@ -17,27 +17,27 @@ from verigym.envs.lean.statement import Split, split_statement
 _COMMENT = re.compile(r"/-[-!]?(.*)-/", re.DOTALL)
 
 
-def statement(row: Row, language: str) -> Shaped:
+def statement(row: RawRow, language: str) -> AdaptedRow:
     """header, formal_statement, and the problem in words as a comment (informal_prefix) or plain (informal_statement)."""
-    return _shaped(_split(row.get("header") or "", row["formal_statement"], "formal_statement"), _informal(row))
+    return _adapted(_split(row.get("header") or "", row["formal_statement"], "formal_statement"), _informal(row))
 
 
-def proved(row: Row, language: str) -> Shaped:
+def proved(row: RawRow, language: str) -> AdaptedRow:
     """A statement that ends in `:=` or `:= by`, and the proof that follows it in formal_proof."""
     parts = _split(row.get("header") or "", row["formal_statement"], "formal_statement")
-    shaped = _shaped(parts, _informal(row))
+    adapted = _adapted(parts, _informal(row))
     opening = parts.tail.strip().removeprefix(":=").strip()
     if not parts.tail or opening not in ("", "by"):
         raise FieldProblem(
             "formal_statement", f"ends in {parts.tail.strip()!r}; expected `:=` or `:= by` for the proof to follow"
         )
     solution = f"{opening}\n{row['formal_proof']}".lstrip("\n")
-    return Shaped({**shaped.reference, "solution": solution}, shaped.task_id, shaped.shows)
+    return AdaptedRow({**adapted.reference, "solution": solution}, adapted.task_id, adapted.prompt_texts)
 
 
-def file(row: Row, language: str) -> Shaped:
+def file(row: RawRow, language: str) -> AdaptedRow:
     """A whole file, as `lean_files` makes a row of it: all that stands before its last declaration is the header."""
-    return _shaped(_split("", row["text"], "text"), "")
+    return _adapted(_split("", row["text"], "text"), "")
 
 
 def _split(header: str, text: str, column: str) -> Split:
@@ -50,22 +50,22 @@ def _split(header: str, text: str, column: str) -> Split:
     return parts
 
 
-def _shaped(parts: Split, informal: str) -> Shaped:
+def _adapted(parts: Split, informal: str) -> AdaptedRow:
     plain = _without_docstring(parts.statement)
     header = parts.before.strip()
     reference = without_empty({"name": parts.name, "statement": plain, "header": header})
     body = " := by\n  sorry" if parts.keyword in ("theorem", "lemma") else " :=\n  sorry"
     code = f"{header}\n\n{plain}{body}" if header else f"{plain}{body}"
-    return Shaped(reference, parts.name, {"informal": informal, "code": code})
+    return AdaptedRow(reference, parts.name, {"informal": informal, "code": code})
 
 
 def _without_docstring(declaration: str) -> str:
-    """Leave the docstring out: it is the problem in words, which the prompt shows by itself."""
+    """Leave the docstring out: it is the problem in words, which the prompt prompt_texts by itself."""
     first = next(tokens(declaration), None)
     return declaration[first.end :].lstrip() if first is not None and first.kind == "doc" else declaration
 
 
-def _informal(row: Row) -> str:
+def _informal(row: RawRow) -> str:
     """Return the problem in words, without the marks of a comment."""
     text = row.get("informal_prefix") or row.get("informal_statement") or ""
     inside = _COMMENT.fullmatch(text.strip())
@@ -75,6 +75,6 @@ def _informal(row: Row) -> str:
 _ROW: dict[str, ColumnType] = {"name": "string", "formal_statement": "string"}
 _GOLD = "header + formal_statement"
 
-STATEMENT = Shape(statement, {**_ROW, "header": "string"}, gold=_GOLD, shows=("informal", "code"))
-PROVED = Shape(proved, {**_ROW, "formal_proof": "string"}, gold="formal_proof", shows=("informal", "code"))
-FILE = Shape(file, {"name": "string", "text": "string"}, gold="text", shows=("informal", "code"))
+STATEMENT = Adapter(statement, {**_ROW, "header": "string"}, gold=_GOLD, prompt_texts=("informal", "code"))
+PROVED = Adapter(proved, {**_ROW, "formal_proof": "string"}, gold="formal_proof", prompt_texts=("informal", "code"))
+FILE = Adapter(file, {"name": "string", "text": "string"}, gold="text", prompt_texts=("informal", "code"))

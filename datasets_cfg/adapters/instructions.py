@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from verigym.datasets_cfg.adapters.base import AdaptedRow, Adapter, RawRow, parse_object, text_at
 from verigym.datasets_cfg.fields import FieldProblem, find
-from verigym.datasets_cfg.shapes.base import Row, Shape, Shaped, parse_object, text_at
 from verigym.envs.contract.schema import sha256_hex
 
 Arguments = Mapping[str, Any]
@@ -65,7 +65,7 @@ _FUNCTIONS: Mapping[str, tuple[str, Callable[[Arguments], Arguments]]] = {
 }
 
 
-def rlvr_ifeval(row: Row, language: str) -> Shaped:
+def rlvr_ifeval(row: RawRow, language: str) -> AdaptedRow:
     """`ground_truth` is JSON with func_name and its arguments; the request is the user's last message."""
     asked = parse_object(row["ground_truth"], "ground_truth")
     name = text_at({"ground_truth": asked}, "ground_truth.func_name")
@@ -79,7 +79,9 @@ def rlvr_ifeval(row: Row, language: str) -> Shaped:
     request = find(row["messages"], str(len(row["messages"]) - 1))
     text = text_at({"messages": request}, "messages.content")
     reference = {"instruction_id_list": [instruction], "kwargs": [kwargs]}
-    return Shaped(reference, sha256_hex(text)[:12], {"request": text})
+    return AdaptedRow(reference, sha256_hex(text)[:12], {"request": text})
 
 
-RLVR_IFEVAL = Shape(rlvr_ifeval, {"messages": "list", "ground_truth": "string"}, gold="ground_truth", shows=("request",))
+RLVR_IFEVAL = Adapter(
+    rlvr_ifeval, {"messages": "list", "ground_truth": "string"}, gold="ground_truth", prompt_texts=("request",)
+)

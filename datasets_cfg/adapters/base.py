@@ -1,4 +1,4 @@
-"""What a shape is, and the small readers that all shapes share: JSON inside a column, lists of text, paired tests."""
+"""`Adapter`, and the readers that adapters share: JSON inside a column, lists of text, paired tests."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 
 from verigym.datasets_cfg.fields import MISSING, ColumnType, FieldProblem, describe, find
 
-Row = Mapping[str, Any]
+RawRow = Mapping[str, Any]
 Test = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Shaped:
-    """What a row becomes."""
+class AdaptedRow:
+    """Result of an adapter: the reference, the task's id and texts for the prompt."""
 
     reference: Mapping[str, Any]
     """Fields of the environment's reference."""
     task_id: str
-    """The row's name in its data set; stands in the prompt's metadata, and `exceptions` go by it."""
-    shows: Mapping[str, str] = field(default_factory=dict)
-    """Texts made from the row that the prompt's template may name like a column."""
+    """The row's name in its data set, for the prompt's metadata; `exceptions` in the YAML refer to it."""
+    prompt_texts: Mapping[str, str] = field(default_factory=dict)
+    """Texts made from the row, which the YAML's `prompt` may name like columns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """A row layout: the columns it needs and how they become a reference."""
+class Adapter:
+    """A published row layout: the columns it needs, and how they become a reference."""
 
-    convert: Callable[[Row, str], Shaped]
-    """(row, programming language asked for) -> Shaped.
+    convert: Callable[[RawRow, str], AdaptedRow]
+    """(row, programming language) -> AdaptedRow.
 
     Raises:
         FieldProblem: the row does not fit; names the field.
@@ -38,9 +38,9 @@ class Shape:
     columns: Mapping[str, ColumnType]
     """Checked before `convert` is called."""
     gold: str
-    """Where the reference comes from: named where a row's own solution fails."""
-    shows: tuple[str, ...] = ()
-    """Names of the texts in `Shaped.shows`."""
+    """The columns that the reference comes from, named in messages about a row's own solution."""
+    prompt_texts: tuple[str, ...] = ()
+    """Names of the texts that `convert` makes."""
 
 
 def parse_json(text: str, column: str) -> Any:
@@ -55,7 +55,7 @@ def parse_json(text: str, column: str) -> Any:
         raise FieldProblem(column, f"is not JSON: {str(error)[:120]}") from None
 
 
-def parse_object(text: str, column: str) -> Row:
+def parse_object(text: str, column: str) -> RawRow:
     """Return the JSON object in a column's text; FieldProblem for anything else."""
     value = parse_json(text, column)
     if not isinstance(value, dict):
@@ -73,7 +73,7 @@ def texts(value: Any, column: str) -> list[str]:
     return value
 
 
-def text_at(row: Row, path: str) -> str:
+def text_at(row: RawRow, path: str) -> str:
     """Return the text at a path; FieldProblem where there is none."""
     value = find(row, path)
     if not isinstance(value, str):
@@ -92,14 +92,14 @@ def pairs(inputs: Any, outputs: Any, column: str, names: tuple[str, str] = ("inp
 
 
 def some(tests: list[Test], column: str) -> list[Test]:
-    """Return the tests; FieldProblem where there are none, since every program would pass."""
+    """Return the tests; FieldProblem where there are none, for then every program would pass."""
     if not tests:
         raise FieldProblem(column, "holds no tests: every program would pass")
     return tests
 
 
 def stdio(stdin: Any, stdout: Any, column: str) -> Test:
-    """Make a stdin/stdout test. Some carriers split a text into a list of its lines."""
+    """Make a stdin/stdout test. Some sandboxfusion split a text into a list of its lines."""
     both = []
     for name, value in (("input", stdin), ("output", stdout)):
         joined = "\n".join(value) if isinstance(value, list) and all(isinstance(line, str) for line in value) else value

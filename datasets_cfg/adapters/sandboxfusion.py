@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from verigym.datasets_cfg.fields import FieldProblem, find
-from verigym.datasets_cfg.shapes.base import (
-    Row,
-    Shape,
-    Shaped,
+from verigym.datasets_cfg.adapters.base import (
+    AdaptedRow,
+    Adapter,
+    RawRow,
     pairs,
     parse_json,
     parse_object,
@@ -15,12 +14,13 @@ from verigym.datasets_cfg.shapes.base import (
     text_at,
     texts,
 )
-from verigym.datasets_cfg.shapes.contests import call_by_lines, policy
-from verigym.datasets_cfg.shapes.functions import asserts
-from verigym.datasets_cfg.shapes.packed import unpack
+from verigym.datasets_cfg.adapters.contests import call_by_lines, policy
+from verigym.datasets_cfg.adapters.functions import asserts
+from verigym.datasets_cfg.adapters.packed import unpack
+from verigym.datasets_cfg.fields import FieldProblem, find
 
 
-def stdio_tests(row: Row, language: str) -> Shaped:
+def stdio_tests(row: RawRow, language: str) -> AdaptedRow:
     """`test` is a JSON list of {input: {stdin}, output: {stdout}}; no solutions."""
     cases = parse_json(row["test"], "test")
     if not isinstance(cases, list):
@@ -28,10 +28,10 @@ def stdio_tests(row: Row, language: str) -> Shaped:
     tests = [stdio(find(case, "input.stdin"), find(case, "output.stdout"), "test") for case in cases]
     name = find(parse_object(row["labels"], "labels"), "name")
     reference = {"language": language, "tests": some(tests, "test"), "policy": policy(tests)}
-    return Shaped(reference, name if isinstance(name, str) else str(row["id"]))
+    return AdaptedRow(reference, name if isinstance(name, str) else str(row["id"]))
 
 
-def livecodebench(row: Row, language: str) -> Shaped:
+def livecodebench(row: RawRow, language: str) -> AdaptedRow:
     """`test` packs an object whose input_output is APPS' JSON, function arguments one a line. The solution is a stub."""
     packed = unpack(row["test"], "test")
     data = parse_object(text_at({"test": packed}, "test.input_output"), "test")
@@ -45,10 +45,10 @@ def livecodebench(row: Row, language: str) -> Shaped:
                 raise FieldProblem("test", "has an input or output that is not text")
         tests = [call_by_lines(text_at(data, "fn_name"), given, wanted, "test") for given, wanted in cases]
     reference = {"language": language, "tests": some(tests, "test"), "policy": policy(tests)}
-    return Shaped(reference, text_at(parse_object(row["labels"], "labels"), "task_id"))
+    return AdaptedRow(reference, text_at(parse_object(row["labels"], "labels"), "task_id"))
 
 
-def bigcodebench(row: Row, language: str) -> Shaped:
+def bigcodebench(row: RawRow, language: str) -> AdaptedRow:
     """`content` is the code to complete."""
     if language != "python":
         raise FieldProblem("language", f"is {language!r}; the tests of bigcodebench are Python code")
@@ -58,25 +58,25 @@ def bigcodebench(row: Row, language: str) -> Shaped:
         "prefix": row["content"],
         "solution": row["content"] + "\n" + row["canonical_solution"],
     }
-    return Shaped(reference, row["id"])
+    return AdaptedRow(reference, row["id"])
 
 
-def mbpp(row: Row, language: str) -> Shaped:
+def mbpp(row: RawRow, language: str) -> AdaptedRow:
     """`labels` holds the setup code and the challenge tests, which are left out."""
     before = text_at(row, "labels.test_setup_code")
     return asserts(row, texts(row["test_list"], "test_list"), row["canonical_solution"], language, before=before)
 
 
-STDIO = Shape(stdio_tests, {"id": "integer", "content": "string", "labels": "string", "test": "string"}, gold="test")
-LIVECODEBENCH = Shape(livecodebench, {"content": "string", "labels": "string", "test": "string"}, gold="test")
-BIGCODEBENCH = Shape(
+STDIO = Adapter(stdio_tests, {"id": "integer", "content": "string", "labels": "string", "test": "string"}, gold="test")
+LIVECODEBENCH = Adapter(livecodebench, {"content": "string", "labels": "string", "test": "string"}, gold="test")
+BIGCODEBENCH = Adapter(
     bigcodebench,
     {"id": "string", "content": "string", "canonical_solution": "string", "test": "string"},
     gold="content + canonical_solution",
 )
-MBPP = Shape(
+MBPP = Adapter(
     mbpp,
     {"id": "integer", "content": "string", "canonical_solution": "string", "labels": "object", "test_list": "list"},
     gold="canonical_solution",
-    shows=("tests",),
+    prompt_texts=("tests",),
 )
