@@ -2,7 +2,7 @@
 
 from verigym.envs.composition.operators import AllOf, AnyOf, Gate, WeightedSum
 from verigym.envs.conformance import check_env
-from verigym.envs.contract.base import BaseEnvironment, Environment, Options, Panel, TaskSource
+from verigym.envs.contract.base import BaseEnvironment, Environment, ExpectedVerdicts, Options, TaskSource
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.contract.schema import Completion, Message, Prompt, Reference, Score, ScoreError, Status, StepScore
 from verigym.envs.grading import Grader
@@ -15,11 +15,11 @@ __all__ = [
     "Completion",
     "Environment",
     "EnvironmentFailure",
+    "ExpectedVerdicts",
     "Gate",
     "Grader",
     "Message",
     "Options",
-    "Panel",
     "Prompt",
     "Reference",
     "Score",

@@ -16,7 +16,7 @@ from verigym.envs.code.running import run_tests
 from verigym.envs.code.sandboxed import SandboxedOptions, open_named
 from verigym.envs.code.single import Bench
 from verigym.envs.code.verdict import decide, not_built, stamped
-from verigym.envs.contract.base import BaseEnvironment, Panel
+from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.contract.schema import Completion, Prompt, Score
 from verigym.envs.extraction.fences import Method, find_program
@@ -52,7 +52,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
         super().__init__(**options)
         if self.options.extract == "all":
             # Where the whole text is the program, `right answer, then another` is a right program and a number after it.
-            self.panel = Panel(hacks="free")  # type: ignore[misc]
+            self.expected_verdicts = ExpectedVerdicts(hacks="free")  # type: ignore[misc]
 
     def check(self) -> None:
         """Look whether the sandbox works on this machine."""

@@ -1,1 +1,7 @@
-"""TODO."""
+"""Compositions: environments made of environments.
+
+- `operators`: `WeightedSum`, `Gate`, `AllOf`, `AnyOf`.
+- `base`: `Composition`, their base class: parts, prompts, references, group verdicts.
+- `part_scores`: how a composed score shows the scores of its parts.
+- `terms`: a composed reward as a weighted sum, for advantages that treat each part separately.
+"""

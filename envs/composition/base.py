@@ -1,8 +1,7 @@
-"""What every composition of environments shares; the operators are in `compose.py`.
+"""`Composition`, the base class of the operators: parts, their prompts and references, and group verdicts.
 
-A part is judged on a prompt of its own, with its own references. References of a composition are keyed by part, those
-of a part that is itself a composition by `part/inner`. An ERROR in a part makes the whole ERROR, unless the part is
-optional.
+Each part judges a prompt of its own, with its own references. References of a composition are keyed by part, and by
+`part/inner` if the part is itself a composition. An ERROR in a part makes the whole ERROR, unless the part is optional.
 """
 
 from __future__ import annotations
@@ -11,13 +10,11 @@ import copy
 import itertools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
-from verigym.envs.composition.groups import VerdictNeeded, gather
-from verigym.envs.composition.names import inner, outer
 from verigym.envs.composition.part_scores import scores_steps
-from verigym.envs.contract.base import Environment, Options, Panel, TaskSource
+from verigym.envs.contract.base import Environment, ExpectedVerdicts, Options, TaskSource
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError, did_you_mean
 from verigym.envs.contract.schema import (
     Completion,
@@ -34,29 +31,87 @@ from verigym.envs.extraction.gold import gold_candidates
 from verigym.envs.grading.judging import grades_groups, is_hardened, judge_group, judge_one
 
 ALGEBRA_VERSION = "2"
+EMPTY = Completion(text="", finish_reason="stop")
+
+T = TypeVar("T")
+
+
+def whole_references(part: str, environment: Environment, references: Mapping[str, Reference]) -> dict[str, Reference]:
+    """Return a part's references under their names in the composition."""
+    if tuple(references) == (environment.name,):
+        return {part: references[environment.name]}
+    return {f"{part}/{inner}": reference for inner, reference in references.items()}
+
+
+def part_references(part: str, environment: Environment, references: Mapping[str, T]) -> dict[str, T]:
+    """Return the composition's references of a part under their names in the part: the inverse of `whole_references`."""
+    if part in references:
+        return {environment.name: references[part]}
+    prefix = f"{part}/"
+    return {name.removeprefix(prefix): value for name, value in references.items() if name.startswith(prefix)}
+
+
+class GroupVerdictNeeded(Exception):
+    """A part that judges groups is needed for one completion, before it has judged the group."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+def judge_in_group(
+    group: Sequence[Completion],
+    parts: Sequence[str],
+    judge: Callable[[int], Score],
+    judge_part: Callable[[str, list[Completion]], None],
+) -> list[Score]:
+    """Return one score a completion, where some parts judge whole groups and others single completions.
+
+    Each completion is judged alone until it needs the verdict of a part that judges groups. When all completions have either
+    their score or such a need, the first part needed judges the group, and the rest goes on.
+
+    Args:
+        group: the completions.
+        parts: the part names, in the order in which the composition asks them.
+        judge: judges the completion at an index; raises GroupVerdictNeeded where a part's verdict is missing.
+        judge_part: has a part judge the group, and stores its verdicts. Completions that do not need the part, such as those
+            behind a shut gate, are passed as empty ones: in a comparison they have lost.
+    """
+    scores: dict[int, Score] = {}
+    while len(scores) < len(group):
+        needed: dict[int, str] = {}
+        for index in range(len(group)):
+            if index not in scores:
+                try:
+                    scores[index] = judge(index)
+                except GroupVerdictNeeded as need:
+                    needed[index] = need.part
+        for part in [part for part in parts if part in needed.values()][:1]:
+            judge_part(part, [one if needed.get(index) == part else EMPTY for index, one in enumerate(group)])
+    return [scores[index] for index in range(len(group))]
 
 
 class CompositionOptions(Options):
-    """What a composition is made of; hashed into its grader id, so a change in any part changes the whole's."""
+    """Operator and parts; hashed into the grader id, so a change in any part changes the composition's id."""
 
     kind: str
     """The operator."""
     parts: tuple[tuple[str, str], ...]
     """Part name and the part's own grader id, in order."""
     weights: tuple[float, ...] = ()
-    """Of a weighted sum: one a part."""
+    """For a weighted sum: one weight a part."""
     primary: str
-    """The part that decides the status, and gives the answer."""
+    """The part that decides the status and provides the answer."""
     optional: tuple[str, ...] = ()
-    """Parts whose ERROR leaves the rest standing."""
+    """Parts whose ERROR is left out instead of making the whole ERROR."""
 
 
 class Composition(ABC):
-    """What the four operators share: parts, prompts, identity. They differ in `combine`."""
+    """Base class of the operators, which differ in `combine`."""
 
     version = ALGEBRA_VERSION
     _known: dict[str, Score] | None = None
-    """Verdicts of parts, where a completion is judged as one of a group; see `score_group`."""
+    """Verdicts of parts so far, while a completion is judged as one of a group (`score_group`)."""
 
     def __init__(
         self,
@@ -92,22 +147,22 @@ class Composition(ABC):
 
     @property
     def grades_groups(self) -> bool:
-        """Whether a part does."""
+        """Whether a part grades groups."""
         return any(map(grades_groups, self.parts.values()))
 
     @property
     def hardened(self) -> bool:
-        """Whether all parts are: a part that is not says itself what it raised."""
+        """Whether all parts are hardened. A part that is not reports its own exceptions."""
         return all(map(is_hardened, self.parts.values()))
 
     @property
     def scores_steps(self) -> bool:
-        """Whether a part does; the composition hands up the steps of all of them."""
+        """Whether a part scores steps; the composition passes on the steps of all parts."""
         return any(map(scores_steps, self.parts.values()))
 
     @property
     def summands(self) -> Mapping[str, float] | None:
-        """Weight of each part whose reward is a summand of the whole's; None where the whole is no weighted sum."""
+        """Weight of each part whose reward is a summand of the whole; None if the whole is no weighted sum."""
         return None
 
     @property
@@ -117,8 +172,8 @@ class Composition(ABC):
 
     @property
     @abstractmethod
-    def panel(self) -> Panel:
-        """What `check_env` may expect, derived from the parts' panels."""
+    def expected_verdicts(self) -> ExpectedVerdicts:
+        """The verdicts that `check_env` expects, derived from the parts'."""
 
     @abstractmethod
     def combine(self, prompt: Prompt, completion: Completion) -> Score:
@@ -132,7 +187,7 @@ class Composition(ABC):
         metadata: Mapping[str, Any] | None = None,
         **reference: Any,
     ) -> Prompt:
-        """Make a task: `env.prompt(text, math={"answer": "4"}, language={...})`; a part left out gets no fields.
+        """Make a task: `env.prompt(text, math={"answer": "4"}, language={...})`; a part without an argument gets no fields.
 
         Raises:
             UsageError: an argument is not the name of a part or not a mapping, or a part refuses its fields.
@@ -151,16 +206,16 @@ class Composition(ABC):
         references: dict[str, Reference] = {}
         for part, environment in self.parts.items():
             made = environment.prompt(messages, **reference.get(part, {}))
-            references.update(outer(part, environment, made.references))
+            references.update(whole_references(part, environment, made.references))
         return Prompt(messages=messages, environment=self.name, references=references, metadata=metadata or {})
 
     def load_prompt(self, data: Mapping[str, Any]) -> Prompt:
         """Rebuild a prompt from its JSON form, references typed again by their parts."""
         references: dict[str, Reference] = {}
         for part, environment in self.parts.items():
-            own = inner(part, environment, data["references"])
+            own = part_references(part, environment, data["references"])
             made = environment.load_prompt({"messages": data["messages"], "environment": environment.name, "references": own})
-            references.update(outer(part, environment, made.references))
+            references.update(whole_references(part, environment, made.references))
         unknown = set(data["references"]) - set(references)
         if unknown:
             raise UsageError(f"{self.name!r}: references for {sorted(unknown)}, which are no parts of it")
@@ -169,11 +224,11 @@ class Composition(ABC):
     def part_prompt(self, prompt: Prompt, part: str) -> Prompt:
         """Return the prompt that a part judges: the same messages, its own references."""
         environment = self.parts[part]
-        references = inner(part, environment, prompt.references)
+        references = part_references(part, environment, prompt.references)
         return Prompt(messages=prompt.messages, environment=environment.name, references=references, metadata=prompt.metadata)
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return a completion that scores the maximum, if the parts' golds, alone or joined, give one."""
+        """Return a completion that scores the maximum, if one of the parts' golds or a combination of them does."""
         golds = [self.parts[part].gold(self.part_prompt(prompt, part)) for part in self._primary_first()]
         for candidate in gold_candidates([gold for gold in golds if gold is not None]):
             if self.score(prompt, Completion(text=candidate, finish_reason="stop")).reward == self.reward_range[1]:
@@ -181,7 +236,7 @@ class Composition(ABC):
         return None
 
     def score(self, prompt: Prompt, completion: CompletionLike) -> Score:
-        """Judge one completion with every part that matters.
+        """Judge one completion with every part that the verdict depends on.
 
         Raises:
             UsageError: the prompt was made by another environment.
@@ -199,7 +254,7 @@ class Composition(ABC):
         return score.model_copy(update={"grader": self.grader, "seconds": time.perf_counter() - start})
 
     def score_group(self, prompt: Prompt, completions: Sequence[Completion | str]) -> list[Score]:
-        """Judge the completions of one prompt; parts that grade groups do so, see `gathering.py`.
+        """Judge the completions of one prompt; parts that grade groups judge them together (`judge_in_group`).
 
         Raises:
             UsageError: the prompt was made by another environment.
@@ -207,16 +262,16 @@ class Composition(ABC):
         group = [Completion.of(completion) for completion in completions]
         known: list[dict[str, Score]] = [{} for _ in group]
 
-        def judge(place: int) -> Score:
+        def judge(index: int) -> Score:
             view = copy.copy(self)
-            view._known = known[place]
-            return view.score(prompt, group[place])
+            view._known = known[index]
+            return view.score(prompt, group[index])
 
-        def judge_part(part: str, mine: list[Completion]) -> None:
-            for place, score in enumerate(judge_group(self.parts[part], self.part_prompt(prompt, part), mine)):
-                known[place][part] = score
+        def judge_part(part: str, completions: list[Completion]) -> None:
+            for index, score in enumerate(judge_group(self.parts[part], self.part_prompt(prompt, part), completions)):
+                known[index][part] = score
 
-        return gather(group, tuple(self.parts), judge, judge_part)
+        return judge_in_group(group, tuple(self.parts), judge, judge_part)
 
     def check(self) -> None:
         """Check every part that is not optional."""
@@ -225,18 +280,18 @@ class Composition(ABC):
                 environment.check()
 
     def prepare(self) -> None:
-        """Start what the parts' judging will need."""
+        """Load what the parts need for judging."""
         for environment in self.parts.values():
             if callable(prepare := getattr(environment, "prepare", None)):
                 prepare()
 
     def examples(self) -> Sequence[Prompt]:
-        """Sample tasks: the primary part's, with what the other parts need of their own; none where a part has none."""
+        """Return the primary part's sample tasks as tasks of the whole; none if another part needs references."""
         primary = self.parts[self.options.primary]
         return [self.around(task) for task in sample_tasks(primary)] if self._others() is not None else []
 
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
-        """Return the primary part's task of that number, as a task of the whole.
+        """Return the primary part's task number `index` as a task of the whole.
 
         Raises:
             UsageError: the primary part generates no tasks, or another part needs references that nothing provides.
@@ -249,16 +304,16 @@ class Composition(ABC):
         return self.around(primary.prompt_at(split, seed, index))
 
     def canary(self, seed: int, index: int) -> Prompt | None:
-        """Return the primary part's task that no answer solves, as a task of the whole; None where it has none."""
-        found = canary_of(self.parts[self.options.primary], seed, index)
-        return self.around(found) if found is not None and self._others() is not None else None
+        """Return the primary part's unsolvable task number `index` as a task of the whole; None if it has none."""
+        canary = canary_of(self.parts[self.options.primary], seed, index)
+        return self.around(canary) if canary is not None and self._others() is not None else None
 
     def prompts(self, split: str = "train", seed: int = 0) -> Iterator[Prompt]:
-        """Yield the whole's own tasks without end."""
+        """Yield the primary part's tasks as tasks of the whole, endlessly."""
         return (self.prompt_at(split, seed, index) for index in itertools.count())
 
     def judge_part(self, part: str, prompt: Prompt, completion: Completion) -> Score:
-        """Return a part's verdict; an ERROR comes back only from an optional part.
+        """Return a part's verdict; it is an ERROR only if the part is optional.
 
         Raises:
             EnvironmentFailure: a part that is not optional failed.
@@ -276,7 +331,7 @@ class Composition(ABC):
             return judge_one(environment, self.part_prompt(prompt, part), completion)
         if part not in self._known:
             if grades_groups(environment):
-                raise VerdictNeeded(part)
+                raise GroupVerdictNeeded(part)
             self._known[part] = judge_one(environment, self.part_prompt(prompt, part), completion)
         return self._known[part]
 
@@ -284,7 +339,7 @@ class Composition(ABC):
         return sorted(self.parts, key=lambda part: part != self.options.primary)
 
     def _others(self) -> dict[str, Reference] | None:
-        """References of the parts beside the primary that need no fields; None if one does."""
+        """Return the references of the non-primary parts, made without fields; None if a part requires fields."""
         references: dict[str, Reference] = {}
         for part, environment in self.parts.items():
             if part == self.options.primary:
@@ -293,31 +348,31 @@ class Composition(ABC):
                 made = environment.prompt("")
             except UsageError:
                 return None
-            references.update(outer(part, environment, made.references))
+            references.update(whole_references(part, environment, made.references))
         return references
 
     def around(self, task: Prompt) -> Prompt:
-        """Return a task of the primary part as a task of the whole; the other parts must need no references."""
+        """Return a task of the primary part as a task of the whole. No other part may require references."""
         primary = self.options.primary
-        references = {**outer(primary, self.parts[primary], task.references), **(self._others() or {})}
+        references = {**whole_references(primary, self.parts[primary], task.references), **(self._others() or {})}
         return Prompt(messages=task.messages, environment=self.name, references=references, metadata=task.metadata)
 
 
 def canary_of(environment: Environment, seed: int, index: int) -> Prompt | None:
-    """Return the environment's `canary(seed, index)`; None where it has no such method."""
+    """Return the environment's `canary(seed, index)`; None if it has no such method."""
     canary = getattr(environment, "canary", None)
-    found: Prompt | None = None if canary is None else canary(seed, index)
-    return found
+    prompt: Prompt | None = None if canary is None else canary(seed, index)
+    return prompt
 
 
 def sample_tasks(environment: Environment) -> Sequence[Prompt]:
-    """Return the environment's `examples()`; nothing where it has no such method."""
+    """Return the environment's `examples()`; nothing if it has no such method."""
     examples = getattr(environment, "examples", None)
     return () if examples is None else list(examples())
 
 
 def generates_tasks(environment: Environment) -> bool:
-    """Whether the environment has tasks of its own; a composition's are its primary part's."""
+    """Whether the environment generates tasks; for a composition, whether its primary part does."""
     if isinstance(environment, Composition):
         return environment._others() is not None and generates_tasks(environment.parts[environment.options.primary])
     return isinstance(environment, TaskSource)

@@ -1,4 +1,4 @@
-"""Composition is algebra: `WeightedSum`, `Gate`, `AllOf` and `AnyOf` of environments are environments themselves."""
+"""The operators `WeightedSum`, `Gate`, `AllOf` and `AnyOf`: environments made of environments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from verigym.envs.composition.base import Composition
 from verigym.envs.composition.part_scores import components_of, raised_of, reason_of, steps_of
-from verigym.envs.contract.base import Environment, Expectation, Panel
+from verigym.envs.contract.base import Environment, Expectation, ExpectedVerdicts
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Completion, Prompt, Score, Status
 from verigym.envs.registry import load
@@ -23,17 +23,17 @@ class WeightedSum(Composition):
     """Correctness plus shaping: the sum of weight times reward.
 
     The primary part is the correctness part. It decides the status, so CORRECT may come with less than the maximum, and
-    it gives the answer; steps come from every part that scores some. The rewards are not normalised: the range is the
+    it provides the answer; steps come from every part that scores steps. The rewards are not normalised: the range is the
     weighted sum of the parts' ranges. The other parts together must weigh less than the primary, so that a wrong answer
     never outranks a right one.
 
     Args:
         weights: part name to weight; a negative weight is a penalty, 0 only reports the component.
-        environments: the environments of parts that are not to be loaded from the registry by their name.
-        name: of the whole; by default the part names joined by "+".
+        environments: environments by part name; other parts are loaded from the registry by their name.
+        name: name of the sum; by default the part names joined by "+".
         primary: the correctness part; by default the first.
-        optional: parts whose ERROR leaves the sum instead of making the whole ERROR.
-        allow_shaping_to_dominate: accept weights under which a wrong answer can outrank a right one.
+        optional: parts that are left out of the sum if they give an ERROR, instead of making the whole ERROR.
+        allow_shaping_to_dominate: accept weights with which a wrong answer can outrank a right one.
 
     Raises:
         UsageError: a weight is not finite, shaping could dominate, or a part is unknown.
@@ -83,14 +83,14 @@ class WeightedSum(Composition):
         return math.fsum(low for low, _ in ranges), math.fsum(high for _, high in ranges)
 
     @property
-    def panel(self) -> Panel:
-        """Floor or maximum where all parts agree (a penalty's sign turned round), else free."""
+    def expected_verdicts(self) -> ExpectedVerdicts:
+        """Floor or maximum if all parts agree (floor and maximum exchanged for penalties), else free."""
 
         def agree(expectations: Mapping[str, Expectation]) -> Expectation:
-            turned = {_OPPOSITE[e] if self._weights[part] < 0 else e for part, e in expectations.items()}
-            return turned.pop() if len(turned) == 1 else "free"
+            signed = {_OPPOSITE[e] if self._weights[part] < 0 else e for part, e in expectations.items()}
+            return signed.pop() if len(signed) == 1 else "free"
 
-        return _panel({part: self.parts[part] for part, weight in self._weights.items() if weight}, agree)
+        return _expected_verdicts({part: self.parts[part] for part, weight in self._weights.items() if weight}, agree)
 
     @property
     def summands(self) -> Mapping[str, float]:
@@ -98,7 +98,7 @@ class WeightedSum(Composition):
         return self._weights
 
     def combine(self, prompt: Prompt, completion: Completion) -> Score:
-        """Add up the parts."""
+        """Judge with all parts and add up their weighted rewards."""
         scores = {part: self.judge_part(part, prompt, completion) for part in self.parts}
         low, high = self.reward_range
         terms = [self._weights[part] * s.reward for part, s in scores.items() if s.reward is not None]
@@ -124,11 +124,10 @@ class WeightedSum(Composition):
 
 
 class Gate(Composition):
-    """`then` counts only if `condition` holds, which is to say: is CORRECT. `Gate("format", "math")`.
+    """The verdict of `then` if `condition` is CORRECT, else the floor: `Gate("format", "math")`.
 
-    A shut gate gives the floor of `then`, which is not judged, with the condition's status if that is NO_ANSWER,
-    TRUNCATED or LIMIT, and INCORRECT otherwise. Each part is a registry name, an environment, or a mapping with one
-    entry that gives it a part name.
+    If the condition is not CORRECT, `then` is not judged, and the status is the condition's if that is NO_ANSWER, TRUNCATED
+    or LIMIT, else INCORRECT. Each part is a registry name, an environment, or a mapping from a part name to one of these.
     """
 
     def __init__(
@@ -144,21 +143,21 @@ class Gate(Composition):
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """That of `then`."""
+        """The range of `then`."""
         return self.parts[self._then].reward_range
 
     @property
-    def panel(self) -> Panel:
-        """Floor where either part says so, maximum where both do, else free."""
-        return _panel(self.parts, _all_of)
+    def expected_verdicts(self) -> ExpectedVerdicts:
+        """Floor if either part expects the floor, maximum if both expect the maximum, else free."""
+        return _expected_verdicts(self.parts, _all_of)
 
     @property
     def summands(self) -> Mapping[str, float]:
-        """The condition adds nothing."""
+        """Weight 1 for `then`; the condition adds nothing."""
         return {self._then: 1.0}
 
     def combine(self, prompt: Prompt, completion: Completion) -> Score:
-        """Judge the condition, and the rest if it holds."""
+        """Judge the condition, and `then` if it holds."""
         scores = {self._condition: self.judge_part(self._condition, prompt, completion)}
         condition = scores[self._condition]
         if condition.status is not Status.CORRECT:
@@ -171,12 +170,12 @@ class Gate(Composition):
                 reason=f"{self._condition!r} does not hold: {condition.reason}",
             )
         then = scores[self._then] = self.judge_part(self._then, prompt, completion)
-        told = {"components": components_of(scores), "steps": steps_of(scores), "raised": raised_of(scores)}
-        return then.model_copy(update=told)
+        update = {"components": components_of(scores), "steps": steps_of(scores), "raised": raised_of(scores)}
+        return then.model_copy(update=update)
 
 
 class _Extreme(Composition):
-    """Judges parts in order until the verdict is decided; rewards are brought to 0..1 by each part's own range."""
+    """Judges parts in order until the verdict is decided; each part's reward is scaled to 0..1 by its range."""
 
     reward_range = (0.0, 1.0)
     _decisive: float
@@ -185,13 +184,13 @@ class _Extreme(Composition):
     def __init__(
         self, parts: Parts, *, name: str | None = None, primary: str | None = None, optional: Sequence[str] = ()
     ) -> None:
-        found = _resolve(parts)
-        if not found:
+        environments = _resolve(parts)
+        if not environments:
             raise UsageError(f"{self._default_name}: no parts given")
         super().__init__(
-            found,
-            name=name or f"{self._default_name}({','.join(found)})",
-            primary=primary or next(iter(found)),
+            environments,
+            name=name or f"{self._default_name}({','.join(environments)})",
+            primary=primary or next(iter(environments)),
             optional=optional,
         )
 
@@ -210,9 +209,9 @@ class _Extreme(Composition):
 
 
 class AllOf(_Extreme):
-    """The least of the parts' rewards; CORRECT when every part is. Stops at the first part at its floor.
+    """The least of the parts' rewards; CORRECT if every part is CORRECT. Stops at the first part at its floor.
 
-    Otherwise the status is that of the part with the least reward. The answer is the primary's, by default the first part's;
+    Otherwise the status is that of the part with the least reward. The answer is the primary part's (by default the first);
     steps come from every part that was judged.
     """
 
@@ -220,12 +219,12 @@ class AllOf(_Extreme):
     _default_name = "all"
 
     @property
-    def panel(self) -> Panel:
-        """Floor where any part says so, maximum where all do, else free."""
-        return _panel(self.parts, _all_of)
+    def expected_verdicts(self) -> ExpectedVerdicts:
+        """Floor if any part expects the floor, maximum if all expect the maximum, else free."""
+        return _expected_verdicts(self.parts, _all_of)
 
     def combine(self, prompt: Prompt, completion: Completion) -> Score:
-        """Take the least."""
+        """Return the least reward of the parts judged."""
         scores, levels = self._judge_until_decided(prompt, completion)
         worst = min(levels, key=levels.__getitem__)
         status = scores[worst].status
@@ -250,17 +249,17 @@ class AnyOf(_Extreme):
     _default_name = "any"
 
     @property
-    def panel(self) -> Panel:
-        """Maximum where any part says so, floor where all do, else free."""
+    def expected_verdicts(self) -> ExpectedVerdicts:
+        """Maximum if any part expects the maximum, floor if all expect the floor, else free."""
 
         def expect(expectations: Mapping[str, Expectation]) -> Expectation:
-            found = set(expectations.values())
-            return "maximum" if "maximum" in found else "floor" if found == {"floor"} else "free"
+            distinct = set(expectations.values())
+            return "maximum" if "maximum" in distinct else "floor" if distinct == {"floor"} else "free"
 
-        return _panel(self.parts, expect)
+        return _expected_verdicts(self.parts, expect)
 
     def combine(self, prompt: Prompt, completion: Completion) -> Score:
-        """Take the greatest."""
+        """Return the greatest reward of the parts judged."""
         scores, levels = self._judge_until_decided(prompt, completion)
         best = max(levels, key=levels.__getitem__)
         return Score(
@@ -275,27 +274,37 @@ class AnyOf(_Extreme):
 
 
 def _resolve(parts: Parts) -> dict[str, Environment]:
+    """Return the environments by part name; registry names are loaded.
+
+    Raises:
+        UsageError: a part name stands twice, or a part is neither a registry name nor an environment.
+    """
     pairs: Iterable[tuple[str, Part]]
     if isinstance(parts, Mapping):
         pairs = parts.items()
     else:
         pairs = [(part if isinstance(part, str) else getattr(part, "name", repr(part)), part) for part in parts]
-    found: dict[str, Environment] = {}
+    environments: dict[str, Environment] = {}
     for name, part in pairs:
-        if name in found:
+        if name in environments:
             raise UsageError(f"two parts are called {name!r}; give them names: {{'first': ..., 'second': ...}}")
         environment = load(part) if isinstance(part, str) else part
         if not isinstance(environment, Environment):
             raise UsageError(f"part {name!r} is {environment!r}; expected a registry name or an environment")
-        found[name] = environment
-    return found
+        environments[name] = environment
+    return environments
 
 
-def _panel(parts: Mapping[str, Environment], expect: Callable[[Mapping[str, Expectation]], Expectation]) -> Panel:
-    cases = {case: expect({p: getattr(e.panel, case) for p, e in parts.items()}) for case in Panel.model_fields}
-    return Panel(**cases)
+def _expected_verdicts(
+    parts: Mapping[str, Environment], expect: Callable[[Mapping[str, Expectation]], Expectation]
+) -> ExpectedVerdicts:
+    expected = {
+        kind: expect({part: getattr(environment.expected_verdicts, kind) for part, environment in parts.items()})
+        for kind in ExpectedVerdicts.model_fields
+    }
+    return ExpectedVerdicts(**expected)
 
 
 def _all_of(expectations: Mapping[str, Expectation]) -> Expectation:
-    found = set(expectations.values())
-    return "floor" if "floor" in found else "maximum" if found == {"maximum"} else "free"
+    distinct = set(expectations.values())
+    return "floor" if "floor" in distinct else "maximum" if distinct == {"maximum"} else "free"

@@ -1,4 +1,4 @@
-"""Scores of parts as a composed score shows them: rewards and components by name, steps with the part that judged them."""
+"""Parts' scores in a composed score: rewards and components by name, steps with the part that judged them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from verigym.envs.contract.schema import Raised, Score, StepScore
 
 
 def scores_steps(environment: Environment) -> bool:
-    """Whether the environment's verdicts hold steps."""
+    """Whether the environment's scores have steps."""
     return bool(getattr(environment, "scores_steps", False))
 
 
@@ -23,7 +23,7 @@ def components_of(scores: Mapping[str, Score]) -> dict[str, float | None]:
 
 
 def steps_of(scores: Mapping[str, Score]) -> tuple[StepScore, ...] | None:
-    """Return the steps of all parts, each with the name of the part that judged it; None where no part has any."""
+    """Return the steps of all parts, each with the name of the part that judged it; None if no part has steps."""
     steps = tuple(
         step.model_copy(update={"part": f"{part}/{step.part}" if step.part else part})
         for part, score in scores.items()
@@ -33,11 +33,11 @@ def steps_of(scores: Mapping[str, Score]) -> tuple[StepScore, ...] | None:
 
 
 def raised_of(scores: Mapping[str, Score]) -> Raised | None:
-    """Return what the first part that raised did raise."""
+    """Return the exception of the first part that raised one."""
     return next((score.raised for score in scores.values() if score.raised is not None), None)
 
 
 def reason_of(reason: str, scores: Mapping[str, Score]) -> str:
-    """Return the reason with what optional parts failed."""
+    """Return the reason, followed by the optional parts that gave no score."""
     left_out = [f"optional part {part!r} gave no score: {s.reason}" for part, s in scores.items() if not s.scored]
     return "; ".join([reason, *left_out])

@@ -1,4 +1,4 @@
-"""A composed reward taken apart: the parts of which it is the weighted sum, for what credits each part by itself."""
+"""A composed reward as a weighted sum of terms, for advantages that treat each part separately."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from verigym.envs.contract.schema import Score
 
 @dataclass(frozen=True)
 class Term:
-    """A part whose reward, times its weight, is a summand of the whole's."""
+    """A part whose weighted reward is a summand of the composed reward."""
 
     part: str
-    """Its name in the components of a score, such as `process` or `graded/process`; empty for an environment without parts."""
+    """Name of the part in `Score.components`, such as `process` or `graded/process`; empty for an environment without parts."""
     weight: float
-    """The product of the weights on the way to it; not 0."""
+    """Product of the weights from the whole down to the part; not 0."""
     low: float
     """Floor of its reward."""
     high: float
@@ -28,13 +28,13 @@ class Term:
     steps: bool
     """Whether its verdicts hold steps."""
     absent: tuple[float, ...] = ()
-    """What its reward stands at where the first of `part`'s names, or the second and so on, was not judged."""
+    """Reward to assume if the first name in the path `part` was not judged, or the second, and so on."""
 
     def reward(self, score: Score) -> float | None:
-        """Return the part's reward in a score of the whole; None where there is none.
+        """Return the part's reward in a score of the whole; None if it has none.
 
-        Behind a shut gate a part was not judged. The gate gives the floor of what is behind it, in which this part stands at
-        the end of its range that is worth least there; a penalty on the gate as a whole does not turn that round.
+        A part behind a shut gate was not judged. The gate's reward is the floor of its second part, so this part counts with
+        the end of its range that is worth least within the gate. A negative weight of the gate as a whole does not change that.
         """
         if not score.scored or not self.part:
             return score.reward
@@ -49,7 +49,7 @@ class Term:
 
 
 def terms_of(environment: Environment) -> tuple[Term, ...]:
-    """Return the summands of an environment's reward, itself alone where it is no composition. Parts of weight 0 are left out.
+    """Return the terms of an environment's reward; a single one if it is no composition. Parts of weight 0 are left out.
 
     Raises:
         UsageError: a part scores steps inside a composition that is no weighted sum of its parts, so its steps have no weight.
@@ -66,19 +66,19 @@ def terms_of(environment: Environment) -> tuple[Term, ...]:
                     "no weighted sum of its parts, so the steps have no share of it; put the part into a WeightedSum or a Gate"
                 )
         return (Term("", 1.0, low, high, False),)
-    found: list[Term] = []
+    terms: list[Term] = []
     for part, weight in summands.items():
         for term in terms_of(environment.parts[part]) if weight else ():
             absent = (term.low if term.weight > 0 else term.high, *term.absent)
-            if part in environment.options.optional:  # where it fails it adds nothing, which may be its least
+            if part in environment.options.optional:  # a failed part adds 0, which may be less than its floor
                 term = replace(term, low=min(term.low, 0.0), high=max(term.high, 0.0))
             name = f"{part}/{term.part}" if term.part else part
-            found.append(replace(term, part=name, weight=weight * term.weight, absent=absent))
-    return tuple(found)
+            terms.append(replace(term, part=name, weight=weight * term.weight, absent=absent))
+    return tuple(terms)
 
 
 def step_parts(environment: Environment) -> frozenset[str]:
-    """Return the names of all parts that score steps, those without a share of the reward too; "" for a whole without parts."""
+    """Return the names of all parts that score steps, also those of weight 0; "" stands for an environment without parts."""
     if not isinstance(environment, Composition):
         return frozenset({""} if scores_steps(environment) else ())
     return frozenset(
@@ -87,7 +87,7 @@ def step_parts(environment: Environment) -> frozenset[str]:
 
 
 def parts_of(environment: Environment) -> list[str]:
-    """Return the names of all parts, however deep, as in the components of a score; none of an environment without parts."""
+    """Return the names of all parts at any depth, as in `Score.components`; nothing for an environment without parts."""
     if not isinstance(environment, Composition):
         return []
     return [
@@ -98,7 +98,7 @@ def parts_of(environment: Environment) -> list[str]:
 
 
 def weighted_sum(terms: Sequence[Term], score: Score) -> float | None:
-    """Return the sum of weight times reward over these terms alone; None for an unscored completion."""
+    """Return the sum of weight times reward over the given terms; None for an unscored completion."""
     if not score.scored:
         return None
     rewards = ((term.weight, term.reward(score)) for term in terms)

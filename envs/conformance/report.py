@@ -1,4 +1,4 @@
-"""What `check_env` found: one row a check, as data; as a plain table, in which failures of one cause are one entry."""
+"""The report of `check_env`: one row a check, as data and as a table that shows failures with a common cause once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ HEAD_CHARS, TAIL_CHARS = 120, 40
 
 
 class ConformanceError(Exception):
-    """The environment breaks its contract; the message is the table of what failed."""
+    """The environment breaks its contract; the message is a table of the failed checks."""
 
 
 @dataclass(frozen=True)
-class Row:
+class CheckRow:
     """One check over all sample prompts."""
 
     name: str
@@ -21,21 +21,21 @@ class Row:
     got: str
     why: str = ""
     text: str = ""
-    """The completion that fails it, escaped and shortened; empty where the check is about no text."""
+    """The completion that fails the check, escaped and shortened; empty for a check without completions."""
     prompt: str = ""
     """The question that it answers, escaped and shortened."""
     cause: str = ""
-    """What failures that belong together share; empty where a failure stands alone."""
+    """Equal for failures that belong together; empty for a failure on its own."""
 
 
 @dataclass(frozen=True)
-class Cause:
-    """Failures that belong together."""
+class FailureCause:
+    """Failed checks with a common cause."""
 
-    example: Row
-    """The first of them."""
+    example: CheckRow
+    """The first failed check."""
     names: tuple[str, ...]
-    """The names of all of them."""
+    """Names of all of them."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Report:
     """All checks of one environment."""
 
     grader: str
-    rows: tuple[Row, ...]
+    rows: tuple[CheckRow, ...]
 
     @property
     def passed(self) -> bool:
@@ -51,17 +51,17 @@ class Report:
         return all(row.passed for row in self.rows)
 
     @property
-    def failures(self) -> tuple[Row, ...]:
-        """The rows that did not."""
+    def failures(self) -> tuple[CheckRow, ...]:
+        """The failed rows."""
         return tuple(row for row in self.rows if not row.passed)
 
     @property
-    def causes(self) -> tuple[Cause, ...]:
-        """The failures by what caused them, in the order of the rows."""
-        found: dict[str, list[Row]] = {}
+    def causes(self) -> tuple[FailureCause, ...]:
+        """The failures grouped by cause, in the order of the rows."""
+        grouped: dict[str, list[CheckRow]] = {}
         for row in self.failures:
-            found.setdefault(row.cause or f"\0{row.name}", []).append(row)
-        return tuple(Cause(rows[0], tuple(row.name for row in rows)) for rows in found.values())
+            grouped.setdefault(row.cause or f"\0{row.name}", []).append(row)
+        return tuple(FailureCause(rows[0], tuple(row.name for row in rows)) for rows in grouped.values())
 
     def raise_if_failed(self) -> None:
         """Raise ConformanceError with the failures, if there are any."""
@@ -75,33 +75,33 @@ class Report:
         return f"{_table(self.rows, self.causes)}\n{self.grader}: {verdict}"
 
 
-def shown(text: str) -> str:
-    """Return a text as a Python literal, of a long one its two ends and its length."""
+def shorten(text: str) -> str:
+    """Return a text as a Python literal; for a long text its two ends and its length."""
     if len(text) <= HEAD_CHARS + TAIL_CHARS:
         return repr(text)
     return f"{text[:HEAD_CHARS]!r} ... {text[-TAIL_CHARS:]!r} ({len(text):,} characters)"
 
 
-def _table(rows: tuple[Row, ...], causes: tuple[Cause, ...]) -> str:
-    """Return passed checks a line each, and each cause where its first failure stands."""
-    led = {id(cause.example): cause for cause in causes}
-    entries = [row for row in rows if row.passed or id(row) in led]
+def _table(rows: tuple[CheckRow, ...], causes: tuple[FailureCause, ...]) -> str:
+    """Return a line for each passed check, and an entry for each cause in the place of its first failure."""
+    by_example = {id(cause.example): cause for cause in causes}
+    entries = [row for row in rows if row.passed or id(row) in by_example]
     cells = [("", "check", "expected", "got")]
-    cells += [("ok" if row.passed else "FAIL", _titled(row, led), row.expected, row.got) for row in entries]
+    cells += [("ok" if row.passed else "FAIL", _title(row, by_example), row.expected, row.got) for row in entries]
     widths = [max(len(line[column]) for line in cells) for column in range(3)]
     lines = []
     for line, row in zip(cells, (None, *entries), strict=True):
         lines.append("  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3]]))
         if row is not None and not row.passed:
-            lines += [f"      {said}" for said in _details(row, led[id(row)])]
+            lines += [f"      {line}" for line in _details(row, by_example[id(row)])]
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _titled(row: Row, led: dict[int, Cause]) -> str:
-    more = 0 if row.passed else len(led[id(row)].names) - 1
+def _title(row: CheckRow, by_example: dict[int, FailureCause]) -> str:
+    more = 0 if row.passed else len(by_example[id(row)].names) - 1
     return f"{row.name} (and {more} more)" if more else row.name
 
 
-def _details(row: Row, cause: Cause) -> list[str]:
+def _details(row: CheckRow, cause: FailureCause) -> list[str]:
     details = [("text", row.text), ("prompt", row.prompt), ("why", row.why), ("also", "; ".join(cause.names[1:]))]
     return [f"{name + ':':<8}{value}" for name, value in details if value]

@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from verigym.envs.constraints.echo import is_echo
 from verigym.envs.constraints.table import Constraint, find
-from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts, Options
 from verigym.envs.contract.schema import Completion, Prompt, Reference, Score
 from verigym.envs.extraction.methods import strip_thinking
 from verigym.envs.extraction.visible import blank
@@ -74,7 +74,7 @@ class ConstraintsEnvironment(BaseEnvironment[ConstraintsReference, ConstraintsOp
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         share = self.options.reward == "share"
-        self.panel = Panel(  # type: ignore[misc]
+        self.expected_verdicts = ExpectedVerdicts(  # type: ignore[misc]
             echo="floor" if self.options.strict_echo else "free",
             # hardly a text follows no instruction at all: garbage holds no comma
             garbage="free" if share else "floor",

@@ -1,4 +1,4 @@
-"""What an environment is: the protocol that everything consumes, and the base class that most environments extend."""
+"""The environment contract: the `Environment` protocol, and `BaseEnvironment`, which most environments extend."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from verigym.envs.contract.schema import (
 Expectation = Literal["maximum", "floor", "free"]
 
 
-class Panel(BaseModel):
-    """What `check_env` may expect of an environment's verdicts. A correctness environment keeps the defaults."""
+class ExpectedVerdicts(BaseModel):
+    """The verdicts that `check_env` expects for each kind of completion. A correctness environment keeps the defaults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -65,8 +65,8 @@ class Environment(Protocol):
         """Floor and maximum."""
 
     @property
-    def panel(self) -> Panel:
-        """What `check_env` may expect."""
+    def expected_verdicts(self) -> ExpectedVerdicts:
+        """The verdicts that `check_env` expects for each kind of completion."""
 
     @property
     def grader(self) -> str:
@@ -107,7 +107,7 @@ def _stamped(score: Score, grader: str, seconds: float) -> Score:
 
 
 def require_declared(cls: type[Any]) -> None:
-    """Refuse a class that does not say what every environment must.
+    """Refuse a class that lacks a required attribute or method.
 
     Raises:
         UsageError: naming the attribute or method, and what to write.
@@ -125,6 +125,10 @@ def require_declared(cls: type[Any]) -> None:
             raise UsageError(f"environment {place} {what}: write `{attribute} = ...`, a class that extends {base.__name__}")
     if missing := sorted(getattr(cls, "__abstractmethods__", ())):
         raise UsageError(f"environment {place} lacks {', '.join(missing)}: write it as a method of the class")
+    if isinstance(getattr(cls, "panel", None), ExpectedVerdicts):
+        raise UsageError(
+            f"environment {place} has `panel`, which nothing reads: write `expected_verdicts = ExpectedVerdicts(...)`"
+        )
 
 
 R = TypeVar("R", bound=Reference)
@@ -143,13 +147,13 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
     reference_type: ClassVar[type[Reference]]
     options_type: ClassVar[type[Options]] = Options
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    panel: ClassVar[Panel] = Panel()
+    expected_verdicts: ClassVar[ExpectedVerdicts] = ExpectedVerdicts()
     grades_groups: bool = False
-    """Whether a group's verdicts are asked for together (`score_group`): its completions are compared, or judged in batches."""
+    """Whether the completions of a prompt are judged together (`score_group`), to compare them or to batch the work."""
     hardened: bool = False
-    """Whether only a text can make `judge` raise: its LIMIT is then no bug to be told of, counted or stopped at."""
+    """Whether an exception of `judge` is always the completion's fault, so that the LIMIT is not reported as a bug."""
     scores_steps: bool = False
-    """Whether verdicts hold `steps`, each with a reward of its own. An environment that sets `Score.steps` must declare it."""
+    """Whether scores have `steps`, each with its own reward. An environment that sets `Score.steps` must declare it."""
 
     def __init__(self, **options: Any) -> None:
         require_declared(type(self))
@@ -165,32 +169,32 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
 
     @abstractmethod
     def judge(self, prompt: Prompt, reference: R, completion: Completion) -> Score:
-        """Return the verdict; raise EnvironmentFailure where our side fails. `grader` and `seconds` are stamped after."""
+        """Return the verdict; raise EnvironmentFailure where our side fails. The caller sets `grader` and `seconds`."""
 
     def gold(self, prompt: Prompt) -> str | None:
         """Return a completion that must score the maximum; None where none can be written."""
         return None
 
     def audit(self, prompt: Prompt) -> str | None:
-        """Return what is the matter with this task's own reference and what to do about it; None where all is well.
+        """Return what is wrong with this task's reference and how to fix it; None for a sound reference.
 
-        `verigym validate` asks it of every row, those whose gold scores the maximum too: a gold that only its own text can
-        match is worth a word. Optional: an environment that does not extend this class need not have it.
+        `verigym validate` calls it for every row, including rows whose gold scores the maximum: a gold that only an identical
+        text can match deserves a warning. Optional for environments that do not extend this class.
         """
         return None
 
     def check(self) -> None:
-        """Nothing is needed by default."""
+        """Raise EnvironmentFailure if something the environment needs is absent. By default nothing is needed."""
 
     def canary(self, seed: int, index: int) -> Prompt | None:
-        """Return task number `index` of those that no answer solves, with `metadata["canary"] = "reject"`; None without any.
+        """Return unsolvable task number `index`, with `metadata["canary"] = "reject"`; None if the environment has none.
 
-        Training mixes some in: whoever is paid for one has broken the verifier, and the run stops.
+        Training mixes some in: a completion that is rewarded for one has broken the verifier, and the run stops.
         """
         return None
 
     def prepare(self) -> None:
-        """Start what judging will need. Workers call it before their first item, outside any item's time limit."""
+        """Load what judging needs. Workers call it before their first item, outside any item's time limit."""
 
     def examples(self) -> Sequence[Prompt]:
         """Return a few sample tasks; `verigym check` and `check_env` use them where no prompts are given."""
@@ -240,17 +244,17 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         """
         if not isinstance(prompt, Prompt):
             raise TypeError(f"{self.name!r} scores prompts made with env.prompt(...), not {type(prompt).__name__}")
-        found = prompt.references.get(self.name)
-        if not isinstance(found, self.reference_type):
+        reference = prompt.references.get(self.name)
+        if not isinstance(reference, self.reference_type):
             raise UsageError(
                 f"{self.name!r} was given a prompt made for {prompt.environment!r} (it holds references for "
                 f"{sorted(prompt.references)}{did_you_mean(self.name, prompt.references)}); "
                 f"make it with env.prompt(...) of the environment that scores it"
             )
-        return cast(R, found)
+        return cast(R, reference)
 
     def score(self, prompt: Prompt, completion: CompletionLike) -> Score:
-        """Judge one completion. What the model wrote always gets a verdict; a failure of ours gets `reward=None`.
+        """Judge one completion. Whatever the model wrote gets a verdict; a failure on our side gets `reward=None`.
 
         Raises:
             UsageError: the prompt was made by another environment.
@@ -268,11 +272,11 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         return _stamped(result, self.grader, time.perf_counter() - start)
 
     def score_group(self, prompt: Prompt, completions: Sequence[Completion | str]) -> list[Score]:
-        """Judge completions of one prompt together, one score each; environments that compare or batch override it."""
+        """Judge the completions of one prompt, one score each. Environments that compare or batch completions override it."""
         return [self.score(prompt, completion) for completion in completions]
 
     def prompts(self, split: str = "train", seed: int = 0) -> Iterator[Prompt]:
-        """Yield the environment's own tasks without end.
+        """Yield the environment's own tasks, endlessly.
 
         Raises:
             UsageError: the environment does not generate tasks.

@@ -1,8 +1,8 @@
-"""The blame rule in one place: whose fault is it when judging raises?
+"""The blame rule: whose fault it is when judging raises.
 
-A grader that raises on one completion but grades a known-good control was brought down by that completion: LIMIT, the floor.
-A grader that raises on the control too is broken: ERROR, no reward. Failures that no text can cause (files, network, imports)
-are ours without a trial. The same rule, applied to killed workers, is in `grading/killrule.py`.
+If the grader raises on a completion but grades a known-good control, the completion is at fault: LIMIT, the floor. If it
+raises on the control too, the grader is broken: ERROR, no reward. Failures that no text can cause (files, network, imports)
+are ours without a control. `grading/killrule.py` applies the same rule to killed workers.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from verigym.envs.contract.schema import Completion, Raised, Score
 
 # An OSError covers sockets and files; neither depends on what the model wrote once the grader is a pure function.
 OURS = (OSError, ImportError)
-# The control where an environment can write no gold: an answer like any other, so that it takes the same way through the grader
-# as a submission does. An empty one would be turned away at the door and prove nothing.
+# The control of an environment without golds. It must take the same path through the grader as a submission; an empty text
+# would be rejected early and prove nothing.
 CONTROL_TEXT = "<think>Two and two.</think>The answer is \\boxed{4}."
 MESSAGE_CHARS = 300
 TRACEBACK_CHARS = 4000
@@ -31,22 +31,22 @@ _OTHERS_AT = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 
 def describe(error: BaseException) -> str:
     """Return the exception's type and message, cut short: grader messages may quote the whole completion."""
-    said = " ".join(str(error).split())
-    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    message = " ".join(str(error).split())
+    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     return text if len(text) <= MESSAGE_CHARS else text[: MESSAGE_CHARS - 3] + "..."
 
 
 def raised_by(error: BaseException) -> Raised:
-    """Return where judging raised and how: without our own frames, the place in the author's file where one is among them."""
+    """Return the error, its place in the environment's own code if there is one, and the traceback without our frames."""
     frames = traceback.extract_tb(error.__traceback__)
     while len(frames) > 1 and frames[0].filename.startswith(_OURS):
         del frames[0]
     own = [frame for frame in frames if not frame.filename.startswith(_OTHERS_AT)]
     at = (own or frames)[-1] if frames else None
-    said = describe(error)
-    text = "".join(["Traceback (most recent call last):\n", *traceback.format_list(frames), said])
+    summary = describe(error)
+    text = "".join(["Traceback (most recent call last):\n", *traceback.format_list(frames), summary])
     place = f"{at.filename}:{at.lineno} in {at.name}" if at is not None else "judge"
-    return Raised(error=said, place=place, traceback=text[-TRACEBACK_CHARS:])
+    return Raised(error=summary, place=place, traceback=text[-TRACEBACK_CHARS:])
 
 
 def guarded(
@@ -57,15 +57,15 @@ def guarded(
     *,
     hardened: bool = False,
 ) -> Score:
-    """Judge, and turn whatever is raised into a score by the blame rule.
+    """Judge, and turn any exception into a score by the blame rule.
 
     Args:
         judge: returns a Score or raises.
         completion: what the model wrote.
-        gold: returns the control text, None where there is none (a plain answer is the control then).
-        floor: the reward of a submission that brought the grader down.
-        hardened: whether the author declares that only texts can make it raise, so that an exception is no bug to be told of
-            unless it is raised on the control too.
+        gold: returns the control text; None for the default control.
+        floor: the reward of a completion that is at fault.
+        hardened: whether the author declares that only texts can make it raise. An exception is then not reported as a bug,
+            unless the control raises too.
     """
     score, error = _guarded(judge, completion, gold, floor)
     broken = score.error is not None and score.error.kind == "internal"
@@ -75,11 +75,11 @@ def guarded(
 def _guarded(
     judge: Callable[[Completion], Score], completion: Completion, gold: Callable[[], str | None], floor: float
 ) -> tuple[Score, BaseException | None]:
-    """Return the score, and what was raised if that decided it."""
+    """Return the score, and the exception that decided it, if any."""
     errors: list[BaseException] = []
     for attempt in range(TRIES):
         if attempt == TRIES - 1:
-            # Before the last try the control: a grader that fails on it, or now and then on anything, is at fault itself.
+            # Grade the control before the last try: a grader that fails on it, or at random, is itself at fault.
             failure = _control_failure(judge, gold, describe(errors[-1]))
             if failure is not None:
                 return failure, errors[-1]
@@ -97,7 +97,7 @@ def _guarded(
 
 
 def _control_failure(judge: Callable[[Completion], Score], gold: Callable[[], str | None], raised: str) -> Score | None:
-    """Grade the control item; None when that works."""
+    """Grade the control; return the failure, or None if the control was graded."""
     try:
         control = _checked(judge(control_completion(gold())))
     except (KeyboardInterrupt, GeneratorExit):
@@ -110,7 +110,7 @@ def _control_failure(judge: Callable[[Completion], Score], gold: Callable[[], st
 
 
 def control_completion(gold: str | None) -> Completion:
-    """Return the known-good item of a trial: the gold, or a plain answer where there is none."""
+    """Return the control as a completion: the gold, or a plain answer if there is none."""
     return Completion(text=CONTROL_TEXT if gold is None else gold, finish_reason="stop")
 
 
@@ -121,10 +121,10 @@ def _checked(score: object) -> Score:
 
 
 def in_range(score: Score, reward_range: tuple[float, float]) -> Score:
-    """Return the score.
+    """Return the score unchanged.
 
     Raises:
-        ValueError: its reward lies outside the environment's range.
+        ValueError: its reward is outside the environment's range.
     """
     low, high = reward_range
     if score.reward is not None and not low <= score.reward <= high:

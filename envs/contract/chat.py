@@ -1,4 +1,4 @@
-"""Chat messages as other libraries write them: dictionaries with `role` and `content`, a text or a list of text parts."""
+"""Chat messages as other libraries write them: dictionaries with `role` and `content` (a text or a list of text parts)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _CALLS = ("tool_calls", "function_call")
 
 
 def message_fields(message: Mapping[str, Any], place: str) -> dict[str, str]:
-    """Return role and content of one message. Fields that are None, as columns of a data set often are, count as left out.
+    """Return role and content of one message. Fields that are None, as in columns of a data set, count as absent.
 
     Args:
         message: as a chat API or a data set has it.
-        place: where it stands, for the error.
+        place: its position, for the error.
 
     Raises:
         TypeError: it is no mapping.
-        ValueError: its role is unknown, it calls a tool, it has no text, or it has fields that nothing would use.
+        ValueError: its role is unknown, it calls a tool, or it has no text.
     """
     if not isinstance(message, Mapping):
         raise TypeError(f"{place}: {_shown(message)}; expected a message, {{'role': ..., 'content': ...}}")
@@ -33,7 +33,7 @@ def message_fields(message: Mapping[str, Any], place: str) -> dict[str, str]:
 
 
 def completion_text(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return what the assistant wrote: the text of the one message after the last turn of `system` or `user`.
+    """Return the assistant's text: the one message after the last `system` or `user` message.
 
     Raises:
         TypeError: an element is no message.

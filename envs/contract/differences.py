@@ -1,4 +1,4 @@
-"""How two records of what made something differ, in words."""
+"""Differences between two JSON records, such as the settings of a checkpoint and of the present run, in words."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def differing(old: Any, new: Any, place: str = "") -> Iterator[tuple[str, str]]:
 
     Args:
         old: a JSON value.
-        new: another.
-        place: where both stand.
+        new: the value to compare it with.
+        place: path of both in their records.
     """
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*new, *(key for key in old if key not in new)]:

@@ -1,4 +1,4 @@
-"""Failures with an owner: what we raise when a verdict cannot be given, and how bad input is explained in one line."""
+"""`EnvironmentFailure` and `UsageError`, and one-line explanations of bad input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verigym.envs.contract.schema import ErrorKind, Raised, Score
 
 
 class EnvironmentFailure(Exception):
-    """Our side failed (gold, back end, judge, worker): there is no score. Raised inside `judge`, never for the model's text."""
+    """A failure on our side (gold, back end, judge, worker), so there is no score. Never raised because of the model's text."""
 
     def __init__(self, kind: ErrorKind, message: str, *, retryable: bool = False, raised: Raised | None = None) -> None:
         super().__init__(kind, message, retryable)
@@ -31,17 +31,17 @@ class EnvironmentFailure(Exception):
         return f"{self.kind}: {self.message}"
 
     def score(self) -> Score:
-        """Return the score that says so: `reward=None`."""
+        """Return a score with `reward=None` that holds this failure."""
         score = Score.failed(self.kind, self.message, retryable=self.retryable)
         return score if self.raised is None else score.model_copy(update={"raised": self.raised})
 
 
 class UsageError(ValueError):
-    """Bad input from a person: one line that names the place, what was expected and what to do."""
+    """Bad input from a user: one line that names the place, what was expected and what to do."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` or, where nothing is near, the list of known words."""
+    """Return `; did you mean 'x'?`, or the list of known words if none is similar."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
@@ -50,7 +50,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def near_file(path: str | os.PathLike[str]) -> str:
-    """Return what to say of a path where no file is: one beside it that may be meant, or that its folder is missing."""
+    """Return a hint for a path without a file: a similar name in the same folder, or that the folder is missing."""
     folder, name = os.path.split(path)
     if folder and not os.path.isdir(folder):
         return f" (there is no folder {folder})"
@@ -62,21 +62,21 @@ def near_file(path: str | os.PathLike[str]) -> str:
 
 
 @contextmanager
-def error_context(what: str) -> Iterator[None]:
-    """Put what it is about before the message of a mistake, where that does not begin with it.
+def error_context(context: str) -> Iterator[None]:
+    """Prefix an error with its context, unless the message already begins with it.
 
     Raises:
-        UsageError: the mistake, or the failure of an environment that cannot work here.
+        UsageError: in place of a UsageError or EnvironmentFailure of the block.
     """
     try:
         yield
     except (UsageError, EnvironmentFailure) as error:
-        said = str(error)
-        raise UsageError(said if said.startswith(what) else f"{what}: {said}") from None
+        message = str(error)
+        raise UsageError(message if message.startswith(context) else f"{context}: {message}") from None
 
 
 _INSTANCE = re.compile(r"a valid dictionary or (?:instance of [A-Za-z_]\w*|object to extract fields from)")
-"""Pydantic's words for a field that is a model of its own; whoever writes YAML has no instances."""
+"""Pydantic's wording for a field that is itself a model; YAML has mappings, not instances."""
 
 _LENGTH = re.compile(r"(Tuple|List|Set|Dictionary) should have at (least|most) (\d+) items? after validation.*")
 
@@ -87,13 +87,13 @@ def _expected_length(match: re.Match[str]) -> str:
 
 
 def _place(loc: tuple[int | str, ...], known: Iterable[str]) -> tuple[tuple[int | str, ...], tuple[str, ...]]:
-    """Return a problem's place without the alternatives of unions, and the names of the fields that may stand there.
+    """Return a problem's place without the alternatives of unions, and the names of the fields allowed there.
 
-    Of a union, pydantic puts the alternative that it tried into the place, such as `literal['lines']`.
+    For a union, pydantic adds the alternative that it tried to the place, such as `literal['lines']`.
 
     Args:
         loc: the place as pydantic gives it.
-        known: the field names at the top level, as `explain` takes them. The names are empty where the types do not say.
+        known: the field names at the top level, as for `explain`. The returned names are empty if the types do not tell.
     """
     place: list[int | str] = []
     fields: Mapping[str, Any] = known if isinstance(known, Mapping) else dict.fromkeys(known)
@@ -120,7 +120,7 @@ def _type_of(fields: Mapping[str, Any], name: int | str) -> Any:
 
 
 def _alternatives(annotation: Any) -> list[Any]:
-    """Return the types of a union but None; one type for what is no union, none for an unknown type."""
+    """Return the members of a union except None; the type itself if it is no union; nothing for an unknown type."""
     while typing.get_origin(annotation) is typing.Annotated:
         annotation = typing.get_args(annotation)[0]
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
@@ -132,24 +132,24 @@ def explain(error: ValidationError, known: Iterable[str] = ()) -> str:
     """Return a pydantic error as one line: the first problem, its field and what was given.
 
     Args:
-        error: of the validation.
-        known: the field names at the top level, for the suggestion after an unknown one. A model's `model_fields` give the
-            names of fields further inside as well.
+        error: the validation error.
+        known: the field names at the top level, to suggest one for a misspelt name. Pass a model's `model_fields` to get
+            suggestions for nested fields too.
     """
     known = known if isinstance(known, Mapping) else tuple(known)
-    found = error.errors(include_url=False, include_context=False)
-    # A list of which an element is wrong is said to be too short as well.
-    inner = [problem["loc"] for problem in found if problem["type"] != "too_short"]
+    reported = error.errors(include_url=False, include_context=False)
+    # pydantic also calls a list too short if one of its elements is wrong.
+    inner = [problem["loc"] for problem in reported if problem["type"] != "too_short"]
     problems = [
         problem
-        for problem in found
+        for problem in reported
         if problem["type"] != "too_short" or not any(loc[: len(problem["loc"])] == problem["loc"] for loc in inner)
     ]
     # A misspelt required field is both unknown and missing; the unknown name carries the suggestion.
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
     loc, siblings = _place(first["loc"], known)
     place = ".".join(str(part) for part in loc)
-    # A union gives a problem for each of its alternatives; to the reader they are one.
+    # A union reports a problem for each alternative; to the reader they are one.
     count = 1 + sum(problem is not first and _place(problem["loc"], known)[0] != loc for problem in problems)
     more = f" (and {count - 1} more)" if count > 1 else ""
     if first["type"] == "extra_forbidden":

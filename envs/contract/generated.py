@@ -1,7 +1,7 @@
-"""Base of environments that write their own tasks: from (split, seed, index) to a prompt with its reference.
+"""Base class of environments that generate their tasks: (split, seed, index) to a prompt with its reference.
 
-Task number `index` of a split depends on sha256 of (stream, seed, split, index) alone. A task belongs to the held-out split
-by the hash of its own text, so no held-out question ever occurs in training, whatever the seeds and levels.
+Task number `index` of a split depends only on sha256 of (stream, seed, split, index). The hash of a question decides whether it
+is held out, so no held-out question occurs in training, whatever the seeds and levels.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ def split_of(question: str) -> str:
 
 
 class Made(NamedTuple):
-    """A task as it was drawn."""
+    """A generated task."""
 
     question: str
     answer: str | None = None
-    """A right answer, for the reference's field `answer`; None where the reference has no such field."""
+    """A right answer, for the reference's field `answer`; None if the reference has no such field."""
     reasoning: str = ""
-    """A worked solution, where one is written."""
+    """A worked solution, if there is one."""
     facts: Mapping[str, Any] = MappingProxyType({})
     """All other fields of the reference."""
 
 
 class GeneratedTasks(BaseEnvironment[R, Opts]):
-    """Base: write `make`, which draws a task from a generator, and `judge`."""
+    """Base class: write `make`, which draws a task from a random generator, and `judge`."""
 
     @abstractmethod
     def make(self, rng: random.Random) -> Made:
-        """Return a task; everything random in it comes from `rng`."""
+        """Return a task. All its randomness comes from `rng`."""
 
     def stream(self) -> str:
-        """Return the first part of the key that draws are made from."""
+        """Return the first part of the hashed key, which separates this environment's draws from others'."""
         return self.name
 
     def drawn(self, split: str, seed: int, index: int) -> Made:

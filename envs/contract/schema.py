@@ -1,4 +1,4 @@
-"""The values of the contract: what is asked (Prompt), what was written (Completion), what it is worth (Score).
+"""The values of the contract: `Prompt` (the task), `Completion` (what the model wrote) and `Score` (the verdict).
 
 All are frozen pydantic models. `Score` refuses inconsistent states at construction, so no caller needs to check for them.
 """
@@ -25,7 +25,7 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 
 def canonical_json(value: Any) -> str:
-    """One spelling for one value: sorted keys, no spaces, no nan."""
+    """Return the one JSON text of a value: sorted keys, no spaces, no nan."""
     return _ENCODER.encode(value)
 
 
@@ -46,17 +46,17 @@ class Message(_Frozen):
 
 
 class Reference(_Frozen):
-    """Base of what an environment compares with: subclass it with typed fields."""
+    """Base class of the data that a completion is judged against: subclass it with typed fields."""
 
 
 class Prompt(_Frozen):
-    """A task: what the model is asked and, by environment part, what its answer is compared with."""
+    """A task: the messages for the model and, by environment part, the reference that its completion is judged against."""
 
     messages: tuple[Message, ...] = Field(min_length=1)
     environment: str
     references: Mapping[str, SerializeAsAny[Reference]]
     metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
-    """Where the task comes from (data set, split, row, canary...). Never used for the verdict, so not part of the key."""
+    """Origin of the task (data set, split, row, canary...). Never used for the verdict, so not part of the key."""
     key: str = ""
     """First 32 hex digits of sha256 over messages, environment and references; filled in when left empty."""
 
@@ -85,7 +85,7 @@ class Prompt(_Frozen):
 
 
 def as_messages(text: str | Sequence[Message | Mapping[str, Any]]) -> tuple[Message, ...]:
-    """Return a plain text as one user message; messages, and dictionaries with `role` and `content`, as messages.
+    """Return messages: a plain text becomes one user message, dictionaries with `role` and `content` are converted.
 
     Raises:
         TypeError: it is neither a text nor a list of messages.
@@ -112,11 +112,11 @@ class Completion(_Frozen):
 
     @classmethod
     def of(cls, value: CompletionLike) -> Completion:
-        """Return a Completion as it is, and make one of a text or of messages that end with the assistant's.
+        """Return a Completion unchanged, or make one from a text or from messages that end with the assistant's.
 
         Raises:
             TypeError: it is none of these, which is the caller's mistake and never the model's.
-            ValueError: the messages do not hold one text of the assistant's.
+            ValueError: the messages do not hold exactly one text of the assistant.
         """
         if isinstance(value, Completion):
             return value
@@ -128,12 +128,12 @@ class Completion(_Frozen):
 
     @property
     def digest(self) -> str:
-        """sha256 hex over everything a verdict may depend on."""
+        """sha256, in hex, of everything that a verdict may depend on."""
         return sha256_hex(canonical_json([self.text, self.token_ids, self.finish_reason]))
 
 
 CompletionLike = Completion | str | Sequence[Mapping[str, Any]]
-"""What is taken as a completion: `Completion.of` makes one of it."""
+"""Anything that `Completion.of` accepts."""
 
 
 class Status(StrEnum):
@@ -156,7 +156,7 @@ class StepScore(_Frozen):
     reward: float = Field(allow_inf_nan=False)
     reason: str = ""
     part: str = ""
-    """In the score of a composition: the part that judged the step, named as in `components`; empty in a part's own score."""
+    """In a composition's score, the part that judged the step, named as in `components`; otherwise empty."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -174,7 +174,7 @@ class ScoreError(_Frozen):
 
 
 class Raised(_Frozen):
-    """An exception that `judge` raised: a bug of the environment's, whoever gets the blame for this one text."""
+    """An exception that `judge` raised: a bug in the environment, even if this completion is blamed for it."""
 
     error: str
     """Type and message."""
@@ -184,7 +184,7 @@ class Raised(_Frozen):
 
     @property
     def cause(self) -> str:
-        """What is the same for every text on which the same line fails in the same way."""
+        """Error type and place: equal for all completions on which the same line fails in the same way."""
         return f"{self.error.partition(':')[0]} at {self.place}"
 
 
@@ -201,15 +201,15 @@ class Score(_Frozen):
     reward: float | None
     status: Status
     components: Components = Field(default_factory=dict)
-    """Numbers that the reward is made of, or that stand beside it, by name; None for one that could not be had. No rule makes
-    the reward of them: they are logged as curves, and `reward_weights` of gdpo names them. In a composition's score, a
-    part's component is `part/component`."""
+    """Numbers by name, such as the terms of the reward; None for one that could not be computed. The reward is not derived from
+    them: they are logged, and gdpo's `reward_weights` refer to them. In a composition's score, a part's component is
+    `part/component`."""
     answer: str | None = None
     reason: str = ""
     steps: tuple[StepScore, ...] | None = None
     error: ScoreError | None = None
     raised: Raised | None = Field(default=None, exclude_if=lambda raised: raised is None)
-    """What judging raised, where it did: with LIMIT the text is blamed for it, with ERROR the environment."""
+    """The exception that judging raised, if any. With LIMIT the completion is blamed for it, with ERROR the environment."""
     grader: str = ""
     seconds: float = 0.0
 
@@ -234,7 +234,7 @@ class Score(_Frozen):
 
     @property
     def scored(self) -> bool:
-        """Whether this is a verdict, as opposed to a failure of ours."""
+        """Whether this is a verdict, as opposed to a failure on our side."""
         return self.status is not Status.ERROR
 
     @classmethod
@@ -248,7 +248,7 @@ class Score(_Frozen):
     def partial(
         cls, reward: float, *, answer: str | None = None, reason: str = "", components: Components | None = None
     ) -> Score:
-        """Something between the floor and full marks."""
+        """A reward between the floor and full marks."""
         return cls(reward=reward, status=Status.PARTIAL, answer=answer, reason=reason, components=components or {})
 
     @classmethod
@@ -260,7 +260,7 @@ class Score(_Frozen):
 
     @classmethod
     def no_answer(cls, *, reward: float = 0.0, reason: str = "", components: Components | None = None) -> Score:
-        """Nothing that could be judged."""
+        """No answer that could be judged."""
         return cls(reward=reward, status=Status.NO_ANSWER, reason=reason, components=components or {})
 
     @classmethod
@@ -277,6 +277,6 @@ class Score(_Frozen):
 
     @classmethod
     def failed(cls, kind: ErrorKind, message: str, *, retryable: bool = False) -> Score:
-        """Return the score of a failure of ours: no reward at all."""
+        """Return the score of a failure on our side, without a reward."""
         error = ScoreError(kind=kind, message=message, retryable=retryable)
         return cls(reward=None, status=Status.ERROR, reason=message, error=error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from verigym.envs.contract.base import BaseEnvironment, Panel
+from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts
 from verigym.envs.contract.schema import Completion, Prompt, Reference, Score, Status
 from verigym.envs.extraction.boxes import box_spans, marks
 from verigym.envs.extraction.visible import hollow
@@ -35,7 +35,7 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
     reference_type = FormatReference
     options_type = FormatOptions
     # Tricks that fool a judge of answers are nothing to a judge of layout: a hack in the right layout is in the right layout.
-    panel = Panel(hacks="free")
+    expected_verdicts = ExpectedVerdicts(hacks="free")
 
     def examples(self) -> Sequence[Prompt]:
         """Return a task of which nothing but the layout will be judged."""
@@ -44,9 +44,9 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         if self.options.graded:  # hardly a text breaks every rule
-            self.panel = Panel(echo="free", empty="free", garbage="free", hacks="free")  # type: ignore[misc]
+            self.expected_verdicts = ExpectedVerdicts(echo="free", empty="free", garbage="free", hacks="free")  # type: ignore[misc]
         if self._asks_for_content():
-            self.panel = self.panel.model_copy(update={"gold": "free"})  # type: ignore[misc]
+            self.expected_verdicts = self.expected_verdicts.model_copy(update={"gold": "free"})  # type: ignore[misc]
 
     def check(self) -> None:
         """Raise EnvironmentFailure when a schema or a pattern needs a package that is not installed."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verigym.envs.contract.base import BaseEnvironment, Panel
+from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.contract.schema import Completion, Prompt, Reference, Score
 from verigym.envs.judge.client import ask, components
@@ -34,7 +34,7 @@ class JudgeEnvironment(BaseEnvironment[JudgeReference, JudgeOptions]):
         self.grades_groups = self.options.mode == "pairwise" and self.options.opponents == "group"
         if self.options.mode != "equivalence":
             # A grade or a comparison has no text that must win: what each is worth is the judge's opinion.
-            self.panel = Panel(gold="free", echo="free", garbage="free", hacks="free")  # type: ignore[misc]
+            self.expected_verdicts = ExpectedVerdicts(gold="free", echo="free", garbage="free", hacks="free")  # type: ignore[misc]
 
     def check(self) -> None:
         """Look whether the endpoint is there, takes the key and has the model."""

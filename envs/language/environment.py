@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts, Options
 from verigym.envs.contract.errors import EnvironmentFailure, did_you_mean
 from verigym.envs.contract.schema import Completion, Prompt, Reference, Score, Status
 from verigym.envs.extraction.methods import strip_thinking
@@ -68,7 +68,7 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
     version = "3"
     reference_type = LanguageReference
     options_type = LanguageOptions
-    panel = Panel(echo="free", garbage="free", hacks="free")
+    expected_verdicts = ExpectedVerdicts(echo="free", garbage="free", hacks="free")
 
     def examples(self) -> Sequence[Prompt]:
         """Return tasks with a language of their own and one that is to be answered in the prompt's."""

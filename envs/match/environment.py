@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import model_validator
 
-from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts, Options
 from verigym.envs.contract.errors import UsageError, did_you_mean
 from verigym.envs.contract.schema import Completion, Prompt, Score
 from verigym.envs.extraction.methods import strip_thinking
@@ -64,7 +64,7 @@ class MatchEnvironment(BaseEnvironment[MatchReference, MatchOptions]):
     version = "4"
     reference_type = MatchReference
     options_type = MatchOptions
-    panel = Panel()
+    expected_verdicts = ExpectedVerdicts()
 
     def examples(self) -> Sequence[Prompt]:
         """Return a task of each kind that needs no package of its own."""

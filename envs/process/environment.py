@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts, Options
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.contract.schema import Completion, Prompt, Reference, Score, Status, StepScore
 from verigym.envs.model_fingerprint import fingerprint, named_after
@@ -94,12 +94,12 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
     options_type = ProcessOptions
     scores_steps = True
     # Steps are judged and not the answer: a trick about the answer is nothing to it.
-    panel = Panel(hacks="free")
+    expected_verdicts = ExpectedVerdicts(hacks="free")
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         if self.options.kind != "arithmetic":  # what a model thinks of any text is its own affair
-            self.panel = Panel(gold="free", garbage="free", hacks="free")  # type: ignore[misc]
+            self.expected_verdicts = ExpectedVerdicts(gold="free", garbage="free", hacks="free")  # type: ignore[misc]
             self.grades_groups = True
         self._weights = fingerprint(self.options.model)
         self._agreed = False

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts, Options
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.contract.schema import Completion, Prompt, Reference, Score
 from verigym.envs.judge.reading import Cut, Reads, read
@@ -77,7 +77,7 @@ class RewardModelEnvironment(BaseEnvironment[RewardModelReference, RewardModelOp
     options_type = RewardModelOptions
     grades_groups = True
     # What a text is worth is the model's opinion, which no text must win and none must lose.
-    panel = Panel(gold="free", echo="free", garbage="free", hacks="free")
+    expected_verdicts = ExpectedVerdicts(gold="free", echo="free", garbage="free", hacks="free")
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

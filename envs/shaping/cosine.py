@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from verigym.envs.composition.base import Composition
 from verigym.envs.composition.part_scores import components_of, steps_of
-from verigym.envs.contract.base import Environment, Panel
+from verigym.envs.contract.base import Environment, ExpectedVerdicts
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Completion, Prompt, Score, Status
 from verigym.envs.registry import load
@@ -76,9 +76,9 @@ class CosineLength(Composition):
         return min(self.options.weights[1:]), max(self.options.weights[1:])
 
     @property
-    def panel(self) -> Panel:
+    def expected_verdicts(self) -> ExpectedVerdicts:
         """Nothing can be promised: how much is floor depends on the length."""
-        return Panel(gold="free", empty="free", echo="free", garbage="free", hacks="free")
+        return ExpectedVerdicts(gold="free", empty="free", echo="free", garbage="free", hacks="free")
 
     def combine(self, prompt: Prompt, completion: Completion) -> Score:
         """Judge the answer, then look its length up on its curve."""

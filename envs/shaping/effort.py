@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts, Options
 from verigym.envs.contract.schema import Completion, Prompt, Reference, Score, Status
 from verigym.envs.extraction.methods import strip_thinking
 from verigym.envs.shaping.measure import Unit, count_words, length
@@ -53,7 +53,7 @@ class EffortEnvironment(BaseEnvironment[EffortReference, EffortOptions]):
     reference_type = EffortReference
     options_type = EffortOptions
     # What was cut off has a length too; only nothing at all is no answer.
-    panel = Panel(empty="free", echo="free", garbage="free", hacks="free")
+    expected_verdicts = ExpectedVerdicts(empty="free", echo="free", garbage="free", hacks="free")
 
     def examples(self) -> Sequence[Prompt]:
         """Return a task for each effort."""

@@ -12,7 +12,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts, Options
 from verigym.envs.contract.schema import Completion, Prompt, Reference, Score, Status
 from verigym.envs.shaping.measure import Unit, length
 
@@ -56,12 +56,12 @@ class LengthEnvironment(BaseEnvironment[LengthReference, LengthOptions]):
     reference_type = LengthReference
     options_type = LengthOptions
     # What was cut off has a length too; only nothing at all is no answer.
-    panel = Panel(empty="free", echo="free", garbage="free", hacks="free")
+    expected_verdicts = ExpectedVerdicts(empty="free", echo="free", garbage="free", hacks="free")
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         if self.options.kind == "cosine":
-            self.panel = Panel(gold="free", empty="free", echo="free", garbage="free", hacks="free")  # type: ignore[misc]
+            self.expected_verdicts = ExpectedVerdicts(gold="free", empty="free", echo="free", garbage="free", hacks="free")  # type: ignore[misc]
 
     def examples(self) -> Sequence[Prompt]:
         """Return a task without a target of its own and one with."""

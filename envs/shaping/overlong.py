@@ -7,9 +7,30 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts, Options
 from verigym.envs.contract.schema import Completion, Prompt, Reference, Score, Status
 from verigym.envs.shaping.measure import Unit, length
+
+
+def soft_overlong(length: int, limit: int, cache: int) -> float:
+    """Punish a completion that comes near the limit: 0 up to `limit - cache`, then falling to -1 (DAPO, arXiv 2503.14476).
+
+    Args:
+        length: of the completion, in the unit of the limit.
+        limit: the length from which on the punishment is full.
+        cache: the last part of the limit, over which the punishment grows; 0 punishes only what is longer than the limit.
+
+    Returns:
+        From -1 to 0, to be added to the reward.
+
+    Raises:
+        ValueError: a negative number, or a cache larger than the limit.
+    """
+    if length < 0 or not 0 <= cache <= limit:
+        raise ValueError(f"expected length >= 0 and 0 <= cache <= limit, got {length=}, {limit=} and {cache=}")
+    if length > limit:
+        return -1.0
+    return min(0.0, (limit - cache - length) / cache) if cache else 0.0
 
 
 class OverlongReference(Reference):
@@ -42,7 +63,7 @@ class OverlongEnvironment(BaseEnvironment[OverlongReference, OverlongOptions]):
     options_type = OverlongOptions
     reward_range = (-1.0, 0.0)
     # A punishment: whatever is short enough gets the maximum, nothing at all included.
-    panel = Panel(empty="free", echo="free", garbage="free", hacks="free")
+    expected_verdicts = ExpectedVerdicts(empty="free", echo="free", garbage="free", hacks="free")
 
     def examples(self) -> Sequence[Prompt]:
         """Return a task of which nothing but the length will be judged."""
@@ -55,8 +76,7 @@ class OverlongEnvironment(BaseEnvironment[OverlongReference, OverlongOptions]):
     def judge(self, prompt: Prompt, reference: OverlongReference, completion: Completion) -> Score:
         """Count, and punish."""
         counted, unit = length(completion, self.options.unit)
-        start = self.options.limit - self.options.cache
-        reward = min(0.0, max(-1.0, (start - counted) / self.options.cache))
+        reward = soft_overlong(counted, self.options.limit, self.options.cache)
         status = Status.CORRECT if reward == 0 else Status.PARTIAL if reward > -1 else Status.INCORRECT
         reason = f"{counted} {unit}, limit {self.options.limit}"
         return Score(reward=reward, status=status, components={"length": float(counted)}, reason=reason)

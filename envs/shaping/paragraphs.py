@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts, Options
 from verigym.envs.contract.schema import Completion, Prompt, Reference, Score, Status
 from verigym.envs.extraction.fences import blocks
 from verigym.envs.shaping.measure import count_words
@@ -46,7 +46,7 @@ class ParagraphsEnvironment(BaseEnvironment[ParagraphsReference, ParagraphsOptio
     reference_type = ParagraphsReference
     options_type = ParagraphsOptions
     # Any short text is readable.
-    panel = Panel(echo="free", garbage="free", hacks="free")
+    expected_verdicts = ExpectedVerdicts(echo="free", garbage="free", hacks="free")
 
     def examples(self) -> Sequence[Prompt]:
         """Return a task of which nothing but the layout will be judged."""

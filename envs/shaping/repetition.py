@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from verigym.envs.contract.base import BaseEnvironment, Options, Panel
+from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts, Options
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.contract.schema import Completion, Prompt, Reference, Score, Status
 from verigym.envs.shaping.measure import words
@@ -39,7 +39,7 @@ class RepetitionEnvironment(BaseEnvironment[RepetitionReference, RepetitionOptio
     reference_type = RepetitionReference
     options_type = RepetitionOptions
     # A punishment: what repeats nothing gets the maximum, nothing at all included.
-    panel = Panel(empty="free", echo="free", garbage="free", hacks="free")
+    expected_verdicts = ExpectedVerdicts(empty="free", echo="free", garbage="free", hacks="free")
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)

@@ -14,7 +14,18 @@ from typing import Any
 
 import pytest
 
-from verigym.envs import Completion, Options, Prompt, Reference, Score, UsageError, WeightedSum, check_env, register
+from verigym.envs import (
+    Completion,
+    ExpectedVerdicts,
+    Options,
+    Prompt,
+    Reference,
+    Score,
+    UsageError,
+    WeightedSum,
+    check_env,
+    register,
+)
 from verigym.envs.contract.generated import GeneratedTasks, Made
 
 PAGE = (Path(__file__).parents[2] / "docs/own_environment.md").read_text(encoding="utf-8")
@@ -111,6 +122,7 @@ def test_an_answer_without_a_place_is_told() -> None:
         ({"reference_type": None}, "has no reference_type: write `reference_type = ...`, a class that extends Reference"),
         ({"reference_type": dict}, "has reference_type = <class 'dict'>: write"),
         ({"options_type": Word}, "has options_type = .*: write .*, a class that extends Options"),
+        ({"panel": ExpectedVerdicts()}, "has `panel`, which nothing reads: write `expected_verdicts = ExpectedVerdicts"),
     ],
 )
 def test_what_a_class_must_say(attributes: dict[str, Any], said: str) -> None:

@@ -71,7 +71,7 @@ def test_ranges_and_negative_weights():
     assert env.reward_range == (-1.5, 2.0)
     assert env.score(task(env), "four").reward == 2.0 - 0.04
     assert env.score(task(env), "four please").reward == pytest.approx(2.0 - 0.11 - 0.5)
-    assert env.panel.empty == "free" and env.panel.gold == "free"
+    assert env.expected_verdicts.empty == "free" and env.expected_verdicts.gold == "free"
 
 
 @pytest.mark.parametrize("weights", [{"contains": 1.0, "polite": 1.0}, {"contains": 0.5, "polite": -0.6}])
@@ -271,10 +271,10 @@ def test_gold_is_joined_and_scores_the_maximum_or_is_none():
 
 
 def test_panels_are_derived():
-    assert Gate(POLITE, CONTAINS).panel.echo == "floor"
-    assert Gate(CONTAINS, POLITE).panel.gold == "maximum"
-    assert AnyOf([CONTAINS, POLITE]).panel.echo == "free"
-    assert weighted().panel.empty == "floor" and weighted().panel.hacks == "free"
+    assert Gate(POLITE, CONTAINS).expected_verdicts.echo == "floor"
+    assert Gate(CONTAINS, POLITE).expected_verdicts.gold == "maximum"
+    assert AnyOf([CONTAINS, POLITE]).expected_verdicts.echo == "free"
+    assert weighted().expected_verdicts.empty == "floor" and weighted().expected_verdicts.hacks == "free"
 
 
 def test_examples_and_generated_tasks():

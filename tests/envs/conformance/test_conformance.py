@@ -38,10 +38,10 @@ from sample_envs import (
     UnsendableEnvironment,
 )
 
-from verigym.envs import Completion, Options, Panel, Score, Status, StepScore, UsageError
+from verigym.envs import Completion, ExpectedVerdicts, Options, Score, Status, StepScore, UsageError
 from verigym.envs.conformance import ConformanceError, check_env
 from verigym.envs.conformance.hacks import HACKS, garbage, hacks, malformed
-from verigym.envs.conformance.report import shown
+from verigym.envs.conformance.report import shorten
 
 
 def failed(environment, prompts=1, **options):
@@ -127,13 +127,13 @@ def test_inconsistent_scores_are_caught():
 def test_a_missing_gold_must_be_declared():
     no_gold = {"gold": lambda self, prompt: None}
     assert failed(broken(**no_gold)) == {"gold", "works in a worker process"}  # its class is local, too
-    assert failed(broken(**no_gold, panel=Panel(gold="free"))) == {"works in a worker process"}
+    assert failed(broken(**no_gold, expected_verdicts=ExpectedVerdicts(gold="free"))) == {"works in a worker process"}
 
 
-def test_a_declared_panel_is_what_is_checked():
+def test_declared_verdicts_are_what_is_checked():
     free = ContainsEnvironment()
     assert not {name for name in failed(free) if name.startswith(("echo", "hack"))}
-    assert "echo of the prompt" in failed(broken(panel=Panel(echo="maximum")))
+    assert "echo of the prompt" in failed(broken(expected_verdicts=ExpectedVerdicts(echo="maximum")))
 
 
 def test_it_runs_inside_an_event_loop():
@@ -163,10 +163,10 @@ def test_failures_are_shown_with_their_reason():
 def test_the_panel_is_the_same_every_time_and_never_holds_the_gold():
     prompt = ExactEnvironment().prompt("q", answer="4")
     for gold in ("answer: 4", r"\boxed{4}", "4", None):
-        panel = dict(hacks(prompt, gold))
-        assert panel == dict(hacks(prompt, gold))
-        assert gold not in panel.values()
-        assert len(panel) == (len(HACKS) if gold else 2)
+        texts = dict(hacks(prompt, gold))
+        assert texts == dict(hacks(prompt, gold))
+        assert gold not in texts.values()
+        assert len(texts) == (len(HACKS) if gold else 2)
     assert r"\boxed{}" in dict(hacks(prompt, r"\boxed{4}")).values()
     assert len(dict(garbage(prompt))) == 7
     assert max(len(text) for _, text in garbage(prompt)) == 200_000
@@ -257,8 +257,8 @@ def test_a_judge_that_raises_on_the_gold_too_is_shown_with_its_place(hardened):
 
 
 def test_texts_are_shown_escaped_and_short():
-    assert shown("a\n\x1b[0m\ud800") == r"'a\n\x1b[0m\ud800'"
-    assert shown("x" * 1000) == f"'{'x' * 120}' ... '{'x' * 40}' (1,000 characters)"
+    assert shorten("a\n\x1b[0m\ud800") == r"'a\n\x1b[0m\ud800'"
+    assert shorten("x" * 1000) == f"'{'x' * 120}' ... '{'x' * 40}' (1,000 characters)"
 
 
 TASK_ROWS = ("again", "another process", "another seed", "train and test")

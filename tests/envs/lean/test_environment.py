@@ -108,7 +108,7 @@ def test_canaries_are_false_statements_of_their_own() -> None:
 def test_it_is_registered_picklable_and_without_free_verdicts() -> None:
     env = pickle.loads(pickle.dumps(load("lean", parallel=2)))  # noqa: S301
     assert env.name == "lean" and env.options.parallel == 2
-    assert "free" not in set(env.panel.model_dump().values()) and env.reward_range == (0.0, 1.0)
+    assert "free" not in set(env.expected_verdicts.model_dump().values()) and env.reward_range == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("kind", ["options_type", "reference_type"])

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from verigym.envs import BaseEnvironment, Completion, EnvironmentFailure, Options, Panel, Prompt, Reference, Score
+from verigym.envs import BaseEnvironment, Completion, EnvironmentFailure, ExpectedVerdicts, Options, Prompt, Reference, Score
 
 
 class Answer(Reference):
@@ -160,7 +160,7 @@ class ForeignEnvironment:
     version = "1"
     options = Options()
     reward_range = (0.0, 1.0)
-    panel = Panel()
+    expected_verdicts = ExpectedVerdicts()
     grader = "foreign@1+00000000"
 
     def __init__(self, mode: str = "good") -> None:
@@ -201,7 +201,7 @@ class HackableEnvironment(ExactEnvironment):
 
 class RandomEnvironment(ExactEnvironment):
     name = "random"
-    panel = Panel(gold="free", empty="free", echo="free", garbage="free", hacks="free")
+    expected_verdicts = ExpectedVerdicts(gold="free", empty="free", echo="free", garbage="free", hacks="free")
 
     def judge(self, prompt: Prompt, reference: Answer, completion: Completion) -> Score:
         return Score.partial(random.random())
@@ -258,7 +258,7 @@ class ShortEnvironment(BaseEnvironment[Reference, Options]):
     version = "1"
     reference_type = Reference
     reward_range = (-1.0, 0.0)
-    panel = Panel(gold="free", empty="maximum", echo="free", garbage="free", hacks="free")
+    expected_verdicts = ExpectedVerdicts(gold="free", empty="maximum", echo="free", garbage="free", hacks="free")
 
     def judge(self, prompt: Prompt, reference: Reference, completion: Completion) -> Score:
         reward = -min(len(completion.text) / 100, 1.0)
@@ -271,7 +271,7 @@ class PoliteEnvironment(BaseEnvironment[Reference, Options]):
     name = "polite"
     version = "1"
     reference_type = Reference
-    panel = Panel(hacks="free")
+    expected_verdicts = ExpectedVerdicts(hacks="free")
 
     def gold(self, prompt: Prompt) -> str:
         return "please"
@@ -289,7 +289,7 @@ class ContainsEnvironment(ExactEnvironment):
     """The answer occurs somewhere; half marks for its first letter."""
 
     name = "contains"
-    panel = Panel(echo="free", hacks="free")
+    expected_verdicts = ExpectedVerdicts(echo="free", hacks="free")
 
     def gold(self, prompt: Prompt) -> str:
         return self.reference(prompt).answer

@@ -1,4 +1,4 @@
-"""The conformance kit's process: everything that the environment's author wrote runs in here, within limits."""
+"""The process in which a checked environment runs, within limits of time and memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from verigym.envs.grading.process import READY
 
 GENERATED_PROMPTS = 4
 SWITCH_S = 1e-5
-"""How long a thread runs before the next: threads that share state meet within a judge of a few microseconds too."""
+"""Thread switch interval, short enough that threads interleave even in a judge of a few microseconds."""
 
 Item = tuple[Prompt, Completion]
 
@@ -33,10 +33,10 @@ def serve(sock: socket.socket, environment: Environment, memory_bytes: int | Non
     """Answer requests until the connection closes. Runs as the target of a child process.
 
     Args:
-        sock: the child's end.
-        environment: what is checked.
-        memory_bytes: address space beyond what the process begins with, which a forked one has from its parent.
-        parent_pid: of the process that asks.
+        sock: the worker's end of the connection.
+        environment: the environment to check.
+        memory_bytes: address space beyond what the process starts with, which a forked process has from its parent.
+        parent_pid: process id of the client.
     """
     settle(sock, None if memory_bytes is None else memory_bytes + _held_bytes(), parent_pid)
     channel = Channel(sock)
@@ -49,8 +49,8 @@ def serve(sock: socket.socket, environment: Environment, memory_bytes: int | Non
         except EOFError:
             os._exit(0)
         try:
-            reply = encode({"id": request["id"], "reply": _ANSWERS[request["do"]](environment, request)})
-        except BaseException as error:  # a grader may exit, or a Rust extension panic
+            reply = encode({"id": request["id"], "reply": _HANDLERS[request["do"]](environment, request)})
+        except BaseException as error:  # a grader may call sys.exit(), a Rust extension may panic
             reply = encode({"id": request["id"], "raised": describe(error)})
         channel.send(reply)
 
@@ -80,21 +80,21 @@ def _gold(environment: Environment, request: Mapping[str, Any]) -> str | None:
 
 
 def _tasks(environment: Environment, request: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Return tasks by (split, seed, index); None where the environment generates none."""
+    """Return generated tasks by (split, seed, index); None if the environment generates none."""
     if not generates_tasks(environment):
         return None
     source: Any = environment
-    return [source.prompt_at(*at).model_dump(mode="json") for at in request["tasks"]]
+    return [source.prompt_at(*place).model_dump(mode="json") for place in request["tasks"]]
 
 
 def _judge(environment: Environment, request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Judge items one after the other, inside an event loop, or each in a thread of its own."""
+    """Judge items one after the other, inside an event loop, or each in its own thread."""
     items = [(environment.load_prompt(prompt), Completion(**fields)) for prompt, fields in request["items"]]
-    return _WAYS[request["how"]](environment, items)
+    return _JUDGE_MODES[request["how"]](environment, items)
 
 
 def _plainly(environment: Environment, items: Sequence[Item]) -> list[dict[str, Any]]:
-    return [_observed(environment, item) for item in items]
+    return [_score_form(environment, item) for item in items]
 
 
 def _in_event_loop(environment: Environment, items: Sequence[Item]) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ def _in_threads(environment: Environment, items: Sequence[Item]) -> list[dict[st
 
     def judge(item: Item) -> dict[str, Any]:
         together.wait()
-        return _observed(environment, item)
+        return _score_form(environment, item)
 
     with _quick_switches(), ThreadPoolExecutor(len(items)) as pool:
         return list(pool.map(judge, items))
@@ -125,8 +125,8 @@ def _quick_switches() -> Iterator[None]:
         sys.setswitchinterval(before)
 
 
-def _observed(environment: Environment, item: Item) -> dict[str, Any]:
-    """Return the score as JSON, or what there was instead of one: `score` never raises."""
+def _score_form(environment: Environment, item: Item) -> dict[str, Any]:
+    """Return the score as JSON, or how `score`, which must never raise, broke its contract."""
     try:
         score = environment.score(*item)
     except BaseException as error:
@@ -134,21 +134,21 @@ def _observed(environment: Environment, item: Item) -> dict[str, Any]:
     if not isinstance(score, Score):
         return {"raised": f"returned {type(score).__name__} instead of a Score"}
     try:
-        found = score.model_dump(mode="json", warnings=False)
-        Score.model_validate(found)
-        encode(found)
+        form = score.model_dump(mode="json", warnings=False)
+        Score.model_validate(form)
+        encode(form)
     except Exception as error:
         return {"raised": f"returned no valid Score: {describe(error)}"}
-    return {"score": found}
+    return {"score": form}
 
 
-_ANSWERS: Mapping[str, Callable[[Environment, Mapping[str, Any]], Any]] = {
+_HANDLERS: Mapping[str, Callable[[Environment, Mapping[str, Any]], Any]] = {
     "samples": _samples,
     "gold": _gold,
     "tasks": _tasks,
     "judge": _judge,
 }
-_WAYS: Mapping[str, Callable[[Environment, Sequence[Item]], list[dict[str, Any]]]] = {
+_JUDGE_MODES: Mapping[str, Callable[[Environment, Sequence[Item]], list[dict[str, Any]]]] = {
     "plainly": _plainly,
     "in an event loop": _in_event_loop,
     "in threads": _in_threads,
