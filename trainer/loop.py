@@ -15,7 +15,7 @@ import transformers
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.schema import Prompt
 from verigym.envs.grading import Grader
-from verigym.trainer.batches.builder import Batch, Work
+from verigym.trainer.batches.builder import Batch, BatchBuilder
 from verigym.trainer.checkpoints import store
 from verigym.trainer.checkpoints.input_hashes import contents, refuse_changed
 from verigym.trainer.checkpoints.run_record import record_start
@@ -97,15 +97,15 @@ class Run:
         self.learner = Learner(config, found[0] if found else None, world, environments)
         self.codec = self.learner.codec
         check_tasks(sources, self.codec, config.max_prompt_tokens, config.max_left_out)
-        self.work = Work(config, sources, self.learner.credit)
+        self.builder = BatchBuilder(config, sources, self.learner.credit)
         self.causes = Causes()
         self.done = self.saved = 0
         self.resumed = found is not None
         if found:
             self.done = self.saved = found[1].step
-            self.work.restore(found[1].drawn, store.load_work(found[0]))
+            self.builder.restore(found[1].drawn, store.load_batch_state(found[0]))
             if changed:  # a judge that was broken may have been mended
-                self.work.bugs = GraderBugs(config.broken_grader_share)
+                self.builder.bugs = GraderBugs(config.broken_grader_share)
         self.engine: Engine = build_engine(config, self.learner.spread.inference_copy, self.codec)
 
     def run(self, stop: StopRequest) -> Path:
@@ -134,7 +134,7 @@ class Run:
         with Progress(config.steps, self.done, not world.main) as progress:
             try:
                 device = str(self.learner.device)
-                for line in opening(config, self.work.mixture.sources, self.learner.model, device, world.size, self.done):
+                for line in opening(config, self.builder.mixture.sources, self.learner.model, device, world.size, self.done):
                     progress.say(line)
                 self.engine.sync()
                 if self.done not in evaluated:
@@ -171,7 +171,7 @@ class Run:
             finally:
                 log.close()
         final = self.learner.export(config.output / "final")
-        refuse_silent(self.work.bugs.silent(), final)
+        refuse_silent(self.builder.bugs.silent(), final)
         return final
 
     def _stop(self, stop: StopRequest) -> NoReturn:
@@ -184,11 +184,11 @@ class Run:
     def _rollouts_or_stop(self, stop: StopRequest) -> Batch:
         if self.world.size > 1:  # the processes would have to agree
             return self.rollouts(self.done)
-        before = dict(self.work.mixture.drawn), self.work.state()
+        before = dict(self.builder.mixture.drawn), self.builder.state()
         try:
             return self.rollouts(self.done, lambda: stop.urgent)
         except Dropped:
-            self.work.restore(*before)
+            self.builder.restore(*before)
             self._stop(stop)
 
     def _save(self) -> None:
@@ -197,10 +197,10 @@ class Run:
             self.checkpoints,
             self.done,
             self.learner.save,
-            self.work.mixture.drawn,
+            self.builder.mixture.drawn,
             self.made_with,
             self.config.keep_checkpoints,
-            self.work.state(),
+            self.builder.state(),
             self.world,
             self.contents,
         )
@@ -224,7 +224,7 @@ class Run:
                 give_up=give_up,
             )
 
-        return self.work.step(step, sample, self._fits)
+        return self.builder.step(step, sample, self._fits)
 
     def _fits(self, prompt: Prompt) -> bool:
         return len(self.codec.encode(prompt)) <= self.config.max_prompt_tokens
@@ -243,7 +243,7 @@ class Run:
                 metrics, groups = evaluate(
                     self.engine,
                     self.codec,
-                    self.work.mixture.sources,
+                    self.builder.mixture.sources,
                     self.graders,
                     config,
                     self.world,
@@ -254,7 +254,7 @@ class Run:
         if groups:
             log.metrics(self.done, "eval", metrics)
             self._record_causes(log, groups)
-            log.samples(self.done, "eval", groups, 4 * len(self.work.mixture.sources))
+            log.samples(self.done, "eval", groups, 4 * len(self.builder.mixture.sources))
             progress.evaluated(self.done, metrics)
         if self.world.any(stop.requested):
             self._stop(stop)

@@ -1,4 +1,4 @@
-"""What a step trains on: tasks from the mixture, their groups, groups left over or replayed; with all the state that has."""
+"""`BatchBuilder`: chooses a step's tasks and the groups it trains on, and keeps the state that later steps depend on."""
 
 from __future__ import annotations
 
@@ -21,26 +21,25 @@ from verigym.trainer.tasks.curriculum import Curriculum
 from verigym.trainer.tasks.mixture import Mixture, Source
 
 Collect = Callable[[Sequence[tuple[Source, Prompt]], tuple[object, ...]], list[Group]]
-"""Samples and grades a group a task, with a randomness key."""
+"""Takes tasks and a randomness key; samples and grades one group for each task."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A step's work."""
+    """The groups of a step."""
 
     groups: list[Group]
-    """What is trained on."""
+    """Trained on."""
     sampled: list[Group]
-    """What the policy of this step wrote, whether trained on or not: what metrics are about. Where leftovers filled the whole
-    step it is they."""
+    """Sampled in this step, trained on or not; metrics describe these. If leftovers filled the step, the leftovers."""
     metrics: dict[str, float]
 
 
 def refuse_lost_signal(config: TrainConfig, credit: Mapping[str, Credit]) -> None:
-    """Check that dynamic sampling drops nothing that would be learnt from.
+    """Refuse dynamic sampling where the groups it drops have a gradient.
 
     Raises:
-        UsageError: it comes with an advantage that learns from groups of equal rewards.
+        UsageError: an advantage learns from groups of equal rewards.
     """
     for label, rule in credit.items():
         if config.dynamic_sampling and compares_prompts(rule):
@@ -50,11 +49,11 @@ def refuse_lost_signal(config: TrainConfig, credit: Mapping[str, Credit]) -> Non
             )
 
 
-class Work:
-    """Chooses what each step trains on. Everything that later steps depend on is in `state`."""
+class BatchBuilder:
+    """Chooses what each step trains on. `state` has everything that later steps depend on."""
 
     def __init__(self, config: TrainConfig, sources: Sequence[Source], credit: Mapping[str, Credit]) -> None:
-        """Begin with nothing left over, replayed or known.
+        """Begin without leftovers, replayed groups or pass rates.
 
         Args:
             config: the run.
@@ -78,11 +77,11 @@ class Work:
         self.bugs = GraderBugs(config.broken_grader_share)
 
     def step(self, step: int, collect: Collect, fits: Callable[[Prompt], bool]) -> Batch:
-        """Return the work of a step, counted from 0.
+        """Return the batch of a step.
 
         Args:
-            step: which.
-            collect: samples and grades.
+            step: counted from 0.
+            collect: samples and grades groups.
             fits: whether a prompt is short enough.
         """
         config = self.config
@@ -100,10 +99,10 @@ class Work:
             key = ("train", config.seed, step, *(("round", rounds) if rounds else ()))
             rounds += 1
             tasks = [(source, self.mixture.draw(source, fits)) for source in sources]
-            # After the others, whose randomness is keyed by their places.
-            asked = self.bugs.checked(collect([*tasks, *(canaries if rounds == 1 else ())], key))
-            self._observe(asked)
-            groups = asked[: len(tasks)]
+            # Canaries come last, because the randomness of tasks is keyed by their positions.
+            collected = self.bugs.checked(collect([*tasks, *(canaries if rounds == 1 else ())], key))
+            self._observe(collected)
+            groups = collected[: len(tasks)]
             sampled.extend(groups)
             return groups
 
@@ -126,7 +125,8 @@ class Work:
         self.leftovers = filled.leftovers
         if config.replay_share:
             self.replay.offer(step, filled.groups)
-        return Batch(self._punished([*filled.groups, *replayed]), self._punished(sampled or filled.groups), metrics)
+        trained = self._with_length_terms([*filled.groups, *replayed])
+        return Batch(trained, self._with_length_terms(sampled or filled.groups), metrics)
 
     def _observe(self, groups: Sequence[Group]) -> None:
         refuse_accepted_canaries(groups)
@@ -135,8 +135,8 @@ class Work:
             if self.curriculum and rate is not None and not group.canary:
                 self.curriculum.observe(group.source, group.prompt.key, rate)
 
-    def _punished(self, groups: Sequence[Group]) -> list[Group]:
-        # Only now: a group that differs in nothing but the lengths of its completions is not what dynamic sampling looks for.
+    def _with_length_terms(self, groups: Sequence[Group]) -> list[Group]:
+        # Only after dynamic sampling, which must not take a difference in length alone for a signal.
         longest, cache, price = self.config.max_new_tokens, self.config.overlong_cache, self.config.truncated_reward
         if price is not None:
             return [price_truncated(group, price) for group in groups]
@@ -157,7 +157,7 @@ class Work:
         return metrics | self.bugs.metrics() | (self.curriculum.metrics() if self.curriculum else {})
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps besides the mixture's counts, as JSON."""
+        """Return the state for a checkpoint, as JSON; the mixture's counts are kept apart."""
         return {
             "leftovers": [dump_group(group) for group in self.leftovers],
             "replay": self.replay.state(),
@@ -169,7 +169,7 @@ class Work:
         """Continue from a checkpoint.
 
         Raises:
-            UsageError: it was made with other sources.
+            UsageError: it was saved with other sources.
         """
         self.mixture.restore(drawn)
         environments = {source.label: source.environment for source in self.mixture.sources}

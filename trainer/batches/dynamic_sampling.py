@@ -1,4 +1,4 @@
-"""Dynamic sampling: which sampled groups a step trains on, and how many more to draw (DAPO, arXiv 2503.14476)."""
+"""Dynamic sampling: draw groups until enough of them have a signal (DAPO, arXiv 2503.14476)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from verigym.trainer.tasks.mixture import Source
 
 @dataclass(frozen=True)
 class Filled:
-    """A step's groups with a signal, and what was left over."""
+    """A step's groups with a signal, and those left over."""
 
     groups: list[Group]
     """At most one a slot of the plan."""
     leftovers: list[Group]
-    """Of this step, scored and with a signal, for the next step."""
+    """Further groups of this step with a signal, for the next step."""
     missing: int
-    """Slots that stayed empty, because the bound was reached."""
+    """Slots that stayed empty, because `max_oversampling` was reached."""
 
 
 def refill(
@@ -30,19 +30,19 @@ def refill(
     has_signal: Callable[[Group], bool],
     max_oversampling: float,
 ) -> Filled:
-    """Draw groups until each slot of the plan has one with a signal of its source, or the source's bound is reached.
+    """Draw groups until each slot of the plan has a group of its source with a signal, or the source's bound is reached.
 
-    Every group of a round is waited for, and the first in order are taken, so nothing favours short completions. How many
-    more a round draws follows from the share of groups that had a signal so far in this step. A slot that a source could
-    not fill goes to a spare group of another one.
+    Each round is completed and its first groups in order are taken, so that short completions are not favoured. The size of a
+    round follows from the share of groups with a signal so far in this step. A slot that its source could not fill goes to a
+    spare group of another source.
 
     Args:
         plan: the source of each slot.
-        leftovers: of the step before. They come first, and are marked as written by an earlier policy; those that have no
-            slot now are dropped, so none is ever older than one step.
-        draw: samples and grades a group for each source that it is given.
-        has_signal: whether a group teaches anything.
-        max_oversampling: at most this many times a source's slots are drawn for it.
+        leftovers: of the step before. They are used first, marked as off-policy; those without a slot are dropped, so none is
+            ever older than one step.
+        draw: samples and grades a group for each given source.
+        has_signal: whether a group has a gradient.
+        max_oversampling: most groups drawn for a source, as a multiple of its slots.
     """
     slots = Counter(source.label for source in plan)
     sources = {source.label: source for source in plan}
@@ -51,7 +51,7 @@ def refill(
         if len(ready.get(group.source, ())) < slots[group.source]:
             ready[group.source].append(replace(group, off_policy=True))
     drawn: Counter[str] = Counter()
-    found: Counter[str] = Counter()
+    with_signal: Counter[str] = Counter()
     used = {label: len(groups) for label, groups in ready.items()}
     wanted = []
     for source in plan:
@@ -62,14 +62,14 @@ def refill(
         drawn.update(source.label for source in wanted)
         for group in draw(wanted):
             if has_signal(group):
-                found[group.source] += 1
+                with_signal[group.source] += 1
                 ready[group.source].append(group)
         wanted = []
         for label, count in slots.items():
             missing = count - len(ready[label])
             room = int(max_oversampling * count) - drawn[label]
             if missing > 0 and room > 0:
-                expected = ceil(missing * (drawn[label] + 1) / (found[label] + 1))
+                expected = ceil(missing * (drawn[label] + 1) / (with_signal[label] + 1))
                 wanted += [sources[label]] * min(expected, room, count)
     return _assign(plan, ready)
 

@@ -1,4 +1,4 @@
-"""Rare successes of earlier steps, each trained on once more: groups that few completions solved."""
+"""Replay: groups of earlier steps in which few completions succeeded, each trained on once more."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from verigym.trainer.rollout.group_json import dump_group, load_group
 
 
 class Replay:
-    """A bounded buffer of whole groups, so that a success keeps the failures it is compared with."""
+    """A bounded buffer of whole groups, because a success is compared with the failures of its group."""
 
     def __init__(self, seed: int, *, size: int, below: float, max_age: int) -> None:
         """Make an empty buffer.
 
         Args:
-            seed: key of what is taken.
-            size: most groups; the oldest go first.
-            below: a group is kept with a pass rate above 0 and at most this.
-            max_age: steps after which a group is dropped: the policy that wrote it is too far away.
+            seed: keys the random choice of groups.
+            size: most groups; the oldest are dropped first.
+            below: groups are kept whose pass rate is above 0 and at most this.
+            max_age: steps after which a group is dropped, because the policy has moved too far since.
         """
         self.seed = seed
         self.size, self.below, self.max_age = size, below, max_age
         self.kept: list[tuple[int, Group]] = []
 
     def take(self, step: int, count: int) -> list[Group]:
-        """Remove and return up to `count` groups, chosen by hash, marked as written by an earlier policy."""
+        """Remove and return up to `count` groups, chosen at random by seed and step, marked as off-policy."""
         self.kept = [(since, group) for since, group in self.kept if step - since <= self.max_age]
         order = list(range(len(self.kept)))
         chosen = set(keyed_random(self.seed, "replay", step).sample(order, min(count, len(order))))
@@ -38,12 +38,12 @@ class Replay:
         return taken
 
     def offer(self, step: int, groups: Sequence[Group]) -> None:
-        """Keep the rare successes among the groups that this step trains on for the first time."""
+        """Keep the rare successes among the groups that a step trains on for the first time."""
         rare = [group for group in groups if not group.canary and 0 < (group.pass_rate or 0) <= self.below]
         self.kept = [*self.kept, *((step, group) for group in rare)][-self.size :]
 
     def state(self) -> list[Any]:
-        """Return what a checkpoint keeps, as JSON."""
+        """Return the buffer for a checkpoint, as JSON."""
         return [[step, dump_group(group)] for step, group in self.kept]
 
     def restore(self, state: Sequence[Any], environments: Mapping[str, Environment]) -> None:

@@ -21,7 +21,7 @@ from verigym.envs.contract.schema import canonical_json, sha256_hex
 from verigym.envs.file_hash import file_sha256
 from verigym.trainer.config.engine import EngineFields
 from verigym.trainer.config.monitoring import MonitoringFields, ResumeFields
-from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.config.step_settings import StepSettings
 from verigym.trainer.distributed.world import SOLO, World
 
 logger = logging.getLogger("verigym.trainer")
@@ -67,7 +67,7 @@ class State(BaseModel):
     """Hashes of the run's inputs, see `contents.contents`."""
 
 
-def made_with(config: TrainConfig, graders: Mapping[str, str]) -> dict[str, Any]:
+def made_with(config: StepSettings, graders: Mapping[str, str]) -> dict[str, Any]:
     """Return what decides what is computed, as JSON: settings, and each source's grader id.
 
     A falling schedule depends on `steps`, too.
@@ -106,7 +106,7 @@ def save(
     drawn: Mapping[str, int],
     made: Mapping[str, Any],
     keep: int,
-    work: Mapping[str, Any],
+    batch_state: Mapping[str, Any],
     world: World = SOLO,
     contents: Mapping[str, str] | None = None,
 ) -> Path:
@@ -120,7 +120,7 @@ def save(
         drawn: tasks drawn of each source.
         made: what the run is `made_with`.
         keep: how many checkpoints stay.
-        work: other state of the choice of tasks, as JSON: leftovers, replay, curriculum.
+        batch_state: leftovers, replay and curriculum, see `BatchBuilder.state`.
         world: the processes, which see the same folder; the main one makes the checkpoint of what all have written.
         contents: hashes of the run's inputs.
     """
@@ -135,14 +135,14 @@ def save(
     if world.main:
         hashes = dict(contents or {})
         state = State(step=step, drawn=dict(drawn), config=fingerprint(made), made_with=dict(made), files={}, contents=hashes)
-        _complete(partial, final, state, work, keep)
+        _complete(partial, final, state, batch_state, keep)
     world.wait()
     return final
 
 
-def _complete(partial: Path, final: Path, state: State, work: Mapping[str, Any], keep: int) -> None:
+def _complete(partial: Path, final: Path, state: State, batch_state: Mapping[str, Any], keep: int) -> None:
     folder = final.parent
-    (partial / "work.json").write_text(json.dumps(work), encoding="utf-8")
+    (partial / "work.json").write_text(json.dumps(batch_state), encoding="utf-8")
     files = {str(path.relative_to(partial)): file_sha256(path) for path in sorted(partial.rglob("*")) if path.is_file()}
     state = state.model_copy(update={"files": files})
     (partial / "state.json").write_text(state.model_dump_json(indent=1), encoding="utf-8")
@@ -192,10 +192,10 @@ def latest(folder: Path, made: Mapping[str, Any], steps: int) -> tuple[Path, Sta
     return None
 
 
-def load_work(path: Path) -> dict[str, Any]:
-    """Return the state of the choice of tasks that was given to `save`."""
-    work: dict[str, Any] = json.loads((path / "work.json").read_text(encoding="utf-8"))
-    return work
+def load_batch_state(path: Path) -> dict[str, Any]:
+    """Return the batch builder's state that was given to `save`."""
+    state: dict[str, Any] = json.loads((path / "work.json").read_text(encoding="utf-8"))
+    return state
 
 
 def prepare(output: Path) -> None:
@@ -228,7 +228,7 @@ def locked(output: Path, world: World = SOLO) -> Iterator[None]:
         yield
 
 
-def write_config(output: Path, config: TrainConfig) -> None:
+def write_config(output: Path, config: StepSettings) -> None:
     """Keep the run's settings beside its logs."""
     text = json.dumps(config.model_dump(mode="json"), indent=1)
     temporary = output / ".config.json"

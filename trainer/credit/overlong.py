@@ -1,22 +1,22 @@
-"""What length costs in the rewards of a group, before advantages are taken: a soft punishment, or a price of being cut off."""
+"""Length in the rewards of a group, before advantages are taken: DAPO's soft punishment, or a fixed reward where truncated."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from verigym.trainer.credit.length_terms import soft_overlong
+from verigym.envs.shaping.overlong import soft_overlong
 from verigym.trainer.rollout.collect import Group
 
 
 def punish_overlong(group: Group, max_tokens: int, cache: int) -> Group:
-    """Return the group with the punishment in its rewards, as component `overlong`, and in the reasons that samples show.
+    """Return the group with the punishment added to its rewards, as component `overlong`, and named in the reasons.
 
-    Unscored completions stay so, and statuses stay as they are: accuracy does not change.
+    Unscored completions and all statuses stay, so accuracy does not change.
 
     Args:
         group: completions with verdicts.
-        max_tokens: length at which the punishment is 1.
-        cache: tokens before that over which it grows from 0.
+        max_tokens: length at which the punishment is -1.
+        cache: tokens before `max_tokens` over which it grows from 0.
     """
     scores = []
     for score, done in zip(group.scores, group.generated, strict=True):
@@ -36,13 +36,13 @@ def punish_overlong(group: Group, max_tokens: int, cache: int) -> Group:
 
 
 def price_truncated(group: Group, reward: float) -> Group:
-    """Return the group with this reward for each scored completion that the token limit cut off, and why in its reason.
+    """Return the group with a fixed reward for each scored completion that the token limit cut off, named in its reason.
 
-    Tulu 3's reward for a response without an end-of-sequence token (2411.15124, table 21). Statuses stay as they are.
+    Tulu 3's reward for a response without an end-of-sequence token (2411.15124, table 21). Statuses stay.
 
     Args:
         group: completions with verdicts.
-        reward: in place of the verdict's.
+        reward: replaces the verdict's.
     """
     scores = []
     for score, done in zip(group.scores, group.generated, strict=True):

@@ -74,7 +74,7 @@ def measure(config: TrainConfig, sources: Sequence[Source], graders: Mapping[str
         tokens = min(_charged_tokens(warm_up.rows, shares_prompts(config)), config.micro_batch_tokens)
         _, small = _step(run, 1)
         many = max(2, min(config.prompts_per_step, int(MEASURE_S / first_s)))
-        run.config = run.work.config = run.learner.config = _small(config, Path(folder), many)
+        run.config = run.builder.config = run.learner.config = _small(config, Path(folder), many)
         more, large = _step(run, 2)
         every = [*groups, *more]
         return Measured(

@@ -46,7 +46,7 @@ def test_the_newest_is_found_and_old_ones_are_gone(saved: Path, tmp_path: Path) 
     assert found is not None
     assert found[1].step == 6
     assert found[1].drawn == {"arithmetic": 6}
-    assert store.load_work(found[0]) == {"leftovers": [2.0]}
+    assert store.load_batch_state(found[0]) == {"leftovers": [2.0]}
     assert sorted(path.name for path in saved.iterdir()) == ["step-00000004", "step-00000006"]
 
 

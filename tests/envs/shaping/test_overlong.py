@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verigym.trainer.credit.length_terms import soft_overlong
+from verigym.envs.shaping.overlong import soft_overlong
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_it_never_rises():
     assert values[0] == 0.0 and values[-1] == -1.0
 
 
-@pytest.mark.parametrize(("length", "max_length", "cache"), [(-1, 100, 20), (1, 100, -1), (1, 100, 101), (1, -5, 0)])
-def test_bad_numbers(length, max_length, cache):
-    with pytest.raises(ValueError, match=f"expected length >= 0 .* got length={length}, max_length={max_length}"):
-        soft_overlong(length, max_length, cache)
+@pytest.mark.parametrize(("length", "limit", "cache"), [(-1, 100, 20), (1, 100, -1), (1, 100, 101), (1, -5, 0)])
+def test_bad_numbers(length, limit, cache):
+    with pytest.raises(ValueError, match=f"expected length >= 0 .* got length={length}, limit={limit}"):
+        soft_overlong(length, limit, cache)

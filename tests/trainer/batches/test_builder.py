@@ -1,4 +1,4 @@
-"""A step's work: what is trained on and what is told about it, and that a restored state goes on the same."""
+"""`BatchBuilder`: which groups a step trains on, their metrics, and that a restored state continues the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from groups import RIGHT, WRONG, group
 from letters import LettersEnvironment
 
 from verigym.envs import Prompt, UsageError
-from verigym.trainer.batches.builder import Batch, Work
+from verigym.trainer.batches.builder import Batch, BatchBuilder
 from verigym.trainer.config.run import build_config
 from verigym.trainer.credit.rows import credits_of
 from verigym.trainer.engines.base import Generated
@@ -32,7 +32,7 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def make(**more: Any) -> Work:
+def make(**more: Any) -> BatchBuilder:
     parts = [{"environment": "letters", "name": "a", "weight": 3}, {"environment": "letters", "name": "b"}]
     fields = {"model": "m", "output": "o", "sources": parts, "prompts_per_step": 8, "group_size": 4, "max_new_tokens": 16}
     config = build_config({**fields, **more}, "test")
@@ -41,7 +41,7 @@ def make(**more: Any) -> Work:
         return lambda index: LETTERS.prompt(f"{label} {index % 40}")
 
     sources = [Source(part.label, LETTERS, part.weight, tasks(part.label), ()) for part in config.sources]
-    return Work(config, sources, credits_of(config, {source.label: source.environment for source in sources}))
+    return BatchBuilder(config, sources, credits_of(config, {source.label: source.environment for source in sources}))
 
 
 class Policy:
