@@ -22,7 +22,9 @@ from verigym.trainer.engines.native.engine import NativeEngine
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.rng import keyed_int
+from verigym.trainer.stages.examples import Example, to_pairs
 from verigym.trainer.stages.quickstart import cold_start
+from verigym.trainer.stages.scratch import tokenizer_texts
 
 TOKENS = 56
 """Most tokens of a solution; a right one of six numbers has 50."""
@@ -37,13 +39,12 @@ def cold_started(folder: Path, options: dict[str, Any], steps: int, seed: int, l
         return name
     environment = RunningSums(**options)
 
-    def demonstration(index: int) -> tuple[Prompt, str]:
-        return environment.demonstration("train", keyed_int("cold start", seed), index)
-
-    tokenizer = scratch_tokenizer(["\n".join([prompt.text, text]) for prompt, text in map(demonstration, range(1200))])
+    written = [environment.demonstration("train", keyed_int("cold start", seed), n) for n in range(max(1200, 32 * steps))]
+    examples = [Example(prompt.messages, text) for prompt, text in written]
+    tokenizer = scratch_tokenizer(tokenizer_texts(examples[:1200]))
     model = scratch_qwen3(tokenizer, hidden_size=128, layers=layers, intermediate_size=320, seed=seed)
     codec = Codec(tokenizer, model.generation_config)
-    cold_start(model, codec, demonstration, steps=steps, batch_size=32, peak_learning_rate=3e-3)
+    cold_start(model, codec, to_pairs(examples, codec), steps=steps, batch_size=32, peak_learning_rate=3e-3)
     partial = name.with_name(f".{name.name}.partial")
     model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)

@@ -20,7 +20,6 @@ from safetensors.torch import load_file, save_file
 
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.model import AdapterFields
-from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.models.loading import load_model
 from verigym.trainer.models.optional import need
 from verigym.trainer.rng import keyed_uniforms
@@ -70,11 +69,13 @@ def opened(model: Any) -> Iterator[Any]:
         yield model
 
 
-def load_policy(config: TrainConfig, device: torch.device, start: Path | None) -> tuple[Any, Any]:
+def load_policy(path: str, config: AdapterFields, seed: int, device: torch.device, start: Path | None) -> tuple[Any, Any]:
     """Load what a run trains, as it was when the run began or as a checkpoint has it, and its tokenizer.
 
     Args:
-        config: the run.
+        path: local directory or hub id of the model.
+        config: whether it gets adapters, and which.
+        seed: key of the adapters' first values.
         device: where the model goes.
         start: a checkpoint that `save_policy` wrote; None to begin.
 
@@ -82,9 +83,9 @@ def load_policy(config: TrainConfig, device: torch.device, start: Path | None) -
         UsageError: the model cannot be loaded, takes no such adapter, or does not fit the checkpoint.
     """
     if not config.lora_rank:
-        return load_model(start / "model" if start else config.model, device)
-    base, tokenizer = load_base(config, config.model, device)
-    policy = add_adapter(base, config, config.seed)
+        return load_model(start / "model" if start else path, device)
+    base, tokenizer = load_base(config, path, device)
+    policy = add_adapter(base, config, seed)
     if start:
         load_adapter(adapter_tensors(policy), start / "adapter.safetensors")
     return policy, tokenizer

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.config.step_settings import StepSettings
 from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.distributed.world import SOLO, World
 from verigym.trainer.monitoring.trackers import open_trackers
@@ -125,7 +125,7 @@ class NoLog(RunLog):
         pass
 
 
-def open_log(config: TrainConfig, done_steps: int | None, world: World = SOLO) -> RunLog:
+def open_log(config: StepSettings, done_steps: int | None, world: World = SOLO) -> RunLog:
     """Return the log of a run with its settings; `done_steps` is that of the checkpoint, None where there is none."""
     if not world.main:
         return NoLog()

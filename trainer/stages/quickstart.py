@@ -1,13 +1,14 @@
-"""The main job: a model from nothing, a short supervised start, then GRPO on a mixture of verified tasks."""
+"""`verigym quickstart`: a model with random weights, a supervised cold start, then GRPO on a mixture of verified tasks.
+
+The parts are those of the stages `scratch`, `sft` and `grpo`.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,10 @@ import torch
 from rich.console import Console
 
 from verigym.envs.contract.errors import UsageError
-from verigym.envs.contract.schema import Prompt
-from verigym.envs.generated.families import ProceduralEnvironment
-from verigym.envs.registry import load
 from verigym.trainer.checkpoints.store import prepare
 from verigym.trainer.config.run import TrainConfig, build_config
 from verigym.trainer.engines.native.engine import NativeEngine
-from verigym.trainer.learner.update import learning_rate
+from verigym.trainer.learner.optimizers import learning_rate, set_learning_rate, step_if_finite
 from verigym.trainer.logprobs.forward import completion_logprobs
 from verigym.trainer.loop import train
 from verigym.trainer.models.codec import Codec
@@ -32,6 +30,8 @@ from verigym.trainer.monitoring.report import write_report
 from verigym.trainer.rng import keyed_int
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.rollout.held_out import evaluate
+from verigym.trainer.stages.examples import Pair, demonstrations, to_pairs
+from verigym.trainer.stages.scratch import completed_folder, tokenizer_texts
 from verigym.trainer.tasks.mixture import build_source
 
 # name -> (options, weight): the two with more different tasks get more of the prompts.
@@ -45,6 +45,8 @@ TASKS: dict[str, tuple[dict[str, Any], float]] = {
 GATED = ("units", "story")
 
 
+TOKENIZER_TEXTS = 1200
+"""Demonstrations that the tokenizer is trained on."""
 WARMUP_STEPS = 30
 """Cold-start steps of linear rise of the learning rate."""
 
@@ -139,16 +141,6 @@ def _config(output: Path, seed: int, sizes: Sizes, threads: int | None) -> Train
     return build_config(fields, "quickstart")
 
 
-def _demonstrations(seed: int) -> Callable[[int], tuple[Prompt, str]]:
-    environments: list[Any] = [load(name, **options) for name, (options, _) in TASKS.items()]
-
-    def demonstration(index: int) -> tuple[Prompt, str]:
-        environment: ProceduralEnvironment = environments[index % len(environments)]
-        return environment.demonstration("train", keyed_int("cold start", seed), index)
-
-    return demonstration
-
-
 def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Console) -> float:
     """Make the folder with the model after the cold start, unless it is there, and return the untrained accuracy."""
     note = folder / "untrained.json"
@@ -159,9 +151,9 @@ def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Cons
         if found.get("made_with") != made_with:
             raise UsageError(f"{folder} was not made with {made_with}; set the output to a new folder")
         return float(found["accuracy"])
-    demonstration = _demonstrations(config.seed)
-    texts = ["\n".join([prompt.text, text]) for prompt, text in map(demonstration, range(1200))]
-    tokenizer = scratch_tokenizer(texts)
+    count = max(TOKENIZER_TEXTS, sizes.cold_start_steps * sizes.cold_start_batch)
+    examples = demonstrations(config.sources, "train", count, keyed_int("cold start", config.seed))
+    tokenizer = scratch_tokenizer(tokenizer_texts(examples[:TOKENIZER_TEXTS]))
     model = scratch_qwen3(tokenizer, seed=config.seed)
     codec = Codec(tokenizer, model.generation_config)
     console.print(f"Qwen3 model from nothing: {sum(p.numel() for p in model.parameters()) / 1e6:.1f}M parameters")
@@ -181,61 +173,57 @@ def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Cons
     cold_start(
         model,
         codec,
-        demonstration,
+        to_pairs(examples, codec),
         steps=sizes.cold_start_steps,
         batch_size=sizes.cold_start_batch,
         peak_learning_rate=sizes.cold_start_learning_rate,
         on_step=show,
     )
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    model.save_pretrained(partial)
-    tokenizer.save_pretrained(partial)
-    (partial / note.name).write_text(json.dumps({"accuracy": metrics["accuracy"], "made_with": made_with}), encoding="utf-8")
-    os.replace(partial, folder)
+    with completed_folder(folder) as partial:
+        model.save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
+        record = {"accuracy": metrics["accuracy"], "made_with": made_with}
+        (partial / note.name).write_text(json.dumps(record), encoding="utf-8")
     return float(metrics["accuracy"])
 
 
 def cold_start(
     model: Any,
     codec: Codec,
-    demonstration: Callable[[int], tuple[Prompt, str]],
+    pairs: Sequence[Pair],
     *,
     steps: int,
     batch_size: int,
     peak_learning_rate: float,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
 ) -> None:
-    """Minimise the mean negative log-likelihood of the demonstrations' completion tokens, in place.
+    """Minimise the mean negative log-likelihood of the completions' tokens, in place.
+
+    It is the stage `sft` without packing, epochs and checkpoints, for a model in memory: pairs are taken in their order, again
+    from the first after the last, so that the quickstart's weights depend on nothing else.
 
     Args:
         model: a transformers causal language model.
-        codec: its tokenizer; each completion ends with the end-of-sequence token.
-        demonstration: returns (prompt, completion) number `index`.
+        codec: its tokenizer.
+        pairs: prompts with completions in tokens, at least one.
         steps: optimizer updates.
-        batch_size: demonstrations an update.
-        peak_learning_rate: reached after the warm-up, then constant.
+        batch_size: pairs an update.
+        peak_learning_rate: reached after `WARMUP_STEPS`, then constant.
         on_step: called with the number of finished steps and the loss in nats a token.
     """
-    end = min(codec.eos_ids)
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak_learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
     model.train()
     for step in range(steps):
-        pairs = [demonstration(step * batch_size + row) for row in range(batch_size)]
-        logp_BT, mask_BT = completion_logprobs(
-            model,
-            [codec.encode(prompt) for prompt, _ in pairs],
-            [(*codec.encode_text(text), end) for _, text in pairs],
-            temperature=1.0,
-            pad_id=codec.pad_id,
-        )
+        batch = [pairs[(step * batch_size + row) % len(pairs)] for row in range(batch_size)]
+        prompts, completions = [pair.prompt_ids for pair in batch], [pair.token_ids for pair in batch]
+        logp_BT, mask_BT = completion_logprobs(model, prompts, completions, temperature=1.0, pad_id=codec.pad_id)
         loss = -logp_BT.sum() / mask_BT.sum()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        rate = learning_rate(step, peak=peak_learning_rate, warmup=WARMUP_STEPS, total=steps, schedule="constant")
-        for parameters in optimizer.param_groups:
-            parameters["lr"] = rate
-        optimizer.step()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        set_learning_rate(
+            optimizer, learning_rate(step, peak=peak_learning_rate, warmup=WARMUP_STEPS, total=steps, schedule="constant")
+        )
+        step_if_finite(optimizer, norm, step)
         on_step(step + 1, loss.item())
     model.eval()

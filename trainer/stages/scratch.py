@@ -1,16 +1,18 @@
-"""A model from nothing: a tokenizer from the tasks' own texts and random weights, for recipes that need no download."""
+"""Stage `scratch`: a model with random weights and a tokenizer trained on the tasks' own texts; nothing is downloaded."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import Field
 
 from verigym.trainer.config.run import SourceConfig
 from verigym.trainer.stages.config import StageFields
-from verigym.trainer.stages.examples import demonstrated
+from verigym.trainer.stages.examples import Example, demonstrations
 
 
 class ScratchConfig(StageFields):
@@ -35,7 +37,7 @@ class ScratchConfig(StageFields):
 
 
 def scratch(config: ScratchConfig) -> Path:
-    """Make the model, unless it is there, and return its folder.
+    """Make the model, unless it exists, and return its folder.
 
     Raises:
         UsageError: an environment writes no worked solutions.
@@ -45,8 +47,8 @@ def scratch(config: ScratchConfig) -> Path:
     final = config.output / "final"
     if final.exists():
         return final
-    examples = demonstrated(config.demonstrations, "train", config.texts, config.seed)
-    tokenizer = scratch_tokenizer([f"{one.prompt.text}\n{one.completion}" for one in examples], config.vocabulary)
+    examples = demonstrations(config.demonstrations, "train", config.texts, config.seed)
+    tokenizer = scratch_tokenizer(tokenizer_texts(examples), config.vocabulary)
     model = scratch_qwen3(
         tokenizer,
         hidden_size=config.hidden_size,
@@ -56,9 +58,22 @@ def scratch(config: ScratchConfig) -> Path:
         max_positions=config.max_positions,
         seed=config.seed,
     )
-    partial = config.output / ".partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    model.save_pretrained(partial)
-    tokenizer.save_pretrained(partial)
-    os.replace(partial, final)
+    with completed_folder(final) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
     return final
+
+
+def tokenizer_texts(examples: Sequence[Example]) -> list[str]:
+    """Return the texts that a tokenizer is trained on: each prompt with its completion."""
+    return [f"{example.prompt.text}\n{example.completion}" for example in examples]
+
+
+@contextmanager
+def completed_folder(final: Path) -> Iterator[Path]:
+    """Give an empty folder to write to, and rename it to `final` at the end: a kill leaves the whole folder or none."""
+    partial = final.with_name(f".{final.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    yield partial
+    os.replace(partial, final)

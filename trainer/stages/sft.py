@@ -17,7 +17,7 @@ from verigym.trainer.logprobs.forward import Forward
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.rng import keyed_int, keyed_random
 from verigym.trainer.stages.config import ExampleFields, SftConfig
-from verigym.trainer.stages.examples import Example, Pair, demonstrated, read_examples, to_pairs
+from verigym.trainer.stages.examples import Example, Pair, demonstrations, read_examples, to_pairs
 from verigym.trainer.stages.packing import packed_passes
 from verigym.trainer.stages.step_run import PolicyRun, settle
 from verigym.trainer.tasks.too_long import refuse_many
@@ -63,8 +63,8 @@ def gather_examples(config: ExampleFields) -> tuple[list[Example], list[Example]
     held = sorted(held, key=lambda one: sha256_hex(one.key + one.completion))[: config.held_out_count]
     if config.demonstrations:
         seed = keyed_int("demonstrations", config.seed)
-        train += demonstrated(config.demonstrations, "train", config.demonstration_count, seed)
-        held += demonstrated(config.demonstrations, "test", config.held_out_count, 0)
+        train += demonstrations(config.demonstrations, "train", config.demonstration_count, seed)
+        held += demonstrations(config.demonstrations, "test", config.held_out_count, 0)
     return train, held
 
 

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import transformers
@@ -16,10 +16,8 @@ from verigym.envs.contract.errors import UsageError
 from verigym.trainer.checkpoints import store as checkpoint
 from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.checkpoints.run_record import record_start
-from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.distributed.sharded_checkpoint import restore
-from verigym.trainer.learner.optimizers import build_optimizer
-from verigym.trainer.learner.update import learning_rate
+from verigym.trainer.learner.optimizers import build_optimizer, learning_rate, set_learning_rate, step_if_finite
 from verigym.trainer.logprobs.forward import Forward, checkpointing
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.loading import pick_device
@@ -63,15 +61,13 @@ class StepRun(ABC):
         self.config: Any = config
         self.title = title
         self.checkpoints = config.output / "checkpoints"
-        # These functions read fields by name, and the stage has the same ones.
-        self._settings = cast(TrainConfig, config)
         self.inputs = dict(inputs)
-        self.made_with = checkpoint.made_with(self._settings, inputs)
+        self.made_with = checkpoint.made_with(config, inputs)
         found = checkpoint.latest(self.checkpoints, self.made_with, 10**9)
         self.device = pick_device(config.device)
         self.model, tokenizer = self.load(found[0] if found else None)
         self.codec = Codec(tokenizer, getattr(self.model, "generation_config", None))
-        self.optimizer = build_optimizer(self.model.parameters(), self._settings)
+        self.optimizer = build_optimizer(self.model.parameters(), config)
         self.done = 0
         self.resumed = found is not None
         if found:
@@ -110,9 +106,9 @@ class StepRun(ABC):
         config: StepFields = self.config
         if self.done > steps:
             raise UsageError(f"steps: the run in {config.output} has already done {self.done}, more than {steps}")
-        checkpoint.write_config(config.output, self._settings)
+        checkpoint.write_config(config.output, config)
         record_start(config.output, self.made_with, {"model": model_digest(config.model), **self.inputs}, self.done)
-        log = open_log(self._settings, self.done if self.resumed else None)
+        log = open_log(config, self.done if self.resumed else None)
         with StopRequest() as stop, Progress(steps, self.done, title=self.title, shown=("loss",)) as progress:
             try:
                 numbers = size(sum(parameter.numel() for parameter in self.model.parameters()))
@@ -144,17 +140,13 @@ class StepRun(ABC):
     def _step(self, step: int, steps: int, gradient: Callable[[int], dict[str, float]]) -> dict[str, float]:
         config = self.config
         rate = learning_rate(step, peak=config.learning_rate, warmup=config.warmup_steps, total=steps, schedule=config.schedule)
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = rate
+        set_learning_rate(self.optimizer, rate)
         self.optimizer.zero_grad(set_to_none=True)
         with checkpointing(self.model, config.gradient_checkpointing):
             metrics = gradient(step)
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         norm = torch.nn.utils.clip_grad_norm_(trained, config.max_grad_norm)
-        if torch.isfinite(norm):
-            self.optimizer.step()
-        else:
-            logger.warning("step %d: the gradient is not finite; this update is left out", step + 1)
+        step_if_finite(self.optimizer, norm, step)
         return {"learning_rate": rate, "grad_norm": float(norm), **metrics}
 
     def _look_if_due(self, look: Callable[[], dict[str, float]] | None, log: RunLog, steps: int, progress: Progress) -> None:
@@ -184,7 +176,7 @@ class PolicyRun(StepRun):
 
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
         """Return the model and its tokenizer; see `lora.load_policy`."""
-        return load_policy(self._settings, self.device, checkpoint)
+        return load_policy(self.config.model, self.config, self.config.seed, self.device, checkpoint)
 
     def save(self, folder: Path) -> None:
         """Write the model, or its adapters alone."""

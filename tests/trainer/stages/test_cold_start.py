@@ -7,20 +7,18 @@ from typing import Any
 import pytest
 import torch
 
-from verigym.envs import Prompt, load
+from verigym.envs import load
 from verigym.trainer.engines.native.generate import generate
 from verigym.trainer.logprobs.forward import completion_logprobs
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.scratch import scratch_qwen3
+from verigym.trainer.stages.examples import Example, to_pairs
 from verigym.trainer.stages.quickstart import WARMUP_STEPS, cold_start
 
 ENVIRONMENT: Any = load("arithmetic", digits=1)
 STEPS = 45
-PAIRS = [ENVIRONMENT.demonstration("train", 0, index) for index in range(6)]
-
-
-def demonstration(index: int) -> tuple[Prompt, str]:
-    return PAIRS[index % len(PAIRS)]
+WRITTEN = [ENVIRONMENT.demonstration("train", 0, index) for index in range(6)]
+EXAMPLES = [Example(prompt.messages, text) for prompt, text in WRITTEN]
 
 
 def start(tokenizer: Any, steps: int) -> tuple[Any, list[float]]:
@@ -32,7 +30,8 @@ def start(tokenizer: Any, steps: int) -> tuple[Any, list[float]]:
         losses.append(loss)
 
     sizes: dict[str, Any] = {"steps": steps, "batch_size": 6, "peak_learning_rate": 1e-2}
-    cold_start(model, Codec(tokenizer), demonstration, on_step=keep, **sizes)
+    codec = Codec(tokenizer)
+    cold_start(model, codec, to_pairs(EXAMPLES, codec), on_step=keep, **sizes)
     return model, losses
 
 
@@ -52,15 +51,15 @@ def test_the_loss_falls(started: tuple[Any, list[float]], tiny_tokenizer: Any) -
 def test_the_loss_is_that_of_the_completion_tokens_alone(started: tuple[Any, list[float]], tiny_tokenizer: Any) -> None:
     codec = Codec(tiny_tokenizer)
     fresh = scratch_qwen3(tiny_tokenizer, hidden_size=32, layers=2, heads=2, intermediate_size=64, seed=4)
-    prompts = [codec.encode(prompt) for prompt, _ in PAIRS]
-    completions = [[*codec.encode_text(text), 1] for _, text in PAIRS]
+    prompts = [codec.encode(prompt) for prompt, _ in WRITTEN]
+    completions = [[*codec.encode_text(text), 1] for _, text in WRITTEN]
     logp, mask = completion_logprobs(fresh, prompts, completions, temperature=1.0, pad_id=0)
     assert started[1][0] == pytest.approx(-logp[mask].mean().item(), rel=1e-5)
 
 
 def test_it_learns_to_end(started: tuple[Any, list[float]], tiny_tokenizer: Any) -> None:
     codec = Codec(tiny_tokenizer)
-    prompts = [codec.encode(prompt) for prompt, _ in PAIRS]
+    prompts = [codec.encode(prompt) for prompt, _ in WRITTEN]
     arguments: dict[str, Any] = {"max_new_tokens": 60, "temperature": 0.0, "eos_ids": codec.eos_ids, "pad_id": 0}
     found = generate(started[0], prompts, [[(number,)] for number in range(len(prompts))], **arguments)
     assert all(done.finish_reason == "stop" for (done,) in found)

@@ -1,0 +1,38 @@
+"""The settings that all training in steps has: a GRPO run and the stages alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+
+class OptimizerSettings(Protocol):
+    """Optimizer, and its learning rate by step."""
+
+    @property
+    def optimizer(self) -> Literal["adamw", "adamw_8bit"]: ...  # noqa: D102
+    @property
+    def learning_rate(self) -> float: ...  # noqa: D102
+    @property
+    def schedule(self) -> Literal["constant", "linear", "cosine"]: ...  # noqa: D102
+    @property
+    def warmup_steps(self) -> int: ...  # noqa: D102
+    @property
+    def weight_decay(self) -> float: ...  # noqa: D102
+    @property
+    def adam_betas(self) -> tuple[float, float]: ...  # noqa: D102
+
+
+class StepSettings(OptimizerSettings, Protocol):
+    """What checkpoints and logs read as well."""
+
+    @property
+    def output(self) -> Path: ...  # noqa: D102
+    @property
+    def loggers(self) -> Sequence[str]: ...  # noqa: D102
+    @property
+    def log_project(self) -> str: ...  # noqa: D102
+
+    def model_dump(self, *, mode: str = "python", exclude: Any = None) -> dict[str, Any]:
+        """Return the settings by name; mode `json` makes plain JSON data of them."""
