@@ -85,31 +85,31 @@ class EngineFields(Frozen):
 
     engine: str = Field(default="native", description=f"What samples completions: {', '.join(ENGINES)}; see docs/engines.md.")
     vllm_dtype: Literal["fp32", "bf16", "fp16"] | None = None
-    """Of vLLM's weights and activations; the run's dtype when left out. A server has the one it was started with."""
+    """Precision of vLLM's weights and activations; the run's dtype when left out. A server has its own."""
     vllm_max_model_len: int | None = Field(default=None, ge=1)
     """Most tokens of prompt and completion together; max_prompt_tokens + max_new_tokens when left out. For engine vllm."""
     vllm_gpu_memory_utilization: float = Field(default=0.3, gt=0, le=1)
     """Share of the GPU's memory that vLLM takes beside the trainer, for engine vllm."""
     vllm_tensor_parallel_size: int = Field(default=1, ge=1)
-    """GPUs over which vLLM shares each layer, for engine vllm."""
+    """GPUs over which vLLM splits each layer, for engine vllm."""
     vllm_enforce_eager: bool = False
     """Runs vLLM without compiling and without CUDA graphs, for engine vllm; always so on the CPU."""
     vllm_sleep: bool = True
-    """vLLM gives the GPU's memory back while the policy is updated, for engine vllm."""
+    """vLLM releases GPU memory while the policy is updated, for engine vllm."""
     vllm_urls: tuple[str, ...] = ()
-    """Addresses of the servers, such as http://127.0.0.1:8000, for engine vllm-server; they share the completions out."""
+    """Addresses of the servers, such as http://127.0.0.1:8000, for engine vllm-server; completions are spread over them."""
     vllm_api_key_env: str = "VLLM_API_KEY"
-    """Name of the environment variable that holds the servers' key; without it none is sent."""
+    """Environment variable that holds the servers' API key; no key is sent where it is not set."""
     vllm_weights_dir: Path | None = None
-    """Folder that the trainer and the servers all see: weights go through it rather than over HTTP."""
+    """Folder shared by the trainer and all servers: weights go through it rather than over HTTP."""
     vllm_requests: int = Field(default=64, ge=1, le=1024)
-    """Completions that a server is asked for at a time."""
+    """Concurrent requests per server, one completion each."""
     vllm_timeout_s: float = Field(default=600.0, gt=0)
-    """Most seconds that a server may take for one completion, or to load weights."""
+    """Most seconds for one completion, or for loading weights."""
     vllm_wait_s: float = Field(default=600.0, gt=0)
-    """Seconds that the run waits for a server that does not answer, before it stops."""
+    """Seconds that the run waits for a server that does not answer before it stops."""
     vllm_retries: int = Field(default=5, ge=1)
-    """Times that one completion is asked for while the server answers with failures, before the run stops."""
+    """Tries for one completion while the server answers with failures, before the run stops."""
 
     @field_validator("engine")
     @classmethod

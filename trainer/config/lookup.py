@@ -1,4 +1,4 @@
-"""Functions that settings name: found in a table, with the options they take and no others."""
+"""Looks up the functions that settings name, such as losses, and binds their options."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def bind(field: str, name: str, table: Mapping[str, Callable[..., Any]], options
     """Return the function of that name with the options as keyword arguments.
 
     Args:
-        field: where the name stands in the configuration, for the message.
-        name: of the function.
+        field: the setting that names the function, for the error message.
+        name: the function's name.
         table: functions by name.
-        options: keyword arguments; positional ones cannot be given.
+        options: keyword arguments of the function.
 
     Raises:
         UsageError: the name or an option is unknown.

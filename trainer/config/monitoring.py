@@ -15,13 +15,13 @@ class MonitoringFields(Frozen):
     """Warnings, stops and loggers. They may change when a run is resumed."""
 
     on_dead_run: Literal["warn", "stop"] = "warn"
-    """What happens after dead_run_steps steps in a row without any gradient from the rewards."""
+    """What to do after dead_run_steps steps in a row without any gradient from the rewards."""
     dead_run_steps: int = Field(default=20, ge=1)
     """Steps in a row without an advantage, with a gradient of exactly 0, or with gae of equal rewards: then the run is dead."""
     on_broken_grader: Literal["warn", "stop"] = "stop"
-    """When a source's judge raises on more than broken_grader_share of its completions, or its first 200 all get no verdict."""
+    """When a source's grader fails on more than broken_grader_share of its completions, or scores none of its first 200."""
     max_bad_steps: int = Field(default=3, ge=1)
-    """The run stops after so many steps in a row with an update that is not finite; it is left out and kept in bad_batches/."""
+    """The run stops after this many steps in a row with an infinite or nan update. It is skipped and kept in bad_batches/."""
     sampled_nll_floor: float = Field(default=0.05, ge=0, lt=1)
     """Warn when the sampled NLL, an estimate of the entropy, is below this share of what it was at first; 0 for never."""
     sampled_nll_ceiling: float = Field(default=4.0, gt=1)
@@ -37,7 +37,7 @@ class MonitoringFields(Frozen):
     logprob_mismatch_limit: float = Field(default=0.1, gt=0)
     """Warn when log-probabilities at sampling and in training differ by more than this, mean over tokens, in nats."""
     warn_every: int = Field(default=50, ge=1)
-    """Steps before the same warning is given again."""
+    """Least number of steps between two warnings of one kind."""
 
     loggers: tuple[LoggerName, ...] = ("tensorboard",)
     """Where numbers go besides metrics.jsonl: any of tensorboard, wandb and trackio."""

@@ -1,4 +1,4 @@
-"""Overrides of the command line, and the places of mistakes that show only when what a file describes is made."""
+"""`key=value` overrides, and the place in the file of errors that appear after it was read."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FIELD = re.compile(r"field '([A-Za-z_0-9.-]+)'")
 
 
 def overriding(document: Document, overrides: Sequence[str]) -> Document:
-    """Return the document with `key=value` overrides in its fields; places of what they set name the override.
+    """Return the document with the overrides applied; the place of a field that one sets is the override.
 
     Raises:
-        UsageError: an override is none, or leads nowhere.
+        UsageError: an override is not `key=value`, or its path does not exist.
     """
     fields, places = copy.deepcopy(dict(document.fields)), dict(document.places)
     for override in overrides:
@@ -31,16 +31,16 @@ def overriding(document: Document, overrides: Sequence[str]) -> Document:
 
 
 def apply_override(fields: dict[str, Any], override: str) -> Loc:
-    """Set one `key=value` in `fields` itself, and return the place that it sets, as keys and list positions.
+    """Set one `key=value` in `fields`, which is changed, and return its path as keys and list positions.
 
     Raises:
-        UsageError: no `=`, a value that is not YAML or has a key twice, or a path that leads nowhere.
+        UsageError: there is no `=`, the value is not YAML or repeats a key, or the path does not exist.
     """
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise UsageError(f"override {override!r}: expected key=value, for example steps=100")
     value = value_of(text, f"override {override!r}")
-    # YAML 1.1 reads 1e-5 as text, because it lacks the dot that its grammar wants.
+    # YAML 1.1 reads 1e-5 as text, because its grammar wants a dot.
     if isinstance(value, str):
         try:
             value = float(value)
@@ -64,12 +64,12 @@ def apply_override(fields: dict[str, Any], override: str) -> Loc:
 
 
 def place_of(fields: Mapping[str, Any], message: str, around: Loc = ()) -> Loc | None:
-    """Return where the field or the source stands that a message begins with; None where it names none.
+    """Return the path of the field or source that an error message begins with; None where it names none.
 
     Args:
-        fields: of a run or a stage, as the file has them.
+        fields: the fields of a run or a stage, as in the file.
         message: such as `field 'sources.0.weight': ...`, `model: ...` or `source 'math': ...`.
-        around: where the fields stand in the document.
+        around: the path of `fields` in the document.
     """
     if named := _FIELD.match(message):
         return (*around, *_parts(named[1]))
@@ -91,7 +91,7 @@ def _parts(path: str) -> Loc:
 
 
 def _within(source: Mapping[str, Any], path: Loc) -> Loc:
-    """Return the way to a field inside one of a source's mappings of options; nothing where none of them has it."""
+    """Return the path of a field inside one of a source's mappings of options; empty where none of them has it."""
     for name, value in source.items():
         if isinstance(value, Mapping):
             if path[0] in value:
@@ -103,10 +103,10 @@ def _within(source: Mapping[str, Any], path: Loc) -> Loc:
 
 @contextmanager
 def located(document: Document) -> Iterator[None]:
-    """Put the place of the field before a message that begins with the field, or with the source.
+    """Prefix a `UsageError` whose message begins with a field or a source with its file and line.
 
     Raises:
-        UsageError: the mistake.
+        UsageError: raised inside, with the prefix.
     """
     try:
         yield

@@ -1,8 +1,7 @@
-"""Settings by the name of a paper: what it says about advantages, loss, aggregation and KL, and nothing else.
+"""Presets: a paper's choice of advantage, loss, aggregation and KL, by the paper's name.
 
-A preset is defaults: fields that the configuration gives itself win, and a loss or correction of its own comes without the
-options that the paper's has. Learning rates, batch sizes and lengths are not in it, because they belong to a model and a
-machine.
+A preset gives defaults: fields of the configuration win, and a configuration with another loss or correction does not get the
+preset's options of it. Learning rates, batch sizes and lengths belong to a model and a machine, so no preset sets them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Preset:
     """One paper's choices."""
 
     source: str
-    """arXiv number, or the library that the name is known from."""
+    """arXiv number, or the library that coined the name."""
     what: str
     """One sentence."""
     settings: Mapping[str, object]
@@ -214,7 +213,7 @@ def preset(name: str) -> Mapping[str, object]:
     """Return the settings of a paper, as fields of `TrainConfig`.
 
     Raises:
-        ValueError: there is none of that name; the message has the nearest.
+        ValueError: there is no such preset; the message suggests the nearest name.
     """
     if name not in PRESETS:
         raise ValueError(f"there is no preset {name!r}{did_you_mean(name, PRESETS)}")
@@ -222,10 +221,9 @@ def preset(name: str) -> Mapping[str, object]:
 
 
 def with_preset(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields with the settings of the preset that they name under them.
+    """Return the preset's settings, overridden by the given fields.
 
-    Options belong to the function that they were chosen for: where the loss or the correction is another than the preset's,
-    the preset's options of it are left out.
+    Where the fields name another loss or correction than the preset, the preset's options of it are left out.
 
     Raises:
         ValueError: there is no such preset.

@@ -1,6 +1,6 @@
-"""What a training run may be told. Unknown keys are refused with a suggestion; a sentence stands under each field.
+"""Settings of a training run. Unknown keys are refused with a suggestion; the string under a field is its documentation.
 
-A config is read once and unpacked into plain arguments: it never travels into the maths.
+A config is read once and unpacked into plain arguments; losses and advantages never see it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from verigym.trainer.losses.table import ON_POLICY_LOSSES
 
 
 class SourceConfig(SuiteSource):
-    """One part of the mixture, as in a suite, with what only a run can say of it."""
+    """One source of the mixture: the fields of a suite's source, and those that only a run has."""
 
     advantage: str | None = None
-    """Advantage of this source's groups; the run's when left out, and so are the options."""
+    """Advantage of this source's groups; the run's, with its options, when left out."""
     advantage_options: Mapping[str, Any] = {}
     """Keyword arguments of this source's advantage, by name."""
     reward_weights: Mapping[str, float] = {}
@@ -58,15 +58,15 @@ class TrainConfig(
     model: str
     """Local model directory or hub id of a transformers causal language model."""
     output: Path
-    """Folder for checkpoints, logs and the final model. A run that finds its own checkpoints here goes on."""
+    """Folder for checkpoints, logs and the final model. A run that finds its own checkpoints here resumes."""
     sources: tuple[SourceConfig, ...] = Field(min_length=1)
     """The mixture."""
     suite: str | None = None
-    """Name or path of a suite, which gives the sources and defaults; fields given here win. Null once it is read."""
+    """Name or path of a suite, which gives the sources and defaults; fields of the run win. Null once it has been read."""
     data_dir: Path | None = None
-    """With a suite: folder of its data sets' local files; those that are not there are read from the hub."""
+    """With a suite: folder of its data sets' local files; missing ones are read from the hub."""
     seed: int = 0
-    """Key of all randomness."""
+    """Seed of all randomness."""
     preset: str | None = None
     """A paper's settings as defaults, such as grpo, dr_grpo, dapo or gspo (trainer/config/presets.py). Given fields win."""
 
@@ -74,34 +74,34 @@ class TrainConfig(
     """Optimizer batches: one generation phase each."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto takes CUDA where there is one."""
+    """auto uses CUDA where it is available."""
     dtype: Literal["fp32", "bf16"] = "fp32"
     """bf16 computes in bfloat16 over fp32 weights and optimizer state."""
     threads: int | None = Field(default=None, ge=1)
-    """CPU threads; torch's own choice when left out. Exact resume needs the same number."""
+    """CPU threads; torch's default when left out. Exact resume needs the same number."""
 
     eval_every: int = Field(default=50, ge=0)
     """Steps between evaluations on the held-out splits; 0 for none. The first and the last step are always evaluated."""
     eval_prompts: int = Field(default=64, ge=1)
-    """Held-out prompts a source; always the same ones."""
+    """Held-out prompts per source; always the same ones."""
     eval_samples: int = Field(default=1, ge=1)
-    """Completions a held-out prompt; above 1 also gives pass@k, and needs eval_temperature above 0."""
+    """Completions per held-out prompt; above 1 also gives pass@k, and needs eval_temperature above 0."""
     eval_temperature: float = Field(default=0.0, ge=0, le=10)
-    """Of the sampler in evaluation; 0 is greedy."""
+    """Sampling temperature in evaluation; 0 is greedy."""
 
     checkpoint_every: int = Field(default=50, ge=1)
     """Steps between checkpoints; the last step always gets one."""
     keep_checkpoints: int = Field(default=2, ge=1)
-    """Older ones are deleted."""
+    """How many checkpoints are kept; older ones are deleted."""
     samples_per_step: int = Field(default=2, ge=0)
-    """Completions a step that go into samples.jsonl."""
+    """Completions per step that are written to samples.jsonl."""
 
     workers: int | None = Field(default=None, ge=0)
-    """Grading processes; one a core by default. 0 grades inside the trainer, without protection."""
+    """Grading processes; one per core by default. 0 grades inside the trainer, without protection."""
     grade_timeout_s: float = Field(default=30.0, gt=0)
-    """Wall time of one verdict."""
+    """Most seconds of wall time for one verdict."""
     grade_memory_mb: int = Field(default=4096, ge=64)
-    """Address space of one grading process."""
+    """Address space of one grading process, in MiB."""
 
     @model_validator(mode="before")
     @classmethod
@@ -140,7 +140,7 @@ class TrainConfig(
 
 
 def _with_suite(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Put the suite's fields under the run's own."""
+    """Return the suite's fields, overridden by the run's own."""
     suite, data_dir = fields.get("suite"), fields.get("data_dir")
     if suite is None:
         if data_dir is not None:
@@ -176,7 +176,7 @@ def read_config(path: Path | str, overrides: Sequence[str] = ()) -> TrainConfig:
 
 
 def from_overrides(overrides: Sequence[str]) -> TrainConfig:
-    """Make a run of `key=value` alone.
+    """Return a run that is given by `key=value` overrides alone.
 
     Raises:
         UsageError: as `read_config`.
@@ -185,7 +185,7 @@ def from_overrides(overrides: Sequence[str]) -> TrainConfig:
 
 
 def run_document(path: Path | str | None, overrides: Sequence[str] = ()) -> Document:
-    """Return a run's fields and where each was set: in the YAML file, if there is one, or by an override.
+    """Return a run's fields, each with the place that set it: a line of the YAML file, or an override.
 
     Raises:
         UsageError: the file cannot be read, or an override leads nowhere.
@@ -195,15 +195,15 @@ def run_document(path: Path | str | None, overrides: Sequence[str] = ()) -> Docu
 
 
 def _with_places_of_suite(document: Document) -> Document:
-    """Return the document with the suite's fields in place of its name, each where the suite's file has it."""
+    """Return the document with the suite's fields in place of its name, each located in the suite's file."""
     suite = document.fields.get("suite")
     if suite is None:
         return document
     try:
         fields = _with_suite(document.fields)
     except ValueError as error:
-        said = str(error)  # of the suite's own file, or of its being named here
-        raise UsageError(said if said.startswith(f"{suite}:") else f"{document.place(('suite',))}: {said}") from None
+        message = str(error)  # about the suite's own file, or about `suite` in this one
+        raise UsageError(message if message.startswith(f"{suite}:") else f"{document.place(('suite',))}: {message}") from None
     own = {loc: place for loc, place in document.places.items() if loc[0] in fields}
     given = {loc: place for loc, place in run_places(suite_document(str(suite))).items() if (loc[0],) not in own}
     return replace(document, fields=fields, places=given | own)

@@ -1,4 +1,4 @@
-"""The settings of sampling: how many prompts and completions, which tasks come again, and how rewards become advantages."""
+"""Settings of sampling: batch and group size, lengths, advantages, dynamic sampling, curriculum, replay, canaries."""
 
 from __future__ import annotations
 
@@ -12,63 +12,63 @@ from verigym.trainer.config.frozen import Frozen
 
 
 class SamplingFields(Frozen):
-    """What is asked, how often, and what a group's verdicts are worth."""
+    """Settings of rollouts and advantages."""
 
     prompts_per_step: int = Field(default=16, ge=1)
-    """Prompts sampled from the mixture a step."""
+    """Prompts per step, sampled from the mixture."""
     group_size: int = Field(default=8, ge=1)
-    """Completions a prompt; advantages are relative to this group, but for gae and reinforce++, for which 1 is enough."""
+    """Completions per prompt; advantages are relative to this group, except gae and reinforce++, for which 1 is enough."""
     max_prompt_tokens: int = Field(default=1024, ge=1)
-    """Longer prompts are passed over and counted."""
+    """Longer prompts are skipped and counted."""
     max_left_out: float = Field(default=0.01, ge=0, le=1)
-    """Most prompts of a source that may be longer than max_prompt_tokens, as a share; more is an error."""
+    """Largest share of a source's prompts that may be longer than max_prompt_tokens; more is an error."""
     max_new_tokens: int = Field(default=512, ge=1)
     """Most tokens of a completion."""
     temperature: float = Field(default=1.0, gt=0, le=10)
-    """Of the sampler in training."""
+    """Sampling temperature in training."""
     broken_grader_share: float = Field(default=0.2, gt=0, le=1)
     """Where a source's judge raises on more than this share of its last 200 completions, those it raises on are unscored."""
     generation_rows: int = Field(default=512, ge=1)
-    """Most completions decoded at a time; bounds the memory of the KV cache."""
+    """Most completions decoded at the same time; bounds the memory of the KV cache."""
 
     advantage: str = "grpo"
     """How rewards become advantages: a name in ADVANTAGES of trainer/advantages, gdpo, or gae, which trains a critic."""
     advantage_options: Mapping[str, Any] = {}
     """Keyword arguments of the advantage, by name, such as ddof and eps of grpo."""
     reward_weights: Mapping[str, float] = {}
-    """With gdpo: the score's components that are rewards of their own, and the weight of each."""
+    """With gdpo: the score's components that count as separate rewards, and the weight of each."""
     step_rewards: bool = False
-    """Where a verdict scores the steps of a completion, its tokens get advantages by step (DeepSeekMath 4.1.3)."""
+    """Where a verdict scores the steps of a completion, each step's tokens get their own advantage (DeepSeekMath 4.1.3)."""
     overlong_cache: int = Field(default=0, ge=0)
     """Tokens before max_new_tokens over which a reward falls by up to 1 (DAPO's soft punishment); 0 for none."""
     truncated_reward: float | None = Field(default=None, allow_inf_nan=False)
     """Reward of a completion that max_new_tokens cut off, in place of its verdict's (Tulu 3); the verdict's when left out."""
 
     dynamic_sampling: bool = False
-    """Groups without a signal are left out, and more prompts drawn until prompts_per_step groups have a signal (DAPO)."""
+    """Groups without a signal are left out, and prompts are drawn until prompts_per_step groups have a signal (DAPO)."""
     max_oversampling: float = Field(default=3.0, ge=1, le=100)
-    """With dynamic_sampling: at most this many times each source's prompts are drawn a step; then the step is smaller."""
+    """With dynamic_sampling: most prompts drawn per step, as a multiple of each source's share; then the step is smaller."""
     curriculum: bool = False
-    """Tasks are sorted by their running pass rate into easy, normal and hard; the shares below say how often each comes."""
+    """Tasks are sorted into easy, normal and hard by their running pass rate; the shares below say how often each comes."""
     hard_share: float = Field(default=0.25, ge=0, le=1)
-    """With curriculum: share of a source's prompts that are known to be hard."""
+    """With curriculum: share of a source's prompts that are drawn from its hard tasks."""
     easy_share: float = Field(default=0.05, ge=0, le=1)
-    """With curriculum: share of a source's prompts that are known to be easy."""
+    """With curriculum: share of a source's prompts that are drawn from its easy tasks."""
     hard_below: float = Field(default=0.25, ge=0, le=1)
     """With curriculum: a task with a pass rate of at most this is hard."""
     easy_above: float = Field(default=0.75, ge=0, le=1)
     """With curriculum: a task with a pass rate of at least this is easy."""
     replay_share: float = Field(default=0.0, ge=0, le=0.5)
-    """Most of a step's groups that are rare successes of earlier steps, trained on once more; 0 for none."""
+    """Largest share of a step's groups that are rare successes of earlier steps, trained on once more; 0 for none."""
     replay_size: int = Field(default=64, ge=1)
-    """With replay_share: most groups that are kept; the oldest go first."""
+    """With replay_share: most groups that are kept; the oldest are dropped first."""
     replay_below: float = Field(default=0.25, gt=0, lt=1)
     """With replay_share: a group is a rare success with a pass rate above 0 and at most this."""
     replay_max_age: int = Field(default=16, ge=1)
     """With replay_share: steps after which a kept group is too old."""
 
     canary_share: float = Field(default=0.02, ge=0, le=0.5)
-    """Tasks that no answer solves, as a share of prompts_per_step and beside them, where a source's environment has such."""
+    """Canaries (tasks that no answer solves) per prompt of a step, in addition to these, where an environment has some."""
 
     @model_validator(mode="after")
     def _sampling_is_consistent(self) -> Self:

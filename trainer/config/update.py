@@ -32,49 +32,49 @@ class UpdateFields(Frozen):
     aggregation: Literal["sequence_mean", "token_mean", "fixed_length", "sequence_sum_mean"] = "token_mean"
     """How token losses become one number; see trainer/losses/aggregate.py."""
     kl_coef: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Weight of the KL to the initial model; 0 keeps no reference model in memory."""
+    """Weight of the KL to the initial model; with 0 no reference model is kept in memory."""
     reference_every: int = Field(default=0, ge=0)
-    """With kl_coef: steps after which the policy becomes the KL's reference, again and again; 0 keeps the initial model."""
+    """With kl_coef: every so many steps the policy becomes the KL's reference; 0 keeps the initial model."""
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
-    """See trainer/losses/kl.py; in the reward k1 is the unbiased one, in the loss it holds nothing and a run warns of it."""
+    """See trainer/losses/kl.py. k1 is unbiased in the reward; in the loss its expected gradient is 0, and a run warns of it."""
     kl_place: Literal["loss", "reward"] = "loss"
-    """loss adds each token's KL to its loss; reward takes a completion's summed KL off its reward, before the advantages."""
+    """loss adds each token's KL to its loss; reward subtracts a completion's summed KL from its reward, before advantages."""
     kl_unbiased: bool = False
     """Multiplies the KL in the loss by the on-policy ratio, which makes k3's gradient that of the KL (arXiv 2506.09477)."""
     correction: str | None = None
-    """Weights for the gap between sampler and policy: a kind of trainer/losses/corrections.py or opsm; none when left out."""
+    """Importance weights between sampler and policy: a kind of trainer/losses/corrections.py, or opsm; none when left out."""
     correction_options: Mapping[str, Any] = {}
     """Bounds of the correction, by name."""
     entropy_coef: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Weight of the entropy bonus, in the loss's own mean over tokens."""
     truncated: Literal["score", "mask"] = "score"
-    """Completions cut off by max_new_tokens: trained on with the reward they got, or masked from the loss."""
+    """Completions that max_new_tokens cut off: trained on with their reward, or masked from the loss."""
     updates_per_step: int = Field(default=1, ge=1)
-    """Optimizer updates on one batch of completions, each on its share of the prompts' groups."""
+    """Optimizer updates per step, each on its share of the step's groups."""
     epochs_per_step: int = Field(default=1, ge=1)
-    """Times that a step goes over its completions, with updates_per_step updates each time."""
+    """Passes over a step's completions, with updates_per_step updates each."""
 
     learning_rate: float = Field(default=1e-6, gt=0, le=1)
     """Peak of the schedule."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """After the warm-up: stay, or fall to 0 at the last step."""
+    """Learning rate after the warm-up: constant, or falling to 0 at the last step."""
     warmup_steps: int = Field(default=10, ge=0)
-    """Steps of linear rise from 0."""
+    """Steps in which the learning rate rises linearly from 0."""
     weight_decay: float = Field(default=0.0, ge=0, le=1)
     """AdamW's decoupled weight decay."""
     adam_betas: tuple[float, float] = (0.9, 0.99)
     """AdamW's decay rates of both moments, each in [0, 1)."""
     max_grad_norm: float = Field(default=1.0, gt=0)
-    """Gradient clipping by global norm."""
+    """Largest global norm of the gradient; larger ones are scaled down."""
 
     micro_batch_tokens: int = Field(default=8192, ge=1)
-    """Most tokens of a forward and backward pass, with padding; a shared prompt counts once, a quarter of it with each row."""
+    """Most tokens of a forward and backward pass, padding included. A shared prompt counts once, and a quarter per row."""
     shared_prefix: bool = True
-    """Runs a prompt once for its whole group; models that do not allow it get the prompt with each completion."""
+    """Runs a prompt once for its whole group; models that cannot share it run it with each completion."""
     logprob_chunk: int | None = Field(default=None, ge=1)
-    """Tokens whose logits are in memory at a time; chosen by the vocabulary when left out."""
+    """Tokens whose logits are in memory at the same time; chosen by the vocabulary's size when left out."""
     gradient_checkpointing: bool = False
-    """Computes each layer again in the backward pass rather than keep its activations; turns shared_prefix off."""
+    """Recomputes each layer in the backward pass instead of storing its activations; turns shared_prefix off."""
 
     @model_validator(mode="after")
     def _update_is_consistent(self) -> Self:
@@ -103,12 +103,12 @@ class CriticFields(Frozen):
     """Settings of the critic (PPO), whose values give the advantages with `advantage: gae`; without effect otherwise."""
 
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
-    """With gae: 1 takes a completion's return minus the critic's value, 0 the value's error of one token."""
+    """With gae: 1 gives the return minus the critic's value, 0 the one-token TD error."""
     gae_gamma: float = Field(default=1.0, ge=0, le=1)
-    """With gae: discount a token."""
+    """With gae: discount per token."""
     whiten_advantages: bool = True
     """With gae: advantages of all tokens of a step get mean 0 and standard deviation 1."""
     critic_learning_rate: float = Field(default=1e-5, gt=0, le=1)
-    """With gae: peak of the critic's own rate; kind of optimizer, schedule, warm-up, decay and clipping are the policy's."""
+    """With gae: peak learning rate of the critic; optimizer, schedule, warm-up, decay and clipping are the policy's."""
     value_clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """With gae: a value that has moved this far from where the step found it is not pushed on (PPO2); none when left out."""
+    """With gae: clip range of the change of a value within a step (PPO2); none when left out."""

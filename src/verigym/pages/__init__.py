@@ -14,6 +14,7 @@ PAGES: Mapping[str, str] = MappingProxyType(
         "exit_codes": "cli.md",
         "constraints": "constraints.md",
         "datasets": "datasets_table.md",
+        "engines": "engines.md",
         "math": "math.md",
         "presets": "presets.md",
         "stages": "stages_table.md",
