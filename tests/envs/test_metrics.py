@@ -125,11 +125,18 @@ def test_bootstrap_interval_is_that_of_all_ways_to_draw(level):
         assert sum(chance for share, chance in chances.items() if share <= value + 1e-12) >= below - 0.01
 
 
-@pytest.mark.parametrize("chance", [(1, 2), (1, 3), (999, 1000), (7, 4096)])
-def test_bootstrap_interval_of_many_groups_is_the_normal_one(chance):
-    right, whole = chance[0] * 50_000, chance[1] * 50_000
-    share = chance[0] / chance[1]
+@pytest.mark.parametrize("right, whole", [(60_000, 120_000), (40_000, 120_000), (119_880, 120_000), (210, 122_880)])
+def test_bootstrap_interval_of_many_groups_is_the_normal_one(right, whole):
+    share = right / whole
     low, high = bootstrap_interval([Cluster(1, 1, right), Cluster(0, 1, whole - right)], draws=400)
     half = 1.96 * math.sqrt(share * (1 - share) / whole)
     assert low == pytest.approx(share - half, abs=0.25 * half)
     assert high == pytest.approx(share + half, abs=0.25 * half)
+
+
+@pytest.mark.parametrize("chance", [(1, 2), (1, 3), (999, 1000), (7, 4096)])
+def test_a_draw_of_very_many_groups_is_near_their_share(chance):
+    right, whole = chance[0] * 50_000, chance[1] * 50_000
+    share = chance[0] / chance[1]
+    drawn, _ = bootstrap_interval([Cluster(1, 1, right), Cluster(0, 1, whole - right)], draws=1)
+    assert drawn == pytest.approx(share, abs=3 * math.sqrt(share * (1 - share) / whole))

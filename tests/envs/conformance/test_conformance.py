@@ -39,7 +39,7 @@ from sample_envs import (
 )
 
 from verigym.envs import Completion, ExpectedVerdicts, Options, Score, Status, StepScore, UsageError
-from verigym.envs.conformance import ConformanceError, check_env
+from verigym.envs.conformance import ConformanceError, check_env, client
 from verigym.envs.conformance.hacks import HACKS, garbage, hacks, malformed
 from verigym.envs.conformance.report import shorten
 
@@ -219,7 +219,8 @@ def test_limits_are_positive(limits):
         check_env(ExactEnvironment(), **limits)
 
 
-def test_an_environment_that_never_gets_ready_has_a_report():
+def test_an_environment_that_never_gets_ready_has_a_report(monkeypatch):
+    monkeypatch.setattr(client, "START_TIMEOUT_S", 2.0)
     report = check_env(StuckEnvironment(), total_s=2)
     assert not report.passed and "was not ready after" in str(report)
 
