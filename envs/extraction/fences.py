@@ -12,6 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from verigym.envs.extraction.visible import blank
+
 Method = Literal["fenced", "fenced_or_all", "all"]
 
 TAGS = {
@@ -31,6 +33,7 @@ _DEEPEST = 20  # quotes in one another
 _FENCE = re.compile(
     r"^(?P<lead>[ \t>]*+)(?P<tag><[A-Za-z]{1,20}>[ \t]*+)?(?P<mark>`{3,}+|~{3,}+)(?P<info>[^\n]*+)$", re.MULTILINE
 )
+_SOLE_OPENING = re.compile(r"(?P<mark>`{3,}+|~{3,}+)[ \t]*+(?P<tag>[^\s`]*+)[^\n`]*+\n")
 _WORD = re.compile(r"[{. \t]*+([A-Za-z0-9_+#-]+)")
 _KNOWN = frozenset(tag for tags in TAGS.values() for tag in tags)
 _MARKDOWN = ("markdown", "md")
@@ -145,6 +148,31 @@ def _read(text: str, short: frozenset[int]) -> tuple[list[Block], list[_Open]]:
             tag = word[1].lower() if word else ""
             opened.append(_Open(fence.kind, length, tag, fence.depth, fence.indent, start, line.end() + 1))
     return found, opened
+
+
+def sole_block(text: str, language: str = "") -> tuple[str, str]:
+    """Return the content of the one fenced block that a text consists of, and what is wrong where it is no such text.
+
+    Stricter than `blocks`: nothing stands beside the block, and a fence inside it that closes one makes two of it.
+
+    Args:
+        text: the whole answer.
+        language: that the block must name; '': any or none.
+    """
+    text = text.strip()
+    opening = _SOLE_OPENING.match(text)
+    if opening is None:
+        return "", "is no fenced block"
+    mark = opening["mark"]
+    if language and opening["tag"].lower() != language.lower():
+        return "", f"is a block of {opening['tag'] or 'no language'}, not of {language}"
+    end = text.rfind("\n")
+    if end < opening.end() - 1 or text[end + 1 :].strip() != mark:
+        return "", "is a block that does not close at the end"
+    content = text[opening.end() : end]
+    if any(line.startswith(mark) and not line.strip(mark[0]) for line in map(str.strip, content.split("\n"))):
+        return "", "is more than one block"
+    return ("", "is an empty block") if blank(content) else (content, "")
 
 
 def find_program(text: str, language: str, method: Method) -> Found:

@@ -13,8 +13,9 @@ from typing import Any
 from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts
 from verigym.envs.contract.schema import Completion, Prompt, Reference, Score, Status
 from verigym.envs.extraction.boxes import box_spans, marks
+from verigym.envs.extraction.fences import sole_block
 from verigym.envs.extraction.visible import hollow
-from verigym.envs.format.answer import fenced, follows_schema
+from verigym.envs.format.json_schema import follows_schema
 from verigym.envs.format.options import FormatOptions
 from verigym.envs.linear import JsonProblem, full_match, read_json
 
@@ -157,7 +158,7 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
         else:
             answer = text[slice(*spans[options.answer_in])]
         if options.fence is not None:
-            answer, found["fence"] = fenced(answer, options.fence)
+            answer, found["fence"] = sole_block(answer, options.fence)
             if found["fence"]:
                 return {rule: f"the answer {found['fence']}" for rule in found}
         if asked["json"]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from verigym.envs.contract.base import Options
-from verigym.envs.format.answer import check_schema
+from verigym.envs.format.json_schema import check_schema
 from verigym.envs.linear import check_pattern
 
 _TAG_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")

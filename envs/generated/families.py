@@ -1,12 +1,11 @@
-"""Environments that write their own tasks: exact arithmetic, units, number bases, stories. Judged as `math` judges.
+"""Generated word and number problems, judged as `math` judges: `arithmetic`, `units`, `bases` and `story`.
 
-How a task is drawn, and which split it belongs to, is in `procedural_base.py`; families with levels are in `puzzles/`.
+`envs/contract/generated.py` has how a task is drawn and which split it belongs to; `puzzles/` has the families with levels.
 """
 
 from __future__ import annotations
 
 import random
-from abc import abstractmethod
 from typing import Literal, cast
 
 from pydantic import Field
@@ -40,31 +39,15 @@ class ProceduralOptions(MathOptions):
 
 
 class ProceduralEnvironment(GeneratedTasks[MathReference, MathOptions], MathEnvironment):
-    """Base: write `task`, which draws a question, its answer and a worked solution from a generator."""
+    """Base: write `make`, which draws a question, its answer and a worked solution."""
 
     options_type = ProceduralOptions
 
-    @abstractmethod
-    def task(self, rng: random.Random) -> tuple[str, str, str]:
-        """Return (question, answer, reasoning)."""
-
-    def make(self, rng: random.Random) -> Made:
-        """Return a task."""
-        return Made(*self.task(rng))
-
-    def draw(self, split: str, seed: int, index: int) -> tuple[str, str, str]:
-        """Return question, answer and reasoning of task number `index` of a split.
-
-        Raises:
-            UsageError: the split is neither train nor test, or there are so few questions that none falls into it.
-        """
-        made = self.drawn(split, seed, index)
-        return made.question, made.answer or "", made.reasoning
-
     def demonstration(self, split: str, seed: int, index: int) -> tuple[Prompt, str]:
         """Return a task with a worked solution: `<think>` reasoning, then the box. For a supervised cold start."""
-        question, answer, reasoning = self.draw(split, seed, index)
-        return self.prompt(question, answer=answer), f"<think>{reasoning}</think>\\boxed{{{answer}}}"
+        made = self.drawn(split, seed, index)
+        prompt = self.prompt(made.question, answer=made.answer)
+        return prompt, f"<think>{made.reasoning}</think>\\boxed{{{made.answer}}}"
 
 
 class ArithmeticOptions(ProceduralOptions):
@@ -83,7 +66,7 @@ class ArithmeticEnvironment(ProceduralEnvironment):
     version = "2"
     options_type = ArithmeticOptions
 
-    def task(self, rng: random.Random) -> tuple[str, str, str]:
+    def make(self, rng: random.Random) -> Made:
         """Return for example ("47+38=?", "85", "7+8=15,4+3+1=8")."""
         options = cast(ArithmeticOptions, self.options)
         operation = rng.choice(options.operations)
@@ -91,11 +74,11 @@ class ArithmeticEnvironment(ProceduralEnvironment):
         a, b = rng.randint(0, top), rng.randint(0, top)
         if operation == "*":
             b = rng.randint(0, 9)
-            return f"{a}*{b}=?", str(a * b), _multiplication(a, b)
+            return Made(f"{a}*{b}=?", str(a * b), _multiplication(a, b))
         if operation == "-":
             a, b = max(a, b), min(a, b)
-            return f"{a}-{b}=?", str(a - b), _subtraction(a, b)
-        return f"{a}+{b}=?", str(a + b), _addition(a, b)
+            return Made(f"{a}-{b}=?", str(a - b), _subtraction(a, b))
+        return Made(f"{a}+{b}=?", str(a + b), _addition(a, b))
 
 
 def _addition(a: int, b: int) -> str:
@@ -156,12 +139,12 @@ class UnitsEnvironment(ProceduralEnvironment):
     version = "2"
     options_type = UnitsOptions
 
-    def task(self, rng: random.Random) -> tuple[str, str, str]:
+    def make(self, rng: random.Random) -> Made:
         """Return for example ("How many days are 4 weeks and 3 days?", "31", "4*7=28,28+3=31")."""
         large, small, factor = rng.choice(UNITS)
         a, b = rng.randint(1, cast(UnitsOptions, self.options).largest), rng.randint(1, factor - 1)
         question = f"How many {small} are {a} {large} and {b} {small}?"
-        return question, str(a * factor + b), _product_and_sum(a, factor, b)
+        return Made(question, str(a * factor + b), _product_and_sum(a, factor, b))
 
 
 class BasesOptions(ProceduralOptions):
@@ -178,11 +161,11 @@ class BasesEnvironment(ProceduralEnvironment):
     version = "2"
     options_type = BasesOptions
 
-    def task(self, rng: random.Random) -> tuple[str, str, str]:
+    def make(self, rng: random.Random) -> Made:
         """Return for example ("35 in base 7 is?", "26", "3*7=21,21+5=26")."""
         base = rng.randint(2, cast(BasesOptions, self.options).largest)
         a, b = rng.randint(1, base - 1), rng.randint(0, base - 1)
-        return f"{a}{b} in base {base} is?", str(a * base + b), _product_and_sum(a, base, b)
+        return Made(f"{a}{b} in base {base} is?", str(a * base + b), _product_and_sum(a, base, b))
 
 
 PEOPLE = ("Ann", "Bob", "Eve", "Mia", "Sam", "Tom")
@@ -195,16 +178,16 @@ class StoryEnvironment(ProceduralEnvironment):
     name = "story"
     version = "2"
 
-    def task(self, rng: random.Random) -> tuple[str, str, str]:
+    def make(self, rng: random.Random) -> Made:
         """Return a question about gains and losses or about bags of things, its answer and both steps."""
         who, things = rng.choice(PEOPLE), rng.choice(THINGS)
         a, b, c = rng.randint(1, 9), rng.randint(1, 9), rng.randint(1, 9)
         if rng.random() < 0.5 and c <= a + b:
             question = f"{who} has {a} {things}, gets {b} more and gives away {c}. How many {things} are left?"
-            return question, str(a + b - c), f"{a}+{b}={a + b},{a + b}-{c}={a + b - c}"
+            return Made(question, str(a + b - c), f"{a}+{b}={a + b},{a + b}-{c}={a + b - c}")
         bags, each = rng.randint(2, 5), rng.randint(1, 4)
         question = f"{who} buys {bags} bags of {each} {things} and has {a} more. How many {things} is that?"
-        return question, str(bags * each + a), _product_and_sum(bags, each, a)
+        return Made(question, str(bags * each + a), _product_and_sum(bags, each, a))
 
 
 def _product_and_sum(a: int, b: int, c: int) -> str:

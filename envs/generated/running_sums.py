@@ -8,6 +8,7 @@ from typing import cast
 
 from pydantic import Field
 
+from verigym.envs.contract.generated import Made
 from verigym.envs.generated.families import ProceduralEnvironment, ProceduralOptions
 
 
@@ -29,14 +30,14 @@ class RunningSumsEnvironment(ProceduralEnvironment):
     version = "1"
     options_type = RunningSumsOptions
 
-    def task(self, rng: random.Random) -> tuple[str, str, str]:
+    def make(self, rng: random.Random) -> Made:
         """Return for example ("17+8+25=? mod 2", "0", "17+8=25,25+25=50")."""
         options = cast(RunningSumsOptions, self.options)
         numbers = [rng.randint(1, options.largest) for _ in range(rng.randint(*options.terms))]
         asked = f" mod {options.modulus}" if options.modulus else ""
         total = sum(numbers)
         question = "+".join(map(str, numbers)) + "=?" + asked
-        return question, str(total % options.modulus if options.modulus else total), worked(numbers)
+        return Made(question, str(total % options.modulus if options.modulus else total), worked(numbers))
 
 
 def worked(numbers: list[int]) -> str:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from verigym.envs import strict_json
+from verigym.envs.extraction.fences import sole_block
 from verigym.envs.extraction.methods import strip_thinking
 from verigym.envs.judge.texts import Mode
 
 MAX_REPLY_CHARS = 100_000
-_FENCES = ("```json\n", "```\n")
+_OPENINGS = ("```json\n", "```\n")
 
 
 class Garbage(ValueError):
@@ -88,9 +89,8 @@ def _object(reply: str) -> Mapping[str, Any]:
     if len(reply) > MAX_REPLY_CHARS:
         raise Garbage(f"it has {len(reply)} characters")
     text = (reply if reply.lstrip().startswith("{") else strip_thinking(reply) or "").strip()
-    for fence in _FENCES:
-        if text.startswith(fence) and text.endswith("\n```"):
-            text = text[len(fence) : -4].strip()
+    if text.startswith(_OPENINGS) and text.endswith("\n```"):
+        text = sole_block(text)[0].strip()
     try:
         found = strict_json.loads(text)
     except strict_json.NotStrict as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from verigym.envs.contract.generated import Made
 from verigym.envs.generated.puzzles.base import NumberPuzzle
 
 
@@ -36,24 +37,24 @@ class AlgebraEnvironment(NumberPuzzle):
     name = "algebra"
     version = "1"
 
-    def task(self, rng: random.Random) -> tuple[str, str, str]:
+    def make(self, rng: random.Random) -> Made:
         """Return for example ("Solve 3x + 4 = 19 for x.", "5", "")."""
         return self._system(rng, self.level - 2) if self.level > 3 else self._single(rng)
 
-    def _single(self, rng: random.Random) -> tuple[str, str, str]:
+    def _single(self, rng: random.Random) -> Made:
         level = self.level
         x, a, b = rng.randint(-9, 9) if level > 1 else rng.randint(0, 12), rng.randint(2, 9), rng.randint(1, 20)
         if level == 1:
-            return f"Solve {_linear([a], 'x', b)} = {a * x + b} for x.", str(x), ""
+            return Made(f"Solve {_linear([a], 'x', b)} = {a * x + b} for x.", str(x), "")
         c = rng.choice([value for value in range(-9, 10) if value not in (0, a)])
         if level == 2:
-            return f"Solve {_linear([a], 'x', b)} = {_linear([c], 'x', a * x + b - c * x)} for x.", str(x), ""
+            return Made(f"Solve {_linear([a], 'x', b)} = {_linear([c], 'x', a * x + b - c * x)} for x.", str(x), "")
         inner = _nonzero(rng, 9)
         left = f"{a}({_linear([1], 'x', inner)}) {'-' if inner > 0 else '+'} {b}"
         value = a * (x + inner) + (-b if inner > 0 else b)
-        return f"Solve {left} = {_linear([c], 'x', value - c * x)} for x.", str(x), ""
+        return Made(f"Solve {left} = {_linear([c], 'x', value - c * x)} for x.", str(x), "")
 
-    def _system(self, rng: random.Random, unknowns: int) -> tuple[str, str, str]:
+    def _system(self, rng: random.Random, unknowns: int) -> Made:
         names = "xyz"[:unknowns]
         values = [rng.randint(-9, 9) for _ in names]
         while True:
@@ -62,4 +63,4 @@ class AlgebraEnvironment(NumberPuzzle):
                 break
         lines = [f"{_linear(row, names)} = {sum(a * value for a, value in zip(row, values, strict=True))}" for row in rows]
         wanted = rng.randrange(unknowns)
-        return f"What is {names[wanted]} if {', '.join(lines[:-1])} and {lines[-1]}?", str(values[wanted]), ""
+        return Made(f"What is {names[wanted]} if {', '.join(lines[:-1])} and {lines[-1]}?", str(values[wanted]), "")

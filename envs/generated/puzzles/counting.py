@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from verigym.envs.contract.generated import Made
 from verigym.envs.generated.puzzles.base import NumberPuzzle, at
 
 LAST = (50, 200, 500, 1000, 3000)
@@ -15,12 +16,12 @@ class CountingEnvironment(NumberPuzzle):
     name = "counting"
     version = "1"
 
-    def task(self, rng: random.Random) -> tuple[str, str, str]:
+    def make(self, rng: random.Random) -> Made:
         """Return for example ("How many whole numbers from 1 to 40 are divisible by 7?", "5", "")."""
         while True:
             words, start, end, count = self._condition(rng)
             if count:
-                return f"How many whole numbers from {start} to {end}, both included, are {words}?", str(count), ""
+                return Made(f"How many whole numbers from {start} to {end}, both included, are {words}?", str(count), "")
 
     def _condition(self, rng: random.Random) -> tuple[str, int, int, int]:
         """Return a condition in words, both ends of the range, and how many numbers fit."""

@@ -6,6 +6,7 @@ import operator
 import random
 from fractions import Fraction
 
+from verigym.envs.contract.generated import Made
 from verigym.envs.generated.puzzles.base import NumberPuzzle, at
 
 TERMS = (2, 2, 3, 4, 5)
@@ -34,7 +35,7 @@ class FractionsEnvironment(NumberPuzzle):
     name = "fractions"
     version = "1"
 
-    def task(self, rng: random.Random) -> tuple[str, str, str]:
+    def make(self, rng: random.Random) -> Made:
         """Return for example ("Work out 1/2 + 3/4. ...", "5/4", "")."""
         most = at(self.level, DENOMINATORS)
         bottoms = [rng.randint(2, most) for _ in range(at(self.level, TERMS))]
@@ -44,4 +45,4 @@ class FractionsEnvironment(NumberPuzzle):
         for sign, top, bottom in zip(signs, tops[1:], bottoms[1:], strict=True):
             row += f" {sign} {top}/{bottom}"
         value = _value([Fraction(*pair) for pair in zip(tops, bottoms, strict=True)], signs)
-        return f"Work out {row}. Give a fraction in lowest terms, or a whole number.", str(value), ""
+        return Made(f"Work out {row}. Give a fraction in lowest terms, or a whole number.", str(value), "")

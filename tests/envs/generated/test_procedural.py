@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verigym.envs import UsageError, load
+from verigym.envs.contract.generated import Made
 from verigym.envs.generated.families import HELD_OUT_SHARE, THINGS, UNITS, ProceduralEnvironment, split_of
 
 NAMES = ("arithmetic", "units", "bases", "story")
@@ -59,7 +60,7 @@ def steps_hold(reasoning: str) -> bool:
 
 def test_answers_are_right_and_so_is_every_step(env: Any) -> None:
     for index in range(400):
-        question, answer, reasoning = env.draw("train", 0, index)
+        question, answer, reasoning, _ = env.drawn("train", 0, index)
         assert int(answer) == expected(question), question
         assert int(answer) >= 0
         assert steps_hold(reasoning), (question, reasoning)
@@ -71,7 +72,7 @@ def test_every_operation_is_right(operation: str, digits: int) -> None:
     env = make("arithmetic", digits=digits, operations=operation)
     rng = random.Random(f"{operation}{digits}")
     for _ in range(300):
-        question, answer, reasoning = env.task(rng)
+        question, answer, reasoning, _ = env.make(rng)
         assert operation in question
         assert int(answer) == expected(question)
         assert steps_hold(reasoning), (question, reasoning)
@@ -83,7 +84,7 @@ def test_every_operation_is_right(operation: str, digits: int) -> None:
 
 def test_every_sum_of_one_digit_occurs_and_the_splits_share_none() -> None:
     env = make("arithmetic", digits=1, operations="+")
-    drawn = {split: {env.draw(split, 0, index)[0] for index in range(1500)} for split in ("train", "test")}
+    drawn = {split: {env.drawn(split, 0, index)[0] for index in range(1500)} for split in ("train", "test")}
     assert not drawn["train"] & drawn["test"]
     assert drawn["train"] | drawn["test"] == {f"{a}+{b}=?" for a, b in itertools.product(range(10), repeat=2)}
 
@@ -170,20 +171,20 @@ def test_bad_options_are_refused(name: str, options: dict[str, Any]) -> None:
 
 def test_operands_keep_to_the_options() -> None:
     for index in range(200):
-        a, b = map(int, re.findall(r"\d+", make("arithmetic", digits=1, operations="-").draw("train", 0, index)[0]))
+        a, b = map(int, re.findall(r"\d+", make("arithmetic", digits=1, operations="-").drawn("train", 0, index)[0]))
         assert b <= a <= 9
-        a, b = map(int, re.findall(r"\d+", make("arithmetic", digits=3, operations="*").draw("train", 0, index)[0]))
+        a, b = map(int, re.findall(r"\d+", make("arithmetic", digits=3, operations="*").drawn("train", 0, index)[0]))
         assert a <= 999 and b <= 9
-        assert int(re.findall(r"\d+", make("units", largest=2).draw("train", 0, index)[0])[0]) <= 2
-        assert int(make("bases", largest=4).draw("train", 0, index)[0].split("base ")[1][0]) <= 4
+        assert int(re.findall(r"\d+", make("units", largest=2).drawn("train", 0, index)[0])[0]) <= 2
+        assert int(make("bases", largest=4).drawn("train", 0, index)[0].split("base ")[1][0]) <= 4
 
 
 class OneQuestion(ProceduralEnvironment):
     name = "one-question"
     version = "1"
 
-    def task(self, rng: random.Random) -> tuple[str, str, str]:
-        return "47+38=?", "85", "7+8=15,4+3+1=8"
+    def make(self, rng: random.Random) -> Made:
+        return Made("47+38=?", "85", "7+8=15,4+3+1=8")
 
 
 def test_so_few_questions_that_a_split_has_none_is_said_and_does_not_hang() -> None:

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Sequence
 
+from verigym.envs.contract.generated import Made
 from verigym.envs.contract.schema import Prompt
 from verigym.envs.generated.families import ProceduralEnvironment
 from verigym.trainer.engines.base import Generated, OnFinished
@@ -20,14 +21,14 @@ class EvenEnvironment(ProceduralEnvironment):
     name = "even"
     version = "1"
 
-    def task(self, rng: random.Random) -> tuple[str, str, str]:
+    def make(self, rng: random.Random) -> Made:
         """Return a question, one of its answers and the step before it."""
         answer = rng.choice(EVENS)
-        return f"Case {rng.randint(100, 999)}: an even number?", answer, f"I take {answer}."
+        return Made(f"Case {rng.randint(100, 999)}: an even number?", answer, f"I take {answer}.")
 
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
         """Return task number `index`, with all of its answers."""
-        question, _, _ = self.draw(split, seed, index)
+        question = self.drawn(split, seed, index).question
         return self.prompt(question, answer=EVENS)
 
 

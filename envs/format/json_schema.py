@@ -1,16 +1,14 @@
-"""What the `format` environment asks of the answer itself: JSON that follows a schema, one fenced block."""
+"""JSON Schema for the `format` environment: schemas that can be checked in linear time, and answers that follow one."""
 
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.contract.schema import canonical_json
-from verigym.envs.extraction.visible import blank
 from verigym.envs.extras import install
 from verigym.envs.linear import check_pattern, search
 
@@ -21,7 +19,6 @@ _REFUSED = {
     "$recursiveRef": "use $ref",
     "format": "use pattern",
 }
-_FENCED = re.compile(r"(?P<mark>`{3,}+|~{3,}+)[ \t]*+(?P<tag>[^\s`]*+)[^\n`]*+\n")
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
@@ -115,23 +112,3 @@ def _whole(value: Any) -> Any:
     if isinstance(value, list):
         return [_whole(item) for item in value]
     return {name: _whole(item) for name, item in value.items()} if isinstance(value, dict) else value
-
-
-def fenced(text: str, language: str) -> tuple[str, str]:
-    """Return the content of the one fenced block that the text consists of, and what is wrong where it does not."""
-    text = text.strip()
-    opening = _FENCED.match(text)
-    if opening is None:
-        return "", "is no fenced block"
-    mark = opening["mark"]
-    if language and opening["tag"].lower() != language.lower():
-        return "", f"is a block of {opening['tag'] or 'no language'}, not of {language}"
-    end = text.rfind("\n")
-    if end < opening.end() - 1 or text[end + 1 :].strip() != mark:
-        return "", "is a block that does not close at the end"
-    content = text[opening.end() : end]
-    if any(line.startswith(mark) and not line.strip(mark[0]) for line in map(str.strip, content.split("\n"))):
-        return "", "is more than one block"
-    if blank(content):
-        return "", "is an empty block"
-    return content, ""
