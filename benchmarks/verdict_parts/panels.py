@@ -16,6 +16,8 @@ for folder in (ROOT, ROOT / "tests", ROOT / "tests/envs/support"):
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
+from mathgen.show import show  # noqa: E402
+
 import verigym  # noqa: E402
 from verigym.envs import Completion, Score  # noqa: E402
 from verigym.envs.code.output import difference  # noqa: E402
@@ -25,7 +27,6 @@ from verigym.envs.judge.replies import Garbage, form_of  # noqa: E402
 from verigym.envs.lean.completion import Refused  # noqa: E402
 from verigym.envs.lean.guard import file_refusal, refusal  # noqa: E402
 from verigym.envs.math.reading.parse import ParseError, parse  # noqa: E402
-from verigym.envs.math.show import show  # noqa: E402
 
 Case = dict[str, Any]
 Verdict = dict[str, Any]

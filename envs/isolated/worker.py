@@ -32,7 +32,7 @@ POLL_MS = 2_000
 
 KINDS = {
     "trees": "verigym.envs.math.symbolic.worker",
-    "texts": "verigym.envs.math.symbolic.opinion",
+    "texts": "verigym.envs.math.symbolic.math_verify",
     "gym": "verigym.envs.reasoning_gym.worker",
 }
 """Kinds of comparison, and the module whose `load` warms up and returns the comparison."""

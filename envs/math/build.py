@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 from verigym.envs.math.numerals import scientific
 from verigym.envs.math.tree import (
@@ -18,9 +20,12 @@ from verigym.envs.math.tree import (
     Node,
     Number,
     Percent,
+    PlusMinus,
     Pow,
     SetOp,
     Symbol,
+    children,
+    walk,
 )  # fmt: skip
 
 ZERO = Number(Fraction(0))
@@ -181,3 +186,45 @@ def single(node: Node) -> Node:
     if isinstance(node, Group) and len(node.items) == 1 and node.opening in ("[", "{", "tex{"):
         return node.items[0]
     return node
+
+
+def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Return the tree with `change` applied to each node, children first; sums in sums and products in products are joined."""
+    if not children(node):
+        return change(node)
+    fields = {}
+    for field in dataclasses.fields(node):
+        before = getattr(node, field.name)
+        after = _rebuilt(before, change)
+        if after is not before:
+            fields[field.name] = after
+    if fields:
+        node = dataclasses.replace(node, **fields)
+        if isinstance(node, Add):
+            node = Add(tuple(one for term in node.terms for one in (term.terms if isinstance(term, Add) else (term,))))
+        elif isinstance(node, Mul):
+            node = Mul(tuple(one for part in node.factors for one in (part.factors if isinstance(part, Mul) else (part,))))
+    return change(node)
+
+
+def _rebuilt(value: Any, change: Callable[[Node], Node]) -> Any:
+    if isinstance(value, tuple):
+        parts = tuple(_rebuilt(part, change) for part in value)
+        return value if all(new is old for new, old in zip(parts, value, strict=True)) else parts
+    return rebuild(value, change) if isinstance(value, Node) else value
+
+
+def expand_plus_minus(node: Node) -> tuple[Node, ...]:
+    r"""Return the tree for the upper signs and the tree for the lower signs; the tree itself where there is no `\pm`.
+
+    All signs go together: `\pm 1 \mp 2` is 1 - 2 and -1 + 2.
+    """
+    if not any(isinstance(part, PlusMinus) for part in walk(node)):
+        return (node,)
+    return rebuild(node, partial(_signed, 1)), rebuild(node, partial(_signed, -1))
+
+
+def _signed(upper: int, part: Node) -> Node:
+    if not isinstance(part, PlusMinus):
+        return part
+    return part.of if part.sign == upper else Neg(part.of)

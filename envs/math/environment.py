@@ -19,11 +19,10 @@ from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.contract.schema import Completion, Prompt, Reference, Score
 from verigym.envs.extraction.methods import Extraction, Method, extract, strip_thinking
 from verigym.envs.extras import install
-from verigym.envs.math.failures import ParseError
 from verigym.envs.math.judging.golds import GoldBoxes, explain_gold, gold_text, read
 from verigym.envs.math.judging.tiers import Answer, Decision, TierOptions, Tiers
 from verigym.envs.math.reading.spelling import mended, spelled, unescaped, unlabelled
-from verigym.envs.math.tree import Listing
+from verigym.envs.math.tree import Listing, ParseError
 
 _GOLD_FORMS: dict[Method, str] = {
     "boxed": r"\boxed{%s}",

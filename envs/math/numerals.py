@@ -17,8 +17,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from verigym.envs.math.failures import TooLarge
-from verigym.envs.math.tree import Mul, Neg, Node, Number, Pow
+from verigym.envs.math.tree import Mul, Neg, Node, Number, Pow, TooLarge
 
 MAX_DIGITS = 2_000
 MAX_EXPONENT = 1_000
@@ -102,3 +101,28 @@ def repeating(digits: str, again: str) -> Number:
     period = Fraction(int(again), (10 ** len(again) - 1) * 10 ** len(once))
     value = Fraction(int((whole or "0") + once), 10 ** len(once)) + period
     return Number(value, len(once) + len(again), "repeating")
+
+
+_HAN_DIGITS = {char: value for value, char in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2}
+_HAN_PLACES = {"十": 10, "百": 100, "千": 1000}
+_HAN_NUMBER = re.compile(r"(负?)([零〇一二两三四五六七八九十百千]{1,9})")
+
+
+def han_number(text: str) -> str | None:
+    """Return the digits of a whole answer in Chinese numerals below ten thousand; None of any other text."""
+    found = _HAN_NUMBER.fullmatch(text)
+    if found is None:
+        return None
+    total, digit, smallest = 0, None, 10_000
+    for char in found[2]:
+        if char in _HAN_DIGITS:
+            if digit:  # two digits in a row name no number
+                return None
+            digit = _HAN_DIGITS[char]
+            continue
+        place = _HAN_PLACES[char]
+        if place >= smallest or digit == 0:
+            return None
+        total += (1 if digit is None else digit) * place
+        digit, smallest = None, place
+    return f"{'-' if found[1] else ''}{total + (digit or 0)}"

@@ -294,3 +294,14 @@ def walk(node: Node) -> Iterator[Node]:
 def symbols(node: Node) -> frozenset[str]:
     """Return the names of all symbols in it."""
     return frozenset(part.name for part in walk(node) if isinstance(part, Symbol))
+
+
+Verdict = Literal["same", "different", "unknown"]
+
+
+class ParseError(ValueError):
+    """The text is no answer that the grammar knows; the message names what was found and where."""
+
+
+class TooLarge(ParseError):
+    """The text, its nesting or one of its numbers is beyond the limits; nothing was tried."""

@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from verigym.envs.latex.words import SCALES
+from verigym.envs.math.equality.budget import TooMuch, Undecided, WorkBudget
 from verigym.envs.math.equality.numbers.exactly import value
 from verigym.envs.math.equality.values import approximation, compare_values
-from verigym.envs.math.equality.work import TooMuch, Undecided, Work
 from verigym.envs.math.judging.quantities.conversions import kind_of
 from verigym.envs.math.tree import (
     FUNCTIONS,
@@ -123,7 +123,7 @@ class Verifier:
         self._known: dict[str, Fraction] = {}
         self._slack: dict[str, Fraction] = {}
         self._stated: dict[str, set[Fraction]] = {}
-        self._work = Work(WORK)
+        self._work = WorkBudget(WORK)
         self._sides = 0
         self._verdicts: list[StepVerdict] = []
         self._equations: list[_Equation] = []

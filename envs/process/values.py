@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from verigym.envs.latex.words import SCALES
-from verigym.envs.math.equality.rebuild import rebuild
+from verigym.envs.math.build import rebuild
 from verigym.envs.math.judging.quantities.conversions import converted
 from verigym.envs.math.reading.parse import ParseError, parse
 from verigym.envs.math.tree import FUNCTIONS, Call, Div, Neg, Node, Number, Percent, Phrase, Quantity, Text, walk

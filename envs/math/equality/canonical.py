@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from verigym.envs.math.equality.budget import Undefined, Unsupported, WorkBudget
 from verigym.envs.math.equality.numbers import exactly, integers
 from verigym.envs.math.equality.numbers.integers import Rational, simple
 from verigym.envs.math.equality.polynomial import ONE, Atoms, Poly, content
-from verigym.envs.math.equality.work import Undefined, Unsupported, Work
 from verigym.envs.math.tree import Add, Call, Constant, Div, Mul, Neg, Node, Number, Percent, Pow, Quantity, Root, Symbol
 
 MAX_EXPANDED = 50
@@ -39,7 +39,7 @@ Scope = Mapping[str, Quotient]
 class Canonical:
     """The canonical forms of the trees of one comparison."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: WorkBudget) -> None:
         """Start without atoms."""
         self.atoms = Atoms(work)
         self.work = work

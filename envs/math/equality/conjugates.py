@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from verigym.envs.math.equality.rebuild import rebuild
+from verigym.envs.math.build import rebuild
 from verigym.envs.math.tree import Call, Constant, Node, Symbol, symbols, walk
 
 COMPLEX_NAMES = frozenset("z w omega zeta".split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from verigym.envs.math.equality.rebuild import rebuild
+from verigym.envs.math.build import rebuild
 from verigym.envs.math.tree import Call, Node, Number, Symbol, walk
 
 _OPERATORS = frozenset("+-*/^")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from verigym.envs.math.build import literal
+from verigym.envs.math.build import literal, rebuild
+from verigym.envs.math.equality.budget import TooMuch, Undecided, Undefined, Unsupported, WorkBudget
 from verigym.envs.math.equality.numbers.exactly import rational
-from verigym.envs.math.equality.rebuild import rebuild
-from verigym.envs.math.equality.work import TooMuch, Undecided, Undefined, Unsupported, Work
 from verigym.envs.math.tree import Add, Call, Div, Group, Matrix, Mul, Neg, Node, Number, Pow, Root, Symbol, walk
 
 MATRIX_WORK = 300_000
@@ -24,12 +23,12 @@ _TWO = Number(Fraction(2))
 Rows = tuple[tuple[Node, ...], ...]
 
 
-def evaluate_matrix(node: Node, work: Work | None = None) -> Matrix | None:
+def evaluate_matrix(node: Node, work: WorkBudget | None = None) -> Matrix | None:
     """Return the matrix that an expression of matrices is; None where it is none, is undefined or too large.
 
     With `work`, what it costs is taken from that budget.
     """
-    share = Work(MATRIX_WORK) if work is None else work.share(MATRIX_WORK)
+    share = WorkBudget(MATRIX_WORK) if work is None else work.share(MATRIX_WORK)
     try:
         found = _Entries(share).matrix(node)
     except (Undecided, RecursionError):
@@ -40,7 +39,7 @@ def evaluate_matrix(node: Node, work: Work | None = None) -> Matrix | None:
     return Matrix(found) if found is not None else None
 
 
-def write_out(node: Node, work: Work) -> Node:
+def write_out(node: Node, work: WorkBudget) -> Node:
     """Return the tree with determinants and norms of matrices written out as sums; raises `Undecided`."""
     if not any(isinstance(part, Call) and part.name in ("det", "norm", "abs") and len(part.args) == 1 for part in walk(node)):
         return node
@@ -54,7 +53,7 @@ def write_out(node: Node, work: Work) -> Node:
 class _Entries:
     """Computes entries within one budget."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: WorkBudget) -> None:
         self.work = work
 
     def written(self, part: Node) -> Node:

@@ -11,9 +11,9 @@ import math
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from verigym.envs.math.equality.budget import TooMuch, Undefined, WorkBudget
 from verigym.envs.math.equality.numbers import integers
 from verigym.envs.math.equality.numbers.integers import Rational, bits, simple
-from verigym.envs.math.equality.work import TooMuch, Undefined, Work
 
 Monomial = tuple[tuple[int, Rational], ...]
 Poly = dict[Monomial, Rational]
@@ -39,7 +39,7 @@ class Atoms:
 
     __slots__ = ("known", "listed", "special", "work")
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: WorkBudget) -> None:
         """Start without atoms."""
         self.known: dict[tuple[str, Any], int] = {}
         self.listed: list[Atom] = []
@@ -178,7 +178,7 @@ class Atoms:
         return result
 
 
-def _weighed(coefficient: Rational, work: Work) -> Rational:
+def _weighed(coefficient: Rational, work: WorkBudget) -> Rational:
     size = bits(coefficient)
     if size > 256:
         integers.charge(work, size)

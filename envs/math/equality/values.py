@@ -10,8 +10,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from verigym.envs.math.build import literal
+from verigym.envs.math.build import literal, rebuild
 from verigym.envs.math.equality import matrices
+from verigym.envs.math.equality.budget import TooMuch, Undecided, WorkBudget
 from verigym.envs.math.equality.canonical import Canonical, difference
 from verigym.envs.math.equality.conjugates import with_conjugates
 from verigym.envs.math.equality.indices import with_indices
@@ -23,10 +24,7 @@ from verigym.envs.math.equality.polynomial import decisive
 from verigym.envs.math.equality.probing import points
 from verigym.envs.math.equality.probing.points import free_symbols
 from verigym.envs.math.equality.probing.probe import PROBE_WORK, Probe
-from verigym.envs.math.equality.rebuild import rebuild
-from verigym.envs.math.equality.work import TooMuch, Undecided, Work
-from verigym.envs.math.tree import MAX_HEIGHT, Constant, Div, Mul, Neg, Node, Number, Symbol, children, walk
-from verigym.envs.math.verdict import Verdict
+from verigym.envs.math.tree import MAX_HEIGHT, Constant, Div, Mul, Neg, Node, Number, Symbol, Verdict, children, walk
 
 MAX_NODES = 2000
 """Larger trees are not compared."""
@@ -53,7 +51,7 @@ _LIMIT = Equality("unknown", "limit")
 _UNKNOWN = Equality("unknown", "probed")
 
 
-def compare_values(gold: Node, answer: Node, seed: str = "", work: Work | None = None) -> Equality:
+def compare_values(gold: Node, answer: Node, seed: str = "", work: WorkBudget | None = None) -> Equality:
     """Tell whether two scalar expressions are equal. Never raises; "unknown" where it cannot tell.
 
     Args:
@@ -72,8 +70,10 @@ def compare_values(gold: Node, answer: Node, seed: str = "", work: Work | None =
     return _within(_compare, gold, answer, seed, work)
 
 
-def _within(tier: Callable[[Node, Node, str, Work], Equality], a: Node, b: Node, seed: str, work: Work | None) -> Equality:
-    share = Work(VALUE_WORK) if work is None else work.share(VALUE_WORK)
+def _within(
+    tier: Callable[[Node, Node, str, WorkBudget], Equality], a: Node, b: Node, seed: str, work: WorkBudget | None
+) -> Equality:
+    share = WorkBudget(VALUE_WORK) if work is None else work.share(VALUE_WORK)
     try:
         share.spend(_NODE_WORK * (_count(a) + _count(b)))
         return tier(a, b, seed, share)
@@ -86,7 +86,7 @@ def _within(tier: Callable[[Node, Node, str, Work], Equality], a: Node, b: Node,
             work.settle(share)
 
 
-def _compare(a: Node, b: Node, seed: str, work: Work) -> Equality:
+def _compare(a: Node, b: Node, seed: str, work: WorkBudget) -> Equality:
     one, two = rational(a, work), rational(b, work)
     if one is not None and two is not None:
         return _SAME if one == two else _DIFFERENT
@@ -114,11 +114,11 @@ def _compare(a: Node, b: Node, seed: str, work: Work) -> Equality:
         work.settle(share)
 
 
-def _prepared(a: Node, b: Node, work: Work) -> tuple[Node, Node]:
+def _prepared(a: Node, b: Node, work: WorkBudget) -> tuple[Node, Node]:
     return with_conjugates(*with_indices(matrices.write_out(a, work), matrices.write_out(b, work)))
 
 
-def _canonical(work: Work) -> Canonical:
+def _canonical(work: WorkBudget) -> Canonical:
     return Canonical(work.share(CANONICAL_WORK))
 
 
@@ -176,7 +176,7 @@ def _infinite_sign(node: Node) -> int | None:
     return None
 
 
-def proportional(gold: Node, answer: Node, seed: str = "", work: Work | None = None) -> Equality:
+def proportional(gold: Node, answer: Node, seed: str = "", work: WorkBudget | None = None) -> Equality:
     """Tell whether gold = c * answer for a constant c that is not zero: whether `gold = 0` and `answer = 0` are one equation.
 
     "unknown" where either has no variables or is zero everywhere. The arguments are those of `compare_values`.
@@ -186,7 +186,7 @@ def proportional(gold: Node, answer: Node, seed: str = "", work: Work | None = N
     return _within(_proportional, gold, answer, seed, work)
 
 
-def _proportional(a: Node, b: Node, seed: str, work: Work) -> Equality:
+def _proportional(a: Node, b: Node, seed: str, work: WorkBudget) -> Equality:
     if not free_symbols(a) or not free_symbols(b) or _has_infinity(a) or _has_infinity(b):
         return _UNKNOWN
     a, b = _prepared(a, b, work)
@@ -217,7 +217,7 @@ def _proportional(a: Node, b: Node, seed: str, work: Work) -> Equality:
         work.settle(share)
 
 
-def _constant_ratio(a: Node, b: Node, seed: str, work: Work) -> Verdict:
+def _constant_ratio(a: Node, b: Node, seed: str, work: WorkBudget) -> Verdict:
     """Compare a / b with its value at one point: the point's symbols are replaced by literals."""
     names = sorted(free_symbols(a) | free_symbols(b))
     whole = points.integer_names(a, b).intersection(names)
@@ -243,7 +243,7 @@ def _constant_ratio(a: Node, b: Node, seed: str, work: Work) -> Verdict:
     return "unknown"
 
 
-def approximation(node: Node, digits: int = 30, work: Work | None = None) -> Fraction | None:
+def approximation(node: Node, digits: int = 30, work: WorkBudget | None = None) -> Fraction | None:
     """Return a real constant as a fraction with a relative error below 10 ** -digits; None where it is none or is not real.
 
     With `work`, what it costs is taken from that budget.
@@ -258,10 +258,10 @@ def approximation(node: Node, digits: int = 30, work: Work | None = None) -> Fra
     return Fraction(mantissa << found[2]) if found[2] >= 0 else Fraction(mantissa, 1 << -found[2])
 
 
-def _constant(node: Node, digits: int, work: Work | None) -> Value | None:
+def _constant(node: Node, digits: int, work: WorkBudget | None) -> Value | None:
     if digits > 1000 or not _fits(node) or free_symbols(node):
         return None
-    share = Work(CONSTANT_WORK) if work is None else work.share(CONSTANT_WORK)
+    share = WorkBudget(CONSTANT_WORK) if work is None else work.share(CONSTANT_WORK)
     precision = digits * 4 + 2 * numeric.SLACK
     try:
         node = matrices.write_out(node, share)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from verigym.envs.math.equality.budget import ANSWER_WORK, WorkBudget
 from verigym.envs.math.equality.numbers.exactly import rational
 from verigym.envs.math.equality.values import Equality, compare_values
-from verigym.envs.math.equality.work import ANSWER_WORK, Work
 from verigym.envs.math.judging.policy import Policy
 from verigym.envs.math.tree import (
     Clock,
@@ -23,10 +23,10 @@ from verigym.envs.math.tree import (
     SetBuilder,
     SetOp,
     Text,
+    Verdict,
     symbols,
     walk,
 )  # fmt: skip
-from verigym.envs.math.verdict import Verdict
 
 Symbolic = Callable[[Node, Node], Verdict]
 
@@ -47,13 +47,18 @@ class Case:
     """
 
     def __init__(
-        self, policy: Policy, question: str = "", seed: str = "", symbolic: Symbolic | None = None, work: Work | None = None
+        self,
+        policy: Policy,
+        question: str = "",
+        seed: str = "",
+        symbolic: Symbolic | None = None,
+        work: WorkBudget | None = None,
     ) -> None:
         self.policy = policy
         self.question = question
         self.symbolic = symbolic
         self.seed = seed
-        self.work = Work(ANSWER_WORK) if work is None else work
+        self.work = WorkBudget(ANSWER_WORK) if work is None else work
         self.notes: list[str] = []
         self.refusal = ""
         self._tier = 0
@@ -121,12 +126,12 @@ class Case:
         return "same" if accept else "different"
 
 
-def is_expression(node: Node, work: Work) -> bool:
+def is_expression(node: Node, work: WorkBudget) -> bool:
     """Whether a tree is a formula with a value, as opposed to one that holds words, lists, statements or a division by 0."""
     return not any(_is_valueless(part, work) for part in walk(node))
 
 
-def _is_valueless(node: Node, work: Work) -> bool:
+def _is_valueless(node: Node, work: WorkBudget) -> bool:
     if isinstance(node, Quantity):
         return node.unit != "degree"
     return isinstance(node, _VALUELESS) or (isinstance(node, Div) and rational(node.bottom, work) == 0)

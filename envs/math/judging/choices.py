@@ -11,8 +11,7 @@ from verigym.envs.math.judging.question import MAX_CHARS, MAX_RUN_CHARS
 from verigym.envs.math.judging.statements.statements import Same
 from verigym.envs.math.judging.texts import choice_of, labelled, lettered
 from verigym.envs.math.reading.parse import ParseError, parse
-from verigym.envs.math.tree import Mul, Node, Number, Phrase, Symbol, Text
-from verigym.envs.math.verdict import Verdict
+from verigym.envs.math.tree import Mul, Node, Number, Phrase, Symbol, Text, Verdict
 
 _LABEL = re.compile(r"(?:\\(?:text|math)?(?:bf|rm)?\s*\{\s*)?\(([A-H])\)\s*\}?|(?:^|(?<=\n))[ \t]*([A-H])[.):](?=[\s$\\])")
 _SUMMED = re.compile(r"(none|all)(?: of (?:these|those|them|the (?:above|others|choices|options)))?\.?", re.IGNORECASE)

@@ -25,8 +25,7 @@ from verigym.envs.math.judging.statements.congruences import is_foreign
 from verigym.envs.math.judging.structures.listings import same_lists
 from verigym.envs.math.judging.structures.vectors import in_components
 from verigym.envs.math.judging.texts import names_choices, without_letters
-from verigym.envs.math.tree import Add, Clock, Constant, Group, InBase, Listing, Node, Number, Relation, Symbol, Text
-from verigym.envs.math.verdict import Verdict
+from verigym.envs.math.tree import Add, Clock, Constant, Group, InBase, Listing, Node, Number, Relation, Symbol, Text, Verdict
 
 # Nothing in these can be a list, a statement or both signs.
 _PLAIN = (Number, Symbol, Constant, Text, InBase, Clock)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import permutations
 
-from verigym.envs.math.equality.rebuild import rebuild
+from verigym.envs.math.build import rebuild
 from verigym.envs.math.judging.guards.unworked import claims
 from verigym.envs.math.judging.question import mentions, speaks_of
 from verigym.envs.math.judging.statements.conditions import COUNTS, without_conditions

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from verigym.envs.math.build import single
-from verigym.envs.math.equality.plusminus import expand_plus_minus
+from verigym.envs.math.build import expand_plus_minus, single
 from verigym.envs.math.judging.names import is_name, split_names
 from verigym.envs.math.judging.statements.statements import is_equation
 from verigym.envs.math.tree import Group, Listing, NamedSet, Node, PlusMinus, Relation, walk

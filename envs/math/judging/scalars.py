@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from math import gcd
 
-from verigym.envs.math.build import literal, scaled
+from verigym.envs.latex.units import known_unit, singular
+from verigym.envs.math.build import literal, rebuild, scaled
 from verigym.envs.math.equality.numbers.exactly import rational
-from verigym.envs.math.equality.rebuild import rebuild
-from verigym.envs.math.equality.simple import is_unsimplified
+from verigym.envs.math.equality.unsimplified import is_unsimplified
 from verigym.envs.math.judging.case import Case, all_of
+from verigym.envs.math.judging.quantities.conversions import kind_of
 from verigym.envs.math.judging.quantities.decimals import stands_for
 from verigym.envs.math.judging.quantities.measured import Measure, measure
-from verigym.envs.math.judging.quantities.measures import counts_things, is_asked, is_missable, same_unit
-from verigym.envs.math.judging.quantities.wanted import contradicts, wants_percent
+from verigym.envs.math.judging.quantities.measures import Factors, counts_things, is_asked, is_missable, same_unit
+from verigym.envs.math.judging.question import MAX_CHARS
 from verigym.envs.math.judging.texts import choice_of, same_words, says_infinite, words_of
 from verigym.envs.math.tree import (
     Clock,
@@ -31,9 +33,9 @@ from verigym.envs.math.tree import (
     Relation,
     Symbol,
     Text,
+    Verdict,
     walk,
 )  # fmt: skip
-from verigym.envs.math.verdict import Verdict
 
 # What no arithmetic is done with: these make sense only whole.
 _WHOLE = (Text, Phrase, Clock, InBase, Ellipsis, NamedSet)
@@ -272,3 +274,46 @@ def _kind(node: Node) -> str:
     kinds = {Text: "words", Phrase: "a phrase", Clock: "a time", InBase: "a number in a base", Symbol: "a letter"}
     found = kinds.get(type(node))
     return found or ("a formula" if any(isinstance(part, Symbol) for part in walk(node)) else "a value")
+
+
+_PERCENT = re.compile(
+    r"\b(?:what|how many|which|find|determine|calculate|compute|give|state)(?: is| was| are| were)?(?: the| its)?"
+    r"(?: (?:total|overall|approximate|exact|average|final|least|greatest|smallest|largest|maximum|minimum|annual|net))?"
+    r" percent(?:age)?s?\b|\b(?:as|to|into) an? percent(?:age)?\b|\b(?:in|nearest(?: [a-z]+)?) percent\b|"
+    r"\b(?:percent(?:age)?|%) (?:sign|symbol)\b",
+    re.IGNORECASE,
+)
+_SYSTEMS = {"inch": "m", "ounce": "g", "gallon": "l"}
+_UNIT = re.compile(r"\b(?:how many|in) ([a-z]+)\b", re.IGNORECASE)
+
+
+def wants_percent(question: str) -> bool:
+    """Whether the answer is a number of per cent: `what percent of 80 is 20`, not `what is 20 percent of 80`."""
+    return _PERCENT.search(question[:MAX_CHARS]) is not None
+
+
+@lru_cache(maxsize=256)
+def _asked_units(question: str) -> frozenset[str]:
+    words = (match.group(1).lower() for match in _UNIT.finditer(question[:MAX_CHARS]))
+    return frozenset(unit for word in words if (unit := known_unit(word) or known_unit(singular(word))))
+
+
+def contradicts(unit: str, question: str) -> bool:
+    """Whether the question asks for another unit of the same kind, and not for this one: minutes where hours are asked."""
+    given, kind = _measured(unit)
+    if not kind:
+        return False
+    wanted = _asked_units(question)
+    return given not in wanted and any(_measured_kind(one) == kind for one in wanted)
+
+
+@lru_cache(maxsize=1024)
+def _measured(unit: str) -> tuple[str, Factors]:
+    """Return the unit's name and what it measures: nothing where it is a word such as apples."""
+    given = known_unit(unit)
+    return (given or unit, () if given is None and unit.isalpha() else _measured_kind(given or unit))
+
+
+def _measured_kind(unit: str) -> Factors:
+    """Return what a unit measures: the same for miles and kilometres."""
+    return tuple(sorted((_SYSTEMS.get(name, name), power) for name, power in kind_of(unit)))

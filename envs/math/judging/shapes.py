@@ -10,7 +10,7 @@ from collections import Counter
 from fractions import Fraction
 from math import gcd
 
-from verigym.envs.math.equality.rebuild import rebuild
+from verigym.envs.math.build import rebuild
 from verigym.envs.math.tree import (
     BINDERS,
     FUNCTIONS,

@@ -17,9 +17,9 @@ from verigym.envs.math.tree import (
     Relation,
     Symbol,
     Text,
+    Verdict,
     walk,
 )
-from verigym.envs.math.verdict import Verdict
 
 _HEDGE = re.compile(
     r"\b(?:maybe|perhaps|possibly|probably|either|neither|nor|not|or|if|unless|instead|wait|unsure|guess|answers?|might|"

@@ -8,15 +8,13 @@ from pydantic import Field
 
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.isolated import client as symbolic
-from verigym.envs.math.failures import ParseError, TooLarge
 from verigym.envs.math.judging.compare import judge_answer
 from verigym.envs.math.judging.golds import explain_gold, read_gold
 from verigym.envs.math.judging.policy import Policy
 from verigym.envs.math.judging.readings import read as listed
 from verigym.envs.math.reading.spelling import spelled
-from verigym.envs.math.symbolic.algebra import symbolic_equal
-from verigym.envs.math.tree import Listing, Neg, Node, Percent, Quantity
-from verigym.envs.math.verdict import Verdict
+from verigym.envs.math.symbolic.client import symbolic_equal
+from verigym.envs.math.tree import Listing, Neg, Node, ParseError, Percent, Quantity, TooLarge, Verdict
 
 MIN_SYMBOLIC_S = 0.05
 

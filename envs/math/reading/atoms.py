@@ -9,9 +9,9 @@ from verigym.envs.latex.words import ALWAYS_WORDS
 from verigym.envs.math.numerals import literal
 from verigym.envs.math.reading.brackets import SQUARE, Brackets
 from verigym.envs.math.reading.calls import Calls
-from verigym.envs.math.reading.quantities.bases import in_base
+from verigym.envs.math.reading.environments import Environments
 from verigym.envs.math.reading.quantities.literals import HEX, Numbers
-from verigym.envs.math.reading.tokens.environments import Environments
+from verigym.envs.math.reading.tokens.cursor import in_base
 from verigym.envs.math.tree import (
     Call,
     Constant,

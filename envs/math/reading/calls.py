@@ -12,8 +12,8 @@ from fractions import Fraction
 
 from verigym.envs.math.build import bare, mul
 from verigym.envs.math.numerals import literal
-from verigym.envs.math.reading.bigs import Bigs
-from verigym.envs.math.reading.quantities.bases import in_base
+from verigym.envs.math.reading.big_operators import BigOperators
+from verigym.envs.math.reading.tokens.cursor import in_base
 from verigym.envs.math.tree import (
     Add,
     Call,
@@ -49,7 +49,7 @@ _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
 _MANY = frozenset("gcd lcm max min".split())
 
 
-class Calls(Bigs):
+class Calls(BigOperators):
     """Names and what they are applied to."""
 
     def name(self) -> Node:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import re
 
-from verigym.envs.math.failures import ParseError, TooLarge
-from verigym.envs.math.numerals import literal
+from verigym.envs.math.numerals import han_number, literal
 from verigym.envs.math.reading.atoms import Atoms
 from verigym.envs.math.reading.lists import Lists
-from verigym.envs.math.reading.quantities.han import han_number
 from verigym.envs.math.reading.relations import Relations
 from verigym.envs.math.reading.sums import Sums
 from verigym.envs.math.reading.tokens.characters import plain
 from verigym.envs.math.reading.tokens.tokens import Lexer
-from verigym.envs.math.tree import MAX_HEIGHT, Group, Listing, Neg, Node, children
+from verigym.envs.math.tree import MAX_HEIGHT, Group, Listing, Neg, Node, ParseError, TooLarge, children
 
 __all__ = ["MAX_CHARS", "ParseError", "TooLarge", "parse"]
 

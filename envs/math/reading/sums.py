@@ -10,8 +10,8 @@ from fractions import Fraction
 
 from verigym.envs.latex.units import known_unit
 from verigym.envs.math.build import add, bare, mul, power, times
-from verigym.envs.math.reading.quantities.bases import in_base
 from verigym.envs.math.reading.quantities.degrees import Degrees
+from verigym.envs.math.reading.tokens.cursor import in_base
 from verigym.envs.math.tree import (
     Add,
     Call,

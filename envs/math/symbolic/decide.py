@@ -17,8 +17,7 @@ from sympy.functions.elementary.trigonometric import TrigonometricFunction
 
 from verigym.envs.math.equality.conjugates import with_conjugates
 from verigym.envs.math.symbolic.construct import Builder, Domain, Namer, Unreadable, growth
-from verigym.envs.math.tree import Node
-from verigym.envs.math.verdict import Verdict
+from verigym.envs.math.tree import Node, Verdict
 
 _UNFINISHED = (sp.Limit, sp.Sum, sp.Product, sp.Integral, sp.Derivative)
 _STEPPING = (sp.Max, sp.Min, sp.floor, sp.ceiling, sp.sign, sp.Mod)

@@ -6,8 +6,8 @@ import pytest
 
 from verigym.envs.isolated import client
 from verigym.envs.math.reading.parse import parse
-from verigym.envs.math.symbolic.algebra import symbolic_equal
-from verigym.envs.math.symbolic.dependence import dependents
+from verigym.envs.math.symbolic.client import symbolic_equal
+from verigym.envs.math.symbolic.construct import dependents
 from verigym.envs.math.tree import walk
 
 

@@ -3,15 +3,15 @@
 import pytest
 from python_trees import tree
 
+from verigym.envs.math.equality.budget import TooMuch, Undefined, WorkBudget
 from verigym.envs.math.equality.canonical import Canonical, difference
 from verigym.envs.math.equality.numbers.integers import factor, integer_root, rational_log
 from verigym.envs.math.equality.polynomial import ONE, decisive
-from verigym.envs.math.equality.work import TooMuch, Undefined, Work
 
 
 def apart(a: str, b: str) -> tuple[bool, bool]:
     """Return whether the forms differ, and whether that decides."""
-    canonical = Canonical(Work(500_000))
+    canonical = Canonical(WorkBudget(500_000))
     found = difference(canonical.form(tree(a), {}), canonical.form(tree(b), {}), canonical.atoms)
     return bool(found), decisive(canonical.atoms, found)
 
@@ -43,7 +43,7 @@ def test_only_independent_atoms_decide(a: str, b: str, decides: bool) -> None:
 
 
 def test_negative_powers_and_denominators() -> None:
-    canonical = Canonical(Work(100_000))
+    canonical = Canonical(WorkBudget(100_000))
     assert canonical.form(tree("1/(2*x*y**2)"), {}).bottom is ONE
     assert canonical.form(tree("1/(x + 1)"), {}).bottom == canonical.form(tree("x + 1"), {}).top
     with pytest.raises(Undefined):
@@ -57,11 +57,11 @@ def test_negative_powers_and_denominators() -> None:
 @pytest.mark.parametrize("text", ["(x + 1)**500", "(a + b + c + d)**20", "prod(x + k, k, 1, 49)*prod(y + k, k, 1, 49)"])
 def test_expansion_is_bounded(text: str) -> None:
     with pytest.raises(TooMuch):
-        Canonical(Work(500_000)).form(tree(text), {})
+        Canonical(WorkBudget(500_000)).form(tree(text), {})
 
 
 def test_bound_variables_have_no_name() -> None:
-    canonical = Canonical(Work(100_000))
+    canonical = Canonical(WorkBudget(100_000))
     one, two = (canonical.form(tree(text), {}) for text in ("sum(x*k, k, 1, n)", "sum(j*x, j, 1, n)"))
     assert one == two
     assert one != canonical.form(tree("sum(x*k, x, 1, n)"), {})
@@ -72,12 +72,12 @@ def test_bound_variables_have_no_name() -> None:
 
 
 def test_integers() -> None:
-    assert factor(360, Work(10**6)) == ({2: 3, 3: 2, 5: 1}, True)
-    assert factor(1_000_003, Work(10**6)) == ({1_000_003: 1}, False)
-    assert factor(1_000_003**2, Work(10**6)) == ({1_000_003: 2}, False)
-    assert factor(1, Work(10**6)) == ({}, True)
+    assert factor(360, WorkBudget(10**6)) == ({2: 3, 3: 2, 5: 1}, True)
+    assert factor(1_000_003, WorkBudget(10**6)) == ({1_000_003: 1}, False)
+    assert factor(1_000_003**2, WorkBudget(10**6)) == ({1_000_003: 2}, False)
+    assert factor(1, WorkBudget(10**6)) == ({}, True)
     for number in (0, 1, 7, 8, 9, 10**40, 10**40 - 1):
         for degree in (2, 3, 5, 11):
             root = integer_root(number, degree)
             assert root**degree <= number < (root + 1) ** degree
-    assert rational_log(10**30 + 1, 10, Work(10_000)) is None
+    assert rational_log(10**30 + 1, 10, WorkBudget(10_000)) is None

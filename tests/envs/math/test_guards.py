@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from verigym.envs.math.environment import MathEnvironment
-from verigym.envs.math.equality.work import Work
+from verigym.envs.math.equality.budget import WorkBudget
 from verigym.envs.math.judging.guards.reduced import is_reduced
 from verigym.envs.math.judging.question import computations, matrices
 from verigym.envs.math.judging.shapes import shape
@@ -56,7 +56,7 @@ def test_what_is_refused_is_equal(case: dict[str, Any]) -> None:
     ],
 )
 def test_reduced_forms(text: str, reduced: bool) -> None:
-    assert is_reduced(shape(parse(text)), Work(100_000)) is reduced
+    assert is_reduced(shape(parse(text)), WorkBudget(100_000)) is reduced
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from mathgen.show import show
 
 from verigym.envs.math.reading.parse import ParseError, TooLarge, parse
-from verigym.envs.math.show import show
 from verigym.envs.math.tree import Constant, Group, Number, Quantity, Symbol
 
 CASES = Path(__file__).parents[2] / "cases" / "math_parse.jsonl"

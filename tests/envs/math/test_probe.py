@@ -5,17 +5,17 @@ import itertools
 import pytest
 from python_trees import tree
 
+from verigym.envs.math.equality.budget import TooMuch, Undefined, WorkBudget
 from verigym.envs.math.equality.numbers import numeric
 from verigym.envs.math.equality.numbers.evaluate import Evaluation
 from verigym.envs.math.equality.numbers.numeric import Arithmetic
 from verigym.envs.math.equality.probing.points import free_symbols, integer_names, real_points
 from verigym.envs.math.equality.probing.probe import Probe
 from verigym.envs.math.equality.values import compare_values
-from verigym.envs.math.equality.work import TooMuch, Undefined, Work
 
 
 def value(text: str, precision: int = 192, *, real: bool = False, seed: str = "") -> tuple[complex, Arithmetic]:
-    arithmetic = Arithmetic(precision, Work(10**6), real=real)
+    arithmetic = Arithmetic(precision, WorkBudget(10**6), real=real)
     with numeric.LOCK:
         found = Evaluation(arithmetic, seed).value(tree(text), {})
     pair = found if len(found) == 2 else (found, arithmetic.lib.fzero)
@@ -127,7 +127,7 @@ def test_integers_by_use() -> None:
 def test_few_common_points_conclude_nothing() -> None:
     one, two = tree("arcsin(x**2 + y**2 + 2)*sqrt(x)"), tree("sqrt(-1 - x**2)*ln(-x)")
     with numeric.LOCK:
-        probe = Probe(one, two, "", Work(10**6))
+        probe = Probe(one, two, "", WorkBudget(10**6))
         assert probe._everywhere(["x", "y"], frozenset(), real=True) == "unknown"
 
 

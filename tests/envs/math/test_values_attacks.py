@@ -5,11 +5,11 @@ import time
 import pytest
 from python_trees import tree
 
+from verigym.envs.math.equality.budget import WorkBudget
 from verigym.envs.math.equality.matrices import evaluate_matrix
 from verigym.envs.math.equality.numbers.exactly import rational
 from verigym.envs.math.equality.probing.points import fingerprint, real_points
 from verigym.envs.math.equality.values import approximation, compare_values, proportional
-from verigym.envs.math.equality.work import Work
 from verigym.envs.math.reading.parse import parse
 
 SAME = """
@@ -179,7 +179,7 @@ def test_a_matrix_has_one_budget(text: str) -> None:
 
 
 def test_comparisons_share_a_budget() -> None:
-    work = Work(300_000)
+    work = WorkBudget(300_000)
     one, two = tree("sum(sin(k), k, 1, 9999)"), tree("sum(sin(k + 1), k, 0, 9998)")
     started = time.thread_time()
     for _ in range(200):
@@ -196,7 +196,7 @@ def test_comparisons_share_a_budget() -> None:
 
 
 def test_what_was_dear_is_remembered_in_its_budget() -> None:
-    work, node = Work(10**7), tree("factorial(3000)")
+    work, node = WorkBudget(10**7), tree("factorial(3000)")
     first = rational(node, work)
     spent = work.used
     assert first is not None

@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 from python_trees import tree
 
+from verigym.envs.math.build import expand_plus_minus
 from verigym.envs.math.equality.matrices import evaluate_matrix
-from verigym.envs.math.equality.plusminus import expand_plus_minus
 from verigym.envs.math.equality.values import approximation, compare_values, proportional, rational
 from verigym.envs.math.tree import Add, Matrix, Mul, Neg, Number, PlusMinus, Root, Symbol
 

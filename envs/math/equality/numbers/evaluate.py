@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from verigym.envs.math.build import literal
+from verigym.envs.math.equality.budget import TooMuch, Undefined, Unsupported
 from verigym.envs.math.equality.numbers import exactly
 from verigym.envs.math.equality.numbers.numeric import Arithmetic, Value
 from verigym.envs.math.equality.steps import Steps
-from verigym.envs.math.equality.work import TooMuch, Undefined, Unsupported
 from verigym.envs.math.tree import (
     FUNCTIONS,
     Add,

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 
+from verigym.envs.math.equality.budget import TooMuch, Undecided, Undefined, Unsupported, WorkBudget
 from verigym.envs.math.equality.numbers import integers
 from verigym.envs.math.equality.numbers.integers import Rational, bits, charge, simple
-from verigym.envs.math.equality.work import TooMuch, Undecided, Undefined, Unsupported, Work
 from verigym.envs.math.tree import (
     Add,
     Call,
@@ -37,7 +37,7 @@ MAX_ORDER = 8
 Scope = Mapping[str, Rational]
 
 
-def rational(node: Node, work: Work | None = None) -> Fraction | None:
+def rational(node: Node, work: WorkBudget | None = None) -> Fraction | None:
     """Return the exact value of a rational constant; None where it is none, is undefined or too large.
 
     With `work`, what it costs is taken from that budget, and what was dear is remembered there.
@@ -47,7 +47,7 @@ def rational(node: Node, work: Work | None = None) -> Fraction | None:
     if isinstance(node, Symbol | Constant):
         return None
     if work is None:
-        return _tried(node, Work(EXACT_WORK))
+        return _tried(node, WorkBudget(EXACT_WORK))
     remembered = work.known.get(id(node))
     if remembered is not None:
         found: Fraction | None = remembered[1]
@@ -60,14 +60,14 @@ def rational(node: Node, work: Work | None = None) -> Fraction | None:
     return found
 
 
-def _tried(node: Node, work: Work) -> Fraction | None:
+def _tried(node: Node, work: WorkBudget) -> Fraction | None:
     try:
         return Fraction(value(node, {}, work))
     except (Undecided, RecursionError):
         return None
 
 
-def value(node: Node, scope: Scope, work: Work) -> Rational:
+def value(node: Node, scope: Scope, work: WorkBudget) -> Rational:
     """Return the value, with values for the symbols in `scope`, or raise `Undecided`."""
     work.spend(10)
     match node:
@@ -96,7 +96,7 @@ def value(node: Node, scope: Scope, work: Work) -> Rational:
     raise Unsupported(type(node).__name__)
 
 
-def quotient(top: Rational, bottom: Rational, work: Work) -> Rational:
+def quotient(top: Rational, bottom: Rational, work: WorkBudget) -> Rational:
     """Return top / bottom."""
     if bottom == 0:
         raise Undefined("a division by zero")
@@ -104,7 +104,7 @@ def quotient(top: Rational, bottom: Rational, work: Work) -> Rational:
     return simple(Fraction(top, bottom))
 
 
-def _total(terms: list[Rational], work: Work) -> Rational:
+def _total(terms: list[Rational], work: WorkBudget) -> Rational:
     result: Rational = 0
     for term in terms:
         charge(work, bits(result) + bits(term))
@@ -112,7 +112,7 @@ def _total(terms: list[Rational], work: Work) -> Rational:
     return simple(result)
 
 
-def _product(factors: list[Rational], work: Work) -> Rational:
+def _product(factors: list[Rational], work: WorkBudget) -> Rational:
     result: Rational = 1
     for one in factors:
         charge(work, bits(result) + bits(one))
@@ -120,7 +120,7 @@ def _product(factors: list[Rational], work: Work) -> Rational:
     return simple(result)
 
 
-def _power(base: Rational, exponent: Rational, work: Work) -> Rational:
+def _power(base: Rational, exponent: Rational, work: WorkBudget) -> Rational:
     """Return a rational power; a negative base has the real root where the exponent's denominator is odd."""
     if exponent.denominator == 1:
         return simple(integers.power(base, exponent.numerator, work))
@@ -128,7 +128,7 @@ def _power(base: Rational, exponent: Rational, work: Work) -> Rational:
     return simple(integers.power(root, exponent.numerator, work))
 
 
-def _root(of: Rational, degree: Rational, work: Work) -> Rational:
+def _root(of: Rational, degree: Rational, work: WorkBudget) -> Rational:
     if degree.denominator != 1 or degree == 0:
         raise Unsupported("a root of this degree")
     if of in (0, 1) and degree > 0:
@@ -148,7 +148,7 @@ def _integer(number: Rational) -> int:
     return number.numerator
 
 
-def _call(name: str, args: tuple[Node, ...], scope: Scope, work: Work) -> Rational:
+def _call(name: str, args: tuple[Node, ...], scope: Scope, work: WorkBudget) -> Rational:
     match name, args:
         case "sum" | "prod", (body, Symbol(index), start, stop):
             return _series(name, body, index, (start, stop), scope, work)
@@ -164,7 +164,7 @@ _SCALAR = frozenset(
 )
 
 
-def _scalar(name: str, args: list[Rational], work: Work) -> Rational:  # noqa: C901  (a table of one-line cases)
+def _scalar(name: str, args: list[Rational], work: WorkBudget) -> Rational:  # noqa: C901  (a table of one-line cases)
     match name, args:
         case "abs", [one]:
             return -one if one < 0 else one
@@ -214,7 +214,7 @@ def _scalar(name: str, args: list[Rational], work: Work) -> Rational:  # noqa: C
     raise Unsupported(name)
 
 
-def _series(name: str, body: Node, index: str, bounds: tuple[Node, Node], scope: Scope, work: Work) -> Rational:
+def _series(name: str, body: Node, index: str, bounds: tuple[Node, Node], scope: Scope, work: WorkBudget) -> Rational:
     first, last = (_integer(value(bound, scope, work)) for bound in bounds)
     if last - first >= MAX_TERMS:
         raise TooMuch("a series of more than 10,000 terms")
@@ -228,7 +228,7 @@ def _series(name: str, body: Node, index: str, bounds: tuple[Node, Node], scope:
     return result
 
 
-def determinant(rows: list[list[Rational]], work: Work) -> Rational:
+def determinant(rows: list[list[Rational]], work: WorkBudget) -> Rational:
     """Return the determinant of a square matrix by elimination."""
     order = len(rows)
     if order > MAX_ORDER:

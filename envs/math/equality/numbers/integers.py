@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from verigym.envs.math.equality.work import TooMuch, Undefined, Work
+from verigym.envs.math.equality.budget import TooMuch, Undefined, WorkBudget
 
 Rational = int | Fraction
 
@@ -22,7 +22,7 @@ def bits(value: Rational) -> int:
     return value.numerator.bit_length() + value.denominator.bit_length()
 
 
-def charge(work: Work, size: int) -> None:
+def charge(work: WorkBudget, size: int) -> None:
     """Charge one operation on numbers of `size` bits; the greatest common divisor inside is quadratic."""
     if size > MAX_BITS:
         raise TooMuch("a number of more than 100,000 bits")
@@ -30,7 +30,7 @@ def charge(work: Work, size: int) -> None:
     work.spend(10 + words + (words * words >> 5))
 
 
-def power(base: Rational, exponent: int, work: Work) -> Rational:
+def power(base: Rational, exponent: int, work: WorkBudget) -> Rational:
     """Return base ** exponent for an integer exponent."""
     if base == 0 and exponent <= 0:
         raise Undefined("zero to a power that is not positive")
@@ -58,7 +58,7 @@ def integer_root(value: int, degree: int) -> int:
         guess = better
 
 
-def exact_root(value: Rational, degree: int, work: Work) -> Rational | None:
+def exact_root(value: Rational, degree: int, work: WorkBudget) -> Rational | None:
     """Return the real root of a rational where it is rational; a negative value has one only for odd degrees."""
     if value < 0:
         if degree % 2 == 0:
@@ -77,7 +77,7 @@ def exact_root(value: Rational, degree: int, work: Work) -> Rational | None:
     return parts[0] if parts[1] == 1 else Fraction(parts[0], parts[1])
 
 
-def factorial(number: int, work: Work) -> int:
+def factorial(number: int, work: WorkBudget) -> int:
     """Return number!, whose size is estimated first."""
     if number < 0:
         raise Undefined("the factorial of a negative integer")
@@ -85,7 +85,7 @@ def factorial(number: int, work: Work) -> int:
     return math.factorial(number)
 
 
-def double_factorial(number: int, work: Work) -> int:
+def double_factorial(number: int, work: WorkBudget) -> int:
     """Return number!!, the product of every second integer."""
     if number < -1:
         raise Undefined("the double factorial of a negative integer")
@@ -93,7 +93,7 @@ def double_factorial(number: int, work: Work) -> int:
     return math.prod(range(number, 0, -2))
 
 
-def falling(top: Rational, count: int, work: Work) -> Rational:
+def falling(top: Rational, count: int, work: WorkBudget) -> Rational:
     """Return top (top - 1) ... (top - count + 1)."""
     if count < 0:
         return 0
@@ -107,7 +107,7 @@ def falling(top: Rational, count: int, work: Work) -> Rational:
     return result
 
 
-def binomial(top: Rational, count: int, work: Work) -> Rational:
+def binomial(top: Rational, count: int, work: WorkBudget) -> Rational:
     """Return top over count; `top` may be negative or a fraction."""
     if isinstance(top, int) and 0 <= top and 2 * count > top:
         count = top - count
@@ -119,7 +119,7 @@ def binomial(top: Rational, count: int, work: Work) -> Rational:
     return simple(Fraction(product) / below)
 
 
-def rational_log(value: Rational, base: Rational, work: Work) -> Rational | None:
+def rational_log(value: Rational, base: Rational, work: WorkBudget) -> Rational | None:
     """Return log_base(value) where it is rational with a small denominator: a guess in floats, proved exactly."""
     if value <= 0 or base <= 0 or base == 1:
         raise Undefined("a logarithm outside its domain")
@@ -144,7 +144,7 @@ def simple(value: Rational) -> Rational:
     return value.numerator if value.denominator == 1 else value
 
 
-def factor(number: int, work: Work, limit: int = 1000) -> tuple[dict[int, int], bool]:
+def factor(number: int, work: WorkBudget, limit: int = 1000) -> tuple[dict[int, int], bool]:
     """Return {divisor: exponent} by trial division below `limit`, and whether all divisors are known to be prime.
 
     What is left over is one divisor, reduced to the number whose power it is unless it is very large.

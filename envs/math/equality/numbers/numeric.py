@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from verigym.envs.math.equality.work import TooMuch, Undefined, Unsupported, Work
+from verigym.envs.math.equality.budget import TooMuch, Undefined, Unsupported, WorkBudget
 
 Value = Any  # an mpf tuple or a pair of them: mpmath has no types
 
@@ -31,7 +31,7 @@ _SATURATING = frozenset(("sinh", "cosh", "tanh"))
 class Arithmetic:
     """Arithmetic of one precision. `need` counts the bits that the numbers met so far span, `lost` those lost in sums."""
 
-    def __init__(self, precision: int, work: Work, *, real: bool) -> None:
+    def __init__(self, precision: int, work: WorkBudget, *, real: bool) -> None:
         """Compute with `precision` bits; with `real`, what leaves the real numbers is undefined."""
         self.lib: Any = importlib.import_module("mpmath.libmp")
         self.precision = precision

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from verigym.envs.math.equality.budget import TooMuch, Undecided, Unsupported, WorkBudget
 from verigym.envs.math.equality.numbers.exactly import rational
-from verigym.envs.math.equality.work import TooMuch, Undecided, Unsupported, Work
 from verigym.envs.math.tree import Add, Call, Mul, Neg, Node, Pow
 
 MAX_MODULUS_BITS = 256
@@ -12,7 +12,7 @@ MAX_FACTORIAL = 20_000
 _STEP = 20
 
 
-def remainder(node: Node, modulus: int, work: Work) -> int | None:
+def remainder(node: Node, modulus: int, work: WorkBudget) -> int | None:
     """Return an integer's remainder in 0..modulus-1; None where the tree is no integer that sums, products and powers make.
 
     Powers are computed by repeated squaring, and the exponents themselves exactly.
@@ -25,7 +25,7 @@ def remainder(node: Node, modulus: int, work: Work) -> int | None:
         return None
 
 
-def _remainder(node: Node, modulus: int, work: Work) -> int:
+def _remainder(node: Node, modulus: int, work: WorkBudget) -> int:
     work.spend(_STEP)
     exact = rational(node, work)
     if exact is not None:
@@ -55,7 +55,7 @@ def _remainder(node: Node, modulus: int, work: Work) -> int:
     raise Unsupported(type(node).__name__)
 
 
-def _factorial(of: Node, modulus: int, work: Work) -> int:
+def _factorial(of: Node, modulus: int, work: WorkBudget) -> int:
     number = rational(of, work)
     if number is None or number.denominator != 1 or number < 0:
         raise Unsupported("a factorial")

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from fractions import Fraction
 
-from verigym.envs.math.equality.work import TooMuch
+from verigym.envs.math.equality.budget import TooMuch
 from verigym.envs.math.tree import Call, Constant, Neg, Node, Number, Pow, Symbol, children, symbols, walk
 
 WANTED = 9

@@ -12,6 +12,7 @@ from fractions import Fraction
 from itertools import islice
 from typing import Literal
 
+from verigym.envs.math.equality.budget import TooMuch, Undecided, Unsupported, WorkBudget
 from verigym.envs.math.equality.conjugates import complex_names
 from verigym.envs.math.equality.numbers import numeric
 from verigym.envs.math.equality.numbers.evaluate import Evaluation
@@ -19,9 +20,7 @@ from verigym.envs.math.equality.numbers.exactly import rational
 from verigym.envs.math.equality.numbers.numeric import Arithmetic, Value, magnitude
 from verigym.envs.math.equality.probing import folds, points, roots
 from verigym.envs.math.equality.steps import STEPS, Steps
-from verigym.envs.math.equality.work import TooMuch, Undecided, Unsupported, Work
-from verigym.envs.math.tree import Call, Constant, Node, Root, walk
-from verigym.envs.math.verdict import Verdict
+from verigym.envs.math.tree import Call, Constant, Node, Root, Verdict, walk
 
 Point = Mapping[str, tuple[Fraction, Fraction]]
 
@@ -55,7 +54,7 @@ class Probe:
         sides: the gold and the answer where a and b are made of both.
     """
 
-    def __init__(self, a: Node, b: Node, seed: str, work: Work, sides: tuple[Node, Node] | None = None) -> None:
+    def __init__(self, a: Node, b: Node, seed: str, work: WorkBudget, sides: tuple[Node, Node] | None = None) -> None:
         """Compare a with b within a budget."""
         self.a, self.b, self.seed, self.work = a, b, seed, work
         self.gold, self.answer = sides or (a, b)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from math import gcd, lcm
 
+from verigym.envs.math.equality.budget import Unsupported, WorkBudget
 from verigym.envs.math.equality.numbers.exactly import rational
-from verigym.envs.math.equality.work import Unsupported, Work
 from verigym.envs.math.tree import Add, Div, Mul, Neg, Node, Pow, Symbol, symbols
 
 MAX_DEGREE = 32
@@ -27,7 +27,7 @@ Constants = Callable[[Node], Fraction | None]
 _Parts = tuple[list[Fraction], list[Fraction]]
 
 
-def along(node: Node, line: Line, constant: Constants, work: Work) -> Poly | None:
+def along(node: Node, line: Line, constant: Constants, work: WorkBudget) -> Poly | None:
     """Return the polynomial whose zeros are the zeros and poles of a rational function on a line; None of another function.
 
     None too where its degree or its coefficients are large. `constant` gives the value of a part without variables.
@@ -42,7 +42,7 @@ def along(node: Node, line: Line, constant: Constants, work: Work) -> Poly | Non
         return None
 
 
-def _quotient(node: Node, line: Line, constant: Constants, work: Work) -> _Parts | None:
+def _quotient(node: Node, line: Line, constant: Constants, work: WorkBudget) -> _Parts | None:
     work.spend(20)
     if not symbols(node):
         number = constant(node)
@@ -69,7 +69,7 @@ def _quotient(node: Node, line: Line, constant: Constants, work: Work) -> _Parts
     return None
 
 
-def _folded(parts: Sequence[_Parts | None], total: bool, work: Work) -> _Parts | None:
+def _folded(parts: Sequence[_Parts | None], total: bool, work: WorkBudget) -> _Parts | None:
     result: _Parts = ([Fraction(0 if total else 1)], [Fraction(1)])
     for part in parts:
         if part is None:
@@ -90,7 +90,7 @@ def _plus(one: list[Fraction], two: list[Fraction]) -> list[Fraction]:
     return [left + right for left, right in zip(*padded, strict=True)]
 
 
-def _times(one: Sequence[Fraction | int], two: Sequence[Fraction | int], work: Work) -> list[Fraction]:
+def _times(one: Sequence[Fraction | int], two: Sequence[Fraction | int], work: WorkBudget) -> list[Fraction]:
     if len(one) + len(two) > MAX_DEGREE + 2:
         raise Unsupported("a polynomial of a high degree")
     work.spend(10 * len(one) * len(two))
@@ -116,7 +116,7 @@ def primitive(poly: Sequence[Fraction | int]) -> Poly | None:
     return tuple(one // divisor for one in whole)
 
 
-def product(polys: Sequence[Poly], work: Work) -> Poly:
+def product(polys: Sequence[Poly], work: WorkBudget) -> Poly:
     """Return the product of different polynomials.
 
     Raises:
@@ -129,7 +129,7 @@ def product(polys: Sequence[Poly], work: Work) -> Poly:
     return result
 
 
-def cells(poly: Poly, work: Work, *, whole: bool = False) -> list[Fraction]:
+def cells(poly: Poly, work: WorkBudget, *, whole: bool = False) -> list[Fraction]:
     """Return a point in each of the cells between the real zeros of a polynomial; with `whole` the integers beside each zero.
 
     Raises:
@@ -166,7 +166,7 @@ def _between(poly: Poly, low: Fraction, high: Fraction) -> Fraction:
     return middle
 
 
-def _chain(poly: Poly, work: Work) -> list[Poly]:
+def _chain(poly: Poly, work: WorkBudget) -> list[Poly]:
     """Return Sturm's chain."""
     chain: list[Sequence[int]] = [poly, [place * one for place, one in enumerate(poly)][1:]]
     while len(chain[-1]) > 1:
@@ -196,7 +196,7 @@ def _remainder(top: Sequence[int], bottom: Sequence[int]) -> list[int]:
     return rest
 
 
-def _changes(chain: list[Poly], place: Fraction, work: Work) -> int:
+def _changes(chain: list[Poly], place: Fraction, work: WorkBudget) -> int:
     work.spend(2 * len(chain) * len(chain[0]))
     signs = [one > 0 for one in (_value(poly, place) for poly in chain) if one]
     return sum(one is not two for one, two in zip(signs, signs[1:], strict=False))

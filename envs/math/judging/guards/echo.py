@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 
+from verigym.envs.math.equality.budget import ANSWER_WORK, WorkBudget
 from verigym.envs.math.equality.numbers.exactly import rational
 from verigym.envs.math.equality.values import compare_values
-from verigym.envs.math.equality.work import ANSWER_WORK, Work
 from verigym.envs.math.judging.guards.reduced import divides, is_polynomial, is_power_of_ten, is_reduced
 from verigym.envs.math.judging.guards.unworked import claims, is_residue
 from verigym.envs.math.judging.names import split_names
@@ -47,11 +47,11 @@ REPEATS = "it repeats the question"
 COMPUTES = "the question computes this value, and so does the answer, in another way"
 
 
-def hands_back(question: str, gold: Node, answer: Node, work: Work | None = None) -> str:
+def hands_back(question: str, gold: Node, answer: Node, work: WorkBudget | None = None) -> str:
     """Return why an answer, equal to the gold, leaves the question as it was: `REPEATS`, `COMPUTES`, or nothing."""
     if not question or (isinstance(gold, Relation) and split_names(gold.sides, question)[0] is None):
         return ""  # an equation is equal to many, and is asked for as such
-    work = Work(ANSWER_WORK) if work is None else work
+    work = WorkBudget(ANSWER_WORK) if work is None else work
     if _keeps_factor(question, gold, answer, work):
         return REPEATS
     golds = tuple(shape(side) for sides in claims(gold, question) for side in sides)
@@ -73,7 +73,7 @@ def hands_back(question: str, gold: Node, answer: Node, work: Work | None = None
 class _Guard:
     """What one question holds, beside the values of one gold; all are shapes."""
 
-    def __init__(self, question: str, golds: tuple[Node, ...], work: Work) -> None:
+    def __init__(self, question: str, golds: tuple[Node, ...], work: WorkBudget) -> None:
         self.question = question
         self.found = formulas(question)
         self.work = work
@@ -159,7 +159,7 @@ def _is_factored(node: Node) -> bool:
     return bool(sums) and (len(factors) > 1 or isinstance(factors[0], Pow))
 
 
-def _keeps_factor(question: str, gold: Node, answer: Node, work: Work) -> bool:
+def _keeps_factor(question: str, gold: Node, answer: Node, work: WorkBudget) -> bool:
     """Whether all sides hold a fraction with a factor to cancel, where the question's was to be cancelled to the gold.
 
     The trees count as they are written: a shape has common factors cancelled.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from fractions import Fraction
 from math import gcd
 
+from verigym.envs.math.equality.budget import WorkBudget
 from verigym.envs.math.equality.numbers.exactly import rational
-from verigym.envs.math.equality.work import Work
 from verigym.envs.math.judging.shapes import is_lowest
 from verigym.envs.math.tree import Add, Call, Div, Mul, Neg, Node, Number, Pow, Root, Symbol, symbols, walk
 
@@ -23,7 +23,7 @@ def is_power_of_ten(node: Node) -> bool:
     return isinstance(node, Pow) and node.base == Number(Fraction(10)) and is_lowest(node.exponent)
 
 
-def is_reduced(node: Node, work: Work) -> bool:
+def is_reduced(node: Node, work: WorkBudget) -> bool:
     """Whether no arithmetic is left to do in a shape."""
     return not any(_is_left(part, work) for part in walk(node))
 
@@ -45,7 +45,7 @@ def divides(node: Node) -> bool:
     )
 
 
-def _is_left(node: Node, work: Work) -> bool:
+def _is_left(node: Node, work: WorkBudget) -> bool:
     if isinstance(node, Add | Mul | Div | Pow | Root | Call) and rational(node, work) is not None:
         power = isinstance(node, Pow) and isinstance(node.base, Number) and _is_integer(node.exponent)
         return not (power or is_lowest(node))

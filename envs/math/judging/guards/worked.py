@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TypeGuard
 
+from verigym.envs.math.build import rebuild
+from verigym.envs.math.equality.budget import WorkBudget
 from verigym.envs.math.equality.numbers.exactly import rational
-from verigym.envs.math.equality.rebuild import rebuild
-from verigym.envs.math.equality.work import Work
 from verigym.envs.math.judging.guards.reduced import goes_out, kind_of
 from verigym.envs.math.judging.guards.unworked import claims, is_residue
 from verigym.envs.math.judging.shapes import shape
@@ -54,7 +54,7 @@ _CLOSED = frozenset(("factorial", "doublefactorial", "binom", "perm"))
 _ONE = Number(Fraction(1))
 
 
-def leaves_arithmetic(gold: Node, answer: Node, question: str, work: Work, *, rounded: bool = False) -> bool:
+def leaves_arithmetic(gold: Node, answer: Node, question: str, work: WorkBudget, *, rounded: bool = False) -> bool:
     """Whether a number in an answer, equal to the gold, is not worked out although the gold's are.
 
     Args:
@@ -99,7 +99,7 @@ def _is_ratio(node: Node) -> TypeGuard[Relation]:
     return isinstance(node, Relation) and node.comparators == (":",)
 
 
-def _answers(side: Node, work: Work, exact: bool, bare: bool) -> bool:
+def _answers(side: Node, work: WorkBudget, exact: bool, bare: bool) -> bool:
     """Whether a side of a chain is a number that is worked out, or something that this rule does not judge."""
     if _is_number(side):
         return is_worked_out(side, work) and not (exact and _value(side, work) is None and not _is_infinite(side))
@@ -139,7 +139,7 @@ def _is_number(node: Node) -> bool:
     )
 
 
-def _value(node: Node, work: Work) -> Fraction | None:
+def _value(node: Node, work: WorkBudget) -> Fraction | None:
     """Return the exact value of a rational number, without its units."""
     if any(isinstance(part, Quantity | PlusMinus) for part in walk(node)):
         node = rebuild(node, lambda part: part.value if isinstance(part, Quantity) else part)
@@ -147,7 +147,7 @@ def _value(node: Node, work: Work) -> Fraction | None:
     return rational(node, work)
 
 
-def is_worked_out(node: Node, work: Work) -> bool:
+def is_worked_out(node: Node, work: WorkBudget) -> bool:
     """Whether nothing is left to work out in a number."""
     if isinstance(node, Number | Constant) or is_residue(node):
         return True
@@ -177,7 +177,7 @@ def _bare(term: Node) -> Node:
     return term.of if isinstance(term, Neg | PlusMinus) else term
 
 
-def _join(node: Node, parts: tuple[Node, ...], work: Work) -> bool:
+def _join(node: Node, parts: tuple[Node, ...], work: WorkBudget) -> bool:
     """Whether two terms of a sum, or two factors of a product, are still to be made one."""
     if sum(_value(part, work) is not None for part in parts) > 1 or (isinstance(node, Mul) and sum(map(_is_sum, parts)) > 1):
         return True
@@ -191,7 +191,7 @@ def _is_sum(node: Node) -> bool:
     return isinstance(_bare(node.top) if isinstance(node, Div) else node, Add)
 
 
-def _is_numeral(node: Node, work: Work) -> bool:
+def _is_numeral(node: Node, work: WorkBudget) -> bool:
     """Whether a rational number is written as people leave it."""
     match node:
         case Neg(of) | PlusMinus(of, _):
@@ -203,7 +203,7 @@ def _is_numeral(node: Node, work: Work) -> bool:
     return isinstance(node, Number) or _is_closed(node)
 
 
-def _is_fraction(top: Node, bottom: Node, work: Work) -> bool:
+def _is_fraction(top: Node, bottom: Node, work: WorkBudget) -> bool:
     if bottom == _ONE:
         return _is_integer(top) or _is_closed(top)
     if not all(_is_integer(part) or _is_closed(part) for part in (top, bottom)):

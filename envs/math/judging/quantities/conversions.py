@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 
-from verigym.envs.math.build import scaled
-from verigym.envs.math.equality.rebuild import rebuild
+from verigym.envs.math.build import rebuild, scaled
 from verigym.envs.math.judging.quantities.measures import Factors, factors
 from verigym.envs.math.tree import Node, Quantity
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from verigym.envs.math.equality.budget import WorkBudget
 from verigym.envs.math.equality.values import approximation
-from verigym.envs.math.equality.work import Work
 from verigym.envs.math.judging.case import Case
-from verigym.envs.math.tree import Neg, Node, Number
-from verigym.envs.math.verdict import Verdict
+from verigym.envs.math.tree import Neg, Node, Number, Verdict
 
 SIX = 6
 DOUBLE = 15
@@ -32,7 +31,7 @@ def stands_for(case: Case, gold: Node, answer: Node) -> Verdict:
     return "different"
 
 
-def rounds_to(decimal: Node, exact: Node, rule: str = "six", work: Work | None = None) -> bool:
+def rounds_to(decimal: Node, exact: Node, rule: str = "six", work: WorkBudget | None = None) -> bool:
     """Whether a written decimal is another number rounded, with as many digits as the rule asks."""
     written, other = decimal_of(decimal), decimal_of(exact)
     if written is None or (other is not None and other[1] <= written[1]):
@@ -57,7 +56,7 @@ def written_places(node: Node) -> int:
     return node.decimals if isinstance(node, Number) and node.style == "plain" else 0
 
 
-def rounded_at(decimal: Node, exact: Node, work: Work | None = None) -> bool:
+def rounded_at(decimal: Node, exact: Node, work: WorkBudget | None = None) -> bool:
     """Whether a written decimal, however short, is another number correctly rounded at its last digit."""
     written = decimal_of(decimal)
     if written is None or written[1] > MAX_DIGITS:
@@ -88,7 +87,7 @@ def digits_of(value: Fraction, places: int) -> int:
     return len(str(abs(int(value * 10**places))).lstrip("0"))
 
 
-def _near(gold: Node, answer: Node, tolerance: float, work: Work) -> bool:
+def _near(gold: Node, answer: Node, tolerance: float, work: WorkBudget) -> bool:
     left, right = approximation(gold, work=work), approximation(answer, work=work)
     if left is None or right is None:
         return False

@@ -8,9 +8,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-from verigym.envs.math.build import ZERO, minus
-from verigym.envs.math.equality.plusminus import expand_plus_minus
-from verigym.envs.math.equality.work import Work
+from verigym.envs.math.build import ZERO, expand_plus_minus, minus
+from verigym.envs.math.equality.budget import WorkBudget
 from verigym.envs.math.judging.names import is_name
 from verigym.envs.math.judging.real_sets.segments import (
     HIGHEST,
@@ -90,7 +89,7 @@ def is_interval(node: Node) -> bool:
     return isinstance(node, Group) and len(node.items) == 2 and node.opening in "([]" and node.closing in ")[]"
 
 
-def region_of(node: Node, work: Work | None = None) -> Region | None:  # noqa: C901  (one case a type)
+def region_of(node: Node, work: WorkBudget | None = None) -> Region | None:  # noqa: C901  (one case a type)
     """Read a tree as a set of reals; None where it is none, or its ends are no constants."""
     match node:
         case NamedSet("R"):
@@ -126,7 +125,7 @@ def region_of(node: Node, work: Work | None = None) -> Region | None:  # noqa: C
     return None
 
 
-def _interval(node: Group, low: Node, high: Node, work: Work | None) -> Region | None:
+def _interval(node: Group, low: Node, high: Node, work: WorkBudget | None) -> Region | None:
     low_closed, high_closed = node.opening == "[", node.closing == "]"
     left, right = end_of(low, work), end_of(high, work)
     if left is None or right is None or left.place > right.place or left is HIGHEST or right is LOWEST:
@@ -137,7 +136,7 @@ def _interval(node: Group, low: Node, high: Node, work: Work | None) -> Region |
     return None if segment.empty else Region((segment,))
 
 
-def _points(items: tuple[Node, ...], work: Work | None) -> Region | None:
+def _points(items: tuple[Node, ...], work: WorkBudget | None) -> Region | None:
     found: list[Segment] = []
     for item in items:
         branches = expand_plus_minus(item) if any(isinstance(part, PlusMinus) for part in walk(item)) else (item,)
@@ -162,7 +161,7 @@ def _combined(op: str, parts: list[Region | None]) -> Region | None:
     return Region(segments, next(iter(variables), None), any(part.related for part in known))
 
 
-def _listed(items: tuple[Node, ...], joiner: str, work: Work | None) -> Region | None:
+def _listed(items: tuple[Node, ...], joiner: str, work: WorkBudget | None) -> Region | None:
     """Read `x < 1 or x > 3` as a union, `and` as an intersection, a comma as what is not empty."""
     parts = [region_of(item, work) or _equals(item, work) for item in items]
     if joiner == "or":
@@ -173,14 +172,14 @@ def _listed(items: tuple[Node, ...], joiner: str, work: Work | None) -> Region |
     return _combined("union", parts)
 
 
-def _equals(item: Node, work: Work | None) -> Region | None:
+def _equals(item: Node, work: WorkBudget | None) -> Region | None:
     if isinstance(item, Relation) and item.comparators == ("=",) and is_name(item.sides[0]):
         end = end_of(item.sides[1], work)
         return None if end is None else Region(point(end), item.sides[0], True)
     return None
 
 
-def _related(node: Relation, work: Work | None) -> Region | None:
+def _related(node: Relation, work: WorkBudget | None) -> Region | None:
     found: list[Region | None] = [
         _simple(left, comparator, right, work)
         for left, comparator, right in zip(node.sides, node.comparators, node.sides[1:], strict=False)
@@ -189,7 +188,7 @@ def _related(node: Relation, work: Work | None) -> Region | None:
     return combined if combined and combined.variable is not None else None
 
 
-def _simple(left: Node, comparator: Comparator, right: Node, work: Work | None) -> Region | None:
+def _simple(left: Node, comparator: Comparator, right: Node, work: WorkBudget | None) -> Region | None:
     """Solve one inequality in one variable that occurs linearly, alone or in a modulus."""
     if comparator not in _ORDER and comparator != "!=":
         return None
@@ -211,7 +210,7 @@ def _simple(left: Node, comparator: Comparator, right: Node, work: Work | None) 
     return _solved(side, union(segments), work)
 
 
-def _solved(side: Node, segments: Segments, work: Work | None) -> Region | None:
+def _solved(side: Node, segments: Segments, work: WorkBudget | None) -> Region | None:
     """Return for which values of its variable a side lies in the set."""
     atoms = _atoms(side)
     if len(atoms) != 1:

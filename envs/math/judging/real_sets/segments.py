@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from verigym.envs.math.build import literal, negative, scaled
+from verigym.envs.math.equality.budget import WorkBudget
 from verigym.envs.math.equality.values import approximation
-from verigym.envs.math.equality.work import Work
 from verigym.envs.math.tree import Add, Constant, Neg, Node
 
 INFINITY = float("inf")
@@ -53,7 +53,7 @@ HIGHEST = End(INFINITY, Constant("infinity"))
 LINE: Segments = (Segment(LOWEST, False, HIGHEST, False),)
 
 
-def end_of(node: Node, work: Work | None = None) -> End | None:
+def end_of(node: Node, work: WorkBudget | None = None) -> End | None:
     """Return the end that a tree denotes; None of what is no real constant. Costs are taken from `work`."""
     if node == Constant("infinity"):
         return HIGHEST
@@ -109,7 +109,7 @@ def intersection(parts: Iterable[Segments]) -> Segments:
     return complement(union(outside))
 
 
-def unmapped(segments: Segments, factor: Fraction, shift: Node, work: Work | None = None) -> Segments | None:
+def unmapped(segments: Segments, factor: Fraction, shift: Node, work: WorkBudget | None = None) -> Segments | None:
     """Return the x for which factor * x + shift lies in the set; None where an end is no longer a real constant."""
     moved: list[Segment] = []
     for segment in segments:
@@ -123,7 +123,7 @@ def unmapped(segments: Segments, factor: Fraction, shift: Node, work: Work | Non
     return union(moved)
 
 
-def _unmapped(end: End, factor: Fraction, shift: Node, work: Work | None) -> End | None:
+def _unmapped(end: End, factor: Fraction, shift: Node, work: WorkBudget | None) -> End | None:
     if isinstance(end.place, float):
         return (LOWEST if end is HIGHEST else HIGHEST) if factor < 0 else end
     if shift == literal(Fraction(0)):

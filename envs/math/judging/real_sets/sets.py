@@ -6,8 +6,7 @@ from verigym.envs.math.judging.case import Case, all_of
 from verigym.envs.math.judging.quantities.decimals import stands_for
 from verigym.envs.math.judging.real_sets.regions import Region, as_interval, is_region, region_of
 from verigym.envs.math.judging.real_sets.segments import End, Segments
-from verigym.envs.math.tree import Group, Node, Relation
-from verigym.envs.math.verdict import Verdict
+from verigym.envs.math.tree import Group, Node, Relation, Verdict
 
 
 def same_sets(case: Case, gold: Node, answer: Node) -> Verdict | None:

@@ -13,9 +13,8 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from verigym.envs.math.build import ZERO, literal
+from verigym.envs.math.build import ZERO, literal, rebuild
 from verigym.envs.math.equality.numbers.exactly import rational
-from verigym.envs.math.equality.rebuild import rebuild
 from verigym.envs.math.judging.question import edges_of, formulas, mentions
 from verigym.envs.math.judging.statements.statements import is_equation
 from verigym.envs.math.tree import (

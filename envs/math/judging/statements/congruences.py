@@ -14,8 +14,7 @@ from verigym.envs.math.judging.case import Case, all_of, is_expression
 from verigym.envs.math.judging.names import is_name
 from verigym.envs.math.judging.question import MAX_CHARS, mentions, numbers_in
 from verigym.envs.math.judging.statements.statements import Same
-from verigym.envs.math.tree import Call, Node, Relation, symbols, walk
-from verigym.envs.math.verdict import Verdict
+from verigym.envs.math.tree import Call, Node, Relation, Verdict, symbols, walk
 
 _DIVISION = re.compile(
     r"(?:\\[pb]?mod\b|\bmod(?:ulo)?\b|\bdivi(?:ded|sion) by\b)"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 from verigym.envs.math.build import ZERO, minus, negative, scaled
+from verigym.envs.math.equality.budget import WorkBudget
 from verigym.envs.math.equality.numbers.exactly import rational
-from verigym.envs.math.equality.work import Work
 from verigym.envs.math.tree import Add, Div, Mul, Neg, Node, walk
 
 
-def linear(node: Node, atom: Node, work: Work | None = None) -> tuple[Fraction, Node] | None:
+def linear(node: Node, atom: Node, work: WorkBudget | None = None) -> tuple[Fraction, Node] | None:
     """Return a, b with node = a * atom + b, where a is rational and b is free of the atom."""
     if node == atom:
         return Fraction(1), ZERO

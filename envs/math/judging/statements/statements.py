@@ -6,12 +6,11 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from verigym.envs.math.build import minus, negative
+from verigym.envs.math.equality.budget import WorkBudget
 from verigym.envs.math.equality.values import approximation, proportional
-from verigym.envs.math.equality.work import Work
 from verigym.envs.math.judging.case import Case, all_of
 from verigym.envs.math.judging.statements.linear import linear
-from verigym.envs.math.tree import Comparator, Node, Relation, Symbol, symbols
-from verigym.envs.math.verdict import Verdict
+from verigym.envs.math.tree import Comparator, Node, Relation, Symbol, Verdict, symbols
 
 Same = Callable[[Case, Node, Node], Verdict]
 
@@ -74,7 +73,7 @@ def _forward(relation: Relation) -> Relation:
     return relation
 
 
-def _positive(node: Node, work: Work) -> bool | None:
+def _positive(node: Node, work: WorkBudget) -> bool | None:
     """Return the sign of the first variable's coefficient where it is linear, which tells two proportional sides apart."""
     for name in sorted(symbols(node)):
         line = linear(node, Symbol(name), work)

@@ -13,8 +13,7 @@ from verigym.envs.math.judging.readings import Item
 from verigym.envs.math.judging.scalars import in_ten
 from verigym.envs.math.judging.statements.statements import Same
 from verigym.envs.math.judging.structures.structures import same_structure
-from verigym.envs.math.tree import Add, Call, Div, Mul, Node, Number, Pow, Root, Symbol, Text, symbols, walk
-from verigym.envs.math.verdict import Verdict
+from verigym.envs.math.tree import Add, Call, Div, Mul, Node, Number, Pow, Root, Symbol, Text, Verdict, symbols, walk
 
 MIN_ROUNDED = 3
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from verigym.envs.math.build import single
+from verigym.envs.math.equality.budget import WorkBudget
 from verigym.envs.math.equality.matrices import evaluate_matrix
-from verigym.envs.math.equality.work import Work
 from verigym.envs.math.judging.case import Case, all_of
 from verigym.envs.math.judging.choices import same_choice
 from verigym.envs.math.judging.readings import is_singleton
@@ -27,10 +27,10 @@ from verigym.envs.math.tree import (
     SetBuilder,
     SetOp,
     Text,
+    Verdict,
     children,
     walk,
 )  # fmt: skip
-from verigym.envs.math.verdict import Verdict
 
 _OPEN = {"]": "(", "<": "("}
 _CLOSE = {"[": ")", ">": ")"}
@@ -195,7 +195,7 @@ def _matrices(case: Case, gold: Node, answer: Node, same: Same) -> Verdict:
     return all_of(same(case, left, right) for left, right in cells)
 
 
-def _as_matrix(node: Node, work: Work) -> Matrix | None:
+def _as_matrix(node: Node, work: WorkBudget) -> Matrix | None:
     """Return matrices, worked out where they are in a formula; tuples as rows, and lists of lists."""
     node = single(node) if not (isinstance(node, Group) and len(node.items) == 1) else node.items[0]
     if isinstance(node, Matrix):

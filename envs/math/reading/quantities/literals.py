@@ -6,11 +6,9 @@ from typing import cast
 
 from verigym.envs.latex.words import SCALES
 from verigym.envs.math.build import div
-from verigym.envs.math.failures import TooLarge
 from verigym.envs.math.numerals import MAX_DIGITS, literal, repeating
-from verigym.envs.math.reading.quantities.bases import in_base
-from verigym.envs.math.reading.tokens.cursor import Cursor
-from verigym.envs.math.tree import Clock, Div, Node, Number
+from verigym.envs.math.reading.tokens.cursor import Cursor, in_base
+from verigym.envs.math.tree import Clock, Div, Node, Number, TooLarge
 
 HEX = frozenset("ABCDEF")
 _MAX_BITS = (10**MAX_DIGITS).bit_length()

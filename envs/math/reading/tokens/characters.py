@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from verigym.envs.math.failures import ParseError
+from verigym.envs.math.tree import ParseError
 
 _HARMLESS = "\u200b\u200c\u200d\u2060\ufeff\ufe00\ufe0e\ufe0f"
 _SPACES = (

@@ -6,7 +6,7 @@ import re
 
 from verigym.envs.latex import words
 from verigym.envs.latex.commands import BOXES, COMMANDS, ENVIRONMENTS, SILENT, SKIPPED_ARGUMENT, TEXT, UPRIGHT
-from verigym.envs.math.failures import ParseError
+from verigym.envs.math.tree import ParseError
 
 Token = tuple[str, str, bool, int]
 """Kind, text, whether blanks stand before it, position."""

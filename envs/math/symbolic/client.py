@@ -9,8 +9,7 @@ from typing import get_args
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.isolated import client
 from verigym.envs.math.symbolic import wire
-from verigym.envs.math.tree import Node
-from verigym.envs.math.verdict import Verdict
+from verigym.envs.math.tree import Node, Verdict
 
 _VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from math import gcd
 
+from verigym.envs.math.equality.budget import WorkBudget
 from verigym.envs.math.equality.numbers.exactly import rational
-from verigym.envs.math.equality.work import Work
 from verigym.envs.math.tree import Add, Call, Div, Mul, Neg, Node, Number, Pow, Root, Symbol, children, walk
 
 MAX_POWER_BITS = 64
@@ -14,18 +14,18 @@ SIMPLE_WORK = 300_000
 """Units of work for one answer with its gold."""
 
 
-def is_unsimplified(gold: Node, answer: Node, work: Work | None = None) -> bool:
+def is_unsimplified(gold: Node, answer: Node, work: WorkBudget | None = None) -> bool:
     """Whether the answer, equal to the gold, leaves work that the gold has done: 2+3 for 5, 2/4 for 1/2, factors for a sum.
 
     With `work`, what it costs is taken from that budget.
     """
-    own = Work(SIMPLE_WORK) if work is None else work
+    own = WorkBudget(SIMPLE_WORK) if work is None else work
     if any(_work_left(part, own) for part in walk(answer)) and not any(_work_left(part, own) for part in walk(gold)):
         return True
     return _form(gold) != _form(answer)
 
 
-def _work_left(node: Node, work: Work) -> bool:
+def _work_left(node: Node, work: WorkBudget) -> bool:
     match node:
         case Add(parts) | Mul(parts):
             numbers = [part for part in parts if rational(part, work) is not None]

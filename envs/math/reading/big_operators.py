@@ -9,7 +9,7 @@ from verigym.envs.math.reading.tokens.cursor import Cursor
 from verigym.envs.math.tree import Call, Node, Number, Relation, Symbol
 
 
-class Bigs(Cursor):
+class BigOperators(Cursor):
     """From the sign to the end of what stands under it."""
 
     def big(self) -> Node:

@@ -24,7 +24,7 @@ class TooMuch(Undecided):
     """The tree needs numbers that are too large or more work than is allowed."""
 
 
-class Work:
+class WorkBudget:
     """What may still be spent. One unit is a tenth to a fifth of a microsecond.
 
     Shares of one budget also share what is `known` about nodes (by id; an entry keeps its node alive, so that ids stay unique).
@@ -42,11 +42,11 @@ class Work:
         """Return what was spent."""
         return self.allowed - self.left
 
-    def share(self, units: int) -> Work:
+    def share(self, units: int) -> WorkBudget:
         """Return a budget of its own, no larger than what is left; `settle` takes off what was used."""
-        return Work(max(min(units, self.left), 0), self.known)
+        return WorkBudget(max(min(units, self.left), 0), self.known)
 
-    def settle(self, share: Work) -> None:
+    def settle(self, share: WorkBudget) -> None:
         """Take off what a share has used."""
         self.left -= share.used
 
