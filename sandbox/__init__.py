@@ -44,11 +44,11 @@ __all__ = [
     "typed_options",
 ]
 
-_BACK_ENDS = {"BubblewrapSandbox": "bubblewrap", "ContainerSandbox": "container", "LocalSandbox": "local"}
-
 
 def __getattr__(name: str) -> object:
-    """Import a back end when its class is asked for: whoever runs no program need not wait for any."""
-    if name not in _BACK_ENDS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.backends.{_BACK_ENDS[name]}"), name)
+    """Import the class of a back end on first use, so that importing this package loads none of them."""
+    for target in BACKENDS.values():
+        module, _, class_name = target.partition(":")
+        if class_name == name:
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from verigym.sandbox import languages
-from verigym.sandbox.event_loop import Run, drive, watched
+from verigym.sandbox.event_loop import Run, destroy_on_error, poll_runs
 from verigym.sandbox.job import Job
-from verigym.sandbox.options import SandboxOptions, checked
+from verigym.sandbox.options import SandboxOptions, parse_options
 from verigym.sandbox.pool import Pool, usable_cores
 from verigym.sandbox.session import Session
 from verigym.sandbox.spec import Limits, Program, RunResult, RunStatus, SandboxFailure, as_program
@@ -70,7 +70,7 @@ class Sandbox(ABC):
     options_type: type[SandboxOptions]
 
     def __init__(self, **options: Any) -> None:
-        self.options = checked(self.options_type, self.name, options)
+        self.options = parse_options(self.options_type, self.name, options)
         self._slots = self.options.workers or usable_cores()
         self._open()
         _sandboxes.add(self)
@@ -167,9 +167,9 @@ class Sandbox(ABC):
         with self.slot():
             for attempt in range(_TRIES):
                 try:
-                    with watched() as runs:
+                    with destroy_on_error() as runs:
                         runs.append(self.start(job))
-                        drive(runs)
+                        poll_runs(runs)
                     return runs[0].outcome()
                 except SandboxFailure as error:
                     # A run has no effect outside itself, so one more try on another worker is safe.

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from verigym.sandbox.event_loop import Run, drive
+from verigym.sandbox.event_loop import Run, poll_runs
 from verigym.sandbox.inside.wire import frames
 
 _CHUNK = 1 << 16
@@ -47,7 +47,7 @@ class Channel:
                 rest = rest[len(rest) :]
 
         more()
-        drive(runs, write={self._sock.fileno(): more}, until=lambda: not rest)
+        poll_runs(runs, write={self._sock.fileno(): more}, until=lambda: not rest)
 
     def receive(
         self, runs: Sequence[Run], given_up: Callable[[], bool] = lambda: False, *, not_before: float = 0.0
@@ -67,7 +67,7 @@ class Channel:
                 found.append(message)
             return bool(found) or bool(self.broken) or self.ended or given_up()
 
-        drive(runs, watch={self._sock.fileno(): self._on_readable}, until=settled, watch_from=not_before)
+        poll_runs(runs, watch={self._sock.fileno(): self._on_readable}, until=settled, watch_from=not_before)
         while not found and not self.broken and self._read():  # what was written before the end
             settled()
         return found[0] if found else None

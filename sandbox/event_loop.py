@@ -11,16 +11,16 @@ from verigym.sandbox.spec import RunResult, RunStatus, SandboxFailure
 
 KILL_GRACE_S = 1.0
 _LONGEST_S = 1e6  # poll takes no longer times
-UNREAD_S = 0.005
+QUIET_S = 0.005
 """Most runs are over by then, and what they wrote can be read when that is known."""
 
 
 class Run(ABC):
-    """One run in progress. `drive` polls its descriptors until it is done."""
+    """One run in progress. `poll_runs` polls its descriptors until it is done."""
 
     deadline: float
     """Monotonic time by which it must have ended; a session moves it from call to call."""
-    if_late: tuple[RunStatus, str] = (RunStatus.TIME, "the wall time limit")
+    timeout_reason: tuple[RunStatus, str] = (RunStatus.TIME, "the wall time limit")
     """The reason why it then is killed."""
     result: RunResult | None = None
     failure: SandboxFailure | None = None
@@ -42,7 +42,7 @@ class Run(ABC):
     def kill(self, status: RunStatus, message: str) -> None:
         """Ask for the end of the run, which then is the reason why it ended. The first reason stays."""
 
-    def look(self) -> float | None:
+    def check_usage(self) -> float | None:
         """Look at what the run uses, and kill it where that is too much. Return seconds until the next look, None for never."""
         return None
 
@@ -68,7 +68,7 @@ class Run(ABC):
         return self.result
 
 
-class watched:  # noqa: N801, used like a function
+class destroy_on_error:  # noqa: N801, used like a function
     """See to it that no run goes on when we are interrupted and nobody watches its clock any more."""
 
     def __init__(self, *runs: Run) -> None:
@@ -85,7 +85,7 @@ class watched:  # noqa: N801, used like a function
                     run.destroy()
 
 
-def drive(
+def poll_runs(
     runs: Sequence[Run],
     *,
     watch: Mapping[int, Callable[[], None]] | None = None,
@@ -115,7 +115,7 @@ def drive(
                 owners[fd] = run
         now = time.monotonic()
         waits = [run.deadline - now if run.killed_at is None else run.killed_at + KILL_GRACE_S - now for run in active]
-        waits += [pause for run in active if run.killed_at is None and (pause := run.look()) is not None]
+        waits += [pause for run in active if run.killed_at is None and (pause := run.check_usage()) is not None]
         if watch and now < watch_from:
             waits.append(watch_from - now)
         elif watch:
@@ -145,6 +145,6 @@ def _watch_the_clock(run: Run) -> None:
         return
     if run.killed_at is None:
         if now >= run.deadline:
-            run.kill(*run.if_late)
+            run.kill(*run.timeout_reason)
     elif now >= run.killed_at + KILL_GRACE_S:
         run.destroy()

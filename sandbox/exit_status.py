@@ -21,7 +21,7 @@ _MEMORY_SIGNS = (
 """What runtimes say where they get no memory."""
 
 
-def judge(job: Job, report: Mapping[str, Any], stderr: bytes | bytearray, *, out_of_memory: bool) -> tuple[RunStatus, str]:
+def run_status(job: Job, report: Mapping[str, Any], stderr: bytes | bytearray, *, out_of_memory: bool) -> tuple[RunStatus, str]:
     """Return the status of a run that we did not kill, and what happened in words.
 
     Args:

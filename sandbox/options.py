@@ -85,7 +85,7 @@ class ContainerOptions(SandboxOptions):
     """Runs after which a container is replaced."""
 
 
-def checked(model: type[M], backend: str, given: Mapping[str, Any]) -> M:
+def parse_options(model: type[M], backend: str, given: Mapping[str, Any]) -> M:
     """Return the options of a back end.
 
     Args:
@@ -105,14 +105,14 @@ def checked(model: type[M], backend: str, given: Mapping[str, Any]) -> M:
         name = str(first["loc"][0])
     if first["type"] == "extra_forbidden":
         raise ValueError(
-            f"options of the sandbox back end {backend!r}: no option is called {name!r}{near(name, model.model_fields)}"
+            f"options of the sandbox back end {backend!r}: no option is called {name!r}{suggestion(name, model.model_fields)}"
         )
     field = model.model_fields[name]
     expected = next(item.words for item in field.metadata if isinstance(item, Expected))
     raise ValueError(f"options of the sandbox back end {backend!r}: {name}={given[name]!r}: expected {expected}")
 
 
-def near(word: str, known: Collection[str]) -> str:
+def suggestion(word: str, known: Collection[str]) -> str:
     """Return `; did you mean 'x'?` or, where nothing is near, the known words."""
     found = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {found[0]!r}?" if found else f"; known: {', '.join(sorted(known))}"

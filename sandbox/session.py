@@ -13,8 +13,9 @@ from typing import Any
 
 from verigym.sandbox import languages
 from verigym.sandbox.channel import Channel
-from verigym.sandbox.event_loop import Run, drive, watched
-from verigym.sandbox.inside.wire import codec
+from verigym.sandbox.event_loop import Run, destroy_on_error, poll_runs
+from verigym.sandbox.inside.wire.decoding import decode
+from verigym.sandbox.inside.wire.encoding import CodecError, encode
 from verigym.sandbox.job import Job
 from verigym.sandbox.spec import Limits, Program, RunResult, RunStatus
 
@@ -77,7 +78,7 @@ class Session:
         self._next_id = 0
         try:
             self._run = start(candidate_job(program, limits, theirs, cpu_factor=_CALLS))
-            with watched(self._run):
+            with destroy_on_error(self._run):
                 self.loaded: Loaded | Raised | Ended = self._load()
         except BaseException:
             ours.close()
@@ -111,8 +112,8 @@ class Session:
         request = {
             "id": self._next_id,
             "call": function,
-            "args": [codec.encode(value) for value in args],
-            "kwargs": {name: codec.encode(value) for name, value in (kwargs or {}).items()},
+            "args": [encode(value) for value in args],
+            "kwargs": {name: encode(value) for name, value in (kwargs or {}).items()},
         }
         self._run.deadline = time.monotonic() + self._limits.wall_s
         self._channel.send(request, [self._run])
@@ -130,9 +131,9 @@ class Session:
         if "cannot" in message:
             return CannotCross(str(message["cannot"])[:200])
         try:
-            changed = {_place(place): codec.decode(value, arrays=False) for place, value in message.get("changed") or ()}
-            return Answer(codec.decode(message["value"], arrays=False), changed, str(message.get("out") or ""))
-        except (codec.CodecError, KeyError, TypeError, ValueError) as error:
+            changed = {_place(place): decode(value, arrays=False) for place, value in message.get("changed") or ()}
+            return Answer(decode(message["value"], arrays=False), changed, str(message.get("out") or ""))
+        except (CodecError, KeyError, TypeError, ValueError) as error:
             return self._spoil(f"the answer is no plain data ({type(error).__name__})")
 
     def _receive(self) -> dict[str, Any] | Ended:
@@ -150,7 +151,7 @@ class Session:
     def _end(self) -> Ended:
         if not self._run.done:
             # It has closed the channel. Ending by itself says why; one that stays is cut off at its deadline.
-            drive([self._run])
+            poll_runs([self._run])
         result = self._run.outcome()
         if result.status is RunStatus.OK:
             message = "ended instead of answering"
@@ -163,7 +164,7 @@ class Session:
         """End the program."""
         if not self._run.done:
             self._run.kill(RunStatus.OK, "")
-            drive([self._run])
+            poll_runs([self._run])
         self._channel.close()
 
 

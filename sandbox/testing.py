@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from verigym.sandbox.channel import Channel
-from verigym.sandbox.event_loop import UNREAD_S, Run, drive
+from verigym.sandbox.event_loop import QUIET_S, Run, poll_runs
 from verigym.sandbox.inside.wire import frames
 from verigym.sandbox.job import Job
 from verigym.sandbox.session import candidate_job
@@ -105,17 +105,17 @@ def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, l
             return TestVerdict(False, "candidate", RunStatus.OUTPUT, f"the output is too large to be checked: {error}")
         # The test side ends now, and with it the candidate's channel and so the candidate: cheaper than killing both.
         for run in runs:
-            run.deadline, run.if_late = time.monotonic() + _TO_END_S, (RunStatus.OK, "")
+            run.deadline, run.timeout_reason = time.monotonic() + _TO_END_S, (RunStatus.OK, "")
         if found is None:  # how it ended by itself is what there is to know
             tests.deadline = time.monotonic() + _TO_DIE_S
-            tests.if_late = (RunStatus.RUNTIME, "its channel ended before it did")
-            drive([tests])
+            tests.timeout_reason = (RunStatus.RUNTIME, "its channel ended before it did")
+            poll_runs([tests])
         else:
-            drive(runs)
+            poll_runs(runs)
     finally:
         for run in runs:
             run.kill(RunStatus.OK, "")
-        drive(runs)
+        poll_runs(runs)
         for sock in sockets:
             sock.close()
     verdict = _judge(found, tests, candidate, limits, is_shared=suite.kind == "shared")
@@ -133,7 +133,7 @@ def _await_verdict(control: Channel, suite: dict[str, Any], runs: list[Run], lim
     control.send(suite, runs)
     tests = runs[0]
     # A quick test is over before its verdict is looked for: one end to wait for instead of two.
-    not_before = 0.0 if suite["announce"] else time.monotonic() + UNREAD_S
+    not_before = 0.0 if suite["announce"] else time.monotonic() + QUIET_S
     message = control.receive(runs, lambda: tests.done, not_before=not_before)
     if message is not None and message.get("stage") == "ready":
         for run in runs:

@@ -19,13 +19,13 @@ class View(NamedTuple):
 
     visible: list[str]
     """What is shown, with all below it."""
-    covered: dict[str, list[str]]
+    masked: dict[str, list[str]]
     """Folders of which nothing else is shown than these paths in them: those of installed packages, and verigym's own."""
 
     @property
     def path(self) -> list[str]:
         """The folders to import packages from."""
-        return [folder for folder, paths in self.covered.items() if paths]
+        return [folder for folder, paths in self.masked.items() if paths]
 
 
 @cache
@@ -34,14 +34,14 @@ def interpreter() -> str:
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
-def named(choice: Packages) -> tuple[list[str], bool]:
+def package_names(choice: Packages) -> tuple[list[str], bool]:
     """Return the names of the packages that are meant, and whether each must be installed."""
     if isinstance(choice, bool):
         return (packages.USUAL if choice else []), False
     return list(choice), True
 
 
-def look(choice: Packages = True, read_only: Sequence[str] = ()) -> View:
+def host_view(choice: Packages = True, read_only: Sequence[str] = ()) -> View:
     """Return what is seen with these packages and these other files and folders.
 
     Raises:
@@ -50,14 +50,14 @@ def look(choice: Packages = True, read_only: Sequence[str] = ()) -> View:
     visible = [path for path in _SYSTEM if os.path.exists(path)]
     python = [sys.base_prefix, os.path.dirname(os.path.dirname(interpreter()))]
     _add(visible, [*python, *read_only])
-    names, all_there = named(choice)
-    covered = packages.shown(names, packages.installed_in(), all_there=all_there)
+    names, all_there = package_names(choice)
+    masked = packages.shown(names, packages.installed_in(), all_there=all_there)
     # Not below what a caller names: he has seen what is there.
     others = packages.installed_below([*visible, *python])
-    covered |= dict.fromkeys((folder for folder in others if folder not in covered and folder not in read_only), [])
-    _add(visible, [folder for folder, paths in covered.items() if paths])
-    covered |= dict.fromkeys(_own_code(read_only), [])
-    return View(visible, {folder: paths for folder, paths in covered.items() if paths or _below(folder, visible)})
+    masked |= dict.fromkeys((folder for folder in others if folder not in masked and folder not in read_only), [])
+    _add(visible, [folder for folder, paths in masked.items() if paths])
+    masked |= dict.fromkeys(_own_code(read_only), [])
+    return View(visible, {folder: paths for folder, paths in masked.items() if paths or _below(folder, visible)})
 
 
 def _add(visible: list[str], paths: Iterable[str]) -> None:
@@ -86,7 +86,7 @@ def _own_code(read_only: Sequence[str]) -> list[str]:
     return code if not in_clone or any(_below(os.path.realpath(path), [clone]) for path in read_only) else [clone]
 
 
-def present(paths: Sequence[str]) -> tuple[str, ...]:
+def resolved(paths: Sequence[str]) -> tuple[str, ...]:
     """Return the paths with links followed.
 
     Raises:

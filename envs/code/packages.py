@@ -8,7 +8,7 @@ from importlib import metadata
 from verigym.envs.code.sandboxed import SandboxedOptions
 from verigym.envs.contract.base import Environment
 from verigym.sandbox.inside.walls import packages
-from verigym.sandbox.view import named
+from verigym.sandbox.view import package_names
 
 NO_NUMPY = (
     "the programs that are judged cannot import numpy, which is not installed here: one that does is judged wrong. "
@@ -28,7 +28,7 @@ def importable(environment: Environment) -> dict[str, str] | None:
     folders = packages.installed_in()
     found: dict[str, str] = {}
     for choice in choices:
-        names, _ = named(choice if isinstance(choice, bool) else tuple(map(str, choice or ())))  # type: ignore[arg-type]
+        names, _ = package_names(choice if isinstance(choice, bool) else tuple(map(str, choice or ())))  # type: ignore[arg-type]
         for name in names:
             for package in metadata.distributions(name=name, path=folders):
                 found.setdefault(name, package.version)

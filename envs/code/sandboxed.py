@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, JsonValue, ValidationInfo
 
@@ -11,6 +11,7 @@ from verigym.envs.code.outcome import failure_of
 from verigym.envs.contract.base import Options
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.sandbox import Sandbox, SandboxFailure, open_sandbox, typed_options
+from verigym.sandbox.backends import backend_class
 
 
 def _typed(given: Mapping[str, JsonValue], info: ValidationInfo) -> Mapping[str, JsonValue]:
@@ -20,6 +21,13 @@ def _typed(given: Mapping[str, JsonValue], info: ValidationInfo) -> Mapping[str,
     return given if backend is None else typed_options(backend, given)
 
 
+def _known(backend: str) -> str:
+    backend_class(backend)
+    return backend
+
+
+Backend = Annotated[str, AfterValidator(_known)]
+"""Name of a sandbox back end: one of `verigym.sandbox.BACKENDS`."""
 BackendOptions = Annotated[Mapping[str, JsonValue], AfterValidator(_typed)]
 """Settings of the back end that the field `backend` before it names."""
 
@@ -27,7 +35,7 @@ BackendOptions = Annotated[Mapping[str, JsonValue], AfterValidator(_typed)]
 class SandboxedOptions(Options):
     """Where programs run."""
 
-    backend: Literal["local", "bubblewrap", "docker"] = "local"
+    backend: Backend = "local"
     """Which sandbox runs the programs."""
     backend_options: BackendOptions = {}
     """Settings of that sandbox, such as `workers` or `image`."""

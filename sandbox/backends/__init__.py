@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from verigym.sandbox.box import Sandbox
-from verigym.sandbox.options import SandboxOptions, checked, near
+from verigym.sandbox.options import SandboxOptions, parse_options, suggestion
 
 BACKENDS = {
     "local": "verigym.sandbox.backends.local:LocalSandbox",
     "bubblewrap": "verigym.sandbox.backends.bubblewrap:BubblewrapSandbox",
     "docker": "verigym.sandbox.backends.container:ContainerSandbox",
 }
+"""Name of each back end -> "module:Class" of its `Sandbox`. One entry here registers a back end everywhere."""
 
 _open: dict[tuple[str, SandboxOptions], Sandbox] = {}
 _lock = threading.Lock()
@@ -35,7 +36,7 @@ def open_sandbox(backend: str = "local", **options: Any) -> Sandbox:
         ValueError: no such back end, no such option, or a value that it may not have.
     """
     kind = backend_class(backend)
-    key = (backend, checked(kind.options_type, backend, options))
+    key = (backend, parse_options(kind.options_type, backend, options))
     with _lock:
         if key not in _open or _open[key].closed:
             _open[key] = kind(**options)
@@ -48,7 +49,7 @@ def typed_options(backend: str, given: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: as `open_sandbox`, without looking at this machine.
     """
-    options = checked(backend_class(backend).options_type, backend, given)
+    options = parse_options(backend_class(backend).options_type, backend, given)
     return options.model_dump(mode="json", exclude_unset=True)
 
 
@@ -59,10 +60,10 @@ def backend_class(backend: str) -> type[Sandbox]:
         ValueError: no such back end.
     """
     if backend not in BACKENDS:
-        raise ValueError(f"no sandbox back end is called {backend!r}{near(backend, BACKENDS)}")
+        raise ValueError(f"no sandbox back end is called {backend!r}{suggestion(backend, BACKENDS)}")
     module, _, name = BACKENDS[backend].partition(":")
-    found: type[Sandbox] = getattr(importlib.import_module(module), name)
-    return found
+    kind: type[Sandbox] = getattr(importlib.import_module(module), name)
+    return kind
 
 
 def _after_fork() -> None:

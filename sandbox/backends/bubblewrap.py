@@ -22,7 +22,7 @@ from verigym.sandbox.inside.walls.paths import placed
 from verigym.sandbox.options import BubblewrapOptions
 from verigym.sandbox.pool import Pool
 from verigym.sandbox.spec import SandboxFailure
-from verigym.sandbox.view import interpreter, look, present
+from verigym.sandbox.view import host_view, interpreter, resolved
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _SPACES = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox")
@@ -61,7 +61,7 @@ class BubblewrapSandbox(Sandbox):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._view = look(self.options.packages, present(self.options.read_only))
+        self._view = host_view(self.options.packages, resolved(self.options.read_only))
         self._root: bool | None = None
 
     def _open(self) -> None:
@@ -94,7 +94,7 @@ class BubblewrapSandbox(Sandbox):
             "level": 3,
             "enclosed": secrets.randbelow(_UIDS),
             "visible": list(map(placed, self._view.visible)),
-            "covered": {placed(folder): paths for folder, paths in self._view.covered.items()},
+            "masked": {placed(folder): paths for folder, paths in self._view.masked.items()},
             "path": list(map(placed, self._view.path)),
         }
 

@@ -13,9 +13,8 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator, Mapping
-
-from verigym.sandbox.backends.cgroup_places import Place, candidates, read, write
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 CONTROLLERS = ("memory", "pids")
 
@@ -35,10 +34,10 @@ _serial = itertools.count()
 class Cgroup:
     """The group of one worker. For one thread at a time; any method may raise OSError."""
 
-    def __init__(self, name: str, places: Mapping[str, Place]) -> None:
+    def __init__(self, name: str, places: Mapping[str, CgroupDirectory]) -> None:
         self.name = name
         self._version = {controller: place.version for controller, place in places.items()}
-        self._path = {controller: f"{place.directory}/{name}" for controller, place in places.items()}
+        self._path = {controller: f"{place.path}/{name}" for controller, place in places.items()}
         self._directories = sorted(set(self._path.values()))
         self._limits: dict[str, int] = {}
         self._events: int | None = None
@@ -62,7 +61,7 @@ class Cgroup:
     def add(self, pid: int) -> None:
         """Move a process here; what it starts later is born here. Memory that it has already stays where it was counted."""
         for directory in self._directories:
-            write(f"{directory}/cgroup.procs", pid)
+            _write(f"{directory}/cgroup.procs", pid)
 
     def set_limits(self, memory_bytes: int, processes: int) -> None:
         """Limit the sums over the group: memory with files in tmpfs, no swap; processes and threads. Only changes are written.
@@ -82,19 +81,19 @@ class Cgroup:
     def _limit_memory(self, value: int) -> None:
         path = self._path["memory"]
         if self._version["memory"] == 2:
-            write(f"{path}/memory.max", value)
+            _write(f"{path}/memory.max", value)
             with contextlib.suppress(FileNotFoundError):  # no swap in this kernel
-                write(f"{path}/memory.swap.max", 0)
+                _write(f"{path}/memory.swap.max", 0)
             return
         # Memory may never exceed memory and swap together, so the order depends on the direction.
         with contextlib.suppress(OSError):
-            write(f"{path}/memory.memsw.limit_in_bytes", value)
-        write(f"{path}/memory.limit_in_bytes", value)
+            _write(f"{path}/memory.memsw.limit_in_bytes", value)
+        _write(f"{path}/memory.limit_in_bytes", value)
         with contextlib.suppress(FileNotFoundError, PermissionError):  # swap is not counted on this machine
-            write(f"{path}/memory.memsw.limit_in_bytes", value)
+            _write(f"{path}/memory.memsw.limit_in_bytes", value)
 
     def _limit_processes(self, value: int) -> None:
-        write(f"{self._path['pids']}/pids.max", value)
+        _write(f"{self._path['pids']}/pids.max", value)
 
     def oom_kills(self) -> int:
         """How often the kernel has killed a process of the group for memory; 0 where memory is not limited."""
@@ -116,7 +115,7 @@ class Cgroup:
         """Kill every process in the group. Returns when the signals are sent; the dying take a moment."""
         if "pids" in self._path:
             with contextlib.suppress(OSError):
-                write(f"{self._path['pids']}/pids.max", 0)  # nobody can fork faster than we kill
+                _write(f"{self._path['pids']}/pids.max", 0)  # nobody can fork faster than we kill
             self._limits.pop("pids", None)
         for directory in self._directories:
             _kill(directory)
@@ -143,7 +142,7 @@ def probe() -> tuple[bool, str]:
 def sweep_stale() -> int:
     """Remove the groups of supervisors that are dead, killing what is left in them; return how many directories went."""
     removed = 0
-    directories = {place.directory for controller in CONTROLLERS for place in candidates(controller)[0]}
+    directories = {place.path for controller in CONTROLLERS for place in directories_for(controller)[0]}
     for directory in sorted(directories):
         with contextlib.suppress(OSError):
             stale = [entry.path for entry in os.scandir(directory) if _is_stale(entry)]
@@ -169,15 +168,15 @@ def _prefix() -> str:
 def try_create(name_hint: str = "") -> tuple[Cgroup | None, dict[str, str]]:
     """Make a group; return it and, for each controller that it lacks, the reason."""
     name = f"{_prefix()}{next(_serial)}-{re.sub(r'[^0-9A-Za-z_]', '_', name_hint)[:32]}"
-    places: dict[str, Place] = {}
+    places: dict[str, CgroupDirectory] = {}
     reasons: dict[str, str] = {}
     for controller in CONTROLLERS:
-        places_here, reasons[controller] = candidates(controller)
+        places_here, reasons[controller] = directories_for(controller)
         for place in places_here:
             try:
                 _make(controller, place, name)
             except OSError as error:
-                reasons[controller] = f"{place.directory}: {error.strerror or error}"
+                reasons[controller] = f"{place.path}: {error.strerror or error}"
                 continue
             places[controller] = place
             del reasons[controller]
@@ -187,15 +186,15 @@ def try_create(name_hint: str = "") -> tuple[Cgroup | None, dict[str, str]]:
     return Cgroup(name, places), reasons
 
 
-def _make(controller: str, place: Place, name: str) -> None:
-    path = f"{place.directory}/{name}"
+def _make(controller: str, place: CgroupDirectory, name: str) -> None:
+    path = f"{place.path}/{name}"
     made = not os.path.isdir(path)  # version 2, and some of version 1, have both controllers in one directory
     if made:
         os.mkdir(path)
     needed = [f"{path}/cgroup.procs", f"{path}/{_LIMIT_FILES[controller, place.version]}"]
     if place.version == 2:
         # Who moves a process needs to write to the lowest group above both its places.
-        needed.append(f"{place.directory}/cgroup.procs")
+        needed.append(f"{place.path}/cgroup.procs")
     for file in needed:
         if not os.access(file, os.W_OK):
             if made:
@@ -205,12 +204,12 @@ def _make(controller: str, place: Place, name: str) -> None:
 
 def _members(directory: str) -> Iterator[int]:
     with contextlib.suppress(OSError):
-        yield from map(int, read(f"{directory}/cgroup.procs").split())
+        yield from map(int, _read(f"{directory}/cgroup.procs").split())
 
 
 def _kill(directory: str) -> None:
     try:
-        write(f"{directory}/cgroup.kill", 1)
+        _write(f"{directory}/cgroup.kill", 1)
     except OSError:  # version 1, or a kernel before 5.14
         for pid in _members(directory):
             with contextlib.suppress(ProcessLookupError):
@@ -239,7 +238,76 @@ def _pid_namespace() -> int:
 def _start_time(pid: int) -> int | None:
     """When that process began, in the kernel's ticks; None for the dead, reaped or not."""
     try:
-        fields = read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
         return None if fields[0] in "ZX" else int(fields[19])
     except (OSError, IndexError):
         return None
+
+
+@dataclass(frozen=True)
+class CgroupDirectory:
+    """A directory in which groups for a controller can be looked for or made."""
+
+    path: str
+    version: int
+
+
+def directories_for(controller: str) -> tuple[list[CgroupDirectory], str]:
+    """Where groups with this controller might be made, best first, and the reason if nowhere."""
+    try:
+        return find_directories(controller, _read("/proc/self/cgroup"), _read("/proc/self/mountinfo"))
+    except OSError as error:
+        return [], str(error)
+
+
+def find_directories(controller: str, memberships: str, mounts: str) -> tuple[list[CgroupDirectory], str]:
+    """Find where groups with this controller might be made, best first, and the reason if nowhere.
+
+    Args:
+        controller: one of `CONTROLLERS`.
+        memberships: the text of /proc/self/cgroup.
+        mounts: the text of /proc/self/mountinfo.
+    """
+    lines = [line.split(":", 2) for line in memberships.splitlines()]
+    for _, names, path in lines:
+        if controller in names.split(","):
+            directory = _below_mount(mounts, path, lambda kind, options: kind == "cgroup" and controller in options)
+            return ([CgroupDirectory(directory, 1)], "") if directory else ([], "its hierarchy (version 1) is not mounted")
+    path = next((path for number, _, path in lines if number == "0"), "")
+    own = _below_mount(mounts, path, lambda kind, _: kind == "cgroup2") if path else None
+    if own is None:
+        return [], "no control groups are mounted"
+    found = []
+    for directory in (own, os.path.dirname(own)):
+        with contextlib.suppress(OSError):
+            if controller in _read(f"{directory}/cgroup.subtree_control").split():
+                found.append(CgroupDirectory(directory, 2))
+    return found, f"{own} and the group above it give no {controller} controller to groups below (cgroup.subtree_control)"
+
+
+def _below_mount(mounts: str, path: str, wanted: Callable[[str, list[str]], bool]) -> str | None:
+    """The directory of the group `path` in the first mount that is wanted (by type and options) and holds it."""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        root, mount_point = before.split()[3:5]
+        kind, _, options = after.split()[:3]
+        inside = os.path.relpath(path, root)
+        if wanted(kind, options.split(",")) and not inside.startswith(".."):
+            return os.path.normpath(f"{mount_point}/{inside}")
+    return None
+
+
+def _read(path: str) -> str:
+    """Return the text of a file of the kernel's."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def _write(path: str, value: int) -> None:
+    """Write a number to a file of the kernel's."""
+    # O_WRONLY alone: a missing file must not be made, and there is nothing to truncate.
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, str(value).encode())
+    finally:
+        os.close(fd)

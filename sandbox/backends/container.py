@@ -9,14 +9,14 @@ import weakref
 
 from verigym.sandbox import languages
 from verigym.sandbox.backends.container_daemon import Daemon, owner, sweep
-from verigym.sandbox.backends.container_worker import ContainerWorker, Shape
+from verigym.sandbox.backends.container_worker import ContainerLimits, ContainerWorker
 from verigym.sandbox.box import Sandbox
 from verigym.sandbox.event_loop import Run
 from verigym.sandbox.job import Job
 from verigym.sandbox.options import ContainerOptions
 from verigym.sandbox.pool import Pool
 from verigym.sandbox.spec import Limits, Program, SandboxFailure
-from verigym.sandbox.view import named
+from verigym.sandbox.view import package_names
 
 _SOCKETS = ("/var/run/docker.sock", "/run/podman/podman.sock", "{runtime}/docker.sock", "{runtime}/podman/podman.sock")
 
@@ -33,7 +33,7 @@ class ContainerSandbox(Sandbox):
 
     def _open(self) -> None:
         options = self.options
-        names, all_packages = named(options.packages)
+        names, all_packages = package_names(options.packages)
         self._pid = os.getpid()
         self._held = threading.local()
         self._daemon = Daemon(
@@ -48,7 +48,7 @@ class ContainerSandbox(Sandbox):
         )
         self._pool: Pool[ContainerWorker] = Pool(self._make, self._slots, options.retire_after)
         self._made: weakref.WeakSet[ContainerWorker] = weakref.WeakSet()
-        self._wanted = threading.local()
+        self._next_limits = threading.local()
         self._swept = False
         self._sweeping = threading.Lock()
 
@@ -57,7 +57,7 @@ class ContainerSandbox(Sandbox):
             if not self._swept or self._daemon.lost:
                 sweep(self._daemon)
                 self._swept = True
-        worker = ContainerWorker(self._daemon, getattr(self._wanted, "shape", None) or _usual_shape())
+        worker = ContainerWorker(self._daemon, getattr(self._next_limits, "shape", None) or _usual_limits())
         self._made.add(worker)
         if self._pool.closed:  # meanwhile
             worker.close()
@@ -74,12 +74,12 @@ class ContainerSandbox(Sandbox):
         Raises:
             SandboxFailure: no container could be started.
         """
-        worker = self._take(Shape.of(job))
+        worker = self._take(ContainerLimits.of(job))
         return worker.start(job, self._pool.give)
 
-    def _take(self, shape: Shape) -> ContainerWorker:
+    def _take(self, shape: ContainerLimits) -> ContainerWorker:
         others: list[ContainerWorker] = []
-        self._wanted.shape = shape
+        self._next_limits.shape = shape
         try:
             while (worker := self._pool.take()).shape != shape:
                 others.append(worker)
@@ -88,7 +88,7 @@ class ContainerSandbox(Sandbox):
                     worn.close()
                     self._pool.give(worn)
         finally:
-            self._wanted.shape = None
+            self._next_limits.shape = None
             for other in others:
                 self._pool.give(other)
         return worker
@@ -104,8 +104,8 @@ class ContainerSandbox(Sandbox):
                     sweep(self._daemon, ours=True)
 
 
-def _usual_shape() -> Shape:
-    return Shape.of(languages.job(Program(source=""), b"", Limits()))
+def _usual_limits() -> ContainerLimits:
+    return ContainerLimits.of(languages.job(Program(source=""), b"", Limits()))
 
 
 def _usual_socket() -> str | None:

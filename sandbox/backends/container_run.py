@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from verigym.sandbox.backends.container_stream import StreamGone
 from verigym.sandbox.event_loop import Run
-from verigym.sandbox.exit_status import judge
+from verigym.sandbox.exit_status import run_status
 from verigym.sandbox.inside.cell.relay import (
     ACK,
     BODY,
@@ -56,7 +56,7 @@ class _Pump:
 
 
 class ContainerRun(Run):
-    """One run on a container's cell. `drive` watches one descriptor: an epoll of the stream and of the channels' sockets."""
+    """One run in a container's cell. `poll_runs` watches one descriptor: an epoll of the stream and the channels' sockets."""
 
     def __init__(self, worker: ContainerWorker, job: Job, release: Callable[[ContainerWorker], None]) -> None:
         self._worker = worker
@@ -116,7 +116,7 @@ class ContainerRun(Run):
                 else:
                     self._serve(self._pumps[ready])
             if not self.done:
-                self._pay()
+                self._return_credit()
                 self._arm()
         except StreamGone as error:
             self._gone(str(error))
@@ -176,7 +176,7 @@ class ContainerRun(Run):
         file.seek(0)
         return file.read()
 
-    def _pay(self) -> None:
+    def _return_credit(self) -> None:
         # In large pieces: the cell stops only when all its credit is used up.
         if self._owed >= CREDIT // 4:
             self._stream.send(CREDITED, ACK.pack(self._owed))
@@ -227,7 +227,7 @@ class ContainerRun(Run):
             return
         with contextlib.suppress(StreamGone):  # noticed when it is read
             self._stream.send(KILL)
-            self._pay()
+            self._return_credit()
             self._arm()
 
     def destroy(self) -> None:
@@ -239,7 +239,7 @@ class ContainerRun(Run):
         if self._reason is not None:
             self.destroy()
             return
-        out_of_memory, why = self._worker.autopsy(detail)
+        out_of_memory, why = self._worker.exit_reason(detail)
         self._worker.discard()
         if out_of_memory:
             self._finish(RunStatus.MEMORY, f"the memory limit of {self._job.limits.memory_mb} MiB", {})
@@ -259,7 +259,7 @@ class ContainerRun(Run):
         elif report["note"]:
             self._fail(self._worker.explain(self._job, report["note"]), retryable=False)
         else:
-            verdict = self._reason or judge(self._job, report, self._output[STDERR], out_of_memory=report["oom"])
+            verdict = self._reason or run_status(self._job, report, self._output[STDERR], out_of_memory=report["oom"])
             self._finish(*verdict, report)
 
     def _finish(self, status: RunStatus, message: str, report: Mapping[str, Any]) -> None:
@@ -276,13 +276,13 @@ class ContainerRun(Run):
             files={name: self._file(index) for index, name in enumerate(names)},
             message=message,
         )
-        self._let_go()
+        self._release_resources()
 
     def _fail(self, message: str, *, retryable: bool = True) -> None:
         self.failure = SandboxFailure(message, retryable=retryable)
-        self._let_go()
+        self._release_resources()
 
-    def _let_go(self) -> None:
+    def _release_resources(self) -> None:
         self._epoll.close()
         for file in self._files.values():
             file.close()

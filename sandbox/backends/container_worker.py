@@ -40,7 +40,7 @@ _uids = itertools.count(random.SystemRandom().randrange(20_000))
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ContainerLimits:
     """What a container is made for: limits that hold for all its processes together and cannot be changed later."""
 
     memory_mb: int
@@ -49,7 +49,7 @@ class Shape:
     processes: int
 
     @classmethod
-    def of(cls, job: Job) -> Shape:
+    def of(cls, job: Job) -> ContainerLimits:
         """Return the shape for a job, rounded up so that few of them are needed."""
         limits = job.limits
         return cls(
@@ -74,7 +74,7 @@ class ContainerWorker:
 
     level = 3
 
-    def __init__(self, daemon: Daemon, shape: Shape) -> None:
+    def __init__(self, daemon: Daemon, shape: ContainerLimits) -> None:
         self.daemon = daemon
         self.shape = shape
         self.runs = 0
@@ -170,7 +170,7 @@ class ContainerWorker:
     def _handshake(self) -> dict[str, Any]:
         deadline = time.monotonic() + _BOOT_S
         try:
-            self.stream.send_raw(boot.message("cell.stream:main", self._cell_config(), same_python=False))
+            self.stream.send_raw(boot.message("cell.container_cell:main", self._cell_config(), same_python=False))
             while True:
                 poll = select.poll()
                 poll.register(self.stream.fileno(), self.stream.events)
@@ -182,7 +182,7 @@ class ContainerWorker:
                         return self._ready(json.loads(bytes(body)))
         except StreamGone as error:
             complaints = self.stream.complaints.decode("utf-8", "replace").strip()[-1000:]
-            _, why = self.autopsy(str(error))
+            _, why = self.exit_reason(str(error))
             if not complaints:
                 raise SandboxFailure(f"a container ended before its first run: {why}") from None
             raise SandboxFailure(
@@ -226,7 +226,7 @@ class ContainerWorker:
         tool = f" The image {self.daemon.image!r} must have it." if job.mode == "exec" else ""
         return f"the sandbox could not set up a run: {note}.{tool}"
 
-    def autopsy(self, detail: str) -> tuple[bool, str]:
+    def exit_reason(self, detail: str) -> tuple[bool, str]:
         """Return whether the container died of its memory limit, and why it is gone in words."""
         state: Mapping[str, Any] = {}
         try:

@@ -14,7 +14,7 @@ from verigym.sandbox.box import Sandbox
 from verigym.sandbox.inside.walls.paths import placed
 from verigym.sandbox.options import LocalOptions
 from verigym.sandbox.spec import SandboxFailure
-from verigym.sandbox.view import interpreter, look, present
+from verigym.sandbox.view import host_view, interpreter, resolved
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class LocalSandbox(Sandbox):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._view = look(self.options.packages, present(self.options.read_only))
+        self._view = host_view(self.options.packages, resolved(self.options.read_only))
         self._level = self.options.level
         self._reasons: dict[str, str] = {}
 
@@ -75,5 +75,5 @@ class LocalSandbox(Sandbox):
     def _config(self, level: int) -> dict[str, Any]:
         view = self._view
         at = placed if level == 3 else str
-        covered = {at(folder): paths for folder, paths in view.covered.items()}
-        return {"level": level, "visible": view.visible, "covered": covered, "path": list(map(at, view.path))}
+        covered = {at(folder): paths for folder, paths in view.masked.items()}
+        return {"level": level, "visible": view.visible, "masked": covered, "path": list(map(at, view.path))}

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from verigym.sandbox.event_loop import UNREAD_S, Run
-from verigym.sandbox.exit_status import judge
+from verigym.sandbox.event_loop import QUIET_S, Run
+from verigym.sandbox.exit_status import run_status
 from verigym.sandbox.inside.cell import fd_passing
 from verigym.sandbox.job import Job
 from verigym.sandbox.spec import RunResult, RunStatus, SandboxFailure
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from verigym.sandbox.backends.worker import Worker
 
 _CHUNK = 1 << 16
-_LOOK_S = 0.1
+_CHECK_S = 0.1
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _CELL_MB = 64  # as the cell's control group allows it
 
@@ -39,10 +39,10 @@ class LocalRun(Run):
         self._far_ends: list[int] = []
         """Held open until the run has ended, so that we are not woken to see each pipe's end before."""
         self._ended: dict[int, bytearray] = {}
-        self._unread_s = 0.0
+        self._quiet_s = 0.0
         """How long the pipes need not be watched, as was decided when it was last asked what to watch."""
         self._started = time.monotonic()
-        self._next_look = self._started + _LOOK_S
+        self._next_check = self._started + _CHECK_S
         self.deadline = self._started + job.limits.wall_s
         self._send()
 
@@ -89,8 +89,8 @@ class LocalRun(Run):
     def readable(self) -> Sequence[int]:
         """Return the descriptors to watch: what a run writes at first has room in the pipes."""
         sock = self._worker.sock.fileno()
-        self._unread_s = self._started + UNREAD_S - time.monotonic()
-        return [sock] if self._unread_s > 0 else [*self._pipes, sock]
+        self._quiet_s = self._started + QUIET_S - time.monotonic()
+        return [sock] if self._quiet_s > 0 else [*self._pipes, sock]
 
     def on_readable(self, fd: int) -> None:
         """Read what is there."""
@@ -119,17 +119,17 @@ class LocalRun(Run):
             with contextlib.suppress(OSError):
                 self._worker.sock.send(b'{"op":"kill"}')
 
-    def look(self) -> float | None:
+    def check_usage(self) -> float | None:
         """Look whether more is resident than allowed, where no limit on address space sees to that."""
         if self._job.address_space or self.done:
-            return self._unread_s if self._unread_s > 0 else None
+            return self._quiet_s if self._quiet_s > 0 else None
         now = time.monotonic()
-        if now >= self._next_look:
-            self._next_look = now + _LOOK_S
+        if now >= self._next_check:
+            self._next_check = now + _CHECK_S
             if self._is_over():
                 self.kill(RunStatus.MEMORY, f"the memory limit of {self._job.limits.memory_mb} MiB")
-        pause = self._next_look - now
-        return min(pause, self._unread_s) if self._unread_s > 0 else pause
+        pause = self._next_check - now
+        return min(pause, self._quiet_s) if self._quiet_s > 0 else pause
 
     def _is_over(self) -> bool:
         """Whether its processes hold too much: in sum where they may reserve more, else one of them, of memory to share."""
@@ -182,10 +182,10 @@ class LocalRun(Run):
             return
         out_of_memory = self._worker.out_of_memory()
         stderr = self._ended.get(self._stderr, b"")
-        judged = judge(self._job, report, stderr, out_of_memory=out_of_memory)
-        status, message = self._reason or judged
-        if status is RunStatus.OK and judged[0] in (RunStatus.TIME, RunStatus.MEMORY):
-            status, message = judged  # we have ended it because it was no longer needed, but it had used too much by then
+        reached = run_status(self._job, report, stderr, out_of_memory=out_of_memory)
+        status, message = self._reason or reached
+        if status is RunStatus.OK and reached[0] in (RunStatus.TIME, RunStatus.MEMORY):
+            status, message = reached  # we have ended it because it was no longer needed, but it had used too much by then
         self.result = self._build(status, message, report)
         if not report["clean"]:
             self._worker.close()

@@ -39,7 +39,7 @@ class Worker:
 
     Args:
         command: argv that ends where the interpreter's arguments go; `{boot}` and `{socket}` are descriptors.
-        config: for `inside.walls.enter`.
+        config: for `inside.walls.build.build_walls`.
         cgroup: put the cell into a cgroup of its own where one can be had.
 
     Raises:

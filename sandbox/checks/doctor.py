@@ -65,7 +65,7 @@ class Layer:
     """What to do to have it; empty where it is available."""
 
 
-def examine() -> list[Layer]:
+def probe_layers() -> list[Layer]:
     """Try everything. Takes about a second; never raises for what is missing."""
     layers = [
         _kernel(),
@@ -80,7 +80,7 @@ def examine() -> list[Layer]:
     return layers + [_language(known) for known in LANGUAGES.values()]
 
 
-def ladder(layers: Sequence[Layer]) -> tuple[int, str]:
+def best_level(layers: Sequence[Layer]) -> tuple[int, str]:
     """Return the best level that the local back end reaches with these layers, and why not a higher one.
 
     3: own namespaces, seccomp and no capabilities. 2: seccomp and Landlock, and other processes out of reach by an own uid or

@@ -35,7 +35,7 @@ _NEXT = Probe("the next program", "print(2 * int(input()))\n", "accepted")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProbeResult:
     """One probe's outcome."""
 
     name: str
@@ -52,12 +52,12 @@ class Row:
 class Report:
     """What the panel found."""
 
-    rows: tuple[Row, ...]
+    results: tuple[ProbeResult, ...]
 
     @property
     def passed(self) -> bool:
         """Whether every probe came out as it must."""
-        return all(row.passed for row in self.rows)
+        return all(result.passed for result in self.results)
 
 
 def self_check(
@@ -76,13 +76,13 @@ def self_check(
     """
     box.check()
 
-    rows = []
+    results = []
     with _bait() as bait, ThreadPoolExecutor(parallel, thread_name_prefix="self-check") as pool:
-        for row in pool.map(lambda probe: _row(box, probe, bait), probes):
-            rows.append(row)
+        for result in pool.map(lambda probe: _result(box, probe, bait), probes):
+            results.append(result)
             if progress is not None:
-                progress(len(rows), len(probes))
-    return Report(tuple(rows))
+                progress(len(results), len(probes))
+    return Report(tuple(results))
 
 
 @contextlib.contextmanager
@@ -95,7 +95,7 @@ def _bait() -> Iterator[tuple[str, ...]]:
         yield str(server.getsockname()[1]), file.name, str(Path(__file__).resolve().parents[2])
 
 
-def _row(box: Sandbox, probe: Probe, bait: tuple[str, ...]) -> Row:
+def _result(box: Sandbox, probe: Probe, bait: tuple[str, ...]) -> ProbeResult:
     start = time.monotonic()
     seconds = 0.0
     try:
@@ -110,7 +110,9 @@ def _row(box: Sandbox, probe: Probe, bait: tuple[str, ...]) -> Row:
     if seconds > limit + _LATE_S:
         got, detail = "late", f"took {seconds:.1f} s under a limit of {limit:g} s"
     passed = got in _fitting(probe)
-    return Row(probe.name, probe.group, probe.expected, got, passed, "" if passed and got != "missing" else detail, seconds)
+    return ProbeResult(
+        probe.name, probe.group, probe.expected, got, passed, "" if passed and got != "missing" else detail, seconds
+    )
 
 
 def _limits(probe: Probe) -> Limits:

@@ -15,7 +15,7 @@ from needs import lack, needs
 from verigym.sandbox import Limits, Program, RunResult, SandboxFailure, open_sandbox
 from verigym.sandbox.backends.bubblewrap import BubblewrapSandbox
 from verigym.sandbox.backends.local import LocalSandbox
-from verigym.sandbox.event_loop import drive
+from verigym.sandbox.event_loop import poll_runs
 from verigym.sandbox.inside.walls import seccomp
 from verigym.sandbox.inside.walls.paths import placed
 from verigym.sandbox.job import Job
@@ -95,7 +95,7 @@ def test_where_namespaces_are_forbidden() -> None:
     code = """
 import sys
 from verigym.sandbox import SandboxFailure, open_sandbox
-from verigym.sandbox.inside import seccomp, syscalls
+from verigym.sandbox.inside.walls import seccomp, syscalls
 syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
 seccomp.install(seccomp.build())
 try:
@@ -234,7 +234,7 @@ def test_what_is_reserved_does_not_count_where_only_what_is_resident_is_to(box: 
         if not groups:
             worker.cgroup = None
         started = worker.start(job, lambda it: it.close())
-        drive([started])
+        poll_runs([started])
         if not groups and group is not None:
             group.remove()
         return started.outcome()

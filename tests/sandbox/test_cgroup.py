@@ -15,8 +15,7 @@ import pytest
 from needs import lack, lacking, require
 
 from verigym.sandbox.backends import cgroup
-from verigym.sandbox.backends.cgroup import Cgroup
-from verigym.sandbox.backends.cgroup_places import Place, candidates, find_places
+from verigym.sandbox.backends.cgroup import Cgroup, CgroupDirectory, directories_for, find_directories
 
 # The sandbox without the rest of the package, which takes ten times as long to import.
 ALONE = f"""
@@ -40,7 +39,7 @@ def group() -> Iterator[Cgroup]:
 
 def directories() -> list[str]:
     """Every group of ours that exists where this process could make one."""
-    places = {place.directory for controller in cgroup.CONTROLLERS for place in candidates(controller)[0]}
+    places = {place.path for controller in cgroup.CONTROLLERS for place in directories_for(controller)[0]}
     return [str(path) for place in places for path in Path(place).glob("verigym-*")]
 
 
@@ -226,8 +225,8 @@ V1_DOCKER = "33 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,
     ],
 )
 def test_our_place_in_version_1(memberships: str, mounts: str, expected: str | None) -> None:
-    places, reason = find_places("memory", memberships, mounts)
-    assert places == ([Place(expected, 1)] if expected else [])
+    places, reason = find_directories("memory", memberships, mounts)
+    assert places == ([CgroupDirectory(expected, 1)] if expected else [])
     assert bool(reason) == (expected is None)
 
 
@@ -244,6 +243,6 @@ def test_our_place_in_version_2(tmp_path: Path, enabled: dict[str, str], expecte
     for directory, controllers in enabled.items():
         (tmp_path / directory / "cgroup.subtree_control").write_text(controllers + "\n")
     mounts = f"41 31 0:38 / {tmp_path} rw - cgroup2 cgroup2 rw\n"
-    places, reason = find_places("memory", "0::/app/own\n", mounts)
-    assert places == [Place(str(tmp_path / directory), 2) for directory in expected]
+    places, reason = find_directories("memory", "0::/app/own\n", mounts)
+    assert places == [CgroupDirectory(str(tmp_path / directory), 2) for directory in expected]
     assert "memory controller" in reason

@@ -160,14 +160,14 @@ def test_cores_that_were_taken_away_are_done_without() -> None:
 def test_where_no_core_can_be_chosen_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
     bound: list[set[int]] = []
     monkeypatch.setattr(cpu_affinity, "_set", lambda _, cores: bound.append(cores))
-    here = cpu_affinity.Core()
-    here.loosen()
-    assert not here.keep()
-    here.begin(-1)
-    here.wait()
-    here.work()
+    here = cpu_affinity.CorePinning()
+    here.unpin_now_and_then()
+    assert not here.pin_where_woken()
+    here.start_run(-1)
+    here.pin()
+    here.unpin()
     assert bound == [] and here.number == -1
-    here.begin(1 << 20)  # no core of ours
+    here.start_run(1 << 20)  # no core of ours
     assert bound == []
 
 
@@ -175,13 +175,13 @@ def test_the_core_is_chosen_anew_every_so_often(monkeypatch: pytest.MonkeyPatch)
     bound: list[set[int]] = []
     monkeypatch.setattr(cpu_affinity, "_set", lambda _, cores: bound.append(set(cores)))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    here = cpu_affinity.Core(choose=True)
+    here = cpu_affinity.CorePinning(choose=True)
     if here._ask is None:
         lack("kernel", "this C library does not say on which core it is")
     chosen = 0
     for _ in range(3 * 33):
-        here.loosen()
-        chosen += here.keep()
+        here.unpin_now_and_then()
+        chosen += here.pin_where_woken()
     assert chosen == 3
     assert bound[::2] == [{0, 1}] * 3 and all(len(cores) == 1 for cores in bound[1::2])
 
@@ -190,11 +190,11 @@ def test_a_kernel_that_does_not_say_where_we_are_is_not_asked_again(monkeypatch:
     bound: list[set[int]] = []
     monkeypatch.setattr(cpu_affinity, "_set", lambda _, cores: bound.append(set(cores)))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    here = cpu_affinity.Core(choose=True)
+    here = cpu_affinity.CorePinning(choose=True)
     monkeypatch.setattr(here, "_ask", lambda: -1)
     for _ in range(3):
-        here.loosen()
-        assert not here.keep()
+        here.unpin_now_and_then()
+        assert not here.pin_where_woken()
     assert bound == [{0, 1}] and here.number == -1
 
 

@@ -18,7 +18,7 @@ from needs import lack, lacking, needs
 
 from verigym.sandbox.backends import cgroup
 from verigym.sandbox.checks import doctor
-from verigym.sandbox.checks.doctor import NAMESPACES, Layer, examine, ladder
+from verigym.sandbox.checks.doctor import NAMESPACES, Layer, best_level, probe_layers
 from verigym.sandbox.inside.walls import landlock, probes, seccomp
 from verigym.sandbox.languages import LANGUAGES
 
@@ -35,7 +35,7 @@ filters = lacking("kernel", not seccomp.available(), "it takes no system call fi
 
 @pytest.fixture(scope="module")
 def layers() -> dict[str, Layer]:
-    return {layer.name: layer for layer in examine()}
+    return {layer.name: layer for layer in probe_layers()}
 
 
 def test_every_layer_says_what_it_saw_or_what_to_do(layers: dict[str, Layer]) -> None:
@@ -66,7 +66,7 @@ def test_it_leaves_nothing_behind() -> None:
         return [len(names), mine, groups, Path("/proc/self/mountinfo").read_text(), os.uname().nodename, os.geteuid()]
 
     before = state()
-    examine()
+    probe_layers()
     assert state() == before
 
 
@@ -78,9 +78,10 @@ def _parent(pid: str) -> int:
 
 PROBED = """
 import encodings.ascii, json, os, sys
-from verigym.sandbox import cgroup, doctor
-from verigym.sandbox.inside import landlock, probes, seccomp, syscalls
-def show(layers): print(json.dumps([{l.name: [l.available, l.detail, l.remedy] for l in layers}, *doctor.ladder(layers)]))
+from verigym.sandbox.backends import cgroup
+from verigym.sandbox.checks import doctor
+from verigym.sandbox.inside.walls import landlock, probes, seccomp, syscalls
+def show(layers): print(json.dumps([{l.name: [l.available, l.detail, l.remedy] for l in layers}, *doctor.best_level(layers)]))
 """
 
 
@@ -153,7 +154,7 @@ syscalls.drop_capabilities()
 def test_an_ordinary_user_gets_namespaces_through_a_user_namespace(layers: dict[str, Layer]) -> None:
     if not layers["user namespace"].available:
         lack("kernel", f"no user namespaces: {layers['user namespace'].detail}")
-    # Not by `examine`: that user may not be able to start this interpreter.
+    # Not by `probe_layers`: that user may not be able to start this interpreter.
     code = "os.setgroups([]); os.setgid(4242); os.setuid(4242)\nsyscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)\nprobes.main({}, 1)"
     done = subprocess.run([sys.executable, "-c", ALONE + PROBED + code], capture_output=True, text=True, timeout=60, cwd="/")
     results = json.loads(done.stdout)
@@ -272,6 +273,6 @@ def rungs(*lacking: str) -> list[Layer]:
     ],
 )
 def test_the_ladder(lacking: tuple[str, ...], level: int, words: str) -> None:
-    reached, reason = ladder(rungs(*lacking))
+    reached, reason = best_level(rungs(*lacking))
     assert reached == level
     assert words in reason

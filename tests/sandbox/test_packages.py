@@ -18,7 +18,7 @@ from needs import lack
 
 from verigym.sandbox import Program, Sandbox, SandboxFailure, open_sandbox
 from verigym.sandbox.inside.walls import packages
-from verigym.sandbox.view import look
+from verigym.sandbox.view import host_view
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -106,9 +106,9 @@ def test_a_name_is_refused_when_a_sandbox_is_opened() -> None:
 def test_verigym_itself_cannot_be_read_by_asking_for_its_folder() -> None:
     for path in ("envs/code", "src/verigym", "sandbox/view.py"):
         with pytest.raises(ValueError, match="its environments hold solutions"):
-            look(read_only=[str(ROOT / path)])
-    assert str(ROOT) in look(read_only=[str(ROOT.parent)]).covered
-    docs = look(read_only=[str(ROOT), str(ROOT / "docs")]).covered
+            host_view(read_only=[str(ROOT / path)])
+    assert str(ROOT) in host_view(read_only=[str(ROOT.parent)]).masked
+    docs = host_view(read_only=[str(ROOT), str(ROOT / "docs")]).masked
     assert str(ROOT) not in docs and str(ROOT / "envs") in docs
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from verigym.sandbox import Sandbox
-from verigym.sandbox.event_loop import Run, drive, watched
+from verigym.sandbox.event_loop import Run, destroy_on_error, poll_runs
 from verigym.sandbox.job import Job
 from verigym.sandbox.spec import RunStatus
 
@@ -63,9 +63,9 @@ class LineClient:
         if self._buffer or self._run.done:
             raise self._end("it spoke unasked, or has ended")
         self._run.deadline = time.monotonic() + timeout_s
-        with watched(self._run):
+        with destroy_on_error(self._run):
             self._send(json.dumps(request).encode() + _END)
-            drive([self._run], watch={self._sock.fileno(): self._read}, until=self._settled)
+            poll_runs([self._run], watch={self._sock.fileno(): self._read}, until=self._settled)
         if self._over:
             raise self._end(f"more than {self._most} bytes in one reply")
         reply, end, rest = bytes(self._buffer.lstrip(b"\n")).partition(_END)
@@ -94,7 +94,7 @@ class LineClient:
                 rest = rest[len(rest) :]
 
         fd = self._sock.fileno()
-        drive([self._run], watch={fd: self._read}, write={fd: more}, until=lambda: not rest or self._over)
+        poll_runs([self._run], watch={fd: self._read}, write={fd: more}, until=lambda: not rest or self._over)
 
     def _settled(self) -> bool:
         return self._over or self._ended or _END in self._buffer.lstrip(b"\n")
@@ -133,7 +133,7 @@ class LineClient:
         """End it and all that it has started. Idempotent."""
         if not self._run.done:
             self._run.kill(RunStatus.OK, "")
-            drive([self._run])
+            poll_runs([self._run])
         self._sock.close()
 
 

@@ -11,19 +11,19 @@ import stat
 import sys
 
 from verigym.sandbox.inside import program
-from verigym.sandbox.inside.candidate import names
-from verigym.sandbox.inside.candidate.failures import describe, raised
-from verigym.sandbox.inside.candidate.objects import Objects
+from verigym.sandbox.inside.candidate import prelude_names
+from verigym.sandbox.inside.candidate.exceptions import describe_exception, rebuild_exception
+from verigym.sandbox.inside.candidate.objects import ObjectTable
 from verigym.sandbox.inside.walls import cpu_affinity
 from verigym.sandbox.inside.wire import frames
-from verigym.sandbox.inside.wire.aliases import Aliases
 from verigym.sandbox.inside.wire.decoding import decode
 from verigym.sandbox.inside.wire.encoding import PROGRAM as MODULE
 from verigym.sandbox.inside.wire.encoding import CannotCross, encode
+from verigym.sandbox.inside.wire.shared_containers import SharedContainers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
     from typing import Any, NoReturn
 
 OUT_BYTES = 1 << 16
@@ -47,7 +47,44 @@ _FUNCTION = type(_nothing)
 _exit, _fstat, _pread = os._exit, os.fstat, os.pread
 
 
-def serve(path: str, fd: int, prelude: bool = False) -> NoReturn:
+def run_program(path: str, args: Sequence[str] = (), prelude: bool = False) -> NoReturn:
+    """Run the file as `python3 path *args` would, in this freshly forked process, and end the process.
+
+    Args:
+        path: of the file.
+        args: of the program.
+        prelude: whether it finds the names that judges provide.
+    """
+    code = 1
+    try:
+        code = _run(path, args, prelude)
+    finally:
+        program.finish(code)
+
+
+def _run(path: str, args: Sequence[str], prelude: bool) -> int:
+    main = program.enter(path, args)
+    try:
+        code = program.load(path)
+    except BaseException as error:
+        error.__traceback__ = None
+        return program.report(error)
+    if prelude:
+        prelude_names.provide(code, main.__dict__)
+    failed = program.execute(code, main.__dict__)
+    return 0 if failed is None else program.report(failed)
+
+
+def serve_calls(path: str, fd: int = 3, prelude: bool = False) -> NoReturn:
+    """Load the file as a module and answer calls to its functions on the channel until that closes; then end the process."""
+    try:
+        _serve(path, fd, prelude)
+    finally:
+        program.flush()
+        _exit(1)
+
+
+def _serve(path: str, fd: int, prelude: bool) -> NoReturn:
     """Load the program at `path`, say how that went, and answer until the channel ends.
 
     Args:
@@ -66,11 +103,11 @@ def serve(path: str, fd: int, prelude: bool = False) -> NoReturn:
         error.__traceback__ = None
         failed: BaseException | None = error
     else:
-        provided = names.provide(code, main.__dict__) if prelude else provided
-        own = names.stored(code) & provided.keys() if provided else own
+        provided = prelude_names.provide(code, main.__dict__) if prelude else provided
+        own = prelude_names.stored(code) & provided.keys() if provided else own
         failed = program.execute(code, main.__dict__)
     if failed is not None:
-        report = describe(failed)
+        report = describe_exception(failed)
         exit_code = program.report(failed)
         frames.send(fd, {"op": "failed", "error": {"type": report["type"], "message": report["message"]}})
         program.flush()
@@ -80,12 +117,12 @@ def serve(path: str, fd: int, prelude: bool = False) -> NoReturn:
     server.printed()
     frames.send(fd, {"op": "loaded", "names": server.names(), "functions": server.functions()})
     while True:
-        cpu_affinity.here.wait()
+        cpu_affinity.here.pin()
         try:
             request = frames.receive(fd)
         except EOFError:
             break
-        cpu_affinity.here.work()
+        cpu_affinity.here.unpin()
         server.reply(fd, request)
     program.flush()
     _exit(0)
@@ -100,8 +137,8 @@ class Server:
         """How many requests are being answered: a function of the test's can be called while there is one."""
         self.namespace = namespace
         self.provided = provided
-        self.objects = Objects(MODULE, self.call_back)
-        self.aliases = Aliases(self.objects.encode, self.objects.get, -1)
+        self.objects = ObjectTable(MODULE, self.call_back)
+        self.aliases = SharedContainers(self.objects.encode, self.objects.get, -1)
         self.loop: Any = None
         self.calling_back = _thread.RLock()
         """Held by the thread whose call of a function of the test's is being answered: the channel is for one at a time."""
@@ -166,7 +203,7 @@ class Server:
         except CannotCross as left:
             answer["cannot"] = left.what
         except BaseException as error:
-            answer["error"] = describe(error, hold)
+            answer["error"] = describe_exception(error, hold)
             if hold is not None and answer["error"]["own"] and type(error).__module__ == MODULE:
                 answer["error"]["h"] = self.objects.number(error)
             error.__traceback__ = None
@@ -229,16 +266,16 @@ class Server:
         del met
         frames.send(self.fd, asked)
         while True:
-            cpu_affinity.here.wait()
+            cpu_affinity.here.pin()
             answer = frames.receive(self.fd)
-            cpu_affinity.here.work()
+            cpu_affinity.here.unpin()
             if "id" in answer:
                 self.reply(self.fd, answer)
                 continue
             values, met = self.aliases.read([answer["returned"]] if "returned" in answer else [])
             self.aliases.receive(answer.get("both", {}), met)
             if "raised" in answer:
-                raise raised(answer)
+                raise rebuild_exception(answer)
             return values[0]
 
     def states(self, request: dict[str, Any]) -> list[list[Any]]:

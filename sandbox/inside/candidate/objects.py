@@ -8,10 +8,10 @@ import collections
 import copy
 import sys
 
-from verigym.sandbox.inside.candidate.failures import bases, named, raised
-from verigym.sandbox.inside.candidate.lent import stand_in
-from verigym.sandbox.inside.wire import protocols
-from verigym.sandbox.inside.wire.encoding import PLAIN, UPON, CannotCross, Encoder, encode, iterator, upon
+from verigym.sandbox.inside.candidate.exceptions import bases, rebuild_exception, unique_name
+from verigym.sandbox.inside.candidate.exported import make_stub
+from verigym.sandbox.inside.wire import special_methods
+from verigym.sandbox.inside.wire.encoding import BASE_VALUE, PLAIN, CannotCross, Encoder, base_encoder, encode, iterator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _names(kind: type) -> list[str]:
             found.append(f"{TESTS_OWN}{_derived[base]}")
             continue
         module = "builtins" if _OWN.get(name) is base else "collections" if base is collections.deque else ""
-        found.append(f"{module}.{name}" if module else named(name, base))
+        found.append(f"{module}.{name}" if module else unique_name(name, base))
     return found
 
 
@@ -60,7 +60,7 @@ async def _awaited(value: Any) -> Any:
     return await value
 
 
-class Objects:
+class ObjectTable:
     """The objects that the other side holds by number."""
 
     def __init__(self, module: str, call_back: Callable[..., Any] | None = None) -> None:
@@ -91,7 +91,7 @@ class Objects:
         own = [base for base in type(value).__mro__ if getattr(base, "__module__", None) == self._module]
         if not own and not (isinstance(value, tuple) and hasattr(type(value), "_fields")):
             return None
-        if any(protocols.SPECIAL & base.__dict__.keys() - _HARMLESS for base in own):  # it is not what it is built upon
+        if any(special_methods.SPECIAL & base.__dict__.keys() - _HARMLESS for base in own):  # it is not what it is built upon
             return {"h": self.about(value)}
         return {"v": [plain(to, value, depth + 1), self.about(value)]}
 
@@ -137,7 +137,7 @@ class Objects:
         kind = type(value)
         special = self._special.get(kind)
         if special is None:
-            special = self._special[kind] = protocols.of(kind)
+            special = self._special[kind] = special_methods.of(kind)
         return [self.number(value), _names(kind), special, self.state(value)]
 
     def state(self, value: Any) -> Any:
@@ -153,8 +153,8 @@ class Objects:
         to = Encoder(self.encode, self._left)
         try:
             state = to.put(attributes, 0)["d"]
-            if (write := upon(type(value))) is not None and not getattr(type(value), "_fields", None):
-                state.append([UPON, write(to, value, 1)])
+            if (write := base_encoder(type(value))) is not None and not getattr(type(value), "_fields", None):
+                state.append([BASE_VALUE, write(to, value, 1)])
             return state
         except BaseException:
             return None
@@ -191,7 +191,7 @@ class Objects:
         number = about["callback"]
         known = self._callbacks.get(number)
         if known is None and "special" in about:
-            known = stand_in(lambda *args, **kwargs: self.call_back(number, args, kwargs), about)
+            known = make_stub(lambda *args, **kwargs: self.call_back(number, args, kwargs), about)
             self.lent[id(known)] = number
         elif known is None:
             known = _callback(self.call_back, about)
@@ -326,7 +326,7 @@ def _left(mro: list[str] | None, message: str) -> tuple[Any, ...]:
     """What a context is told of how it is left: with an exception of the names that the test's has."""
     if mro is None:
         return None, None, None
-    error = raised({"mro": mro, "message": message, "raised": -1})
+    error = rebuild_exception({"mro": mro, "message": message, "raised": -1})
     return type(error), error, None
 
 

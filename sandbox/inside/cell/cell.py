@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from verigym.sandbox.inside.cell import fd_passing, runs
-from verigym.sandbox.inside.cell.forker import NEVER_BEGAN, Ending, Forker, NotForked, Starter
-from verigym.sandbox.inside.cell.run_dir import Room
+from verigym.sandbox.inside.cell.forker import NEVER_STARTED, Forker, ForkFailed, RunEnd, RunStarter
+from verigym.sandbox.inside.cell.run_dir import RunDir
 from verigym.sandbox.inside.cell.zygote import NotStarted, Zygote
-from verigym.sandbox.inside.walls.build import enter
+from verigym.sandbox.inside.walls.build import build_walls
 
 _LARGEST_HEADER = 1 << 17
 _MOST_FDS = 250
@@ -36,7 +36,7 @@ def main(config: Mapping[str, Any], socket_fd: int) -> None:
     warm = "enclosed" not in config
     try:
         starter = Zygote(config) if warm and config["level"] >= 3 else _forker(config, warm=warm)
-    except NotForked:
+    except ForkFailed:
         os._exit(1)  # which may pass, unlike what can be said
     except BaseException as error:
         why = str(error) if isinstance(error, NotStarted) else f"{type(error).__name__}: {error}"
@@ -46,7 +46,7 @@ def main(config: Mapping[str, Any], socket_fd: int) -> None:
     walls = starter.walls
     uids = [walls.uid, walls.killer_uid]
     sock.send(json.dumps({"ready": True, "level": walls.level, "lacks": walls.lacks, "uids": uids}).encode())
-    room = Room(walls)
+    run_dir = RunDir(walls)
     idle = select.poll()
     idle.register(sock, select.POLLIN)
     if starter.lifeline >= 0:
@@ -54,7 +54,7 @@ def main(config: Mapping[str, Any], socket_fd: int) -> None:
     while True:
         if warm:
             with contextlib.suppress(OSError):  # said when it is needed
-                starter.stand_by()
+                starter.fork_ahead()
         request: dict[str, Any] = {}
         fds: list[int] = []
         while request.get("op") != "run":  # also a kill that came too late
@@ -62,22 +62,22 @@ def main(config: Mapping[str, Any], socket_fd: int) -> None:
             if any(fd == starter.lifeline for fd, _ in idle.poll()):
                 os._exit(1)
             request, fds = _receive(sock, starter)
-        _serve(sock, starter, room, request, fds)
+        _serve(sock, starter, run_dir, request, fds)
 
 
 def _forker(config: Mapping[str, Any], *, warm: bool) -> Forker:
-    walls = enter(config)
-    runs.settle(walls, config["path"] if walls.packages is None else [walls.packages], warm=warm)
+    walls = build_walls(config)
+    runs.prepare_for_runs(walls, config["path"] if walls.packages is None else [walls.packages], warm=warm)
     # Under bubblewrap it is pid 1, which ignores signals it has no handler for: Python's own for SIGINT would let a run end it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return Forker(walls, functools.partial(runs.become, walls))
 
 
-def _serve(sock: _socket.socket, starter: Starter, room: Room, header: Mapping[str, Any], fds: list[int]) -> None:
+def _serve(sock: _socket.socket, starter: RunStarter, run_dir: RunDir, header: Mapping[str, Any], fds: list[int]) -> None:
     note_in, note_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    started = runs.start(starter, room, header, fds, note_out)
+    started = runs.start(starter, run_dir, header, fds, note_out)
     _close([*fds, note_out])
-    ending = _await(sock, starter) if started else NEVER_BEGAN
+    ending = _await(sock, starter) if started else NEVER_STARTED
     report = ending.report()
     note = b""
     with contextlib.suppress(BlockingIOError):
@@ -86,17 +86,17 @@ def _serve(sock: _socket.socket, starter: Starter, room: Room, header: Mapping[s
     files, names = [], []
     limit = int(header["limits"]["collect_bytes"])
     for path in header["collect"]:
-        found = room.collect(path, limit)
+        found = run_dir.collect(path, limit)
         if found is not None:
             files.append(found)  # outlives the file system that it lies in
             names.append(path)
-    clean = room.clean() and ending.clean
+    clean = run_dir.clean() and ending.clean
     report.update(done=True, files=names, note=note.decode("utf-8", "replace"), clean=clean)
     fd_passing.send(sock, json.dumps(report).encode(), files)
     _close(files)
 
 
-def _await(sock: _socket.socket, starter: Starter) -> Ending:
+def _await(sock: _socket.socket, starter: RunStarter) -> RunEnd:
     watcher = starter.watcher
     poll = select.poll()
     poll.register(sock, select.POLLIN)
@@ -108,11 +108,11 @@ def _await(sock: _socket.socket, starter: Starter) -> Ending:
     return starter.finish()
 
 
-def _receive(sock: _socket.socket, starter: Starter) -> tuple[dict[str, Any], list[int]]:
+def _receive(sock: _socket.socket, starter: RunStarter) -> tuple[dict[str, Any], list[int]]:
     data, fds = fd_passing.receive(sock, _LARGEST_HEADER, _MOST_FDS)
     if not data:
         # Nobody is left to report to.
-        starter.leave()
+        starter.shut_down()
         os._exit(0)
     return json.loads(data.decode()), fds  # of bytes it would first guess the encoding
 

@@ -17,14 +17,14 @@ from verigym.sandbox.inside.cell import prefork
 from verigym.sandbox.inside.cell.folders import empty
 from verigym.sandbox.inside.walls import syscalls as sys_
 from verigym.sandbox.inside.walls.build import Walls
-from verigym.sandbox.inside.walls.privileges import bind, expose, give_up
+from verigym.sandbox.inside.walls.privileges import apply_landlock, drop_privileges, expose_to_user_and_oom
 
 
-class NotForked(OSError):
+class ForkFailed(OSError):
     """There is no process to tell anything, and none to wait for."""
 
 
-class Ending(NamedTuple):
+class RunEnd(NamedTuple):
     """How the first process of a run ended, and what the run has used."""
 
     status: int
@@ -50,18 +50,18 @@ class Ending(NamedTuple):
         }
 
 
-NEVER_BEGAN = Ending(prefork.SETUP_FAILED << 8, 0, 0)
+NEVER_STARTED = RunEnd(prefork.SETUP_FAILED << 8, 0, 0)
 
 
-class Starter(Protocol):
+class RunStarter(Protocol):
     """What a cell has its runs started by, one at a time."""
 
     walls: Walls
 
-    def stand_by(self) -> None:
+    def fork_ahead(self) -> None:
         """See to it that a process waits for the next run, if that is not so by itself."""
 
-    def start(self, told: bytes, fds: Sequence[int], note_fd: int) -> None:
+    def start(self, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
         """Tell the waiting process what to become.
 
         Raises:
@@ -69,7 +69,7 @@ class Starter(Protocol):
             OSError: the process is gone; it still is to be finished.
         """
 
-    def move(self, number: int) -> None:
+    def set_core(self, number: int) -> None:
         """Fork on that core from now on; -1: leave it as it is."""
 
     @property
@@ -83,10 +83,10 @@ class Starter(Protocol):
     def kill(self) -> None:
         """Kill the run."""
 
-    def finish(self) -> Ending:
+    def finish(self) -> RunEnd:
         """Wait for the run's first process, and see to it that no other is left."""
 
-    def leave(self) -> None:
+    def shut_down(self) -> None:
         """The cell is about to end: take along what would not end with it."""
 
 
@@ -112,33 +112,33 @@ class Forker:
     def _confine(self) -> None:
         if self._first is not None:
             self._first()
-        give_up(self.walls)
-        expose()
+        drop_privileges(self.walls)
+        expose_to_user_and_oom()
         if not self.walls.owns_all:  # else it ends with its namespace
             sys_.prctl(sys_.PR_SET_PDEATHSIG, signal.SIGKILL)
-        bind(self.walls)
+        apply_landlock(self.walls)
 
-    def stand_by(self) -> None:
+    def fork_ahead(self) -> None:
         """Fork the process of the next run, unless one waits."""
         if self._sock is None:
             self._sock, self.pid = fork(self._become, self._confine)
 
-    def start(self, told: bytes, fds: Sequence[int], note_fd: int) -> None:
-        """Tell it what to become; see `Starter`."""
+    def start(self, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
+        """Tell it what to become; see `RunStarter`."""
         try:
-            self.stand_by()
+            self.fork_ahead()
         except OSError as error:
-            raise NotForked(error.errno, f"no process can be made: {error.strerror}") from None
+            raise ForkFailed(error.errno, f"no process can be made: {error.strerror}") from None
         sock, self._sock = self._sock, None
         if sock is None:
-            raise NotForked
+            raise ForkFailed
         self._used = used()
         try:
-            prefork.tell(sock, told, fds, note_fd)
+            prefork.send_spec(sock, spec, fds, note_fd)
         finally:
             sock.close()
 
-    def move(self, number: int) -> None:
+    def set_core(self, number: int) -> None:
         """It keeps to no core."""
 
     @property
@@ -157,7 +157,7 @@ class Forker:
         """Kill every process of the run."""
         kill_all(self.walls)
 
-    def finish(self) -> Ending:
+    def finish(self) -> RunEnd:
         """Wait for its first process, kill and reap all others."""
         ending = end(self.walls, self.pid, self._used)
         if self._watcher is not None:
@@ -166,7 +166,7 @@ class Forker:
         collect_sockets()
         return ending
 
-    def leave(self) -> None:
+    def shut_down(self) -> None:
         """Where it does not all end with this process: kill it, and remove its files."""
         if not self.walls.owns_all:
             reap(self.walls)
@@ -202,11 +202,11 @@ def used() -> int:
     return round((usage.ru_utime + usage.ru_stime) * 1e6)
 
 
-def end(walls: Walls, pid: int, used_before: int) -> Ending:
+def end(walls: Walls, pid: int, used_before: int) -> RunEnd:
     """Wait for a child, kill and reap all others."""
     _, status, usage = os.wait4(pid, 0)
     reap(walls)
-    return Ending(status, used() - used_before, usage.ru_maxrss)
+    return RunEnd(status, used() - used_before, usage.ru_maxrss)
 
 
 def reap(walls: Walls) -> None:

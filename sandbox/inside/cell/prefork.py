@@ -22,13 +22,13 @@ Become = Callable[[bytes, Sequence[int], int], None]
 """What the process does with what it is told, the run's descriptors and the one for notes; should not return."""
 
 
-def tell(sock: _socket.socket, told: bytes, fds: Sequence[int], note_fd: int) -> None:
+def send_spec(sock: _socket.socket, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
     """Say to the process at the other end of `sock` what it is to become.
 
     Raises:
         OSError: it is gone.
     """
-    message = len(told).to_bytes(_SIZE, "big") + told
+    message = len(spec).to_bytes(_SIZE, "big") + spec
     sent = fd_passing.send(sock, message, [note_fd, *fds])
     if sent < len(message):
         sock.sendall(message[sent:])
@@ -43,12 +43,12 @@ def wait(sock: _socket.socket, become: Become, confine: Callable[[], None] | Non
             confine()
     except BaseException as error:
         failed = error
-    told, (note_fd, *fds) = listen(sock)
+    spec, (note_fd, *fds) = receive_spec(sock)
     sock.close()
     try:
         if failed is not None:
             raise failed
-        become(told, fds, note_fd)
+        become(spec, fds, note_fd)
     except BaseException as error:
         try:
             os.write(note_fd, note(f"{type(error).__name__}: {error}"))
@@ -56,8 +56,8 @@ def wait(sock: _socket.socket, become: Become, confine: Callable[[], None] | Non
             return
 
 
-def listen(sock: _socket.socket) -> tuple[bytes, list[int]]:
-    """What `tell` says at the other end, and the descriptors; ends the process where nobody is there any more."""
+def receive_spec(sock: _socket.socket) -> tuple[bytes, list[int]]:
+    """What `send_spec` says at the other end, and the descriptors; ends the process where nobody is there any more."""
     data, fds = fd_passing.receive(sock, _CHUNK, _MOST_FDS)
     while len(data) < _SIZE or len(data) < _SIZE + int.from_bytes(data[:_SIZE], "big"):
         part = sock.recv(_CHUNK)

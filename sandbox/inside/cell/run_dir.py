@@ -22,7 +22,7 @@ _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _AT_ONCE = 1 << 30
 
 
-class Room:
+class RunDir:
     """The place for the files of one run after another.
 
     Where it is a file system of its own, whose top runs cannot write to, it stays mounted as long as all that can be seen of it
@@ -44,7 +44,7 @@ class Room:
         if not walls.mounts and walls.uid is not None:
             os.chmod(walls.run_dir, 0o755)  # to be passed through, and ours
 
-    def lay_out(self, limits: Mapping[str, Any], files: Mapping[str, int], executable: str | None) -> None:
+    def create(self, limits: Mapping[str, Any], files: Mapping[str, int], executable: str | None) -> None:
         """Make the folders of a run and its files, which are copied from descriptors.
 
         Raises:

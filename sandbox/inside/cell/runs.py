@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from verigym.sandbox.inside.cell import run_dir
-from verigym.sandbox.inside.cell.forker import NotForked, Starter
+from verigym.sandbox.inside.cell.forker import ForkFailed, RunStarter
 from verigym.sandbox.inside.cell.prefork import SETUP_FAILED, note
 from verigym.sandbox.inside.walls import cpu_affinity
 from verigym.sandbox.inside.walls import syscalls as sys_
@@ -39,7 +39,7 @@ ENVIRONMENT = {
 }
 
 
-def start(starter: Starter, place: run_dir.Room, header: Mapping[str, Any], fds: Sequence[int], note_fd: int) -> bool:
+def start(starter: RunStarter, place: run_dir.RunDir, header: Mapping[str, Any], fds: Sequence[int], note_fd: int) -> bool:
     """Start the run; `header["fds"]` names each descriptor's part. Setup failures are written to `note_fd`.
 
     Returns:
@@ -56,7 +56,7 @@ def start(starter: Starter, place: run_dir.Room, header: Mapping[str, Any], fds:
             streams[name] = fd
     mode, mine = header["mode"], -1
     try:
-        place.lay_out(limits, files, header["executable"])
+        place.create(limits, files, header["executable"])
         if header["stdout_file"]:
             streams["stdout"] = mine = place.unnamed()
         elif walls.uid is not None:
@@ -66,8 +66,8 @@ def start(starter: Starter, place: run_dir.Room, header: Mapping[str, Any], fds:
     except OSError as error:
         os.write(note_fd, note(f"{type(error).__name__}: {error}"))
         mode = _NOTHING
-    starter.move(header["core"])
-    told = marshal.dumps(
+    starter.set_core(header["core"])
+    spec = marshal.dumps(
         (
             mode,
             header["source"],
@@ -81,23 +81,23 @@ def start(starter: Starter, place: run_dir.Room, header: Mapping[str, Any], fds:
     places = [streams[name] for name in ("stdin", "stdout", "stderr")]
     started = True
     try:
-        starter.start(told, [*places, *channels], note_fd)
+        starter.start(spec, [*places, *channels], note_fd)
     except OSError as error:
         os.write(note_fd, note(f"the process that was to run it is not there: {error}"))
-        started = not isinstance(error, NotForked)
+        started = not isinstance(error, ForkFailed)
     if mine >= 0:
         os.close(mine)
     return started
 
 
-def become(walls: Walls, told: bytes, fds: Sequence[int], note_fd: int) -> None:
+def become(walls: Walls, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
     """In the process of the run: become what `start` says. Its descriptors take the places 0, 1, 2...
 
     Raises:
         OSError: the process is not what it should be.
     """
-    mode, source, prelude, argv, env, limits, number = marshal.loads(told)  # noqa: S302, made by the cell, above
-    cpu_affinity.here.begin(number)
+    mode, source, prelude, argv, env, limits, number = marshal.loads(spec)  # noqa: S302, made by the cell, above
+    cpu_affinity.here.start_run(number)
     if mode == _NOTHING:
         return
     for kind, values in limits:
@@ -115,10 +115,10 @@ def become(walls: Walls, told: bytes, fds: Sequence[int], note_fd: int) -> None:
     path = f"{walls.run_dir}/{run_dir.WORK}/{source}"
     if mode == "tests":
         _module(_HARNESS).serve_tests(3, 4)
-    pyrun = _module(_PYRUN)
+    calls = _module(_CALLS)
     if mode == "calls":
-        pyrun.serve_calls(path, 3, prelude)
-    pyrun.run_program(path, argv, prelude)
+        calls.serve_calls(path, 3, prelude)
+    calls.run_program(path, argv, prelude)
 
 
 def _execute(argv: list[str], note_fd: int, free: int) -> None:
@@ -141,7 +141,7 @@ def _module(name: str) -> Any:
     return _loaded.get(name) or importlib.import_module(name)
 
 
-def settle(walls: Walls, path: Sequence[str], *, warm: bool = True) -> None:
+def prepare_for_runs(walls: Walls, path: Sequence[str], *, warm: bool = True) -> None:
     """Make what all runs share: the environment, and what most programs import, kept from the collector's touch.
 
     Args:
@@ -163,7 +163,7 @@ def settle(walls: Walls, path: Sequence[str], *, warm: bool = True) -> None:
     for name in _PRELOADED:
         with contextlib.suppress(ImportError):
             __import__(name)
-    _loaded.update((name, importlib.import_module(name)) for name in (_PYRUN, _HARNESS))
+    _loaded.update((name, importlib.import_module(name)) for name in (_CALLS, _HARNESS))
     warmup = importlib.import_module(_WARMUP)
     with _like_a_run():
         program.prepare()  # nothing of ours is imported by name from here on
@@ -191,8 +191,8 @@ def _like_a_run() -> Iterator[None]:
         os.close(into)
 
 
-_PYRUN, _HARNESS, _PROGRAM, _WARMUP = (
-    f"verigym.sandbox.inside.{name}" for name in ("cell.pyrun", "testside.harness", "program", "cell.warmup")
+_CALLS, _HARNESS, _PROGRAM, _WARMUP = (
+    f"verigym.sandbox.inside.{name}" for name in ("candidate.calls", "testside.harness", "program", "cell.warmup")
 )
 _loaded: dict[str, Any] = {}
 # Those that programs import often. Every page of a module goes into each run's page tables and out again: with inspect,

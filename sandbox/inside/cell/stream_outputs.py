@@ -15,7 +15,7 @@ _LINGER_MS = 2
 _PATIENCE = 3  # times in a run that output waits so long for the program's end
 
 
-class Outlets:
+class RunOutputs:
     """The pipes and sockets of one run.
 
     Args:

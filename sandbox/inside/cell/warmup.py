@@ -59,8 +59,8 @@ def _pair() -> Iterator[tuple[_socket.socket, _socket.socket]]:
 
 def _message() -> None:
     with _pair() as (ours, its):
-        prefork.tell(ours, b"told", [0, 1, 2], 2)
-        _, fds = prefork.listen(its)
+        prefork.send_spec(ours, b"told", [0, 1, 2], 2)
+        _, fds = prefork.receive_spec(its)
         for fd in fds:
             os.close(fd)
 

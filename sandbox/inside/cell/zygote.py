@@ -27,8 +27,8 @@ from typing import Any, NoReturn
 from verigym.sandbox.inside.cell import fd_passing, forker, prefork, runs
 from verigym.sandbox.inside.walls import cpu_affinity
 from verigym.sandbox.inside.walls import syscalls as sys_
-from verigym.sandbox.inside.walls.build import Walls, enclose, harden, unshare
-from verigym.sandbox.inside.walls.privileges import FIRST_TO_GO, bind, give_up
+from verigym.sandbox.inside.walls.build import Walls, build_walls_of_level_3, harden, make_namespaces
+from verigym.sandbox.inside.walls.privileges import RUN_OOM_SCORE, apply_landlock, drop_privileges
 
 _LARGEST = 1 << 14
 _ENDING = struct.Struct("iqq?i")
@@ -45,7 +45,7 @@ class Zygote:
     """The cell's side: a `forker.Starter`.
 
     Args:
-        config: as for `walls.enter`, of level 3.
+        config: as for `walls.build.build_walls`, of level 3.
 
     Raises:
         OSError: there are no namespaces.
@@ -55,12 +55,12 @@ class Zygote:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         lacks: dict[str, str] = {}
-        uid = unshare(lacks)
+        uid = make_namespaces(lacks)
         self._sock, its = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         try:
             pid = os.fork()
         except OSError as error:
-            raise forker.NotForked(error.errno, error.strerror) from None
+            raise forker.ForkFailed(error.errno, error.strerror) from None
         if not pid:
             try:
                 self._sock.close()
@@ -70,7 +70,7 @@ class Zygote:
         its.close()
         said = self._sock.recv(_LARGEST)
         if not said:
-            raise forker.NotForked
+            raise forker.ForkFailed
         about = json.loads(said)
         if "error" in about:
             raise NotStarted(about["error"])
@@ -80,22 +80,22 @@ class Zygote:
         self._core = -1
         self._process = -1
 
-    def stand_by(self) -> None:
+    def fork_ahead(self) -> None:
         """It forks unasked."""
 
-    def start(self, told: bytes, fds: Sequence[int], note_fd: int) -> None:
+    def start(self, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
         """Tell the process that waits what to become; see `forker.Starter`."""
         said, received = fd_passing.receive(self._sock, _LARGEST, 2)
         if said != _FORKED:
-            raise forker.NotForked(said.decode("utf-8", "replace") or "what forks it has ended")
+            raise forker.ForkFailed(said.decode("utf-8", "replace") or "what forks it has ended")
         sock_fd, self._process = received
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, sock_fd)  # what it is said to be is not asked again
         try:
-            prefork.tell(sock, told, fds, note_fd)
+            prefork.send_spec(sock, spec, fds, note_fd)
         finally:
             sock.close()
 
-    def move(self, number: int) -> None:
+    def set_core(self, number: int) -> None:
         """Have it and what it will fork be on that core; see `forker.Starter`."""
         if 0 <= number != self._core:
             self._core = number
@@ -117,18 +117,18 @@ class Zygote:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
-    def finish(self) -> forker.Ending:
+    def finish(self) -> forker.RunEnd:
         """Wait until the zygote has killed and reaped what was left."""
         said = self._sock.recv(_ENDING.size)
         if not said:
             os._exit(1)  # it was killed, and with it all others: the supervisor replaces this cell
         os.close(self._process)
-        ending = forker.Ending(*_ENDING.unpack(said))
+        ending = forker.RunEnd(*_ENDING.unpack(said))
         if ending.core >= 0:
             self._core = ending.core
         return ending
 
-    def leave(self) -> None:
+    def shut_down(self) -> None:
         """The zygote ends with this process, and with it the namespace."""
 
 
@@ -137,22 +137,24 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
         sys_.close_range_except(3, [sock.fileno()])
         sock = _out_of_the_way(sock)  # before anything else is opened
         os.setsid()
-        walls = enclose(config, uid, lacks)
-        runs.settle(walls, config["path"])
+        walls = build_walls_of_level_3(config, uid, lacks)
+        runs.prepare_for_runs(walls, config["path"])
         sockets = _open("/proc/self/net/unix", os.O_RDONLY)
         # Landlock will not let it open this one to write. Its own value may be above zero, and not to be lowered.
         sys_.prctl(sys_.PR_SET_DUMPABLE, 1)  # else the file is root's, and an ordinary user may not write to it
         oom = _open("/proc/self/oom_score_adj", os.O_RDWR)
         last_to_go = os.pread(oom, 32, 0) if oom >= 0 else b""
-        give_up(walls)
-        bind(walls)
+        drop_privileges(walls)
+        apply_landlock(walls)
         sys_.prctl(sys_.PR_SET_PDEATHSIG, signal.SIGKILL)
         dumpable = sys_.prepared("prctl", sys_.PR_SET_DUMPABLE)
         dumpable(0)  # a change of uid may have reset it
         # pid 1 ignores signals it has no handler for; Python's own for SIGINT would let a run end it.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         none = _count(sockets)
-        here = cpu_affinity.here = cpu_affinity.Core(choose=True)  # before the cell knows that there is somebody to be moved
+        here = cpu_affinity.here = cpu_affinity.CorePinning(
+            choose=True
+        )  # before the cell knows that there is somebody to be moved
     except BaseException as error:
         sock.send(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
         os._exit(1)
@@ -163,7 +165,7 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
         before = forker.used()
         # What the fork is to be, for as long as nothing but the two of us is here.
         dumpable(1)
-        _write(oom, FIRST_TO_GO)
+        _write(oom, RUN_OOM_SCORE)
         try:
             waiting, pid = forker.fork(become)
         except OSError as error:
@@ -176,9 +178,9 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
         fd_passing.send(sock, _FORKED, [waiting.fileno(), process])
         waiting.close()
         os.close(process)
-        here.loosen()
+        here.unpin_now_and_then()
         ended = forker.end(walls, pid, before)
-        number = here.number if here.keep() else -1
+        number = here.number if here.pin_where_woken() else -1
         clean = _count(sockets) <= none or _collected(sockets, none)
         sock.send(_ENDING.pack(ended.status, ended.cpu_us, ended.memory_kb, clean, number))
 

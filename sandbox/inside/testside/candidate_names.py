@@ -11,7 +11,7 @@ import _symtable as symtable  # type: ignore[import-not-found]
 import ast
 import builtins
 
-from verigym.sandbox.inside.candidate import names
+from verigym.sandbox.inside.candidate import prelude_names
 
 _BUILTINS = vars(builtins).keys()
 _USED = symtable.USE
@@ -58,13 +58,17 @@ class Text:
 
         With theirs the test would fail whatever the candidate is.
         """
-        asked = {name for name in self.used & free & names.PLACES.keys() if names.PLACES[name][1] and f"{name}." in self._code}
+        asked = {
+            name
+            for name in self.used & free & prelude_names.PLACES.keys()
+            if prelude_names.PLACES[name][1] and f"{name}." in self._code
+        }
         found: set[str] = set()
         if asked:
             for node in ast.walk(self.tree):
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in asked:
                     try:
-                        theirs = names.find(node.value.id)
+                        theirs = prelude_names.find(node.value.id)
                     except LookupError:
                         continue
                     if not hasattr(theirs, node.attr):
@@ -81,13 +85,13 @@ def of(entry: str | None, test: Text, setup: Text) -> frozenset[str]:
     """The names that setup and test use without defining them and that only the candidate may mean; the entry point too."""
     found = {entry} if entry else set()
     free = (test.used | setup.used) - test.bound - setup.bound
-    found |= {name for name in free if name not in _BUILTINS and name not in names.PLACES and name[:2] != "__"}
+    found |= {name for name in free if name not in _BUILTINS and name not in prelude_names.PLACES and name[:2] != "__"}
     for text in (test, setup):
         found |= text.of_other_things(free)
     if found or test.imports or setup.imports:
         return frozenset(found)
     # Nothing else can be meant: the test calls judges' or built-in functions alone, and some of them are the candidate's.
-    for known in (names.PLACES.keys() - set(names.MODULES), _BUILTINS):
+    for known in (prelude_names.PLACES.keys() - set(prelude_names.MODULES), _BUILTINS):
         called = _called(test.tree, free & known)
         if called:
             return called

@@ -9,8 +9,8 @@ from __future__ import annotations
 import abc
 import types
 
-from verigym.sandbox.inside.testside.about import About, Object, about_of
 from verigym.sandbox.inside.testside.handles import SPECIAL, Handle, make
+from verigym.sandbox.inside.testside.remote_info import Remote, RemoteInfo, info_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ _OF_THE_BODY = {
 _CALLED_BY_NAME = ("__init__", "__post_init__")
 """What `super()` is asked for. All other special methods answer to syntax, by the rules for all objects."""
 _COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
-_NOBODYS = ("abc", "builtins", "typing", __name__, Handle.__module__, Object.__module__)
+_NOBODYS = ("abc", "builtins", "typing", __name__, Handle.__module__, Remote.__module__)
 
 
-class Deriving(abc.ABCMeta):
+class DerivedMeta(abc.ABCMeta):
     """The class of such classes."""
 
     _base: RemoteClass
@@ -45,8 +45,8 @@ class Deriving(abc.ABCMeta):
     def __getattr__(cls, name: str) -> Any:
         if name[:1] == "_":
             raise AttributeError(name)
-        handle = make(About(cls._base._proxies, cls.number(), ["builtins.type"], frozenset(), None), None)
-        handle._about_it().is_named = True
+        handle = make(RemoteInfo(cls._base._proxies, cls.number(), ["builtins.type"], frozenset(), None), None)
+        handle._remote_info().is_named = True
         return getattr(handle, name)
 
     def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], /, **options: Any) -> None:
@@ -58,7 +58,7 @@ class Deriving(abc.ABCMeta):
             base, *others = (vars(kind)["_base"] for kind in cls.__mro__ if "_base" in vars(kind))
             proxies = base._proxies
             number = proxies.value(
-                {"op": "derive", "h": base._about_it().number}, (cls.__name__, _members(cls), others), options
+                {"op": "derive", "h": base._remote_info().number}, (cls.__name__, _members(cls), others), options
             )
             if type(number) is not int or number in proxies.derived:
                 proxies.peer.lose("protocol: no number of a class")
@@ -67,9 +67,9 @@ class Deriving(abc.ABCMeta):
         return cls._number
 
 
-def base_for(remote: RemoteClass) -> type:
+def local_base(remote: RemoteClass) -> type:
     """What a class of the test's has as its base where it says that of the candidate's."""
-    shape = remote._proxies.value({"op": "shape", "h": remote._about_it().number})
+    shape = remote._proxies.value({"op": "shape", "h": remote._remote_info().number})
     if type(shape) is not list or not all(type(name) is str for name in shape):
         remote._proxies.peer.lose("protocol: a class of no known form")
     body: dict[str, Any] = {
@@ -88,7 +88,7 @@ def base_for(remote: RemoteClass) -> type:
         "_parameters": None,
         "_written": None,
     }
-    return Deriving(remote.__name__, (_Derived,), {"__slots__": (), "__module__": "solution"} | body)
+    return DerivedMeta(remote.__name__, (_DerivedHandle,), {"__slots__": (), "__module__": "solution"} | body)
 
 
 def _get(self: Any, name: str) -> Any:
@@ -109,8 +109,8 @@ def _new(cls: Any, *args: Any, **kwargs: Any) -> Any:
     made = proxies.value({"op": "new", "h": cls.number(), "make": True}, args, kwargs)
     if type(made) is not cls:
         proxies.peer.lose("protocol: an object of another class")
-    about = made._about_it()
-    about.given, about.is_open = (cls, args, kwargs), True
+    info = made._remote_info()
+    info.given, info.is_open = (cls, args, kwargs), True
     return made
 
 
@@ -118,16 +118,16 @@ def _inherited(name: str, remote: RemoteClass | None = None) -> Callable[..., An
     """What the candidate's class defines under a name, whatever a class of the test's has in its place."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        base, about = type(self)._base if remote is None else remote, self._about_it()
-        about.touched = True
-        found = base._proxies.value({"op": "inherited", "h": base._about_it().number}, (name, self, *args), kwargs)
-        return about.believed(found, "method", (name, *args), kwargs)
+        base, info = type(self)._base if remote is None else remote, self._remote_info()
+        info.touched = True
+        found = base._proxies.value({"op": "inherited", "h": base._remote_info().number}, (name, self, *args), kwargs)
+        return info.believed(found, "method", (name, *args), kwargs)
 
     method.__name__ = name
     return method
 
 
-class _Derived(Handle):
+class _DerivedHandle(Handle):
     """An object of a class that the test derives; where the candidate's define no `__init__`, Python's own is asked."""
 
     __slots__ = ()
@@ -135,7 +135,7 @@ class _Derived(Handle):
 
 
 def _by_super(name: str, remote: RemoteClass) -> Callable[[Any], Any]:
-    return lambda self: remote._proxies.value({"op": "property", "h": remote._about_it().number}, (name, self))
+    return lambda self: remote._proxies.value({"op": "property", "h": remote._remote_info().number}, (name, self))
 
 
 def _special(name: str, usual: Callable[..., Any], remote: RemoteClass) -> Callable[..., Any]:
@@ -143,7 +143,7 @@ def _special(name: str, usual: Callable[..., Any], remote: RemoteClass) -> Calla
     inherited = _inherited(name, remote)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if name in _COMPARING and about_of(args[0]) is None and getattr(type(self), name) is not method:
+        if name in _COMPARING and info_of(args[0]) is None and getattr(type(self), name) is not method:
             return NotImplemented  # it would be told what is expected
         return (usual if getattr(type(self), name) is method else inherited)(self, *args, **kwargs)
 
@@ -151,7 +151,7 @@ def _special(name: str, usual: Callable[..., Any], remote: RemoteClass) -> Calla
     return method
 
 
-def _members(cls: Deriving) -> dict[str, Any]:
+def _members(cls: DerivedMeta) -> dict[str, Any]:
     """What the test's classes define, nearest last, in what can cross: how, and the functions or the value."""
     found: dict[str, Any] = {}
     kinds = [kind for kind in cls.__mro__ if "_base" not in vars(kind) and kind.__module__ not in _NOBODYS]

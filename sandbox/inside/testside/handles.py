@@ -5,11 +5,11 @@ from __future__ import annotations
 import collections
 
 from verigym.sandbox.inside.candidate.objects import TESTS_OWN
-from verigym.sandbox.inside.testside.about import About, Object, about_of, written
-from verigym.sandbox.inside.testside.iterators import Steps
+from verigym.sandbox.inside.testside.iterators import RemoteIterator
 from verigym.sandbox.inside.testside.peer import Exhausted
+from verigym.sandbox.inside.testside.remote_info import Remote, RemoteInfo, info_of, written
 from verigym.sandbox.inside.testside.usage import OF_PLAIN_VALUES
-from verigym.sandbox.inside.wire import protocols
+from verigym.sandbox.inside.wire import special_methods
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,35 +21,35 @@ STANDARD = {f"{kind.__module__}.{kind.__name__}": kind for kind in _UPON}
 _kinds: dict[tuple[tuple[str, ...], tuple[str, ...], type | None], type] = {}
 
 
-def make(about: About, plain: Any) -> Any:
+def make(info: RemoteInfo, plain: Any) -> Any:
     """The object of what is known; with a plain value, an instance of its type that has the object's attributes as well."""
     if plain is not None and type(plain) not in _UPON:
         return plain
-    if about.names[0][: len(TESTS_OWN)] == TESTS_OWN:  # of a class that the test derives
-        made: Any = object.__new__(about.proxies.derived_class(about.names[0]))
-        object.__setattr__(made, "_verigym", about)
-        about.is_derived = True
+    if info.names[0][: len(TESTS_OWN)] == TESTS_OWN:  # of a class that the test derives
+        made: Any = object.__new__(info.proxies.derived_class(info.names[0]))
+        object.__setattr__(made, "_verigym", info)
+        info.is_derived = True
         return made
     upon = None if plain is None else type(plain)
-    key = (tuple(about.names), tuple(sorted(about.special)), upon)
+    key = (tuple(info.names), tuple(sorted(info.special)), upon)
     kind = _kinds.get(key)
     if kind is None:
         if upon is None:
-            methods: dict[str, Any] = {name: SPECIAL[name] for name in about.special & SPECIAL.keys()}
-            if "builtins.BaseException" in about.names:
-                stand_in = about.proxies.error_class(*_split(about.names))
+            methods: dict[str, Any] = {name: SPECIAL[name] for name in info.special & SPECIAL.keys()}
+            if "builtins.BaseException" in info.names:
+                stand_in = info.proxies.error_class(*_split(info.names))
                 methods["__class__"] = property(lambda self: stand_in)
-            elif (upon_plain := next((base for name, base in STANDARD.items() if name in about.names[1:]), None)) is not None:
-                stand_in = type(about.name, (upon_plain,), {})  # to `isinstance`, and to nothing that looks closer
+            elif (upon_plain := next((base for name, base in STANDARD.items() if name in info.names[1:]), None)) is not None:
+                stand_in = type(info.name, (upon_plain,), {})  # to `isinstance`, and to nothing that looks closer
                 methods["__class__"] = property(lambda self: stand_in)
-            kind = type(about.name, (Handle,), {"__slots__": (), "__hash__": None, "__doc__": property(_doc)} | methods)
+            kind = type(info.name, (Handle,), {"__slots__": (), "__hash__": None, "__doc__": property(_doc)} | methods)
         else:
-            kind = type(about.name, (upon,), {"__getattr__": Handle.__getattr__, "_about_it": lambda self: self.__dict__[""]})
+            kind = type(info.name, (upon,), {"__getattr__": Handle.__getattr__, "_remote_info": lambda self: self.__dict__[""]})
         _kinds[key] = kind
     if upon is None:
-        return kind(about)
+        return kind(info)
     made = kind(plain)
-    made.__dict__[""] = about
+    made.__dict__[""] = info
     return made
 
 
@@ -62,79 +62,79 @@ _SAID_BY_THE_PROGRAM = frozenset(("__dict__", "__slots__", "__weakref__"))
 """What libraries ask an instance for (`__array__`, `__deepcopy__`) is the stand-in's own: else they would go on asking."""
 
 
-class Handle(Object):
+class Handle(Remote):
     """An object of the candidate's, by number. `make` adds the special methods that its class has."""
 
     __slots__ = ("__weakref__", "_verigym")
     __array_ufunc__ = None
 
-    def __init__(self, about: About) -> None:
-        object.__setattr__(self, "_verigym", about)
+    def __init__(self, info: RemoteInfo) -> None:
+        object.__setattr__(self, "_verigym", info)
 
-    def _about_it(self) -> About:
+    def _remote_info(self) -> RemoteInfo:
         return self._verigym  # type: ignore[no-any-return]
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         """Refuse: numpy would ask for whatever it takes for an array."""
-        raise TypeError(f"a {self._about_it().name!r} object is no array")
+        raise TypeError(f"a {self._remote_info().name!r} object is no array")
 
     def __copy__(self) -> Any:
-        return self._about_it().copied("copy")
+        return self._remote_info().copied("copy")
 
     def __deepcopy__(self, memo: Any) -> Any:
-        return self._about_it().copied("deepcopy")
+        return self._remote_info().copied("deepcopy")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError(f"cannot pickle a {self._about_it().name!r} object of the program")
+        raise TypeError(f"cannot pickle a {self._remote_info().name!r} object of the program")
 
     def __getattribute__(self, name: str) -> Any:
         if name in _SAID_BY_THE_PROGRAM:  # what stands for an object has them, whether the object has or not
-            return object.__getattribute__(self, "_about_it")().attribute(name)
+            return object.__getattribute__(self, "_remote_info")().attribute(name)
         return object.__getattribute__(self, name)
 
     def __dir__(self) -> list[str]:
-        return [str(name) for name in self._about_it().ask("dir")]
+        return [str(name) for name in self._remote_info().ask("dir")]
 
     def __getattr__(self, name: str) -> Any:
-        about = self._about_it()
+        info = self._remote_info()
         if name[:2] == "__" and name not in ("__name__", "__qualname__", "__wrapped__"):
             raise AttributeError(name)
-        if name not in about.methods:
-            reply = about.proxies.peer.ask({"op": "attr", "h": about.number}, (name,))
+        if name not in info.methods:
+            reply = info.proxies.peer.ask({"op": "attr", "h": info.number}, (name,))
             if reply.get("cannot") == "function":
-                return about.proxies.described(name, reply)
+                return info.proxies.described(name, reply)
             if reply.get("cannot") != "method":
-                found = about.proxies.answer(reply)
-                is_called = isinstance(found, Handle) and "__call__" in found._about_it().special
-                if name not in OF_PLAIN_VALUES or not is_called or about.is_named:
-                    about.followed_by(found)
+                found = info.proxies.answer(reply)
+                is_called = isinstance(found, Handle) and "__call__" in found._remote_info().special
+                if name not in OF_PLAIN_VALUES or not is_called or info.is_named:
+                    info.followed_by(found)
                     return found
-            about.methods.add(name)
+            info.methods.add(name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            return about.tell("method", name, *args, **kwargs)
+            return info.tell("method", name, *args, **kwargs)
 
         method.__name__ = name
         return method
 
     def __setattr__(self, name: str, value: Any) -> None:
-        about = self._about_it()
-        about.tell("set", name, value)
-        is_the_tests = about.given is not None or about.is_named or about.is_derived
-        if not is_the_tests and about_of(value) is None:  # else a read-only one would not show
-            raise about.refusal("attributes to set")
+        info = self._remote_info()
+        info.tell("set", name, value)
+        is_the_tests = info.given is not None or info.is_named or info.is_derived
+        if not is_the_tests and info_of(value) is None:  # else a read-only one would not show
+            raise info.refusal("attributes to set")
 
     def __delattr__(self, name: str) -> None:
-        self._about_it().tell("delattr", name)
+        self._remote_info().tell("delattr", name)
 
     def __str__(self) -> str:
-        return _text(self._about_it(), "str")
+        return _text(self._remote_info(), "str")
 
     def __repr__(self) -> str:
-        return _text(self._about_it(), "repr")
+        return _text(self._remote_info(), "repr")
 
     def __eq__(self, other: object) -> Any:
-        mine, its = self._about_it(), about_of(other)
+        mine, its = self._remote_info(), info_of(other)
         if its is not None:
             return mine.proxies.equal(mine, its)
         read = next((op for kinds, op in _READ_AS.items() if type(other) in kinds), None)
@@ -154,12 +154,12 @@ class Handle(Object):
         return found if found is NotImplemented else not found
 
     def __bool__(self) -> bool:
-        about = self._about_it()
-        if about.told:
-            raise about.refusal("truth")
-        if "__bool__" in about.special:
-            return bool(about.ask("bool"))
-        return len(self) > 0 if "__len__" in about.special else True
+        info = self._remote_info()
+        if info.told:
+            raise info.refusal("truth")
+        if "__bool__" in info.special:
+            return bool(info.ask("bool"))
+        return len(self) > 0 if "__len__" in info.special else True
 
 
 _READ_AS = {
@@ -173,58 +173,58 @@ _READ_AS = {
 """What an object is read as to be compared with a plain value: that decides, and then the object too."""
 
 
-def _text(about: About, op: str, *args: Any) -> str:
-    text = about.ask(op, *args)
-    return str(text) if isinstance(text, str) else about.proxies.peer.lose("protocol: a text that is no text")
+def _text(info: RemoteInfo, op: str, *args: Any) -> str:
+    text = info.ask(op, *args)
+    return str(text) if isinstance(text, str) else info.proxies.peer.lose("protocol: a text that is no text")
 
 
 def _doc(self: Handle) -> str | None:
-    doc = self._about_it().ask("attr", "__doc__")
+    doc = self._remote_info().ask("attr", "__doc__")
     return doc if isinstance(doc, str) else None
 
 
 def _iter(self: Handle) -> Iterator[Any]:
-    about = self._about_it()
-    if "__next__" in about.special:
+    info = self._remote_info()
+    if "__next__" in info.special:
         return self
-    if about.given is None:
-        return iter(about.read())
-    steps = about_of(about.ask("iter"))
-    return iter(()) if steps is None else Steps(steps)
+    if info.given is None:
+        return iter(info.read())
+    steps = info_of(info.ask("iter"))
+    return iter(()) if steps is None else RemoteIterator(steps)
 
 
 def _next(self: Handle) -> Any:
-    return next(Steps(self._about_it()))
+    return next(RemoteIterator(self._remote_info()))
 
 
 def _len(self: Handle) -> int:
-    about = self._about_it()
-    if about.given is not None or not about.special & {"__iter__", "__getitem__"}:
-        return int(about.ask("len"))
-    return int(about.agreed(len(about.read()), "len"))
+    info = self._remote_info()
+    if info.given is not None or not info.special & {"__iter__", "__getitem__"}:
+        return int(info.ask("len"))
+    return int(info.agreed(len(info.read()), "len"))
 
 
 def _contains(self: Handle, item: Any) -> bool:
-    about = self._about_it()
-    made_by = "" if about.given is None else written(about.given[0])
-    if about.is_open or (made_by[:1].isupper() and len(made_by) > 1):  # one letter may as well be a function's name
-        return bool(about.tell("contains", item))
-    return bool(about.agreed(any(item is found or item == found for found in about.read()), "contains", item))
+    info = self._remote_info()
+    made_by = "" if info.given is None else written(info.given[0])
+    if info.is_open or (made_by[:1].isupper() and len(made_by) > 1):  # one letter may as well be a function's name
+        return bool(info.tell("contains", item))
+    return bool(info.agreed(any(item is found or item == found for found in info.read()), "contains", item))
 
 
 def _getitem(self: Handle, key: Any) -> Any:
-    about = self._about_it()
+    info = self._remote_info()
     # Keys of several parts are for what the test makes by its class: the keys of a dictionary might be what is expected.
-    is_of_such_keys = isinstance(key, tuple) and about.name in about.proxies.usage.made
-    if about.given is not None or about.is_named or is_of_such_keys:
-        return about.tell("item", key)
+    is_of_such_keys = isinstance(key, tuple) and info.name in info.proxies.usage.made
+    if info.given is not None or info.is_named or is_of_such_keys:
+        return info.tell("item", key)
     if isinstance(key, slice):
-        raise about.refusal("a slice")
-    return about.agreed(about.read()[key], "item", key)
+        raise info.refusal("a slice")
+    return info.agreed(info.read()[key], "item", key)
 
 
 def _changing(op: str) -> Callable[..., None]:
-    return lambda self, *args: self._about_it().tell(op, *args)
+    return lambda self, *args: self._remote_info().tell(op, *args)
 
 
 _CONVERSIONS = ("int", "float", "complex", "index")
@@ -233,29 +233,29 @@ _CONVERSIONS = ("int", "float", "complex", "index")
 
 def _unary(op: str) -> Callable[..., Any]:
     def method(self: Handle, *args: Any) -> Any:
-        about = self._about_it()
-        if about.told or (op in _CONVERSIONS and about.given is None):
-            raise about.refusal(f"{op}()")
-        return about.ask(op, *args)
+        info = self._remote_info()
+        if info.told or (op in _CONVERSIONS and info.given is None):
+            raise info.refusal(f"{op}()")
+        return info.ask(op, *args)
 
     return method
 
 
 def _binary(name: str, is_right: bool) -> Callable[..., Any]:
-    return lambda self, other: self._about_it().tell("operate", name, other, is_right)
+    return lambda self, other: self._remote_info().tell("operate", name, other, is_right)
 
 
 def _in_place(name: str) -> Callable[..., Any]:
     def method(self: Handle, other: object) -> Any:
-        found = self._about_it().tell("operate", name, other, False)
-        return _itself(self, found) if self._about_it().is_open else found
+        found = self._remote_info().tell("operate", name, other, False)
+        return _itself(self, found) if self._remote_info().is_open else found
 
     return method
 
 
 def _order(name: str) -> Callable[..., Any]:
     def method(self: Handle, other: object) -> Any:
-        mine, its = self._about_it(), about_of(other)
+        mine, its = self._remote_info(), info_of(other)
         if its is None or (mine.given is None) is not (its.given is None) or mine.told or its.told:
             return NotImplemented
         return bool(mine.ask("order", name, other))
@@ -264,16 +264,16 @@ def _order(name: str) -> Callable[..., Any]:
 
 
 def _enter(self: Handle) -> Any:
-    return _itself(self, self._about_it().ask("method", "__enter__"))
+    return _itself(self, self._remote_info().ask("method", "__enter__"))
 
 
 def _itself(self: Handle, found: Any) -> Any:
-    about = about_of(found)
-    return self if about is not None and about.number == self._about_it().number else found
+    info = info_of(found)
+    return self if info is not None and info.number == self._remote_info().number else found
 
 
 def _exit(self: Handle, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> Any:
-    return bool(self._about_it().ask("exit", *_left_by(kind, error)))
+    return bool(self._remote_info().ask("exit", *_left_by(kind, error)))
 
 
 def _left_by(kind: type[BaseException] | None, error: BaseException | None) -> tuple[Any, ...]:
@@ -282,36 +282,38 @@ def _left_by(kind: type[BaseException] | None, error: BaseException | None) -> t
 
 
 async def _aenter(self: Handle) -> Any:
-    return _itself(self, await self._about_it().ask("method", "__aenter__"))
+    return _itself(self, await self._remote_info().ask("method", "__aenter__"))
 
 
 async def _aexit(self: Handle, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> Any:
-    return bool(await self._about_it().ask("aexit", *_left_by(kind, error)))
+    return bool(await self._remote_info().ask("aexit", *_left_by(kind, error)))
 
 
 def _aiter(self: Handle) -> Any:
-    return _itself(self, self._about_it().ask("method", "__aiter__"))
+    return _itself(self, self._remote_info().ask("method", "__aiter__"))
 
 
 async def _anext(self: Handle) -> Any:
-    about = self._about_it()
-    reply = about.proxies.peer.ask({"op": "anext", "h": about.number})
+    info = self._remote_info()
+    reply = info.proxies.peer.ask({"op": "anext", "h": info.number})
     try:
-        return await about.proxies.answer(reply)
+        return await info.proxies.answer(reply)
     except Exhausted:
         raise StopAsyncIteration from None
 
 
 def _await(self: Handle) -> Any:
-    return self._about_it().ask("await").__await__()
+    return self._remote_info().ask("await").__await__()
 
 
 SPECIAL: dict[str, Callable[..., Any]] = {
-    "__call__": lambda self, *args, **kwargs: self._about_it().tell("call", *args, **kwargs),
+    "__call__": lambda self, *args, **kwargs: self._remote_info().tell("call", *args, **kwargs),
     "__len__": _len,
     "__iter__": _iter,
     "__next__": _next,
-    "__reversed__": lambda self: iter(list(self)[::-1]) if not self._about_it().is_open else self._about_it().ask("reversed"),
+    "__reversed__": lambda self: (
+        iter(list(self)[::-1]) if not self._remote_info().is_open else self._remote_info().ask("reversed")
+    ),
     "__contains__": _contains,
     "__getitem__": _getitem,
     "__setitem__": _changing("setitem"),
@@ -323,10 +325,10 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "__aiter__": _aiter,
     "__anext__": _anext,
     "__await__": _await,
-    "__format__": lambda self, spec: _text(self._about_it(), "format", spec),
+    "__format__": lambda self, spec: _text(self._remote_info(), "format", spec),
     "__round__": _unary("round"),
-    **{name: _unary(op) for name, op in protocols.UNARY.items() if name != "__bool__"},
-    **{name: _binary(op, is_right) for name, (op, is_right) in protocols.BINARY.items()},
-    **{name: _in_place(op) for name, op in protocols.IN_PLACE.items()},
-    **{name: _order(op) for name, op in protocols.ORDER.items()},
+    **{name: _unary(op) for name, op in special_methods.UNARY.items() if name != "__bool__"},
+    **{name: _binary(op, is_right) for name, (op, is_right) in special_methods.BINARY.items()},
+    **{name: _in_place(op) for name, op in special_methods.IN_PLACE.items()},
+    **{name: _order(op) for name, op in special_methods.ORDER.items()},
 }

@@ -10,11 +10,11 @@ import os
 import sys
 
 from verigym.sandbox.inside import program
-from verigym.sandbox.inside.testside.peer import Peer, Stopped
+from verigym.sandbox.inside.testside.in_process import InProcessCandidate
+from verigym.sandbox.inside.testside.namespace import TestNamespace, locate_error
+from verigym.sandbox.inside.testside.peer import Peer, TestStopped
 from verigym.sandbox.inside.testside.proxies import Proxies
-from verigym.sandbox.inside.testside.shared import Local
-from verigym.sandbox.inside.testside.testkinds import KINDS, Ended, TestFault, compile_test, run_checker
-from verigym.sandbox.inside.testside.testworld import World, where
+from verigym.sandbox.inside.testside.runners import RUNNERS, TestFault, TestOutcome, compile_test, run_checker
 from verigym.sandbox.inside.wire import frames
 
 TYPE_CHECKING = False
@@ -58,19 +58,19 @@ def run(job: dict[str, Any], peer_fd: int, ready: Callable[[], None]) -> dict[st
     if job["kind"] == "checker":
         return _checked(job, code)
     peer = Peer(peer_fd)
-    source: Local | Proxies = Local(job) if shared else Proxies(peer, job)
-    world = World(job, source)
+    source: InProcessCandidate | Proxies = InProcessCandidate(job) if shared else Proxies(peer, job)
+    world = TestNamespace(job, source)
     peer.is_the_tests = world.is_the_tests
     if isinstance(source, Proxies):
         source.of_the_test = world.name
     try:
         ended = _run(job, code, world, peer, shared)
     except TestFault as fault:
-        ended = Ended(False, str(fault), stage="setup")
-    except Stopped as stopped:
-        ended = Ended(False, str(stopped))
+        ended = TestOutcome(False, str(fault), stage="setup")
+    except TestStopped as stopped:
+        ended = TestOutcome(False, str(stopped))
     except BaseException as error:
-        ended = Ended(False, where(error, world))
+        ended = TestOutcome(False, locate_error(error, world))
     if peer.lost:
         return _verdict("candidate", detail=peer.lost, tests=ended.tests)
     if peer.unfit:
@@ -94,7 +94,7 @@ def _missing_framework(name: str) -> str:
     return ""
 
 
-def _run(job: dict[str, Any], code: Any, world: World, peer: Peer, shared: bool) -> Ended:
+def _run(job: dict[str, Any], code: Any, world: TestNamespace, peer: Peer, shared: bool) -> TestOutcome:
     form = job.get("form", "assert") if shared else job["kind"]
     try:
         if shared:
@@ -106,12 +106,12 @@ def _run(job: dict[str, Any], code: Any, world: World, peer: Peer, shared: bool)
             world.set_up()
     except Exception as error:
         if peer.touched or world.missed or shared:
-            return Ended(False, f"in setup: {where(error, world)}")
-        raise TestFault(f"the setup fails: {where(error, world)}") from None
+            return TestOutcome(False, f"in setup: {locate_error(error, world)}")
+        raise TestFault(f"the setup fails: {locate_error(error, world)}") from None
     touched = peer.touched
     try:
         names = world.source.names()
-    except Stopped:
+    except TestStopped:
         raise
     except BaseException as error:
         return _unloaded(error)
@@ -119,22 +119,22 @@ def _run(job: dict[str, Any], code: Any, world: World, peer: Peer, shared: bool)
     for name in sorted(world.under_test):
         meant_otherwise = name == job.get("entry_point") or hasattr(builtins, name)
         if meant_otherwise and name not in names:
-            return Ended(False, f"the program does not define {name}", stage="candidate")
+            return TestOutcome(False, f"the program does not define {name}", stage="candidate")
         if meant_otherwise:
             world.namespace[name] = found = world.source.find(name)
             if isinstance(found, type) and issubclass(found, BaseException):  # made on this side: nobody would be asked
-                return Ended(False, f"{name} of the program is an exception", stage="candidate")
+                return TestOutcome(False, f"{name} of the program is an exception", stage="candidate")
     peer.touched = touched  # only what the test itself asks for counts
-    return KINDS[form](job, code, world)
+    return RUNNERS[form](job, code, world)
 
 
-def _unloaded(error: BaseException) -> Ended:
-    return Ended(False, f"the program does not load: {type(error).__name__}: {error}", stage="candidate")
+def _unloaded(error: BaseException) -> TestOutcome:
+    return TestOutcome(False, f"the program does not load: {type(error).__name__}: {error}", stage="candidate")
 
 
 def _checked(job: dict[str, Any], code: Any) -> dict[str, Any]:
     try:
-        ended = run_checker(job, code, World(job, None))
+        ended = run_checker(job, code, TestNamespace(job, None))
     except TestFault as fault:
         return _verdict("setup", detail=str(fault))
     return _verdict("done", ended.passed, ended.detail, 1)

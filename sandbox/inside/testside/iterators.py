@@ -10,36 +10,36 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from verigym.sandbox.inside.testside.about import About
+    from verigym.sandbox.inside.testside.remote_info import RemoteInfo
 
 
-class Steps:
+class RemoteIterator:
     """An iterator of the candidate's over an object that the test made: asked for each item."""
 
-    def __init__(self, about: About) -> None:
-        self._about = about
+    def __init__(self, info: RemoteInfo) -> None:
+        self._info = info
 
-    def __iter__(self) -> Steps:
+    def __iter__(self) -> RemoteIterator:
         return self
 
     def __next__(self) -> Any:
         try:
-            return self._about.proxies.peer.value({"op": "next", "h": self._about.number})
+            return self._info.proxies.peer.value({"op": "next", "h": self._info.number})
         except RemoteError as error:
             if "StopIteration" in error.error["mro"]:
                 raise StopIteration from None
-            raise self._about.proxies.exception(error.error) from None
+            raise self._info.proxies.exception(error.error) from None
 
 
 _SINGLE = 1000
 """So many items of an iterator are asked for one by one: what it does for one then shows before the next."""
 
 
-class Items(Steps):
+class BatchedIterator(RemoteIterator):
     """An iterator that the candidate gave: asked for each item, and behind the first thousand for several at once."""
 
-    def __init__(self, about: About) -> None:
-        super().__init__(about)
+    def __init__(self, info: RemoteInfo) -> None:
+        super().__init__(info)
         self._ready: list[Any] = []
         self._taken = 0
         self._has_ended = False
@@ -47,10 +47,10 @@ class Items(Steps):
     def __next__(self) -> Any:
         if not self._ready and not self._has_ended:
             count = 1 + min(max(0, self._taken - _SINGLE) // 8, 1000)
-            found = self._about.proxies.value({"op": "steps", "h": self._about.number}, (count,))
+            found = self._info.proxies.value({"op": "steps", "h": self._info.number}, (count,))
             is_known = isinstance(found, tuple) and len(found) == 2
             if not is_known or not isinstance(found[0], list) or not isinstance(found[1], bool):
-                self._about.proxies.peer.lose("protocol: items of no known form")
+                self._info.proxies.peer.lose("protocol: items of no known form")
             self._ready, self._has_ended = list(found[0])[::-1], found[1]
             self._taken += len(self._ready)
         if not self._ready:
@@ -58,7 +58,7 @@ class Items(Steps):
         return self._ready.pop()
 
 
-class Generator(Items):
+class RemoteGenerator(BatchedIterator):
     """One that is a generator: it may be sent values and closed, and ends with a value."""
 
     @property  # type: ignore[misc]
@@ -81,8 +81,8 @@ class Generator(Items):
 
     def _do(self, name: str, *args: Any) -> Any:
         if self._ready:
-            raise self._about.refusal(f"{name}() behind the first thousand items")
+            raise self._info.refusal(f"{name}() behind the first thousand items")
         try:
-            return self._about.proxies.value({"op": "method", "h": self._about.number}, (name, *args))
+            return self._info.proxies.value({"op": "method", "h": self._info.number}, (name, *args))
         except Exhausted as left:
             raise StopIteration(*left.args) from None

@@ -12,9 +12,9 @@ import types
 
 from verigym.sandbox.inside.walls import cpu_affinity
 from verigym.sandbox.inside.wire import frames
-from verigym.sandbox.inside.wire.aliases import Aliases
 from verigym.sandbox.inside.wire.decoding import decode
 from verigym.sandbox.inside.wire.encoding import PROGRAM, CannotCross, CodecError
+from verigym.sandbox.inside.wire.shared_containers import SharedContainers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Stopped(BaseException):
+class TestStopped(BaseException):
     """The test cannot go on: the candidate is gone, or the test asks for what cannot be done across processes."""
 
 
@@ -55,7 +55,7 @@ class Peer:
         self.wrap: Callable[..., Any] | None = None
         """Makes an object of a number."""
         self.unwrap: Callable[..., Any] | None = None
-        self.aliases = Aliases(
+        self.aliases = SharedContainers(
             lambda *args: None if self.unwrap is None else self.unwrap(*args),
             lambda *args: None if self.wrap is None else self.wrap(*args),
         )
@@ -173,7 +173,7 @@ class Peer:
                 found[0] = _run(found[0])
             (data,), met = self.aliases.write(found)
             return {"returned": data, "both": self.aliases.send(met, found)}
-        except Stopped:
+        except TestStopped:
             raise
         except BaseException as error:  # an exit too: else the program would have ended the test as one that has passed
             self.raised.append(error)
@@ -206,7 +206,7 @@ class Peer:
     def lose(self, why: str) -> Any:
         """Remember that the candidate cannot go on, and stop the test."""
         self.lost = self.lost or why[:1000]
-        raise Stopped(self.lost)
+        raise TestStopped(self.lost)
 
     def refuse(self, why: str, *, has_values: bool = False) -> Any:
         """Remember that the test asks for what cannot be done across processes, and stop it.
@@ -218,17 +218,17 @@ class Peer:
         if self._calling_back or ((self.asked or self.lacks_a_name) and not self.is_the_tests(has_values)):
             raise TypeError(f"{why}; such a test needs trust=shared")
         self.unfit = self.unfit or f"{why}; such a test needs trust=shared"
-        raise Stopped(self.unfit)
+        raise TestStopped(self.unfit)
 
     def _frame(self, request: dict[str, Any] | None = None) -> dict[str, Any]:
         if self.lost:
-            raise Stopped(self.lost)
+            raise TestStopped(self.lost)
         try:
             if request is not None:
                 frames.send(self.fd, request)
-            cpu_affinity.here.wait()
+            cpu_affinity.here.pin()
             answer = frames.receive(self.fd)
-            cpu_affinity.here.work()
+            cpu_affinity.here.unpin()
             return answer
         except EOFError:
             self.lose("the candidate's process ended")

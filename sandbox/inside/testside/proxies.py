@@ -7,26 +7,26 @@ import functools
 import itertools
 import types
 
-from verigym.sandbox.inside.candidate.failures import MOST_CAUSES, spoken
-from verigym.sandbox.inside.candidate.lent import Lent, is_lent, special
+from verigym.sandbox.inside.candidate.exceptions import MOST_CAUSES, plain_name
+from verigym.sandbox.inside.candidate.exported import ExportedObject, is_exported, special
 from verigym.sandbox.inside.testside import snapshots
-from verigym.sandbox.inside.testside.about import About, about_of
-from verigym.sandbox.inside.testside.derived import Deriving
+from verigym.sandbox.inside.testside.derived import DerivedMeta
 from verigym.sandbox.inside.testside.handles import Handle, make
-from verigym.sandbox.inside.testside.iterators import Generator, Items
+from verigym.sandbox.inside.testside.iterators import BatchedIterator, RemoteGenerator
 from verigym.sandbox.inside.testside.peer import CandidateError, Exhausted, Peer, is_of_the_candidate
-from verigym.sandbox.inside.testside.remotes import Function, RemoteClass, RemoteModule
+from verigym.sandbox.inside.testside.remote_info import RemoteInfo, info_of
+from verigym.sandbox.inside.testside.remotes import RemoteClass, RemoteFunction, RemoteModule
 from verigym.sandbox.inside.testside.usage import Usage
-from verigym.sandbox.inside.wire import protocols
+from verigym.sandbox.inside.wire import special_methods
 from verigym.sandbox.inside.wire.encoding import iterator
-from verigym.sandbox.inside.wire.inert_values import Builtin, NoArray
+from verigym.sandbox.inside.wire.inert_values import Builtin, EmptyArray
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from verigym.sandbox.inside.testside.about import Given
+    from verigym.sandbox.inside.testside.remote_info import Given
     from verigym.sandbox.inside.wire.decoding import Decoder
     from verigym.sandbox.inside.wire.encoding import Encoder
 
@@ -98,8 +98,8 @@ class Proxies:
         self._job = job
         peer.wrap, peer.unwrap, peer.note = self.wrap, self.unwrap, self.note
         self.handles: dict[int, Handle] = {}
-        """What functions returned, by number; `mades` has what the test made, `members` those of enumerations."""
-        self.mades: dict[int, Handle] = {}
+        """What functions returned, by number; `made_by_test` has what the test made, `members` those of enumerations."""
+        self.made_by_test: dict[int, Handle] = {}
         self.members: dict[int, Any] = {}
         self.ambiguous: set[int] = set()
         self.derived: dict[int, type] = {}
@@ -111,7 +111,7 @@ class Proxies:
         self.of_the_test = "__main__"
         """The module that the test's classes are of."""
         self._lent: dict[int, int] = {}
-        """Number of an object of the test's among what the candidate may call, by identity; `Lent` keeps the object alive."""
+        """Number of each exported object of the test, by identity; its `ExportedObject` keeps it alive."""
 
     @functools.cached_property
     def usage(self) -> Usage:
@@ -133,30 +133,36 @@ class Proxies:
             if type(number) is not int or not 0 <= number < len(self.peer.callbacks):
                 raise ValueError("no object of the test's")
             lent = self.peer.callbacks[number]
-            return lent.value if type(lent) is Lent else lent
+            return lent.value if type(lent) is ExportedObject else lent
         if plain is iter or plain is next:
             number, _ = body
-            return (Generator if plain is next else Items)(About(self, number, ["iterator"], frozenset(), None))
+            return (RemoteGenerator if plain is next else BatchedIterator)(
+                RemoteInfo(self, number, ["iterator"], frozenset(), None)
+            )
         number, names, has, state = body
-        if type(number) is not int or not (_texts(names) and names) or not (_texts(has) and protocols.SPECIAL.issuperset(has)):
+        if (
+            type(number) is not int
+            or not (_texts(names) and names)
+            or not (_texts(has) and special_methods.SPECIAL.issuperset(has))
+        ):
             raise ValueError("not the form of a handle")
         if number in self.members and number not in self.ambiguous:
             return self.members[number]
         # What the test gave comes back; and where it asks whether two objects are one, what it made.
-        if number in self.mades and (self.mades[number]._about_it().passed or self.usage.compares_identity):
+        if number in self.made_by_test and (self.made_by_test[number]._remote_info().passed or self.usage.compares_identity):
             if not self.peer.reads_unasked:
-                self.mades[number]._about_it().state = state
-            return self.mades[number]
-        about = About(self, number, names, frozenset(has), state)
+                self.made_by_test[number]._remote_info().state = state
+            return self.made_by_test[number]
+        info = RemoteInfo(self, number, names, frozenset(has), state)
         if number in self.ambiguous:
-            return make(about, plain)
-        if plain is not None and number not in self.mades:
+            return make(info, plain)
+        if plain is not None and number not in self.made_by_test:
             # A member of an enumeration is one object; of other values each one is as it was when it came.
-            return self.handles.setdefault(number, make(about, plain)) if "Enum" in map(spoken, names) else make(about, plain)
-        known = self.handles.setdefault(number, make(about, None))
+            return self.handles.setdefault(number, make(info, plain)) if "Enum" in map(plain_name, names) else make(info, plain)
+        known = self.handles.setdefault(number, make(info, None))
         # Not while the candidate makes what the test compares it with: it could give it the state of that.
         if not self.peer.reads_unasked:
-            known._about_it().state = state
+            known._remote_info().state = state
         return known
 
     def derived_class(self, name: str) -> type:
@@ -165,28 +171,28 @@ class Proxies:
         kind = self.derived.get(int(number)) if number.isdigit() else None
         return self.peer.lose("protocol: no class of the test's") if kind is None else kind
 
-    def made(self, about: About, given: Given) -> Handle:
+    def made(self, info: RemoteInfo, given: Given) -> Handle:
         """The object that the test has made, apart from the same one that a function returns; one again only if made alike."""
-        known = self.mades.get(about.number)
-        if known is None or not (self.usage.compares_identity or _alike(known._about_it().given, given)):
-            known = make(About(self, about.number, about.names, about.special, about.state), None)
-            known._about_it().given = given
-            self.mades[about.number] = known
+        known = self.made_by_test.get(info.number)
+        if known is None or not (self.usage.compares_identity or _alike(known._remote_info().given, given)):
+            known = make(RemoteInfo(self, info.number, info.names, info.special, info.state), None)
+            known._remote_info().given = given
+            self.made_by_test[info.number] = known
         return known
 
     def is_of_the_test(self, value: Any) -> bool:
         """Whether it is a value of the test's, and no object or function of the candidate's."""
-        return about_of(value) is None and id(value) not in self.numbers
+        return info_of(value) is None and id(value) not in self.numbers
 
     def unwrap(self, value: Any, to: Encoder, plain: Any, depth: int) -> Any:
         """The number of an object, where it has one."""
-        about = value if type(value) is About else about_of(value)
-        if about is not None:
-            about.passed = True
-            return {"h": about.number}
-        if isinstance(value, Items) and not value._ready:
-            return {"h": value._about.number}
-        if type(value) is Deriving:
+        info = value if type(value) is RemoteInfo else info_of(value)
+        if info is not None:
+            info.passed = True
+            return {"h": info.number}
+        if isinstance(value, BatchedIterator) and not value._ready:
+            return {"h": value._info.number}
+        if type(value) is DerivedMeta:
             return {"h": value.number()}
         if plain is iterator:
             begun = [to.put(item, depth) for item in itertools.islice(value, _ITERATOR_ITEMS)]
@@ -196,13 +202,13 @@ class Proxies:
             return {"its": [begun, len(self.peer.callbacks) - 1]}
         if type(value) is Builtin:
             return {"bi": value.__name__}
-        if type(value) is NoArray:
+        if type(value) is EmptyArray:
             return to.put(value._array, depth)
         if id(value) in self.numbers:
             return {"h": self.numbers[id(value)]}
         if type(value) in _CALLED_BACK and not is_of_the_candidate(value):
             return {"h": self.callback(value)}
-        return {"h": self.lend(value)} if plain is None and is_lent(value, self.of_the_test) else None
+        return {"h": self.lend(value)} if plain is None and is_exported(value, self.of_the_test) else None
 
     def lend(self, value: Any) -> dict[str, Any]:
         """What stands for an object of the test's, which the candidate may use."""
@@ -210,7 +216,7 @@ class Proxies:
         number = self._lent.get(id(value))
         if number is None:
             number = self._lent[id(value)] = len(known)
-            known.append(Lent(value))
+            known.append(ExportedObject(value))
         kind = type(value)
         return {"callback": number, "name": kind.__name__, "doc": kind.__doc__, "special": special(kind)}
 
@@ -230,11 +236,11 @@ class Proxies:
         """Ask, and raise here what the candidate raised. What a coroutine gave is a coroutine's here too."""
         return self.answer(self.peer.ask(body, args, kwargs, is_tests_doing=is_tests_doing))
 
-    def state(self, about: About) -> Any:
+    def state(self, info: RemoteInfo) -> Any:
         """The attributes of an object as they are now, encoded."""
-        return self.peer.ask({"op": "state", "h": about.number}).get("value")
+        return self.peer.ask({"op": "state", "h": info.number}).get("value")
 
-    def equal(self, one: About, other: About) -> bool:
+    def equal(self, one: RemoteInfo, other: RemoteInfo) -> bool:
         """Whether two objects are equal; see `about`."""
         if one.number in self.members or other.number in self.members:
             return one is other
@@ -244,7 +250,7 @@ class Proxies:
             return one is other
         if one is not other and not (one.is_fresh and other.is_fresh):
             for made, found in ((one, other), (other, one)):
-                if made.is_fresh and not snapshots.is_as_given(made, found):
+                if made.is_fresh and not snapshots.matches_arguments(made, found):
                     return False
             if not (one.is_fresh or other.is_fresh or snapshots.same(one.state, other.state)):
                 return False
@@ -256,9 +262,9 @@ class Proxies:
             return
         for pair in states:
             if type(pair) is list and len(pair) == 2 and type(pair[0]) is int and pair[0] in of:
-                for known in (self.handles.get(pair[0]), self.mades.get(pair[0])):
+                for known in (self.handles.get(pair[0]), self.made_by_test.get(pair[0])):
                     if known is not None:
-                        known._about_it().state = pair[1]
+                        known._remote_info().state = pair[1]
 
     def answer(self, reply: dict[str, Any]) -> Any:
         """The value in an answer that has come."""
@@ -314,20 +320,20 @@ class Proxies:
         if kind == "class":
             members = meta.get("members")
             meta["members"] = {key: self.peer.read(data) for key, data in members.items()} if type(members) is dict else {}
-            numbers = [about.number for member in meta["members"].values() if (about := about_of(member)) is not None]
+            numbers = [info.number for member in meta["members"].values() if (info := info_of(member)) is not None]
             for member in meta["members"].values():
-                if (about := about_of(member)) is not None:
-                    self.members[about.number] = member
-                    if numbers.count(about.number) > 1:  # nobody could tell which of its names a function meant
-                        self.ambiguous.add(about.number)
+                if (info := info_of(member)) is not None:
+                    self.members[info.number] = member
+                    if numbers.count(info.number) > 1:  # nobody could tell which of its names a function meant
+                        self.ambiguous.add(info.number)
             if not _texts(meta.get("names")) or not (meta.get("parameters") is None or _texts(meta["parameters"])):
                 self.peer.lose("protocol: a class of no known form")
-            return self.classes.setdefault(meta["h"]._about_it().number, RemoteClass(self, name, meta))
+            return self.classes.setdefault(meta["h"]._remote_info().number, RemoteClass(self, name, meta))
         if kind == "object":  # a callable one, or a function that has attributes
-            meta["h"]._about_it().is_open = meta["h"]._about_it().is_named = True
+            meta["h"]._remote_info().is_open = meta["h"]._remote_info().is_named = True
             return meta["h"]
-        made = Function(self, name, meta["h"]._about_it(), meta.get("async") is True)
-        self.numbers[id(made)] = meta["h"]._about_it().number
+        made = RemoteFunction(self, name, meta["h"]._remote_info(), meta.get("async") is True)
+        self.numbers[id(made)] = meta["h"]._remote_info().number
         return made
 
     def error_class(self, own: list[str], mro: list[str]) -> type[BaseException]:
@@ -345,7 +351,7 @@ class Proxies:
                 continue
             if name not in self.errors:
                 bases = (made,) if issubclass(made, built_in) else (made, built_in)
-                self.errors[name] = type(spoken(name)[:200].replace("\0", ""), bases, _BODY)
+                self.errors[name] = type(plain_name(name)[:200].replace("\0", ""), bases, _BODY)
             made = self.errors[name]
         return made
 
@@ -358,7 +364,7 @@ class Proxies:
         if "__cause__" not in error:
             made.__cause__ = None
         if type(number := error.get("h")) is int and isinstance(getattr(made, "__dict__", None), dict):
-            made.__dict__["_object"] = make(About(self, number, error["own"] or ["object"], frozenset(), None), None)
+            made.__dict__["_object"] = make(RemoteInfo(self, number, error["own"] or ["object"], frozenset(), None), None)
         return made
 
     def _exception(self, error: dict[str, Any]) -> BaseException:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import types
 
-from verigym.sandbox.inside.candidate.failures import spoken
-from verigym.sandbox.inside.testside.about import about_of
-from verigym.sandbox.inside.testside.derived import Deriving, base_for
+from verigym.sandbox.inside.candidate.exceptions import plain_name
+from verigym.sandbox.inside.testside.derived import DerivedMeta, local_base
 from verigym.sandbox.inside.testside.handles import STANDARD, Handle
+from verigym.sandbox.inside.testside.remote_info import info_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from verigym.sandbox.inside.testside.about import About
     from verigym.sandbox.inside.testside.proxies import Proxies
+    from verigym.sandbox.inside.testside.remote_info import RemoteInfo
 
 
 _OF_FUNCTIONS = frozenset(
@@ -23,13 +23,13 @@ _OF_FUNCTIONS = frozenset(
 )
 
 
-class Function:
+class RemoteFunction:
     """A function of the candidate's, which also says what it is called and what it takes."""
 
-    def __init__(self, proxies: Proxies, name: str, about: About, is_async: bool) -> None:
+    def __init__(self, proxies: Proxies, name: str, info: RemoteInfo, is_async: bool) -> None:
         self._proxies = proxies
         self._written = name
-        self._about = about
+        self._info = info
         self._is_async = is_async
 
     @property  # type: ignore[misc]
@@ -50,7 +50,7 @@ class Function:
 
     def __getattribute__(self, name: str) -> Any:
         if name in _OF_FUNCTIONS:
-            return object.__getattribute__(self, "_about").attribute(name)
+            return object.__getattribute__(self, "_info").attribute(name)
         return object.__getattribute__(self, name)
 
     def __repr__(self) -> str:
@@ -65,7 +65,7 @@ class Function:
         import inspect
 
         found = []
-        for name, kind, has_default, default in self._about.ask("signature"):
+        for name, kind, has_default, default in self._info.ask("signature"):
             given = {"default": default} if has_default else {}
             found.append(inspect.Parameter(name, inspect._ParameterKind(kind), **given))
         return inspect.Signature(found)
@@ -86,7 +86,7 @@ class RemoteClass:
 
     def __init__(self, proxies: Proxies, name: str, meta: dict[str, Any]) -> None:
         self._names = meta["names"]
-        self.__name__ = self.__qualname__ = spoken(self._names[0])
+        self.__name__ = self.__qualname__ = plain_name(self._names[0])
         self._written = name
         self.__doc__ = meta["doc"]
         self._proxies = proxies
@@ -95,14 +95,14 @@ class RemoteClass:
         # Bound once: what an enumeration's member is must not change after the candidate has answered.
         self._members = meta["members"]
         self._is_open = name in proxies.usage.classes
-        self._handle._about_it().is_named = self._handle._about_it().is_open = True
+        self._handle._remote_info().is_named = self._handle._remote_info().is_open = True
 
-    def _about_it(self) -> About:
-        return self._handle._about_it()  # type: ignore[no-any-return]
+    def _remote_info(self) -> RemoteInfo:
+        return self._handle._remote_info()  # type: ignore[no-any-return]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Make an instance. Only where the test uses the name as a class's may it judge arguments: `f` could be a class too."""
-        made = self._proxies.value({"op": "call", "h": self._handle._about_it().number, "make": True}, args, kwargs)
+        made = self._proxies.value({"op": "call", "h": self._handle._remote_info().number, "make": True}, args, kwargs)
         return self._made(made, args, kwargs)
 
     @property
@@ -110,24 +110,24 @@ class RemoteClass:
         """Its bases, nearest first: those of the candidate's by their names."""
         own = self._proxies.names()
         return tuple(
-            self._proxies.find(name) if name in own else STANDARD.get(name) or type(spoken(name), (), {})
+            self._proxies.find(name) if name in own else STANDARD.get(name) or type(plain_name(name), (), {})
             for name in self._names
         ) + (object,)
 
     def _made(self, made: Any, args: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Any:
-        if not isinstance(made, Handle) or made._about_it().number in self._proxies.members:
+        if not isinstance(made, Handle) or made._remote_info().number in self._proxies.members:
             return made
-        made = self._proxies.made(made._about_it(), (self, args, kwargs))
-        made._about_it().is_open = self._is_open
+        made = self._proxies.made(made._remote_info(), (self, args, kwargs))
+        made._remote_info().is_open = self._is_open
         return made
 
     def __getattribute__(self, name: str) -> Any:
         if name[:2] == "__" and name not in _OF_STAND_INS:
-            return object.__getattribute__(self, "_handle")._about_it().attribute(name)
+            return object.__getattribute__(self, "_handle")._remote_info().attribute(name)
         return object.__getattribute__(self, name)
 
     def __dir__(self) -> list[str]:
-        return [str(name) for name in self._about_it().ask("dir")]
+        return [str(name) for name in self._remote_info().ask("dir")]
 
     def __getattr__(self, name: str) -> Any:
         if name[:2] == "__":
@@ -140,7 +140,7 @@ class RemoteClass:
 
         def method(*args: Any, **kwargs: Any) -> Any:
             made = found(*args, **kwargs)
-            is_mine = isinstance(made, Handle) and self._names[0] in made._about_it().names
+            is_mine = isinstance(made, Handle) and self._names[0] in made._remote_info().names
             return self._made(made, None, {}) if is_mine else made
 
         method.__name__ = name
@@ -165,18 +165,18 @@ class RemoteClass:
         return self._members[key] if self._members else self._handle[key]
 
     def __instancecheck__(self, value: object) -> bool:
-        about = about_of(value)
-        return about is not None and type(value) is not RemoteClass and self._names[0] in about.names
+        info = info_of(value)
+        return info is not None and type(value) is not RemoteClass and self._names[0] in info.names
 
     def __subclasscheck__(self, kind: object) -> bool:
-        its = kind._base if type(kind) is Deriving else kind
+        its = kind._base if type(kind) is DerivedMeta else kind
         return type(its) is RemoteClass and self._names[0] in its._names
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> Any:
         if self._members:  # so Python says, and a program chooses what its classes are
             raise TypeError(f"{self.__name__!r} is an enumeration: no class can be derived from it")
         if "_derivable" not in self.__dict__:
-            self.__dict__["_derivable"] = base_for(self)
+            self.__dict__["_derivable"] = local_base(self)
         return (self.__dict__["_derivable"],)
 
 

@@ -6,13 +6,13 @@ import collections
 import math
 
 from verigym.sandbox.inside.wire.decoding import decode
-from verigym.sandbox.inside.wire.encoding import UPON, CodecError
+from verigym.sandbox.inside.wire.encoding import BASE_VALUE, CodecError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from verigym.sandbox.inside.testside.about import About
+    from verigym.sandbox.inside.testside.remote_info import RemoteInfo
 
 _SEQUENCES = (list, tuple, collections.deque, range)
 
@@ -62,47 +62,47 @@ def same(one: Any, other: Any) -> bool:
         return False
 
 
-def is_as_given(made: About, found: About) -> bool:
+def matches_arguments(made: RemoteInfo, found: RemoteInfo) -> bool:
     """Whether an object has the state that the test gave another one: each argument is the attribute of that name.
 
     Where no attribute has a parameter's name, as many attributes as there are parameters are taken in order. What the program
     says of the object that the test made is not asked for: it has been told what the test expects.
     """
     known = attributes(found.state)
-    return known is not None and found.names == made.names and _agrees(made, known)
+    return known is not None and found.names == made.names and _state_matches(made, known)
 
 
-def _agrees(made: About, known: dict[str, Any]) -> bool:
+def _state_matches(made: RemoteInfo, known: dict[str, Any]) -> bool:
     assert made.given is not None
     kind, args, kwargs = made.given
     if args is None or isinstance(kind, type):  # a class of the test's own making says nothing of its parameters
         return False
-    if UPON in known and not kwargs:
-        if _is_content(known[UPON], args):
+    if BASE_VALUE in known and not kwargs:
+        if _is_base_value(known[BASE_VALUE], args):
             return True
         if not args:  # nothing else would be looked at
             return False
     if kind._parameters is None:
         return False
-    bound = _bound(kind._parameters, args, kwargs)
+    bound = _bind_arguments(kind._parameters, args, kwargs)
     if bound is None:
         return False
     rest = next((name[2:] for name in kind._parameters if name[:2] == "**"), None)
-    if rest is not None and any(place in known for place in _places(rest, made)):  # all of them in one attribute
+    if rest is not None and any(place in known for place in _attribute_names(rest, made)):  # all of them in one attribute
         others = {name: bound.pop(name) for name in kwargs if name not in kind._parameters}
         bound |= {rest: others} if others else {}
-    places = {name: place for name in bound for place in _places(name, made) if place in known}
+    places = {name: place for name in bound for place in _attribute_names(name, made) if place in known}
     if not places and len(known) == len(bound):
         places = dict(zip(bound, known, strict=True))
-    return all(name in places and _is_value(known[places[name]], value) for name, value in bound.items())
+    return all(name in places and _equals_argument(known[places[name]], value) for name, value in bound.items())
 
 
-def _places(name: str, made: About) -> tuple[str, ...]:
+def _attribute_names(name: str, made: RemoteInfo) -> tuple[str, ...]:
     """The attributes that hold an argument of that name."""
     return name, f"_{name}", f"_{made.name}__{name}"
 
 
-def _is_content(found: Any, args: tuple[Any, ...]) -> bool:
+def _is_base_value(found: Any, args: tuple[Any, ...]) -> bool:
     """Whether what an object is built upon is what the test gave: one argument that is all of it, or its items one by one."""
     if len(args) == 1 and isinstance(args[0], str | bytes | dict | list | tuple | set | frozenset):
         if isinstance(found, dict | str | bytes | set | frozenset):
@@ -118,15 +118,15 @@ def _is_content(found: Any, args: tuple[Any, ...]) -> bool:
 
 
 def _is_item(found: Any, value: Any) -> bool:
-    if hasattr(type(value), "_about_it"):
-        return _is_value(found, value)
+    if hasattr(type(value), "_remote_info"):
+        return _equals_argument(found, value)
     try:
         return bool(found == value)
     except ValueError:  # arrays of different shapes
         return False
 
 
-def _bound(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+def _bind_arguments(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
     """The arguments by the names of their parameters."""
     found: dict[str, Any] = {}
     rest = list(args)
@@ -140,20 +140,20 @@ def _bound(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> d
     return None if rest or found.keys() & kwargs.keys() else found | kwargs
 
 
-def _is_value(found: Any, value: Any) -> bool:
+def _equals_argument(found: Any, value: Any) -> bool:
     """Whether an attribute is an argument, or what constructors make of one: another sequence, another type of number."""
-    about = value._about_it() if hasattr(type(value), "_about_it") else None
-    if about is not None:
+    info = value._remote_info() if hasattr(type(value), "_remote_info") else None
+    if info is not None:
         if type(found) is not Snapshot:
             return False
-        return found.number == about.number or (
-            about.given is not None and found.state is not None and _agrees(about, found.state)
+        return found.number == info.number or (
+            info.given is not None and found.state is not None and _state_matches(info, found.state)
         )
     try:
         if found == value:
             return True
         if isinstance(found, _SEQUENCES) and isinstance(value, _SEQUENCES):
-            return len(found) == len(value) and all(map(_is_value, found, value))
+            return len(found) == len(value) and all(map(_equals_argument, found, value))
         if isinstance(found, set | frozenset) and isinstance(value, _SEQUENCES):
             return bool(found == set(value))
         if isinstance(found, str) or isinstance(value, str):

@@ -54,7 +54,7 @@ class Usage:
         self.compares_identity = any(isinstance(node, ast.Compare) and _is_of_identity(node) for node in nodes)
         """Whether it asks for objects to be the same one."""
         calls = [_last(node.func) for node in nodes if isinstance(node, ast.Call)]
-        self.made = {name for name in calls if is_as_classes_are(name)}
+        self.made = {name for name in calls if looks_like_a_class(name)}
         """Names written as classes' names are, of which the test makes instances."""
         self._makers: dict[str, set[str]] = {}
         """Variable, or function of the test's -> the names whose calls it may hold."""
@@ -84,7 +84,7 @@ class Usage:
                 self.classes.add(name)
         elif isinstance(node, ast.Expr | ast.Assign | ast.AugAssign | ast.Delete):
             for changed in _changed(node):
-                self.classes |= set(filter(is_as_classes_are, _holds(changed, self._makers)))
+                self.classes |= set(filter(looks_like_a_class, _holds(changed, self._makers)))
         elif isinstance(node, ast.With | ast.AsyncWith):
             for item in node.items:
                 self.classes |= _holds(item.context_expr, self._makers)
@@ -101,7 +101,7 @@ def _changed(node: ast.Expr | ast.Assign | ast.AugAssign | ast.Delete) -> list[a
     return [value for value in found if isinstance(value, ast.Name)]
 
 
-def is_as_classes_are(name: str) -> bool:
+def looks_like_a_class(name: str) -> bool:
     """Whether a name is written as classes' names are."""
     return name[:1].isupper() and not name.isupper() and "_" not in name
 
@@ -225,7 +225,7 @@ def _names_in(node: ast.AST) -> set[str]:
     return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
-def of_the_program(text: str, under_test: Iterable[str], module: str) -> set[str]:
+def names_from_candidate(text: str, under_test: Iterable[str], module: str) -> set[str]:
     """Names that may hold what the program gave or brought about: its own, what is made with them, what it is given, all
     parameters, and whatever stands in a branch or loop.
     """
@@ -257,7 +257,7 @@ def of_the_program(text: str, under_test: Iterable[str], module: str) -> set[str
     return found
 
 
-def passes_own(text: str, line: int, of_program: set[str]) -> bool:
+def passes_only_own_values(text: str, line: int, of_program: set[str]) -> bool:
     """Whether the statement at a line passes to its calls nothing that may be the program's."""
     statement = _statement(ast.parse(text), line)
     given = [

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verigym.sandbox.inside.walls import covered, landlock, root, seccomp
+from verigym.sandbox.inside.walls import landlock, masked, root, seccomp
 from verigym.sandbox.inside.walls import syscalls as sys_
 from verigym.sandbox.inside.walls.paths import follow_python
 
@@ -60,7 +60,7 @@ class Walls:
         self.filter: seccomp.Filter | None = None
 
 
-def enter(config: Mapping[str, Any]) -> Walls:
+def build_walls(config: Mapping[str, Any]) -> Walls:
     """Build the walls around this process: those of level 2 and 1, or what bubblewrap leaves to be done of level 3.
 
     Raises:
@@ -71,14 +71,14 @@ def enter(config: Mapping[str, Any]) -> Walls:
         uid = _own_uid(int(config["enclosed"])) if os.geteuid() == 0 else None
         sys_.prctl(sys_.PR_SET_PDEATHSIG, signal.SIGKILL)
         os.umask(0o022)
-        root.furnish("", config["visible"])
-        root.cover(config["covered"])
+        root.add_own_files("", config["visible"])
+        root.mask(config["masked"])
         with contextlib.suppress(OSError):
             sys_.mount("proc", "/proc", "proc", sys_.MS_REMOUNT | root.PROC_FLAGS, root.PROC_OPTIONS)
-        root.seal()
+        root.make_read_only()
         # In its user namespace the cell, and what bubblewrap has started it with, are of the same uid.
-        walls = Walls(want, uid, root.RUN, mounts=True, owns_all=True, ours=0 if uid is not None else 2)
-        return _confine(walls, ["/"], [root.ROOM, "/dev"])
+        walls = Walls(want, uid, root.RUN_DIR, mounts=True, owns_all=True, ours=0 if uid is not None else 2)
+        return _confine(walls, ["/"], [root.WRITABLE_DIR, "/dev"])
     uid = _own_uid(os.getpid()) if os.geteuid() == 0 else None
     sys_.prctl(sys_.PR_SET_CHILD_SUBREAPER, 1)
     scratch = os.path.realpath(config["scratch"])
@@ -86,26 +86,26 @@ def enter(config: Mapping[str, Any]) -> Walls:
     walls.packages = f"{scratch}/packages"
     os.mkdir(walls.run_dir)
     os.mkdir(walls.packages)
-    covered.link(walls.packages, config["covered"])
+    masked.link(walls.packages, config["masked"])
     if uid is not None:
         walls.killer_uid = (_uids() or range(1))[0]
         os.chmod(scratch, 0o755)  # to be passed through, and ours
-    read, listed = covered.readable(config["visible"], config["covered"])
+    read, listed = masked.readable(config["visible"], config["masked"])
     writable = [walls.run_dir, *(f"/dev/{name}" for name in root.DEVICES)]
     return _confine(walls, [*read, walls.packages, walls.run_dir], writable, listed)
 
 
-def enclose(config: Mapping[str, Any], uid: int | None, lacks: dict[str, str]) -> Walls:
-    """Build those of level 3, as pid 1 of namespaces that `unshare` has made.
+def build_walls_of_level_3(config: Mapping[str, Any], uid: int | None, lacks: dict[str, str]) -> Walls:
+    """Build those of level 3, as pid 1 of namespaces that `make_namespaces` has made.
 
     Raises:
         OSError: one of them cannot be built.
     """
-    root.build(config["visible"], config["covered"], lacks)
+    root.build(config["visible"], config["masked"], lacks)
     follow_python()
     # The process that forks the runs has their uid; the other one only where a user namespace has no second.
-    walls = Walls(3, uid, root.RUN, mounts=True, owns_all=True, ours=1 if uid is not None else 2, lacks=lacks)
-    return _confine(walls, ["/"], [root.ROOM, "/dev"])
+    walls = Walls(3, uid, root.RUN_DIR, mounts=True, owns_all=True, ours=1 if uid is not None else 2, lacks=lacks)
+    return _confine(walls, ["/"], [root.WRITABLE_DIR, "/dev"])
 
 
 def _confine(walls: Walls, visible: Sequence[str], writable: Sequence[str], listed: Sequence[str] = ()) -> Walls:
@@ -134,7 +134,7 @@ def harden() -> None:
     sys_.drop_bounding_set()
 
 
-def unshare(lacks: dict[str, str]) -> int | None:
+def make_namespaces(lacks: dict[str, str]) -> int | None:
     """Make the namespaces of level 3; this process's next child is pid 1 of the one for processes.
 
     Returns:

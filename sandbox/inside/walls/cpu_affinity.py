@@ -13,7 +13,7 @@ _RUNS = 32  # on one core before the scheduler may choose another
 _set = os.sched_setaffinity  # a program may replace it
 
 
-class Core:
+class CorePinning:
     """The core of this process. Where none can be chosen it does nothing."""
 
     def __init__(self, *, choose: bool = False) -> None:
@@ -23,14 +23,14 @@ class Core:
         self.number = -1
         """-1: any."""
 
-    def loosen(self) -> None:
+    def unpin_now_and_then(self) -> None:
         """Before waiting for a run's end: now and then let the scheduler choose where to wake up."""
         if self._ask is not None:
             if self._left == 0:
-                _bind(self._usable)
+                _set_cores(self._usable)
             self._left -= 1
 
-    def keep(self) -> bool:
+    def pin_where_woken(self) -> bool:
         """After waiting: stay where this was woken. Returns whether that has been chosen anew."""
         if self._left >= 0 or self._ask is None:
             return False
@@ -40,20 +40,20 @@ class Core:
             return False
         self.number = number
         self._left = _RUNS
-        _bind({number})
+        _set_cores({number})
         return True
 
-    def work(self) -> None:
+    def unpin(self) -> None:
         """Go on wherever there is room."""
         if self.number >= 0:
-            _bind(self._usable)
+            _set_cores(self._usable)
 
-    def wait(self) -> None:
+    def pin(self) -> None:
         """Be woken on this core."""
         if self.number >= 0:
-            _bind({self.number})
+            _set_cores({self.number})
 
-    def begin(self, number: int) -> None:
+    def start_run(self, number: int) -> None:
         """In the process of a run: that is its core; work.
 
         Args:
@@ -61,15 +61,15 @@ class Core:
         """
         if 0 <= number != self.number and number in self._usable:
             self.number = number
-            self.wait()
-        self.work()
+            self.pin()
+        self.unpin()
 
 
-def _bind(cores: set[int]) -> None:
+def _set_cores(cores: set[int]) -> None:
     try:
         _set(0, cores)
     except OSError:  # they have been taken from us since
         return
 
 
-here = Core()
+here = CorePinning()

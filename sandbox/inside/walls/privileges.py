@@ -14,12 +14,12 @@ from verigym.sandbox.inside.walls import syscalls as sys_
 from verigym.sandbox.inside.walls.build import Walls
 
 OPEN_FILES = 256
-FIRST_TO_GO = b"1000"
+RUN_OOM_SCORE = b"1000"
 """For oom_score_adj of runs, so that the kernel never picks what forks them."""
 _SIGNALS = 1024  # waiting, and timers: the user has them in common
 
 
-def give_up(walls: Walls) -> None:
+def drop_privileges(walls: Walls) -> None:
     """Take on the uid of runs and give up every privilege for good: for this process and all that it will start.
 
     Raises:
@@ -34,7 +34,7 @@ def give_up(walls: Walls) -> None:
         seccomp.install(walls.filter)
 
 
-def bind(walls: Walls) -> None:
+def apply_landlock(walls: Walls) -> None:
     """Bind this process, and all that it will start, by Landlock.
 
     Raises:
@@ -45,13 +45,13 @@ def bind(walls: Walls) -> None:
         os.close(walls.landlock_fd)
 
 
-def expose() -> None:
+def expose_to_user_and_oom() -> None:
     """Make this process what the kernel picks first when memory runs out, and give its user its directory in /proc."""
     # /proc/self would otherwise belong to root, and /dev/stdin could not be opened.
     sys_.prctl(sys_.PR_SET_DUMPABLE, 1)
     with contextlib.suppress(OSError):
         fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
-        os.write(fd, FIRST_TO_GO)
+        os.write(fd, RUN_OOM_SCORE)
         os.close(fd)
 
 

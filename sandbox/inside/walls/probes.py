@@ -13,14 +13,13 @@ import resource
 import select
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from verigym.sandbox.inside.walls import landlock, seccomp
-from verigym.sandbox.inside.walls import probes_spaces as spaces
 from verigym.sandbox.inside.walls import syscalls as sys_
-from verigym.sandbox.inside.walls.probes_spaces import Lacking, expect, in_child
 
 _PATIENCE_S = 5.0
 _ANOTHER_UID = 1_900_000_000
@@ -61,7 +60,7 @@ def _outcome(probe: Callable[[], str]) -> tuple[bool, str]:
     try:
         sys_.prctl(sys_.PR_SET_PDEATHSIG, signal.SIGKILL)
         return True, probe()
-    except Lacking as error:
+    except _Unavailable as error:
         return False, str(error)
     except OSError as error:
         return False, error.strerror or str(error)
@@ -69,11 +68,158 @@ def _outcome(probe: Callable[[], str]) -> tuple[bool, str]:
         return False, f"{type(error).__name__}: {error}"
 
 
+class _Unavailable(Exception):
+    """The layer is not there; the message says what was seen."""
+
+
+def _expect(condition: bool, seen: str) -> None:
+    """Raise _Unavailable where the condition does not hold."""
+    if not condition:
+        raise _Unavailable(seen)
+
+
+def _new(flags: int) -> str:
+    """Enter new namespaces as the walls do: as root directly, else inside a user namespace."""
+    if os.geteuid() == 0:
+        with contextlib.suppress(PermissionError):
+            sys_.unshare(flags)
+            return "as root"
+    _new_user(flags)
+    return "in a user namespace"
+
+
+def _new_user(flags: int) -> None:
+    uid, gid = os.geteuid(), os.getegid()
+    sys_.unshare(flags | sys_.CLONE_NEWUSER)
+    for file, text in (("setgroups", "deny"), ("uid_map", f"1000 {uid} 1"), ("gid_map", f"1000 {gid} 1")):
+        with open(f"/proc/self/{file}", "w", encoding="ascii") as out:
+            out.write(text)
+
+
+def _in_child(check: Callable[[], None]) -> None:
+    """Run a check in a new child, the first process of a pid namespace if one was made, and pass its OSError on."""
+    lead, follow = os.pipe()
+    child = os.fork()
+    if not child:
+        code = 0
+        try:
+            check()
+        except OSError as error:
+            code = error.errno or errno.EIO
+        except BaseException:
+            code = errno.EIO
+        os.write(follow, bytes([code]))
+        os._exit(0)
+    os.close(follow)
+    answer = os.read(lead, 1)
+    os.close(lead)
+    os.waitpid(child, 0)
+    code = answer[0] if answer else errno.EIO
+    if code:
+        raise OSError(code, os.strerror(code))
+
+
+def _user_probe() -> str:
+    """Whether anybody may make a user namespace and use it."""
+    _new_user(0)
+    _expect(os.geteuid() == 1000, f"uid {os.geteuid()} in it, not 1000")
+    sys_.unshare(sys_.CLONE_NEWUTS)  # AppArmor lets anybody make one and refuses what it is for
+    return "works, with capabilities in it"
+
+
+def _pid_probe() -> str:
+    """A pid namespace, whose first process is number 1."""
+    how = _new(sys_.CLONE_NEWPID)
+
+    def check() -> None:
+        if os.getpid() != 1:
+            raise OSError(errno.EIO, "not pid 1")
+
+    _in_child(check)
+    return how
+
+
+def _private_mounts() -> str:
+    how = _new(sys_.CLONE_NEWNS)
+    sys_.mount("none", "/", None, sys_.MS_REC | sys_.MS_PRIVATE)
+    return how
+
+
+def _mount_probe() -> str:
+    """A mount namespace, and read-only binds in it."""
+    how = _private_mounts()
+    place = tempfile.gettempdir()
+    sys_.mount(place, place, None, sys_.MS_BIND | sys_.MS_REC)
+    sys_.mount_read_only(place)
+    try:
+        os.rmdir(tempfile.mkdtemp(dir=place))
+    except OSError as error:
+        _expect(error.errno == errno.EROFS, str(error))
+        return how
+    raise _Unavailable("a read-only mount could be written")
+
+
+def _tmpfs_probe() -> str:
+    """A tmpfs that keeps to its size."""
+    how = _private_mounts()
+    place = tempfile.gettempdir()
+    sys_.mount("tmpfs", place, "tmpfs", sys_.MS_NOSUID | sys_.MS_NODEV, "size=64k,nr_inodes=16")
+    try:
+        with open(f"{place}/file", "wb", buffering=0) as file:
+            for _ in range(32):
+                file.write(bytes(4096))
+    except OSError as error:
+        _expect(error.errno == errno.ENOSPC, str(error))
+        return f"{how}, sized"
+    raise _Unavailable("it takes more than its size")
+
+
+def _proc_probe() -> str:
+    """A /proc that shows its own pid namespace only."""
+    how = _new(sys_.CLONE_NEWPID | sys_.CLONE_NEWNS)
+
+    def check() -> None:
+        sys_.mount("none", "/", None, sys_.MS_REC | sys_.MS_PRIVATE)
+        sys_.mount("proc", "/proc", "proc", sys_.MS_NOSUID | sys_.MS_NODEV | sys_.MS_NOEXEC)
+        if [entry for entry in os.listdir("/proc") if entry.isdigit()] != ["1"]:
+            raise OSError(errno.EIO, "other processes are in it")
+
+    _in_child(check)
+    return how
+
+
+def _network_probe() -> str:
+    """A network namespace that leads nowhere."""
+    how = _new(sys_.CLONE_NEWNET)
+    # Some tunnels put a device into every new namespace: down, and with no address.
+    with socket.socket() as outside:
+        outside.settimeout(0.2)
+        code = outside.connect_ex(("192.0.2.1", 9))
+    _expect(code == errno.ENETUNREACH, f"a connection ends with {errno.errorcode.get(code, code)}, not ENETUNREACH")
+    return how
+
+
+def _ipc_probe() -> str:
+    """An ipc namespace."""
+    before = os.stat("/proc/self/ns/ipc").st_ino
+    how = _new(sys_.CLONE_NEWIPC)
+    _expect(os.stat("/proc/self/ns/ipc").st_ino != before, "still the old one")
+    return how
+
+
+def _uts_probe() -> str:
+    """A uts namespace with a host name of its own."""
+    how = _new(sys_.CLONE_NEWUTS)
+    sys_.sethostname("probe")
+    _expect(os.uname().nodename == "probe", "the host name stays")
+    return how
+
+
 def _capabilities() -> str:
     sys_.drop_capabilities()
     with open("/proc/self/status", encoding="ascii") as file:
         sets = {line.split()[0]: int(line.split()[1], 16) for line in file if line.startswith("Cap")}
-    expect(not sets["CapEff:"] and not sets["CapPrm:"], "some stay")
+    _expect(not sets["CapEff:"] and not sets["CapPrm:"], "some stay")
     return "all can be given up" if not sets["CapBnd:"] else "none held; the bounding set stays, and no_new_privs guards it"
 
 
@@ -85,15 +231,15 @@ def _seccomp() -> str:
         try:
             call()
         except OSError as error:
-            expect(error.errno == code, f"a refused call ends with {error.strerror}")
+            _expect(error.errno == code, f"a refused call ends with {error.strerror}")
         else:
-            raise Lacking("a refused call goes through")
+            raise _Unavailable("a refused call goes through")
     return f"{program.length} instructions, {sys_.ARCHITECTURE}"
 
 
 def _landlock() -> str:
     version = landlock.abi()
-    expect(version > 0, "the kernel has none, or it is turned off")
+    _expect(version > 0, "the kernel has none, or it is turned off")
     ruleset = landlock.create(["/usr"])
     sys_.prctl(sys_.PR_SET_NO_NEW_PRIVS, 1)
     landlock.restrict(ruleset)
@@ -102,12 +248,12 @@ def _landlock() -> str:
         os.listdir("/")
     except PermissionError:
         return f"ABI {version}"
-    raise Lacking(f"ABI {version}, but it refuses nothing")
+    raise _Unavailable(f"ABI {version}, but it refuses nothing")
 
 
 def _signals() -> str:
     version = landlock.abi()
-    expect(version >= 6, f"Landlock ABI {version}, 6 is needed")
+    _expect(version >= 6, f"Landlock ABI {version}, 6 is needed")
     parent = os.getpid()
     ruleset = landlock.create(["/"])
 
@@ -120,16 +266,16 @@ def _signals() -> str:
             return
         raise OSError(errno.ENOTSUP, f"ABI {version}, but signals go out")
 
-    in_child(check)
+    _in_child(check)
     return f"ABI {version}"
 
 
 def _other_uid() -> str:
-    expect(os.geteuid() == 0, "only root can give runs a uid of their own")
+    _expect(os.geteuid() == 0, "only root can give runs a uid of their own")
     with open("/proc/self/uid_map", encoding="ascii") as file:
         ranges = [tuple(map(int, line.split())) for line in file]
     start, _, size = max(ranges, key=lambda entry: entry[2])
-    expect(size >= 4000, f"this user namespace has only {size} uids")
+    _expect(size >= 4000, f"this user namespace has only {size} uids")
     uid = _ANOTHER_UID + os.getpid() if start + size > _ANOTHER_UID * 1.1 else start + size - 1 - os.getpid() % 2000
     os.setgroups([])
     os.setresgid(uid, uid, uid)
@@ -153,18 +299,18 @@ def _process_limit() -> str:
         os._exit(0)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    raise Lacking("the limit does not limit")
+    raise _Unavailable("the limit does not limit")
 
 
 PROBES: dict[str, Callable[[], str]] = {
-    "user namespace": spaces.user,
-    "pid namespace": spaces.pid,
-    "mount namespace": spaces.mount,
-    "network namespace": spaces.network,
-    "ipc namespace": spaces.ipc,
-    "uts namespace": spaces.uts,
-    "own /proc": spaces.proc,
-    "tmpfs": spaces.tmpfs,
+    "user namespace": _user_probe,
+    "pid namespace": _pid_probe,
+    "mount namespace": _mount_probe,
+    "network namespace": _network_probe,
+    "ipc namespace": _ipc_probe,
+    "uts namespace": _uts_probe,
+    "own /proc": _proc_probe,
+    "tmpfs": _tmpfs_probe,
     "no capabilities": _capabilities,
     "seccomp": _seccomp,
     "landlock": _landlock,
@@ -172,4 +318,4 @@ PROBES: dict[str, Callable[[], str]] = {
     "own uid": _other_uid,
     "process limit": _process_limit,
 }
-"""Layer -> what tries it: returns a detail, raises Lacking or OSError."""
+"""Layer -> what tries it: returns a detail, raises _Unavailable or OSError."""

@@ -9,17 +9,17 @@ from collections.abc import Mapping, Sequence
 from verigym.sandbox.inside.walls import syscalls as sys_
 from verigym.sandbox.inside.walls.paths import placed
 
-ROOM = "/box"  # the only writable place is below it
-RUN = "/box/run"  # where each run's tmpfs is mounted
+WRITABLE_DIR = "/box"  # the only writable place is below it
+RUN_DIR = "/box/run"  # where each run's tmpfs is mounted
 USER = 1000
 """The user's name is for this id: the one id of a user namespace, and as root what programs that ask for a name may find."""
 DEVICES = ("null", "zero", "full", "random", "urandom")
 PROC_FLAGS = sys_.MS_NOSUID | sys_.MS_NODEV | sys_.MS_NOEXEC
 PROC_OPTIONS = "hidepid=2"
 _LINKS = {
-    "tmp": f"{RUN[1:]}/tmp",
-    "var/tmp": f"../{RUN[1:]}/tmp",
-    "dev/shm": f"../{RUN[1:]}/shm",
+    "tmp": f"{RUN_DIR[1:]}/tmp",
+    "var/tmp": f"../{RUN_DIR[1:]}/tmp",
+    "dev/shm": f"../{RUN_DIR[1:]}/shm",
     "dev/fd": "/proc/self/fd",
     "dev/stdin": "/proc/self/fd/0",
     "dev/stdout": "/proc/self/fd/1",
@@ -27,12 +27,12 @@ _LINKS = {
 }
 
 
-def build(visible: Sequence[str], covered: Mapping[str, Sequence[str]], lacks: dict[str, str]) -> None:
+def build(visible: Sequence[str], masked: Mapping[str, Sequence[str]], lacks: dict[str, str]) -> None:
     """Make it, and move this process and all others of its mount namespace into it.
 
     Args:
         visible: what of the host is shown, with all below it.
-        covered: where that is, folders of which only these paths are shown; see `cover`.
+        masked: folders among these of which only the listed paths are shown; see `mask`.
         lacks: layer -> why it could not be had.
 
     Raises:
@@ -47,8 +47,8 @@ def build(visible: Sequence[str], covered: Mapping[str, Sequence[str]], lacks: d
     os.umask(0o022)
     for path, fd in held.items():
         _bind(path, fd, root)
-    furnish(root, [placed(path) for path in visible])
-    cover(covered, root)
+    add_own_files(root, [placed(path) for path in visible])
+    mask(masked, root)
     try:
         sys_.mount("proc", f"{root}/proc", "proc", PROC_FLAGS, PROC_OPTIONS)
     except OSError as error:
@@ -59,13 +59,13 @@ def build(visible: Sequence[str], covered: Mapping[str, Sequence[str]], lacks: d
     sys_.pivot_root(".", ".")
     sys_.umount2(".", sys_.MNT_DETACH)
     os.chdir("/")
-    seal()
+    make_read_only()
     sys_.sethostname("sandbox")
 
 
-def furnish(root: str, visible: Sequence[str]) -> None:
+def add_own_files(root: str, visible: Sequence[str]) -> None:
     """Make the folders, links and files of our own."""
-    for directory in ("proc", "etc", "var", "dev", RUN[1:]):
+    for directory in ("proc", "etc", "var", "dev", RUN_DIR[1:]):
         os.makedirs(f"{root}/{directory}", exist_ok=True)
     for link, target in _LINKS.items():
         os.symlink(target, f"{root}/{link}")
@@ -77,10 +77,10 @@ def furnish(root: str, visible: Sequence[str]) -> None:
         with open(f"{root}/etc/{name}", "w", encoding="ascii") as file:
             file.write(text)
     for path in visible:
-        _hide_way(root, path, visible)
+        _hide_parents(root, path, visible)
 
 
-def cover(folders: Mapping[str, Sequence[str]], root: str = "") -> None:
+def mask(folders: Mapping[str, Sequence[str]], root: str = "") -> None:
     """Lay an empty folder over each of these that is there, in which only the paths that go with it are to be seen.
 
     Raises:
@@ -99,7 +99,7 @@ def cover(folders: Mapping[str, Sequence[str]], root: str = "") -> None:
         sys_.mount("tmpfs", target, "tmpfs", sys_.MS_NOSUID | sys_.MS_NODEV, "size=1m,mode=755")
         mounted.append(target)
         for path in paths:
-            _show(f"/proc/self/fd/{held[folder]}/{path}", f"{target}/{path}", nested="/" in path)
+            _show_in_mask(f"/proc/self/fd/{held[folder]}/{path}", f"{target}/{path}", nested="/" in path)
     for target in mounted:
         flags = sys_.MS_REMOUNT | sys_.MS_BIND | sys_.MS_RDONLY | sys_.MS_NOSUID | sys_.MS_NODEV
         sys_.mount("none", target, None, flags, None)
@@ -107,7 +107,7 @@ def cover(folders: Mapping[str, Sequence[str]], root: str = "") -> None:
         os.close(fd)
 
 
-def _show(source: str, at: str, *, nested: bool) -> None:
+def _show_in_mask(source: str, at: str, *, nested: bool) -> None:
     """Mount a file or folder on a new one at that place, read-only as what it is a part of."""
     try:
         mode = os.lstat(source).st_mode
@@ -126,14 +126,14 @@ def _show(source: str, at: str, *, nested: bool) -> None:
         sys_.mount_read_only(at)
 
 
-def _hide_way(root: str, path: str, visible: Sequence[str]) -> None:
+def _hide_parents(root: str, path: str, visible: Sequence[str]) -> None:
     """Let what leads to a path be passed through and not listed: names of users and projects are the host's."""
     while (path := os.path.dirname(path)) not in ("/", "/etc"):
         if not any(path == known or path.startswith(f"{known}/") for known in visible):
             os.chmod(root + path, 0o111)
 
 
-def seal() -> None:
+def make_read_only() -> None:
     """Make the root itself read-only."""
     sys_.mount("none", "/", None, sys_.MS_REMOUNT | sys_.MS_BIND | sys_.MS_RDONLY | sys_.MS_NOSUID | sys_.MS_NODEV, None)
 

@@ -44,11 +44,11 @@ def decode(data: Any, handle: Callable[..., Any] | None = None, *, arrays: bool 
     Raises:
         CodecError: it is not the encoding of a value.
     """
-    with reading():
+    with codec_errors():
         return Decoder(handle, arrays, guard).get(data, 0)
 
 
-class reading:  # noqa: N801, used as a function
+class codec_errors:  # noqa: N801, used as a function
     """Turns what goes wrong with the encoding of a value into a `CodecError`."""
 
     def __enter__(self) -> None: ...
@@ -106,7 +106,7 @@ class Decoder:
             raise CodecError("a float that is not finite must be tagged")
         if kind is list:
             made = self.all(data, depth)
-            return inert_values.without_elements(made) if self.guard else made
+            return inert_values.guard_empty(made) if self.guard else made
         if kind is dict and len(data) == 1:
             ((tag, body),) = data.items()
             get = _GET.get(tag)
@@ -184,7 +184,7 @@ def _range(by: Decoder, body: Any, depth: int) -> Any:
 
 
 def _guarded(by: Decoder, value: Any) -> Any:
-    return inert_values.without_elements(value) if by.guard and not value else value
+    return inert_values.guard_empty(value) if by.guard and not value else value
 
 
 def _some(by: Decoder, body: Any, depth: int, count: int, *kinds: type) -> list[Any]:
@@ -248,7 +248,7 @@ def _array(by: Decoder, body: Any, depth: int) -> Any:
     for index, value in enumerate(values):
         made[index] = value
     made = (made if kind == "O" else made.astype(kind)).reshape(shape)
-    return inert_values.NoArray(made) if by.guard and not made.size else made
+    return inert_values.EmptyArray(made) if by.guard and not made.size else made
 
 
 def _nested(values: list[Any], shape: list[int]) -> Any:
@@ -298,12 +298,12 @@ def _handle(by: Decoder, body: Any, depth: int) -> Any:
 
 def _tuple(by: Decoder, body: Any, depth: int) -> Any:
     made = tuple(by.all(body, depth))
-    return inert_values.without_elements(made) if by.guard else made
+    return inert_values.guard_empty(made) if by.guard else made
 
 
 def _deque(by: Decoder, body: Any, depth: int) -> Any:
     made = collections.deque(by.all(body, depth))
-    return inert_values.without_elements(made) if by.guard else made
+    return inert_values.guard_empty(made) if by.guard else made
 
 
 def _steps(by: Decoder, body: Any, depth: int, kind: Any = iter) -> Any:

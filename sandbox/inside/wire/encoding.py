@@ -237,11 +237,11 @@ _PUT[enumerate] = iterator
 _PUT.update({kind: iterator for kind in vars(itertools).values() if isinstance(kind, type) and hasattr(kind, "__next__")})
 
 
-UPON = ""
+BASE_VALUE = ""
 """In an object's state, the name of the plain value that its class is built upon: no attribute is called so."""
 
 
-def upon(kind: type) -> Callable[[Encoder, Any, int], Any] | None:
+def base_encoder(kind: type) -> Callable[[Encoder, Any, int], Any] | None:
     """What writes the container or text that a class is built upon; None where it is built upon none."""
     bases = type.__dict__["__mro__"].__get__(kind)[1:]
     return next((_PUT[base] for base in bases if base in (str, bytes, list, tuple, dict, set, frozenset)), None)

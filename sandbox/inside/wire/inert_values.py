@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NAMED = frozenset(("a", "b", "a1", "a2", "x", "y", "actual", "desired"))
 """What numpy's comparisons call the two that they compare."""
-_watched = False
+_numpy_guarded = False
 
 
 class Builtin:
@@ -48,7 +48,7 @@ class Builtin:
         return self.of()
 
 
-class _Unread:
+class _NotForNumpy:
     """What numpy must not read: it asks for these two before it looks at anything else, wherever such a value lies."""
 
     __slots__ = ()
@@ -58,7 +58,7 @@ class _Unread:
         raise AssertionError("what has no elements is compared with values")
 
 
-class NoArray(_Unread):
+class EmptyArray(_NotForNumpy):
     """An array of the candidate's without elements: it equals its like, and numpy reads nothing of it."""
 
     __slots__ = ("_array",)
@@ -72,7 +72,7 @@ class NoArray(_Unread):
 
     def __eq__(self, other: object) -> Any:
         mine = self._array
-        if type(other) not in (NoArray, type(mine)) or other.shape != mine.shape:  # type: ignore[attr-defined]
+        if type(other) not in (EmptyArray, type(mine)) or other.shape != mine.shape:  # type: ignore[attr-defined]
             raise AssertionError("what has no elements is compared with values")
         return mine == mine
 
@@ -85,7 +85,7 @@ class NoArray(_Unread):
         return len(self._array)
 
     def __iter__(self) -> Any:
-        return map(NoArray, self._array)
+        return map(EmptyArray, self._array)
 
     def __bool__(self) -> bool:
         raise ValueError("the truth value of an empty array is ambiguous")
@@ -97,19 +97,19 @@ class NoArray(_Unread):
         if name in ("shape", "size", "ndim", "dtype", "sum", "prod"):
             return getattr(self._array, name)
         if name == "tolist":
-            return lambda: without_elements(self._array.tolist())
+            return lambda: guard_empty(self._array.tolist())
         raise AttributeError(f"{name} of an array without elements, that a function returned")
 
 
-class _List(list["Any"], _Unread):
+class _List(list["Any"], _NotForNumpy):
     __slots__ = ()
 
 
-class _Tuple(tuple["Any", ...], _Unread):
+class _Tuple(tuple["Any", ...], _NotForNumpy):
     __slots__ = ()
 
 
-class _Nothing(_Unread):
+class _Nothing(_NotForNumpy):
     """An empty value of a type that nothing can be derived from, or that numpy reads by its memory."""
 
     __slots__ = ("of",)
@@ -128,7 +128,7 @@ class _Nothing(_Unread):
         return self.of[key]
 
     def __eq__(self, other: object) -> bool:
-        return bool(self.of == (other.of if isinstance(other, _Unread) and hasattr(other, "of") else other))
+        return bool(self.of == (other.of if isinstance(other, _NotForNumpy) and hasattr(other, "of") else other))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -158,15 +158,15 @@ _EMPTY: dict[type, Any] = {
 }
 
 
-def without_elements(value: Any) -> Any:
+def guard_empty(value: Any) -> Any:
     """Where a test uses numpy, a sequence without elements, at any depth, as one that numpy does not read; else the value."""
-    if _watched and type(value) in _EMPTY and all(isinstance(item, _Unread) for item in value):
+    if _numpy_guarded and type(value) in _EMPTY and all(isinstance(item, _NotForNumpy) for item in value):
         return _EMPTY[type(value)](value)
     return value
 
 
 def _plain(value: Any) -> Any:
-    if type(value) is NoArray:
+    if type(value) is EmptyArray:
         return value._array
     if type(value) in (_Nothing, _Range):
         return value.of
@@ -182,33 +182,33 @@ def _size(numpy: Any, value: Any) -> int:
         return 1
 
 
-def watch_numpy() -> None:
+def guard_numpy() -> None:
     """Have numpy's comparisons read what has no elements where both sides have none, and refuse it where one has some.
 
     Where numpy is not there, do nothing.
     """
-    global _watched
-    if _watched:
+    global _numpy_guarded
+    if _numpy_guarded:
         return
-    _watched = True
+    _numpy_guarded = True
     try:
         import numpy.testing
     except ImportError:
         return
-    close = _watching(numpy.isclose, 0)
+    close = _guarding(numpy.isclose, 0)
     numpy.isclose = close
     everything: Any = getattr(numpy.allclose, "__wrapped__", numpy.allclose)
     everything.__globals__["isclose"] = close  # of the module that also numpy.testing has it from
-    numpy.allclose = _watching(numpy.allclose, 0)
-    numpy.array_equal = _watching(numpy.array_equal, 0)
+    numpy.allclose = _guarding(numpy.allclose, 0)
+    numpy.array_equal = _guarding(numpy.array_equal, 0)
     for name, asserted in list(vars(numpy.testing).items()):
         if name[:7] == "assert_" and name.endswith(("equal", "close", "less", "nulp", "ulp")):
-            setattr(numpy.testing, name, _watching(asserted, 0))
+            setattr(numpy.testing, name, _guarding(asserted, 0))
     compare = sys.modules["numpy.testing._private.utils"]
-    compare.assert_array_compare = _watching(compare.assert_array_compare, 1)  # type: ignore[attr-defined]
+    compare.assert_array_compare = _guarding(compare.assert_array_compare, 1)  # type: ignore[attr-defined]
 
 
-def _watching(made: Callable[..., Any], first: int) -> Callable[..., Any]:
+def _guarding(made: Callable[..., Any], first: int) -> Callable[..., Any]:
     import functools
 
     import numpy

@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True, help="The sandbox: what this machine giv
 
 _ENDINGS = {".py": "python", ".sh": "bash", ".c": "c", ".cpp": "cpp", ".cc": "cpp", ".js": "javascript", ".mjs": "javascript"}
 
-Backend = Annotated[str, typer.Option("--backend", help="local, bubblewrap or docker.")]
+Backend = Annotated[str, typer.Option("--backend", help="Name of the back end, such as local, bubblewrap or docker.")]
 BackendOptions = Annotated[
     list[str] | None, typer.Option("--backend-option", help="An option of the back end, NAME=VALUE. May be repeated.")
 ]
@@ -63,15 +63,15 @@ def doctor() -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from verigym.sandbox.checks.doctor import examine, ladder
+    from verigym.sandbox.checks.doctor import best_level, probe_layers
 
-    layers = examine()
+    layers = probe_layers()
     table = Table("layer", "here", "detail", "to have it", box=None)
     for layer in layers:
         table.add_row(layer.name, "yes" if layer.available else "no", layer.detail, "" if layer.available else layer.remedy)
     console = Console(soft_wrap=True)
     console.print(table)
-    level, reason = ladder(layers)
+    level, reason = best_level(layers)
     console.print(f"level {level}: {reason}", markup=False)
     return ExitCode.OK if level >= 2 else ExitCode.FAILED
 
@@ -94,11 +94,11 @@ def self_check(backend: Backend = "local", backend_option: BackendOptions = None
         print(f"error: {error}", file=sys.stderr)
         return ExitCode.FAILED
     table = Table("probe", "group", "expected", "got", "held", box=None)
-    for row in report.rows:
+    for row in report.results:
         table.add_row(row.name, row.group, row.expected, row.got, "yes" if row.passed else f"NO: {row.detail[:200]}")
     Console(soft_wrap=True).print(table)
-    held = sum(row.passed for row in report.rows)
-    print(f"{held} of {len(report.rows)} probes held: {backend}, level {box.level}")
+    held = sum(row.passed for row in report.results)
+    print(f"{held} of {len(report.results)} probes held: {backend}, level {box.level}")
     return ExitCode.OK if report.passed else ExitCode.FAILED
 
 

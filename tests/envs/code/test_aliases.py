@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from judged import scored
 
-from verigym.sandbox.inside.wire.aliases import Aliases
+from verigym.sandbox.inside.wire.shared_containers import SharedContainers
 
 LOGGER = """
 class Logger:
@@ -181,9 +181,9 @@ def test_what_objects_are_told(program: str, test: str, status: str) -> None:
 
 
 def test_both_sides_agree() -> None:
-    here, there = Aliases(sign=1), Aliases(sign=-1)
+    here, there = SharedContainers(sign=1), SharedContainers(sign=-1)
 
-    def cross(values: list[Any], one: Aliases, other: Aliases, holder: list[Any] | None = None) -> list[Any]:
+    def cross(values: list[Any], one: SharedContainers, other: SharedContainers, holder: list[Any] | None = None) -> list[Any]:
         data, met = one.write(values)
         said = one.send(met, holder)
         del met
@@ -211,7 +211,7 @@ def test_both_sides_agree() -> None:
 
 
 def test_what_nobody_needs_is_forgotten() -> None:
-    both = Aliases()
+    both = SharedContainers()
     kept, inner = [1], [list(range(500))]
     data, met = both.write([kept, [inner]])
     both.send(met)
@@ -241,7 +241,7 @@ def test_what_nobody_needs_is_forgotten() -> None:
     ],
 )
 def test_accounts_of_another_form(said: object) -> None:
-    both = Aliases()
+    both = SharedContainers()
     _, met = both.write([[1]])
     both.send(met)
     with pytest.raises(ValueError, match=r"\w"):

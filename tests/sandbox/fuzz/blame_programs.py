@@ -579,7 +579,7 @@ sys._getframe().f_back.f_globals.clear()
 
 [frame.f_globals.update(dict.fromkeys(list(frame.f_globals), Hostile())) for frame in [sys._getframe().f_back, sys._getframe().f_back.f_back] if frame]
 
-[frame.f_globals.update(TestFault=ValueError, Ended=Hostile) for frame in frames()]
+[frame.f_globals.update(TestFault=ValueError, TestOutcome=Hostile) for frame in frames()]
 
 raise_from_frames("TestFault", {v})
 

@@ -304,14 +304,14 @@ def accepted_here(folder: Path, program: str, test: str) -> set[tuple[int, ...]]
 
 def crossing(texts: list[str]) -> list[bool]:
     """Whether each value can be sent at all: what cannot ends the test as the program's failure."""
-    from verigym.sandbox.inside.candidate.objects import Objects
+    from verigym.sandbox.inside.candidate.objects import ObjectTable
     from verigym.sandbox.inside.wire.encoding import CannotCross, encode
 
     scope: dict[str, object] = {"__name__": "solution"}
     exec(_program(texts), scope)  # noqa: S102, our own program
     found = []
     for index in range(len(texts)):
-        objects = Objects("solution")
+        objects = ObjectTable("solution")
         try:
             encode(scope["f"](index), objects.encode)  # type: ignore[operator]
             for held in objects.held:  # items of iterators are sent when the test asks for them

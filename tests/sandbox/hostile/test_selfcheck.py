@@ -9,7 +9,7 @@ from needs import lack
 
 from verigym.sandbox import Sandbox, SandboxFailure, open_sandbox
 from verigym.sandbox.checks.panel import PROBES, Probe
-from verigym.sandbox.checks.selfcheck import Report, Row, self_check
+from verigym.sandbox.checks.selfcheck import ProbeResult, Report, self_check
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_the_panel_is_broad() -> None:
 def test_the_panel_holds(box: Sandbox) -> None:
     seen: list[tuple[int, int]] = []
     report = self_check(box, progress=lambda done, total: seen.append((done, total)))
-    assert [row for row in report.rows if not row.passed] == []
+    assert [result for result in report.results if not result.passed] == []
     assert report.passed and seen[-1] == (len(PROBES), len(PROBES)) and len(seen) == len(PROBES)
 
 
@@ -51,11 +51,11 @@ def test_the_panel_holds(box: Sandbox) -> None:
     ids=lambda value: value.name if isinstance(value, Probe) else value,
 )
 def test_a_row_that_does_not_hold_says_so(box: Sandbox, probe: Probe, got: str) -> None:
-    (row,) = self_check(box, probes=[probe]).rows
-    assert (row.got, row.passed) == (got, False)
+    (result,) = self_check(box, probes=[probe]).results
+    assert (result.got, result.passed) == (got, False)
 
 
 def test_one_row_spoils_the_report() -> None:
-    good = Row("a", "honest", "accepted", "accepted", True, "", 0.1)
+    good = ProbeResult("a", "honest", "accepted", "accepted", True, "", 0.1)
     assert Report((good,)).passed
-    assert not Report((good, Row("b", "escape", "no leak", "leak", False, "LEAK", 0.1))).passed
+    assert not Report((good, ProbeResult("b", "escape", "no leak", "leak", False, "LEAK", 0.1))).passed

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from verigym.sandbox.inside.wire import frames
-from verigym.sandbox.inside.wire.codec import decode, encode
+from verigym.sandbox.inside.wire.decoding import decode
+from verigym.sandbox.inside.wire.encoding import encode
 
 INSIDE = Path(__file__).resolve().parents[3] / "sandbox/inside"
 SITE = next(path for path in sys.path if path.endswith("site-packages"))
 BOOT = (
-    "import sys; sys.path.insert(0, {source!r}); from verigym.sandbox.inside import pyrun, harness; "
+    "import sys; sys.path.insert(0, {source!r}); from verigym.sandbox.inside.candidate import calls; "
+    "from verigym.sandbox.inside.testside import harness; "
     "sys.path.remove({source!r}); sys.path.append({site!r}); {call}"
 )
 
@@ -50,7 +52,7 @@ class Candidate:
         self.err = folder.parent / f"{folder.name}.err"
         with theirs, self.err.open("wb") as err:
             self.process = start(
-                f"pyrun.serve_calls('main.py', {theirs.fileno()}, True)",
+                f"calls.serve_calls('main.py', {theirs.fileno()}, True)",
                 folder,
                 (theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
@@ -179,7 +181,7 @@ def run_python(tmp_path):
         folder.mkdir(exist_ok=True)
         (folder / "main.py").write_bytes(source if isinstance(source, bytes) else source.encode())
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        ours = start(f"import {preload}; pyrun.run_program('main.py', {list(args)!r})", folder, **pipes)
+        ours = start(f"import {preload}; calls.run_program('main.py', {list(args)!r})", folder, **pipes)
         ours.out, ours.err = ours.communicate(stdin, timeout=90)
         environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
         real = subprocess.run(

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from verigym.sandbox.inside.wire import frames
-from verigym.sandbox.inside.wire.aliases import Aliases
+from verigym.sandbox.inside.wire.shared_containers import SharedContainers
 
 HONEST = """
 import asyncio, collections, functools, sys
@@ -77,7 +77,7 @@ def test_honest_functions(loaded):
 
 def test_arguments_that_are_changed_come_back(loaded):
     server = loaded(HONEST)
-    here = Aliases(read=lambda *args: None)
+    here = SharedContainers(read=lambda *args: None)
 
     def changed(name: str, *args):
         data, met = here.write(args)

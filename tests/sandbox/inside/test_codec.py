@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verigym.sandbox.inside.wire import frames
-from verigym.sandbox.inside.wire.codec import CannotCross, CodecError, decode, encode
+from verigym.sandbox.inside.wire.decoding import decode
+from verigym.sandbox.inside.wire.encoding import CannotCross, CodecError, encode
 
 PLAIN = [
     None,

@@ -27,7 +27,7 @@ pytestmark = lacking("kernel", ABI == 0, "no Landlock")
 
 BOUND = """
 import json, os, select, shutil, signal, socket, subprocess, sys, threading
-from verigym.sandbox.inside import landlock, syscalls
+from verigym.sandbox.inside.walls import landlock, syscalls
 def attempt(function, *args):
     try: function(*args)
     except OSError as error: return error.errno
@@ -210,7 +210,7 @@ result = [attempt(read, data["room"] + "/closed/file"), attempt(read, data["room
 
 def test_without_no_new_privs_it_is_an_error() -> None:
     code = (
-        "import errno, os\nfrom verigym.sandbox.inside import landlock, syscalls\n"
+        "import errno, os\nfrom verigym.sandbox.inside.walls import landlock, syscalls\n"
         "if os.getuid() == 0: syscalls.drop_capabilities()\n"
         "try: landlock.restrict(landlock.create(['/']))\nexcept OSError as error: print(errno.errorcode[error.errno])"
     )

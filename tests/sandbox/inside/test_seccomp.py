@@ -42,7 +42,7 @@ CHECKED = """
 import asyncio, concurrent.futures.thread, ctypes, fcntl, json, mmap, multiprocessing.connection, multiprocessing.pool
 import multiprocessing.popen_fork, multiprocessing.queues, multiprocessing.synchronize, multiprocessing.util
 import os, select, shutil, signal, socket, stat, subprocess, sys, tempfile
-from verigym.sandbox.inside import seccomp, syscalls
+from verigym.sandbox.inside.walls import seccomp, syscalls
 def code(name, *args):
     try: result = syscalls.syscall(name, *args)
     except OSError as error: return error.errno
@@ -273,7 +273,7 @@ def test_children_inherit_it_through_exec() -> None:
 
 def test_without_no_new_privs_it_is_an_error() -> None:
     code = (
-        "import errno, os\nfrom verigym.sandbox.inside import seccomp, syscalls\n"
+        "import errno, os\nfrom verigym.sandbox.inside.walls import seccomp, syscalls\n"
         "if os.getuid() == 0: syscalls.drop_capabilities()\n"
         "try: seccomp.install(seccomp.build())\nexcept OSError as error: print(errno.errorcode[error.errno])"
     )

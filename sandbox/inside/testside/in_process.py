@@ -6,7 +6,7 @@ import os
 import sys
 
 from verigym.sandbox.inside import program
-from verigym.sandbox.inside.candidate import names
+from verigym.sandbox.inside.candidate import prelude_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Local:
+class InProcessCandidate:
     """A candidate that is a module of this process."""
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -38,7 +38,7 @@ class Local:
             sys.modules[self.name] = self.made
             code = program.load(self.path)
             if self.prelude:
-                names.provide(code, self.made.__dict__)
+                prelude_names.provide(code, self.made.__dict__)
             failed = program.execute(code, self.made.__dict__)
             if failed is not None:
                 raise failed

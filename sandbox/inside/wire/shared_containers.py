@@ -12,7 +12,7 @@ import collections
 import gc
 import sys
 
-from verigym.sandbox.inside.wire.decoding import Decoder, reading
+from verigym.sandbox.inside.wire.decoding import Decoder, codec_errors
 from verigym.sandbox.inside.wire.encoding import CannotCross, Encoder
 
 TYPE_CHECKING = False
@@ -32,7 +32,7 @@ _references = sys.getrefcount
 _is = _operator.is_
 
 
-class Aliases:
+class SharedContainers:
     """One side's table: containers by number, and the items that each had when the sides last agreed."""
 
     def __init__(self, handle: Callable[..., Any] | None = None, read: Callable[..., Any] | None = None, sign: int = 1) -> None:
@@ -47,7 +47,7 @@ class Aliases:
         self._made = 0
         self._size = 0
         self._few = _FEW
-        self._came: Sequence[int] = ()
+        self._received: Sequence[int] = ()
         """The numbers of what came with the last message."""
 
     def get(self, number: int) -> Any:
@@ -70,83 +70,85 @@ class Aliases:
             CodecError: they are no encodings.
         """
         by = Decoder(self._read, True, guard, self.get)
-        with reading():
+        with codec_errors():
             return [by.get(item, 0) for item in data], by.order
 
-    def send(self, met: list[Any], holder: list[Any] | None = None, *, is_over: bool = False) -> dict[str, Any]:
+    def send(self, containers: list[Any], holder: list[Any] | None = None, *, is_over: bool = False) -> dict[str, Any]:
         """What the other side must know beside the values just written; both hold from now on what was met.
 
         Args:
-            met: the containers in the values.
+            containers: those in the values.
             holder: a list that holds the values; what nothing else holds is left out.
             is_over: whether a call ends with this, so that what is too large may be forgotten.
         """
-        places: Sequence[int] = range(len(met))
+        places: Sequence[int] = range(len(containers))
         if holder is not None:
-            is_small = len(met) > 0 and _size(holder) <= _MOST
-            mine = _held_elsewhere((holder, met), {id(value) for value in met}) if is_small else set()
-            places = [place for place, value in enumerate(met) if id(value) in mine]
-        said: dict[str, Any] = {}
+            is_small = len(containers) > 0 and _size(holder) <= _MOST
+            mine = _held_elsewhere((holder, containers), {id(value) for value in containers}) if is_small else set()
+            places = [place for place, value in enumerate(containers) if id(value) in mine]
+        update: dict[str, Any] = {}
         if places:
-            said["held"] = [self._number(len(met)), None if holder is None else places]
-            self._hold(met, *said["held"])
-        changed, gone = self._changed()
+            update["held"] = [self._number(len(containers)), None if holder is None else places]
+            self._hold(containers, *update["held"])
+        changed, dropped = self._changes()
         if is_over and self._size > _MOST:  # first what this call was given
-            gone += self._came
-        gone = self._forget_all(gone)
+            dropped += self._received
+        dropped = self._drop(dropped)
         if self._size > self._few:
-            gone += self._forget_all(self._unneeded(holder or [], met))
+            dropped += self._drop(self._unreferenced(holder or [], containers))
         if is_over and self._size > _MOST:
-            gone += self._forget_all(list(self._held))
+            dropped += self._drop(list(self._held))
         if changed:
-            said["changed"] = changed
-        return said | ({"gone": gone} if gone else {})
+            update["changed"] = changed
+        return update | ({"gone": dropped} if dropped else {})
 
-    def receive(self, said: Any, met: list[Any], *, guard: bool = False) -> None:
+    def receive(self, update: Any, containers: list[Any], *, guard: bool = False) -> None:
         """Hold what came with a message, and change what the other side has changed.
 
         Raises:
             ValueError: it is not of that form.
         """
-        if type(said) is not dict or not all(type(said.get(key, [])) is list for key in ("held", "changed", "gone")):
+        if type(update) is not dict or not all(type(update.get(key, [])) is list for key in ("held", "changed", "gone")):
             raise ValueError("no account of what both hold")
-        self._came = ()
-        if "held" in said:
-            base, places = _parts(said["held"], 2)
-            self._take(met, base, places)
-            self._came = range(base, base - self._sign * len(met), -self._sign)
-        for change in said.get("changed", ()):
+        self._received = ()
+        if "held" in update:
+            base, places = _parts(update["held"], 2)
+            self._hold_numbered(containers, base, places)
+            self._received = range(base, base - self._sign * len(containers), -self._sign)
+        for change in update.get("changed", ()):
             number, body, base = _parts(change, 3)
             held = self._held.get(number) if type(number) is int else None
             by = Decoder(self._read, True, guard, self.get)
-            with reading():
+            with codec_errors():
                 content = by.raw(body, 0)
             if base is not None:
-                self._take(by.order, base, None)
+                self._hold_numbered(by.order, base, None)
             if held is not None:
                 _assign(held[0], content)
                 held[1] = _items(held[0])
-        self._forget_all(number for number in said.get("gone", ()) if type(number) is int)
+        self._drop(number for number in update.get("gone", ()) if type(number) is int)
 
     def _number(self, count: int) -> int:
         first = self._made + 1
         self._made += count
         return first * self._sign
 
-    def _take(self, met: list[Any], base: Any, places: Any) -> None:
+    def _hold_numbered(self, containers: list[Any], base: Any, places: Any) -> None:
         """Hold what the other side has numbered."""
         if type(base) is not int or base * self._sign >= 0:
             raise ValueError("held by no number of that side's")
-        if places is not None and (type(places) is not list or not all(type(p) is int and 0 <= p < len(met) for p in places)):
+        if places is not None and (
+            type(places) is not list or not all(type(p) is int and 0 <= p < len(containers) for p in places)
+        ):
             raise ValueError("held at no place")
-        if not self._held.keys().isdisjoint(base - self._sign * place for place in range(len(met))):
+        if not self._held.keys().isdisjoint(base - self._sign * place for place in range(len(containers))):
             raise ValueError("a number twice")
-        self._hold(met, base, places)
+        self._hold(containers, base, places)
 
-    def _hold(self, met: list[Any], base: int, places: Sequence[int] | None) -> None:
+    def _hold(self, containers: list[Any], base: int, places: Sequence[int] | None) -> None:
         sign = 1 if base > 0 else -1
-        for place in range(len(met)) if places is None else places:
-            value = met[place]
+        for place in range(len(containers)) if places is None else places:
+            value = containers[place]
             items = _items(value)
             if id(value) in self._numbers:  # twice, by a side that says so of its own accord
                 continue
@@ -154,16 +156,16 @@ class Aliases:
             self._numbers[id(value)] = base + sign * place
             self._size += _weight(items)
 
-    def _changed(self) -> tuple[list[Any], list[int]]:
+    def _changes(self) -> tuple[list[Any], list[int]]:
         """New items of what this side has changed since the sides last agreed; the numbers of what can no longer be written."""
         changed: list[Any] = []
-        gone = []
+        dropped = []
         for number, held in [pair for pair in self._held.items() if not _same(*pair[1])]:
             to = Encoder(self.handle, shared=self._numbers)
             try:
                 body = to.content(held[0])
             except (CannotCross, RuntimeError):  # too much of it, or changed by another thread meanwhile
-                gone.append(number)
+                dropped.append(number)
                 continue
             self._size -= _weight(held[1])
             held[1] = _items(held[0])
@@ -172,16 +174,16 @@ class Aliases:
             changed.append([number, body, base])
             if base is not None:
                 self._hold(to.order, base, None)
-        return changed, gone
+        return changed, dropped
 
-    def _unneeded(self, *passing: list[Any]) -> list[int]:
+    def _unreferenced(self, *passing: list[Any]) -> list[int]:
         """The numbers of what nothing but this table holds, and the lists of what is passed now."""
         needed = _held_elsewhere((self._held, *passing), self._numbers)
         found = [number for number, held in self._held.items() if id(held[0]) not in needed]
         self._few = _FEW + 2 * (self._size - sum(_weight(self._held[number][1]) for number in found))
         return found
 
-    def _forget_all(self, numbers: Iterable[int]) -> list[int]:
+    def _drop(self, numbers: Iterable[int]) -> list[int]:
         """Hold none of these any more; returns which were held."""
         found = []
         for number in numbers:

@@ -12,9 +12,9 @@ Whoever asks, the same rules hold, so that no library that the test uses can be 
 
 from __future__ import annotations
 
-from verigym.sandbox.inside.candidate.failures import spoken
-from verigym.sandbox.inside.testside.usage import OF_PLAIN_VALUES, is_as_classes_are
-from verigym.sandbox.inside.wire import protocols
+from verigym.sandbox.inside.candidate.exceptions import plain_name
+from verigym.sandbox.inside.testside.usage import OF_PLAIN_VALUES, looks_like_a_class
+from verigym.sandbox.inside.wire import special_methods
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,21 +30,21 @@ _VALUES = {"method": slice(1, None), "operate": slice(1, 2), "set": slice(1, Non
 _YES_OR_NO = frozenset("startswith endswith isdisjoint issubset issuperset equals all any".split())
 _ANSWERING = _YES_OR_NO | frozenset("count index find rfind rindex".split())
 """Methods of plain values that say of a value whether, where or how often it is there."""
-_CANCELLING = frozenset(("sub xor and truediv floordiv mod divmod " + " ".join(protocols.IN_PLACE.values())).split())
+_CANCELLING = frozenset(("sub xor and truediv floordiv mod divmod " + " ".join(special_methods.IN_PLACE.values())).split())
 """Operators whose result for the expected value is known beforehand, 0, 1 or empty; and those that change the object itself."""
 _AS_OBJECT = {"iter": {"make": True}}
 
 
-class Object:
+class Remote:
     """What stands for an object of the candidate's and for no plain value."""
 
     __slots__ = ()
 
-    def _about_it(self) -> About:
+    def _remote_info(self) -> RemoteInfo:
         raise NotImplementedError
 
 
-class About:
+class RemoteInfo:
     """What is known of an object of the candidate's."""
 
     __slots__ = (
@@ -139,8 +139,8 @@ class About:
         ):
             return found
         is_of_a_class = self.is_of_a_class()
-        if isinstance(found, Object):
-            made = found._about_it()
+        if isinstance(found, Remote):
+            made = found._remote_info()
             made.told = (op == "operate" and not is_of_a_class) or (op == "method" and args[0] in _ANSWERING)
             made.cancels = op == "operate" and not is_of_a_class and args[0] in _CANCELLING
         elif not self._may_be_believed(op, args, found):
@@ -149,9 +149,9 @@ class About:
 
     def followed_by(self, found: Any) -> None:
         """Remember of an object where it comes from."""
-        about = about_of(found)
-        if about is not None and about.given is None:
-            about.follows_class = about.follows_class or self.is_of_a_class()
+        info = info_of(found)
+        if info is not None and info.given is None:
+            info.follows_class = info.follows_class or self.is_of_a_class()
 
     def _may_be_believed(self, op: str, args: tuple[Any, ...], found: Any) -> bool:
         """Whether a plain result tells more than that the object agrees with a value of the test's."""
@@ -161,7 +161,7 @@ class About:
 
     def is_of_a_class(self) -> bool:
         """Whether the test made it by a name written as classes' names are: more than yes and no is then believed."""
-        return self.follows_class or (self.given is not None and is_as_classes_are(written(self.given[0])))
+        return self.follows_class or (self.given is not None and looks_like_a_class(written(self.given[0])))
 
     def _may_judge(self, op: str, args: tuple[Any, ...]) -> bool:
         """Whether no plain value could have stood there, so that it must be an object of the program's that the test means."""
@@ -173,7 +173,7 @@ class About:
     @property
     def name(self) -> str:
         """The name of its class."""
-        return spoken(self.names[0])
+        return plain_name(self.names[0])
 
     def refusal(self, what: str) -> TypeError:
         """Say what an object that a function returned cannot do."""
@@ -191,9 +191,9 @@ class About:
     def copied(self, op: str) -> Any:
         """A copy that the program makes of it."""
         found = self.ask(op)
-        if isinstance(found, Object) and self.given is not None:
-            about = found._about_it()
-            about.given, about.is_open, about.touched = (self.given[0], None, {}), self.is_open, True
+        if isinstance(found, Remote) and self.given is not None:
+            info = found._remote_info()
+            info.given, info.is_open, info.touched = (self.given[0], None, {}), self.is_open, True
         return found
 
     def agreed(self, found: Any, op: str, *args: Any) -> Any:
@@ -213,9 +213,9 @@ def written(kind: Any) -> str:
     return getattr(kind, "_written", None) or str(kind.__name__)
 
 
-def about_of(value: Any) -> About | None:
+def info_of(value: Any) -> RemoteInfo | None:
     """What is known of an object of the candidate's; None for any other value."""
-    return getattr(type(value), "_about_it", _nothing)(value)
+    return getattr(type(value), "_remote_info", _nothing)(value)
 
 
 def _nothing(value: Any) -> None:

@@ -7,10 +7,10 @@ import contextlib
 import os
 import sys
 
-from verigym.sandbox.inside.candidate import names
+from verigym.sandbox.inside.candidate import prelude_names
 from verigym.sandbox.inside.testside import usage
+from verigym.sandbox.inside.testside.namespace import SETUP, TEST, TestNamespace, locate_error
 from verigym.sandbox.inside.testside.peer import CandidateError
-from verigym.sandbox.inside.testside.testworld import SETUP, TEST, World, where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class TestFault(Exception):
     """The test is at fault, whatever the candidate is."""
 
 
-class Ended:
+class TestOutcome:
     """How a test ended."""
 
     __slots__ = ("detail", "passed", "stage", "tests")
@@ -46,7 +46,7 @@ def compile_test(job: dict[str, Any]) -> CodeType:
     return compile(job["code"], TEST, "exec", dont_inherit=True)
 
 
-def run_assert(job: dict[str, Any], code: CodeType, world: World) -> Ended:
+def run_assert(job: dict[str, Any], code: CodeType, world: TestNamespace) -> TestOutcome:
     """Run assertions from top to bottom; `check(candidate)` is called with the candidate's entry point."""
     try:
         exec(code, world.namespace)  # noqa: S102
@@ -58,12 +58,12 @@ def run_assert(job: dict[str, Any], code: CodeType, world: World) -> Ended:
                 raise TestFault("the test defines check() and neither calls it nor names an entry_point to call it with")
             check(world.source.find(job["entry_point"]))
     except SystemExit as left:
-        return Ended(left.code in (None, 0), f"the test calls exit({left.code!r})", 1)
+        return TestOutcome(left.code in (None, 0), f"the test calls exit({left.code!r})", 1)
     except (Exception, CandidateError) as error:
         if isinstance(error, TestFault):
             raise
-        return Ended(False, where(error, world), 1)
-    return Ended(True, "", 1)
+        return TestOutcome(False, locate_error(error, world), 1)
+    return TestOutcome(True, "", 1)
 
 
 def _calls(code: str, name: str) -> bool:
@@ -77,7 +77,7 @@ def _calls(code: str, name: str) -> bool:
     return False
 
 
-def run_unittest(job: dict[str, Any], code: CodeType, world: World) -> Ended:
+def run_unittest(job: dict[str, Any], code: CodeType, world: TestNamespace) -> TestOutcome:
     """Run all test cases that the code defines, in its order."""
     import unittest
 
@@ -86,7 +86,7 @@ def run_unittest(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     except SystemExit:  # `unittest.main()` without a guard, which finds no tests in its `__main__`
         pass
     except Exception as error:
-        return Ended(False, where(error, world))
+        return TestOutcome(False, locate_error(error, world))
     cases = [
         value
         for value in world.namespace.values()
@@ -109,10 +109,10 @@ def run_unittest(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     bad += [(str(case), "unexpected success") for case in result.unexpectedSuccesses]
     passed = not bad and result.wasSuccessful() and succeeded > 0
     detail = "; ".join(f"{case}: {text.strip().splitlines()[-1] if text.strip() else 'failed'}" for case, text in bad[:5])
-    return Ended(passed, detail or ("" if passed else "no test succeeded"), result.testsRun)
+    return TestOutcome(passed, detail or ("" if passed else "no test succeeded"), result.testsRun)
 
 
-def _no_tests(said: str, job: dict[str, Any], world: World) -> Ended:
+def _no_tests(said: str, job: dict[str, Any], world: TestNamespace) -> TestOutcome:
     """How a test without tests ended: for what the program answered, where its text has branches or loops.
 
     Raises:
@@ -120,7 +120,7 @@ def _no_tests(said: str, job: dict[str, Any], world: World) -> Ended:
     """
     peer = getattr(world.source, "peer", None)
     if (peer is None or peer.touched) and usage.has_branches(job["code"]):
-        return Ended(False, said)
+        return TestOutcome(False, said)
     raise TestFault(said)
 
 
@@ -152,7 +152,7 @@ def _last_line(report: Any) -> str:
     return (text.splitlines() or ["failed"])[0 if crash is not None else -1][:300]
 
 
-def run_pytest(job: dict[str, Any], code: CodeType, world: World) -> Ended:
+def run_pytest(job: dict[str, Any], code: CodeType, world: TestNamespace) -> TestOutcome:
     """Run the code as a file of tests."""
     import builtins
 
@@ -166,9 +166,9 @@ def run_pytest(job: dict[str, Any], code: CodeType, world: World) -> Ended:
     touched = getattr(world.source, "peer", None) and world.source.peer.touched  # type: ignore[union-attr]
     for name in world.under_test & set(world.source.names()):
         setattr(builtins, name, world.source.find(name))  # pytest imports the test as a module of its own
-    for name in names.used(code) & names.PLACES.keys() - world.under_test - world.bound - vars(builtins).keys():
+    for name in prelude_names.used(code) & prelude_names.PLACES.keys() - world.under_test - world.bound - vars(builtins).keys():
         with contextlib.suppress(LookupError):
-            setattr(builtins, name, names.find(name))
+            setattr(builtins, name, prelude_names.find(name))
     if touched is not None:
         world.source.peer.touched = touched  # type: ignore[union-attr]
     plugins = [
@@ -185,7 +185,7 @@ def run_pytest(job: dict[str, Any], code: CodeType, world: World) -> Ended:
         return _no_tests("the test defines no tests", job, world)
     passed = status == 0 and not recorder.bad and recorder.passed > 0
     detail = "; ".join(recorder.bad[:5]) or ("" if passed else f"no test passed (pytest's status {status})")
-    return Ended(passed, detail, recorder.ran)
+    return TestOutcome(passed, detail, recorder.ran)
 
 
 def _importable(name: str) -> bool:
@@ -196,7 +196,7 @@ def _importable(name: str) -> bool:
     return True
 
 
-def run_checker(job: dict[str, Any], code: CodeType, world: World) -> Ended:
+def run_checker(job: dict[str, Any], code: CodeType, world: TestNamespace) -> TestOutcome:
     """Run `check(stdin, stdout)` of the code on what the candidate printed.
 
     Raises:
@@ -207,22 +207,22 @@ def run_checker(job: dict[str, Any], code: CodeType, world: World) -> Ended:
         exec(code, world.namespace)  # noqa: S102
         check = world.namespace["check"]
     except BaseException as error:
-        raise TestFault(f"the checker fails before it checks: {where(error, world)}") from None
+        raise TestFault(f"the checker fails before it checks: {locate_error(error, world)}") from None
     try:
         said = check(job.get("stdin") or "", job.get("stdout") or "")
     except BaseException as error:
         if _is_its_own(error, world):
-            raise TestFault(f"the checker cannot work: {where(error, world)}") from None
-        return Ended(False, where(error, world), 1)
+            raise TestFault(f"the checker cannot work: {locate_error(error, world)}") from None
+        return TestOutcome(False, locate_error(error, world), 1)
     message = ""
     if type(said) is tuple and len(said) == 2:
         said, message = said[0], str(said[1])
     if type(said).__name__ == "bool_" or (type(said).__name__ == "bool" and hasattr(said, "item")):
         said = said.item()
-    return Ended(said is True or (type(said) is int and said == 1), message, 1)
+    return TestOutcome(said is True or (type(said) is int and said == 1), message, 1)
 
 
-def _is_its_own(error: BaseException, world: World) -> bool:
+def _is_its_own(error: BaseException, world: TestNamespace) -> bool:
     """Whether a checker fails for what it is: it takes other arguments, or uses what is not there, whatever was printed."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -234,7 +234,7 @@ def _is_its_own(error: BaseException, world: World) -> bool:
     return type(error) is TypeError and error.__traceback__ is trace
 
 
-KINDS: dict[str, Callable[[dict[str, Any], CodeType, World], Ended]] = {
+RUNNERS: dict[str, Callable[[dict[str, Any], CodeType, TestNamespace], TestOutcome]] = {
     "assert": run_assert,
     "unittest": run_unittest,
     "pytest": run_pytest,

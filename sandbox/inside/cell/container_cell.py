@@ -23,9 +23,9 @@ from typing import Any
 from verigym.sandbox.inside.cell import folders, runs
 from verigym.sandbox.inside.cell.forker import Forker
 from verigym.sandbox.inside.cell.relay import ACK, DONE, PAYLOAD, READY, RUN, Relay
-from verigym.sandbox.inside.cell.run_dir import Room
-from verigym.sandbox.inside.cell.stream_outputs import Outlets
-from verigym.sandbox.inside.walls import covered, landlock, packages, seccomp
+from verigym.sandbox.inside.cell.run_dir import RunDir
+from verigym.sandbox.inside.cell.stream_outputs import RunOutputs
+from verigym.sandbox.inside.walls import landlock, masked, packages, seccomp
 from verigym.sandbox.inside.walls import syscalls as sys_
 from verigym.sandbox.inside.walls.build import Walls
 
@@ -46,14 +46,14 @@ def main(config: Mapping[str, Any], source: int, sink: int) -> None:
             os.dup2(null, place)
         os.close(null)
         cell = Cell(relay, os.path.realpath(config["run_dir"]), config["packages"])
-        runs.settle(cell.walls, [config["packages"]["place"]])
+        runs.prepare_for_runs(cell.walls, [config["packages"]["place"]])
         cell.state = cell.own_state()
     except BaseException as error:
         relay.send_json(READY, {"ready": False, "error": f"{type(error).__name__}: {error}"})
         os._exit(1)
     relay.send_json(READY, {"ready": True, "level": 3, "lacks": cell.lacks, "uid": os.getuid()})
     while True:
-        cell.stand_by()
+        cell.fork_ahead()
         kind, body = relay.receive()
         while kind != RUN:  # a late frame of the run before
             kind, body = relay.receive()
@@ -95,7 +95,7 @@ class Cell:
         hidden = _link_packages(chosen)
         if landlock.abi():
             visible = [f"/{name}" for name in os.listdir("/") if name not in ("proc", "sys")]
-            read, listed = covered.readable(visible, hidden)
+            read, listed = masked.readable(visible, hidden)
             read += [*(f"/proc/{name}" for name in _PROC), "/sys/devices/system/cpu"]
             self.walls.landlock_fd = landlock.create(read, self._writable, _DEVICES, listed)
         else:
@@ -105,26 +105,26 @@ class Cell:
                     errno.EPERM, f"{packages.OURS}, whose environments hold solutions, is in {ours[0]}: use an image without it"
                 )
         self._forker = Forker(self.walls, functools.partial(runs.become, self.walls), self._become_child)
-        self._room = Room(self.walls)
+        self._run_dir = RunDir(self.walls)
         self._oom_file = next((path for path in _OOM_COUNTS if os.access(path, os.R_OK)), None)
         if self._oom_file is None:
             self.lacks["memory_kills"] = "the container does not see its memory cgroup's counters"
 
-    def stand_by(self) -> None:
+    def fork_ahead(self) -> None:
         """Fork the process of the next run. All that passed here before is wiped."""
-        self._forker.stand_by()
+        self._forker.fork_ahead()
 
     def run(self, header: dict[str, Any]) -> None:
         """Serve one run, from its header to its report."""
         oom_before = self._oom_kills()
         parts = [(name, self._receive_part(size)) for name, size in header["parts"]]
-        outlets = Outlets(self._relay, header["channels"], self._forker.kill)
+        outlets = RunOutputs(self._relay, header["channels"], self._forker.kill)
         note_in, note_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         fds = [*(fd for _, fd in parts), *outlets.fds]
         header["fds"] = [*(name for name, _ in parts), *outlets.names]
         if header["mode"] == "exec":
             header["argv"][0] = shutil.which(header["argv"][0], path=runs.ENVIRONMENT["PATH"]) or header["argv"][0]
-        started = runs.start(self._forker, self._room, header, fds, note_out)
+        started = runs.start(self._forker, self._run_dir, header, fds, note_out)
         for fd in (*fds, note_out):
             os.close(fd)
         if not started:
@@ -163,8 +163,8 @@ class Cell:
             # Only now there is a directory of its own in /proc. The rule stays, for a directory that will be gone.
             landlock.add(self.walls.landlock_fd, f"/proc/{os.getpid()}")
 
-    def _send_files(self, outlets: Outlets, paths: list[str], limit: int) -> list[str]:
-        found = {path: fd for path in paths if (fd := self._room.collect(path, limit)) is not None}
+    def _send_files(self, outlets: RunOutputs, paths: list[str], limit: int) -> list[str]:
+        found = {path: fd for path in paths if (fd := self._run_dir.collect(path, limit)) is not None}
         outlets.send_files(list(found.values()))
         return list(found)
 
@@ -188,10 +188,10 @@ class Cell:
 
 
 def _link_packages(chosen: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Lay out links to the packages that programs may import. Returns what is covered, as `covered.readable` takes it."""
+    """Lay out links to the packages that programs may import. Returns what is covered, as `masked.readable` takes it."""
     here = packages.installed_in()
     shown = packages.shown(chosen["names"], here, all_there=chosen["all_there"])
-    covered.link(chosen["place"], shown)
+    masked.link(chosen["place"], shown)
     others = packages.installed_below(["/usr", "/usr/local", "/opt", sys.base_prefix])
     return dict.fromkeys(others, []) | shown
 

@@ -6,7 +6,7 @@ and set what it could in one process, but for names with two underscores, which 
 
 from __future__ import annotations
 
-from verigym.sandbox.inside.wire import protocols
+from verigym.sandbox.inside.wire import special_methods
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _BASES = ("abc", "builtins", "enum", "typing", "unittest.mock")
 """Modules of whose classes a class of the test's may be made. A TestCase, say, would hand out the test itself."""
 
 
-def is_lent(value: Any, module: str) -> bool:
+def is_exported(value: Any, module: str) -> bool:
     """Whether an object crosses by number: its class is the test's, or a mock, and plain data cannot be meant."""
     kind = type(value)
     if kind is object:
@@ -29,11 +29,11 @@ def is_lent(value: Any, module: str) -> bool:
 
 def special(kind: type) -> list[str]:
     """The special methods that a class of the test's defines; those of `object` need nobody to be asked."""
-    found = [*protocols.of(kind), *_TEXTS]
+    found = [*special_methods.of(kind), *_TEXTS]
     return [name for name in found if getattr(kind, name) is not getattr(object, name, None)]
 
 
-class Lent:
+class ExportedObject:
     """Does with an object of the test's what the candidate asks for. Called as a function of the test's is."""
 
     __slots__ = ("value",)
@@ -62,11 +62,11 @@ class Lent:
         return delattr(self.value, name) if op == "del" else getattr(self.value, name)
 
 
-def stand_in(ask: Callable[..., Any], about: dict[str, Any]) -> Any:
+def make_stub(ask: Callable[..., Any], about: dict[str, Any]) -> Any:
     """What the candidate gets for an object of the test's.
 
     Args:
-        ask: has the object's `Lent` called.
+        ask: has the object's `ExportedObject` called.
         about: the name of its class, and the special methods that this has.
     """
 

@@ -24,31 +24,31 @@ def link(place: str, folders: Mapping[str, Sequence[str]]) -> None:
                 continue
 
 
-def readable(visible: Iterable[str], covered: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
+def readable(visible: Iterable[str], masked: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
     """Return what to allow so that all that is visible can be read but, of what is covered, only what is shown.
 
     Returns:
         Files and folders to read with all below them, and folders that can only be listed.
     """
-    read = [f"{folder}/{path}" for folder, paths in covered.items() for path in paths]
+    read = [f"{folder}/{path}" for folder, paths in masked.items() for path in paths]
     listed: list[str] = []
     for path in filter(os.path.exists, visible):
-        more_read, more_listed = _around(os.path.realpath(path), covered)
+        more_read, more_listed = _readable_below(os.path.realpath(path), masked)
         read += more_read
         listed += more_listed
     return read, listed
 
 
-def _around(path: str, covered: Iterable[str]) -> tuple[list[str], list[str]]:
-    covered = [hidden for hidden in covered if hidden == path or hidden.startswith(f"{path.rstrip('/')}/")]
-    if not covered:
+def _readable_below(path: str, masked: Iterable[str]) -> tuple[list[str], list[str]]:
+    masked = [hidden for hidden in masked if hidden == path or hidden.startswith(f"{path.rstrip('/')}/")]
+    if not masked:
         return [path], []
-    if path in covered:
+    if path in masked:
         return [], []
     read, listed = [], [path]
     for entry in os.scandir(path):
         if not entry.is_symlink():  # a link would allow what it leads to, wherever that is
-            more_read, more_listed = _around(entry.path, covered)
+            more_read, more_listed = _readable_below(entry.path, masked)
             read += more_read
             listed += more_listed
     return read, listed

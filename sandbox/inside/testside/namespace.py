@@ -6,7 +6,7 @@ import builtins
 import sys
 
 from verigym.sandbox.inside import program
-from verigym.sandbox.inside.candidate import names
+from verigym.sandbox.inside.candidate import prelude_names
 from verigym.sandbox.inside.testside import candidate_names, usage
 from verigym.sandbox.inside.wire import inert_values
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
+    from verigym.sandbox.inside.testside.in_process import InProcessCandidate
     from verigym.sandbox.inside.testside.proxies import Proxies
-    from verigym.sandbox.inside.testside.shared import Local
 
 TEST, SETUP = "<test>", "<setup>"
 
@@ -30,13 +30,13 @@ _CALLERS = ("unittest", "_pytest", "pytest", "pluggy", "asyncio", "contextlib")
 _ASKED_PLAINLY = ("__import__", "__build_class__")
 
 
-class Fallback(dict[str, "Any"]):
+class BuiltinsAndCandidate(dict[str, "Any"]):
     """The built-in names of the test's module, and behind them, for names found nowhere else, what a world finds.
 
     Built-in names are looked up, not copied: in a fresh fork each one copied costs a page of memory.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: TestNamespace) -> None:
         super().__init__((name, _BUILTINS[name]) for name in _ASKED_PLAINLY)
         self.world = world
 
@@ -44,17 +44,17 @@ class Fallback(dict[str, "Any"]):
         return _BUILTINS[name] if name in _BUILTINS else self.world.find(name)
 
 
-class World:
+class TestNamespace:
     """The module in which setup and test run."""
 
-    def __init__(self, job: dict[str, Any], source: Proxies | Local | None) -> None:
+    def __init__(self, job: dict[str, Any], source: Proxies | InProcessCandidate | None) -> None:
         self.job = job
         self._source = source
         kind = job.get("form") if job["kind"] == "shared" else job["kind"]
         self.name = "__main__" if kind in ("assert", "checker") else "test_solution"
         self.module = program.fresh_main(TEST, self.name)
         self.namespace = self.module.__dict__
-        self.namespace["__builtins__"] = Fallback(self)
+        self.namespace["__builtins__"] = BuiltinsAndCandidate(self)
         del self.namespace["__file__"]
         module = job.get("module") or "solution"
         test, setup = candidate_names.Text(job["code"], module), candidate_names.Text(job.get("setup") or "", module)
@@ -70,7 +70,7 @@ class World:
             sys.modules[module] = source.module(module, self.public)
         whole = job["code"] + (job.get("setup") or "")
         if "numpy" in whole:
-            inert_values.watch_numpy()
+            inert_values.guard_numpy()
         if any(word in whole for word in _READERS):
             self.remember()
 
@@ -107,7 +107,9 @@ class World:
             if (text := self.texts.get(frame.f_code.co_filename)) is not None:
                 whole = "\n".join(filter(None, (self.job.get("setup"), self.job["code"])))
                 module = self.job.get("module") or "solution"
-                return usage.passes_own(text, frame.f_lineno, usage.of_the_program(whole, self.under_test, module))
+                return usage.passes_only_own_values(
+                    text, frame.f_lineno, usage.names_from_candidate(whole, self.under_test, module)
+                )
             frame = frame.f_back
         return False
 
@@ -119,7 +121,7 @@ class World:
             linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
 
     @property
-    def source(self) -> Proxies | Local:
+    def source(self) -> Proxies | InProcessCandidate:
         """Where the candidate's names come from."""
         assert self._source is not None
         return self._source
@@ -134,10 +136,10 @@ class World:
         """What a name means that neither the test nor its setup defines."""
         if name[:2] == "__":
             raise KeyError(name)
-        if name not in self.under_test and name in names.PLACES:
+        if name not in self.under_test and name in prelude_names.PLACES:
             # `math.isclose(f(2), 4)` must never mean a `math` of the candidate's.
             try:
-                return names.find(name)
+                return prelude_names.find(name)
             except LookupError:
                 raise KeyError(name) from None
         if self._source is None or name not in self._source.names():
@@ -149,13 +151,13 @@ class World:
 
     def public(self) -> list[str]:
         """What `from solution import *` gives: nothing that the test has from elsewhere."""
-        hidden = self.bound | vars(builtins).keys() | names.PLACES.keys()
+        hidden = self.bound | vars(builtins).keys() | prelude_names.PLACES.keys()
         return sorted(
             name for name in self.source.names() if name[:1] != "_" and (name not in hidden or name in self.under_test)
         )
 
 
-def where(error: BaseException, world: World) -> str:
+def locate_error(error: BaseException, world: TestNamespace) -> str:
     """One line that says what was raised, and where in the test."""
     import linecache
 

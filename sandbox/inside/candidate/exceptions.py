@@ -19,7 +19,7 @@ _BUILTIN = {
 }
 
 
-def describe(error: BaseException, hold: Callable[..., Any] | None = None, depth: int = 0) -> dict[str, Any]:
+def describe_exception(error: BaseException, hold: Callable[..., Any] | None = None, depth: int = 0) -> dict[str, Any]:
     """An exception as plain data: its names, its arguments where they can cross, its message.
 
     Args:
@@ -42,7 +42,7 @@ def describe(error: BaseException, hold: Callable[..., Any] | None = None, depth
         described["args"] = described["args"] or [described["message"]]
     for name in ("__cause__", "__context__") if depth < MOST_CAUSES else ():
         if isinstance(cause := getattr(error, name, None), BaseException):
-            described[name] = describe(cause, hold, depth + 1)
+            described[name] = describe_exception(cause, hold, depth + 1)
     return described
 
 
@@ -53,14 +53,14 @@ def bases(kind: type) -> tuple[list[str], list[str]]:
     return [name for name, base in bases if _BUILTIN.get(name) is base], own[:50]
 
 
-def named(name: str, kind: type) -> str:
+def unique_name(name: str, kind: type) -> str:
     """A name that no other class has here: the second of one name is `Empty#2`."""
     alike = _NAMED.setdefault(name := name.replace(".", "_").replace("#", "_"), {})
     place, _ = alike.setdefault(id(kind), (len(alike), kind))
     return f"{name}#{place + 1}" if place else name
 
 
-def spoken(name: str) -> str:
+def plain_name(name: str) -> str:
     """The name by which a class calls itself."""
     return name.rpartition(".")[2].partition("#")[0]
 
@@ -73,10 +73,10 @@ def _qualified(name: str, kind: type) -> str:
     """A name with its module where that has the class under it; without a dot where the class is the program's."""
     module = getattr(kind, "__module__", None)
     is_librarys = type(module) is str and getattr(sys.modules.get(module), name, None) is kind
-    return f"{module}.{name}" if is_librarys and module != PROGRAM else named(name, kind)
+    return f"{module}.{name}" if is_librarys and module != PROGRAM else unique_name(name, kind)
 
 
-def raised(answer: dict[str, Any]) -> Any:
+def rebuild_exception(answer: dict[str, Any]) -> Any:
     """The exception that a function of the test's raised: of the same names, with the number that it is known by there."""
     names = answer["mro"]
     built_in = next((name for name in names if name in _BUILTIN), "Exception")
