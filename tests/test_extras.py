@@ -129,6 +129,7 @@ def test_the_core_brings_nothing_heavy() -> None:
     assert {"sympy", "mpmath"} <= closure(CORE), "the default verdicts of math need them"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NEEDS)
 def test_what_needs_an_extra_names_it(name: str, said: Any) -> None:
     _, package, extra = NEEDS[name]
@@ -139,18 +140,21 @@ def test_what_needs_an_extra_names_it(name: str, said: Any) -> None:
     assert (code, "unexpected" in errors) == (2, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKS)
 def test_what_needs_none_works(name: str, said: Any) -> None:
     code, out, errors = said[f"works: {name}"]
     assert (code, WORKS[name][1] in out) == (0, True), out + errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HELP)
 def test_help_needs_no_extra(name: str, said: Any) -> None:
     code, out, _ = said[f"help: {name}"]
     assert (code, "Usage: " in out) == (0, True)
 
 
+@pytest.mark.slow
 def test_the_scores_are_those_with_every_package(alone: dict[str, str], folder: Path) -> None:
     lines = []
     for variables in (alone, {name: value for name, value in alone.items() if name != "PYTHONPATH"} | _path(alone)):

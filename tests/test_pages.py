@@ -31,12 +31,14 @@ def test_grading_a_file(tmp_path: Path) -> None:
     assert rewards == [1.0, 0.0, 1.0]
 
 
+@pytest.mark.slow
 def test_grading_as_a_reward(tmp_path: Path) -> None:
     done = run("grading.md", "reward", tmp_path)
     assert done.stdout.split("\n") == ["[1.0, 0.0]", "[1.0]", "[None, 1.0, None]", ""], done.stdout + done.stderr
     assert done.stderr.count("no reward: ") >= 2  # a bad answer is said, not only left out
 
 
+@pytest.mark.slow
 def test_an_environment_without_tasks_of_its_own_is_checked_with_its_examples(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "own_environment.md").read_text()
     ((whole,),) = [re.findall(r"<!-- example: environment -->\n```python\n(.*?)```", text, re.DOTALL)]
@@ -58,6 +60,7 @@ def test_an_environment_without_tasks_of_its_own_is_checked_with_its_examples(tm
     assert runs[1].returncode == 0 and runs[1].stdout.rstrip().endswith("passed"), runs[1].stdout + runs[1].stderr
 
 
+@pytest.mark.slow
 @needs("gcc")
 def test_the_sandbox(tmp_path: Path) -> None:
     done = run("sandbox.md", "run", tmp_path)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "benchmarks/verdicts.py"
 PANELS = "code_fences,extract,math_parse,shaping"
@@ -24,6 +26,7 @@ def test_every_file_of_cases_has_a_reader() -> None:
     assert sorted(done.stdout.split()) == sorted(path.stem for path in (ROOT / "tests/cases").glob("*.jsonl"))
 
 
+@pytest.mark.slow
 def test_two_runs_print_the_same_and_a_difference_is_seen(tmp_path: Path) -> None:
     out = tmp_path / "verdicts.jsonl"
     first = run(1, "--out", str(out))
@@ -39,6 +42,7 @@ def test_two_runs_print_the_same_and_a_difference_is_seen(tmp_path: Path) -> Non
     assert other.stdout.splitlines()[1:] == [f"+ {lines[0]}", "- {}", f"1 lines only here, 1 only in {out}"]
 
 
+@pytest.mark.slow
 def test_every_row_of_the_short_panels_is_read() -> None:
     short = "process match judge judge_replies format language puzzles constraints_ifeval constraints_ifbench"
     done = run(0, "--panels", short.replace(" ", ","))

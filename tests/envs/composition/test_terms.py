@@ -128,6 +128,7 @@ class Undeclared(type(LINES)):
     scores_steps = False
 
 
+@pytest.mark.slow
 def test_the_contract_asks_that_steps_are_declared():
     report = check_env(Undeclared(split="lines"))
     assert "steps are declared" in str(report) and not report.passed

@@ -174,6 +174,7 @@ def test_the_panel_is_the_same_every_time_and_never_holds_the_gold():
     Completion(text=dict(garbage(prompt))["lone surrogates"])
 
 
+@pytest.mark.slow
 def test_a_text_that_hangs_is_a_row_that_names_it():
     report = check_env(PickyEnvironment(), budget_s=0.5)
     (cause,) = report.causes
@@ -265,6 +266,7 @@ def test_texts_are_shown_escaped_and_short():
 TASK_ROWS = ("again", "another process", "another seed", "train and test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "rows"),
     [

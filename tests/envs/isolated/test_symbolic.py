@@ -98,6 +98,7 @@ def test_threads_share_the_pool() -> None:
     assert len(client._pools["texts"].all) <= client.POOL_SIZE
 
 
+@pytest.mark.slow
 def test_a_worker_outlives_the_thread_that_started_it() -> None:
     client.close()
     thread = threading.Thread(target=compare, args=("1", "1"))
@@ -117,6 +118,7 @@ def test_a_killed_worker_is_replaced() -> None:
     assert compare("x", "x").equal
 
 
+@pytest.mark.slow
 def test_a_forked_process_starts_its_own_workers() -> None:
     compare("1", "1")
     mine = {worker.process.pid for worker in client._pools["texts"].all}
@@ -138,6 +140,7 @@ def test_a_forked_process_starts_its_own_workers() -> None:
     assert {worker.process.pid for worker in client._pools["texts"].all} == mine
 
 
+@pytest.mark.slow
 def test_each_kind_of_comparison_has_its_own_processes() -> None:
     client.close()
     client.warm_up()
@@ -166,6 +169,7 @@ def test_a_worker_that_fails_twice_is_our_fault(monkeypatch: pytest.MonkeyPatch)
     client.close()
 
 
+@pytest.mark.slow
 def test_a_worker_killed_during_a_comparison_is_replaced() -> None:
     client.close()
     compare("1", "1")

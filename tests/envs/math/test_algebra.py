@@ -206,6 +206,7 @@ def test_a_typical_comparison_is_quick() -> None:
     assert sorted(best)[len(best) // 2] < 0.25  # measured 0.012 on an idle machine
 
 
+@pytest.mark.slow
 def test_threads_and_forks_agree() -> None:
     pairs = [(parse(first), parse(second)) for first, second in TYPICAL + DIFFERENT[:6]]
     expected = ["same"] * len(TYPICAL) + ["different"] * 6
@@ -277,6 +278,7 @@ print(json.dumps([found, reached]))
 """
 
 
+@pytest.mark.slow
 def test_in_the_worker_no_text_reaches_a_parser() -> None:
     pairs = SAME + DIFFERENT + UNKNOWN
     payloads = [wire.dumps(parse(first), parse(second)).decode() for first, second in pairs]

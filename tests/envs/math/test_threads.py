@@ -79,6 +79,7 @@ def test_sixteen_threads_on_one_environment(pairs: list[Pair], expected: list[Ve
         assert list(pool.map(work, pairs)) == [status for status, _ in expected]
 
 
+@pytest.mark.slow
 def test_spawned_processes(pairs: list[Pair], expected: list[Verdict]) -> None:
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         assert list(pool.map(verdict, pairs, chunksize=40)) == expected

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from python_trees import tree
 
+import pytest
+
 from verigym.envs.math.equality.values import compare_values
 
 PAIRS = [
@@ -75,6 +77,7 @@ def test_a_process_forked_while_another_thread_compares() -> None:
         thread.join()
 
 
+@pytest.mark.slow
 def test_a_pool_of_processes() -> None:
     with multiprocessing.get_context("forkserver").Pool(2) as pool:
         assert pool.map(compare_pair, PAIRS) == [tuple(one) for one in verdicts()]
@@ -84,6 +87,7 @@ def compare_pair(pair: str) -> tuple[str, str]:
     return tuple(compare_values(*map(tree, pair.split(" | ")), "seed"))
 
 
+@pytest.mark.slow
 def test_another_interpreter_with_another_hash_seed() -> None:
     code = (
         "import sys, json; sys.path.append(sys.argv[1]); from python_trees import tree;"

@@ -164,6 +164,7 @@ def test_stopped_it_goes_on_and_another_look_samples_nothing(
         run_evaluation(settings(tmp_path, sums_model, samples=3))
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path: Path, sums_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "suite.yaml").write_text("model: m\nsources:\n  - environment: units\n    weight: 2\n")
     command = ["eval", f"mine={sums_model}", "--output", str(tmp_path / "out"), "--suite", str(tmp_path / "suite.yaml")]

@@ -244,6 +244,7 @@ def test_accuracy_by_budget_is_a_count_of_the_samples(first: Path) -> None:
     assert "sums@8 minus sums@0, on the same prompts: avg@4" in page
 
 
+@pytest.mark.slow
 def test_another_budget_leaves_the_samples_of_the_others(first: Path, tmp_path: Path, sums_model: Path) -> None:
     shutil.copytree(first, tmp_path / "more")
     before = {path.name: path.read_bytes() for path in first.glob("samples-*.jsonl")}
@@ -260,6 +261,7 @@ def verdicts(path: Path) -> list[Any]:
     return [[(s.text, s.tokens, s.thought, s.score.reward) for s in one.samples] for one in read_samples(path)]
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path: Path, sums_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["eval", f"mine={sums_model}", "--output", str(tmp_path / "out"), "--env", "units", "--prompts", "3"]
     command += ["--max-new-tokens", "6", "--thinking-budget", "2", "--thinking-budget", "5", "--set", "thinking_waits=1"]

@@ -216,6 +216,7 @@ def test_a_run_learns_without_groups(letters_model: Path, tmp_path: Path) -> Non
     assert weights(tmp_path) != (letters_model / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_stopped_it_goes_on_with_its_critic(letters_model: Path, tmp_path: Path) -> None:
     more: dict[str, Any] = {"epochs_per_step": 2, "updates_per_step": 2, "kl_coef": 0.1, "group_size": 2}
     whole = run(letters_model, tmp_path / "whole", **more)

@@ -134,6 +134,7 @@ def test_the_final_model_says_what_the_policy_says(base: str, dtype: str, model_
         assert (logps(beside) - logps(policy)).abs().max() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [{}, {"optimizer": "adamw_8bit", "lora_rank": 160}, {"lora_base": "4bit", "dtype": "bf16"}],

@@ -96,6 +96,7 @@ def test_every_so_many_steps_the_policy_becomes_the_reference(kind: str, model_f
         assert near == (row["step"] in (1, 3, 5)), row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_stopped_anywhere_it_goes_on_to_the_same_bytes(kind: str, model_folder: Path, tmp_path: Path) -> None:
     whole = run(tmp_path / "whole", model_folder, **KINDS[kind])

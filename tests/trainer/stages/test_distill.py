@@ -76,6 +76,7 @@ def test_logit_distillation_comes_nearer(tmp_path: Path, fit_fields: Fields, tea
     assert looks[-1]["kl"] < 0.6 * looks[0]["kl"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("divergence", "share"), [("sampled", 0.9), ("full", 0.7)])
 def test_on_policy_distillation_comes_nearer(
     tmp_path: Path, fit_fields: Fields, teacher: Path, student: Path, divergence: str, share: float

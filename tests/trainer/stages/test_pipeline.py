@@ -140,6 +140,7 @@ def test_run_again_it_does_nothing(finished: Path, monkeypatch: pytest.MonkeyPat
     assert len(lines) == 6 and all(": unchanged, " in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_change_makes_that_stage_and_what_follows_from_it_again(copied: Path) -> None:
     path = copied / "recipe.yaml"
     path.write_text(edited(TEXT, keep=("traces", "shortest_correct")).format(output=copied / "out"))

@@ -85,6 +85,7 @@ def test_called_again_it_trains_nothing_and_says_the_same(
     assert f"curves: {first.curves}" in out
 
 
+@pytest.mark.slow
 def test_stopped_after_the_cold_start_it_keeps_that(first: Result, output: Path, tmp_path: Path) -> None:
     (tmp_path / "cold_start").mkdir()
     for path in (output / "cold_start").iterdir():

@@ -73,6 +73,7 @@ def test_the_page_of_stages(tmp_path: Path) -> None:
         assert f"| `{name}` | {kind.makes} |" in page
 
 
+@pytest.mark.slow
 def test_the_page_of_evaluation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tiny_model: Any, tiny_tokenizer: Any
 ) -> None:

@@ -84,6 +84,7 @@ def evaluation(model: Path, output: Path, **more: Any) -> EvalConfig:
     return EvalConfig(output=output, max_new_tokens=4, workers=0, device="cpu", **fields)
 
 
+@pytest.mark.slow
 def test_an_evaluation_says_what_it_leaves_out_and_stops_where_that_is_much(letters_model: Path, tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match="source 'long': held-out prompts: 2 of 20 are longer than max_prompt_tokens, 64 tokens"
