@@ -1,4 +1,4 @@
-"""Which rows of a batch each process runs."""
+"""Load balancing: which rows of an update each process runs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from verigym.trainer.distributed.world import World
 def share_rows(
     prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], numbers: Sequence[int], world: World
 ) -> list[int]:
-    """Return the numbers of this process's rows, in rising order; all processes together have each row once.
+    """Return the numbers of this process's rows, ascending. Each row goes to exactly one process.
 
-    Rows of one prompt stay together, because the prompt then runs once, unless they are much more than an even share of the
-    tokens. The largest bundle goes first, to the process that has least to do.
+    Rows of one prompt stay together, because their prompt then runs once, unless they are much more than an even share of the
+    tokens. Bundles are assigned greedily, the largest first, to the process with the least tokens.
 
     Args:
-        prompts: of all rows.
-        completions: of all rows.
-        numbers: of the rows to run.
+        prompts: token ids of all rows' prompts.
+        completions: token ids of all rows' completions.
+        numbers: the rows to run.
         world: the processes.
     """
     if world.size == 1:

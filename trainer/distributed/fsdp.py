@@ -1,9 +1,9 @@
-"""A model whose weights, gradients and optimizer state are spread over processes, by FSDP2.
+"""FSDP2: weights, gradients and optimizer state of a model sharded over processes.
 
-Between updates each process holds its rows of every matrix. `gather` puts the whole weights beside them, for generation and
-for the passes of an update, in which no process waits for another: processes may run any number of micro-batches of any
-shape. `ShardedPolicy.reduce_gradients` ends an update's passes: gradients are summed over all processes, each keeps its rows,
-and the whole weights are let go. A model that was never sharded is left alone by all functions here.
+At rest each process holds its rows of every matrix. `gather` adds the whole weights, for generation and for the passes of an
+update. During these no process waits for another, so each may run any number of micro-batches of any shape.
+`ShardedPolicy.reduce_gradients` ends an update's passes: it sums the gradients over all processes, leaves each its rows, and
+frees the whole weights. The functions here do nothing to a model that was never sharded.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from verigym.trainer.distributed.world import World
 
 
 def shard(model: Any, world: World, device: torch.device) -> None:
-    """ShardedPolicy the model's parameters over the processes, rows of each; in place. Alone, do nothing.
+    """Shard the model's parameters by rows over the processes, in place; do nothing in a single process.
 
     Args:
-        model: a transformers causal language model, the same in every process, on `World.loading`'s device.
+        model: a transformers causal language model, the same in every process, on the device that `World.loading` returns.
         world: the processes.
         device: of this process.
     """
@@ -36,58 +36,58 @@ def shard(model: Any, world: World, device: torch.device) -> None:
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     for module in [*layers, model]:
         fully_shard(module, mesh=mesh, reshard_after_forward=False)
-    # FSDP takes the first module that runs for the outermost one; later only parts of the model may be run.
+    # FSDP takes the first module that runs for the root; later passes may run only a part of the model.
     with torch.no_grad():
         model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device), use_cache=False)
     for part in _parts(model):
-        # Weights of the whole batch make the gradient a sum; gloo knows no sum that is divided on the way, even by 1.
+        # Token weights of the whole batch make the gradient a sum. gloo has no reduction that divides, even by 1.
         part.set_gradient_divide_factor(1.0)
         part.set_force_sum_reduction_for_comms(True)
-        # Else FSDP fetches weights ahead in the order of the forward passes so far, which are others in other processes.
+        # Otherwise FSDP prefetches weights in the order of past forward passes, which differs between processes.
         part.set_reshard_after_backward(False, recurse=False)
     _reduce_now(model, False)
     release(model)
 
 
 def gather(model: Any) -> None:
-    """Put the whole weights into every process. They are those of this moment: after a change, `release` and gather again."""
+    """Give every process the whole weights as they are now; after a change, `release` and gather again."""
     for part in _parts(model):
         part.unshard()
 
 
 def release(model: Any) -> None:
-    """Let go of the whole weights; the parameters are this process's rows again."""
+    """Free the whole weights; the parameters are this process's rows again."""
     for part in _parts(model):
         part.reshard()
 
 
 @contextmanager
 def gathered(model: Any) -> Iterator[None]:
-    """Have the whole weights within this context; where they were there before, they stay."""
-    spread = any(isinstance(parameter, DTensor) for parameter in model.parameters())
-    if spread:
+    """Have the whole weights within this context; weights that were whole before stay whole."""
+    sharded = any(isinstance(parameter, DTensor) for parameter in model.parameters())
+    if sharded:
         gather(model)
     try:
         yield
     finally:
-        if spread:
+        if sharded:
             release(model)
 
 
-def clip_gradients(parameters: Iterable[torch.Tensor], longest: float) -> torch.Tensor:
-    """Scale the gradients to a global norm of at most `longest` and return the norm that they had, over all processes."""
-    norm = torch.nn.utils.clip_grad_norm_(parameters, longest)
+def clip_gradients(parameters: Iterable[torch.Tensor], max_norm: float) -> torch.Tensor:
+    """Scale the gradients to a global norm of at most `max_norm` and return their norm before, over all processes."""
+    norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm)
     return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 class ShardedPolicy:
-    """A policy that is trained while it is spread over processes, with a twin to sample from and to export."""
+    """A policy that is trained while sharded over processes, with a copy for inference and export that shares its weights."""
 
     def __init__(self, model: Any, world: World, device: torch.device) -> None:
-        """Shard the model in place and leave it so: an optimizer is to be made of the process's rows.
+        """Shard the model in place; its parameters are then this process's rows, for which an optimizer can be made.
 
         Args:
-            model: the policy; alone, its twin is itself.
+            model: the policy. In a single process, it is its own inference copy.
             world: the processes.
             device: of this process.
         """
@@ -96,15 +96,15 @@ class ShardedPolicy:
         shard(model, world, device)
 
     def gather(self) -> None:
-        """Put the whole weights of this moment into the model and its twin."""
+        """Give the model and its inference copy the whole weights as they are now."""
         gather(self.model)
         if self.inference_copy is not self.model:
-            for mine, theirs in zip(self.inference_copy.parameters(), self.model.parameters(), strict=True):
-                mine.data = theirs.data  # no copy: with the model's they go
+            for copied, parameter in zip(self.inference_copy.parameters(), self.model.parameters(), strict=True):
+                copied.data = parameter.data  # shared, so that `release` frees both
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Have only this process's rows within this context, and the whole weights again after it."""
+        """Hold only this process's rows within this context, and the whole weights again after it."""
         release(self.model)
         try:
             yield
@@ -112,23 +112,23 @@ class ShardedPolicy:
             self.gather()
 
     def reduce_gradients(self) -> None:
-        """Sum the gradients of all processes, and leave each with its rows of weights and gradients; alone, do nothing."""
+        """Sum gradients over the processes and leave each its rows of weights and gradients; do nothing in a single process."""
         if self.inference_copy is self.model:
             return
         for parameter in self.model.parameters():
-            if parameter.requires_grad and parameter.grad is None:  # such as an expert that no token here has met
+            if parameter.requires_grad and parameter.grad is None:  # such as an expert that got no token here
                 parameter.grad = torch.zeros_like(parameter)
-        # FSDP sums in a backward pass. In this one all processes have the same tiny batch, which adds exactly nothing.
+        # FSDP reduces in a backward pass. This one runs the same tiny batch in all processes and adds exactly zero.
         _reduce_now(self.model, True)
         ids_11 = torch.zeros(1, 1, dtype=torch.long, device=self.model.device)
-        nothing = self.model(input_ids=ids_11, use_cache=False).logits.sum() * 0
-        nothing.backward()
+        zero = self.model(input_ids=ids_11, use_cache=False).logits.sum() * 0
+        zero.backward()
         _reduce_now(self.model, False)
         release(self.model)
 
 
 def _inference_copy(model: Any, device: torch.device) -> Any:
-    """Return the same modules without weights and without FSDP's hooks, which would cost a good part of each decoded token."""
+    """Return the same modules without weights and without FSDP's hooks, which would slow down decoding noticeably."""
     empty = {id(p): torch.nn.Parameter(p.new_empty(0), requires_grad=False) for p in model.parameters()}
     return copy.deepcopy(model, dict(empty)).to(device)
 

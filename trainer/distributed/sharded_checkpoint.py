@@ -1,8 +1,8 @@
-"""Checkpoints of a model that is spread over processes: one file a process, read by any number of processes.
+"""Checkpoints of a sharded model: one file for each process, readable by any number of processes.
 
-`shards/rank-00000-of-00002.safetensors` holds the rows that process 0 of 2 has of each tensor: `weight/<name>`, and of the
-optimizer's state `<kind>/<name>`, such as `exp_avg/<name>`. One file after the other, the rows make the whole tensor, so a
-process reads the rows it needs whatever the number of processes was. Unlike torch's own format it needs no pickle.
+`shards/rank-00000-of-00002.safetensors` holds process 0's rows of each tensor: `weight/<name>`, and for the optimizer's state
+`<kind>/<name>`, such as `exp_avg/<name>`. The rows of all files, concatenated by rank, are the whole tensor, so a process can
+read the rows it needs whatever the number of processes was. Unlike torch's format this needs no pickle.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ NAME = re.compile(r"rank-(\d{5})-of-(\d{5})\.safetensors")
 SHARDS, WEIGHT = "shards", "weight"
 
 Rows = Callable[[int, int], torch.Tensor]
-"""Returns a tensor's rows from the first number to before the second."""
+"""Returns a tensor's rows `[start, stop)`."""
 
 
 def whole_model(start: Path | None) -> Path | None:
-    """Return the checkpoint that one process wrote; None where there is none, and for one whose weights `restore` brings."""
+    """Return the checkpoint if a single process wrote it, else None; `restore` loads the weights of a sharded one."""
     return None if start is None or (start / SHARDS).is_dir() else start
 
 
 def restore(start: Path, model: Any, optimizer: torch.optim.Optimizer) -> None:
-    """Bring a model and its optimizer to where a checkpoint was, whoever wrote it; where one process did, the model is there.
+    """Load a checkpoint of any number of processes. Weights of a single process's checkpoint must be loaded already.
 
     Raises:
         UsageError: files are missing, or they are of another model.
@@ -46,7 +46,7 @@ def restore(start: Path, model: Any, optimizer: torch.optim.Optimizer) -> None:
     if any(isinstance(parameter, DTensor) for parameter in model.parameters()):
         load_whole_optimizer(saved, optimizer)
     else:
-        optimizer.load_state_dict(saved)  # it moves the tensors that belong there to the parameters' device
+        optimizer.load_state_dict(saved)  # moves its tensors to the parameters' device
 
 
 def save_shards(folder: Path, model: Any, optimizer: torch.optim.Optimizer, world: World) -> None:
@@ -54,7 +54,7 @@ def save_shards(folder: Path, model: Any, optimizer: torch.optim.Optimizer, worl
 
     Args:
         folder: of the checkpoint.
-        model: sharded, its whole weights released.
+        model: sharded, with its whole weights released.
         optimizer: of its parameters.
         world: the processes.
     """
@@ -68,19 +68,19 @@ def save_weights(folder: Path, model: Any, world: World, more: Mapping[str, torc
     """Write this process's rows of a model's weights.
 
     Args:
-        folder: of these files alone; made where it is absent.
-        model: whole in one process; else sharded, its whole weights released.
+        folder: for these files alone; made if absent.
+        model: whole in a single process; else sharded, with its whole weights released.
         world: the processes.
-        more: other tensors that belong to its parameters, by `<kind>/<name>`.
+        more: further tensors of its parameters, by `<kind>/<name>`.
     """
     folder.mkdir(exist_ok=True)
     tensors = {f"{WEIGHT}/{name}": parameter for name, parameter in model.named_parameters()} | dict(more or {})
-    mine = {name: own_rows(tensor).detach().contiguous().cpu() for name, tensor in tensors.items()}
-    save_file(mine, folder / f"rank-{world.rank:05}-of-{world.size:05}.safetensors")
+    rows = {name: own_rows(tensor).detach().contiguous().cpu() for name, tensor in tensors.items()}
+    save_file(rows, folder / f"rank-{world.rank:05}-of-{world.size:05}.safetensors")
 
 
 def load_weights(folder: Path, model: Any) -> None:
-    """Read what `save_weights` wrote, in any number of processes, into a model that is whole or sharded.
+    """Load what `save_weights` of any number of processes wrote into a model, whole or sharded.
 
     Raises:
         UsageError: files are missing, or they are of another model.
@@ -90,34 +90,34 @@ def load_weights(folder: Path, model: Any) -> None:
         for name, parameter in model.named_parameters():
             if f"{WEIGHT}/{name}" not in names:
                 raise UsageError(f"{folder} has no weights {name!r}: it was made with another model")
-            _fill(parameter, _rows(files, f"{WEIGHT}/{name}"))
+            _fill(parameter, _rows_of_files(files, f"{WEIGHT}/{name}"))
 
 
 def load_shards(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> None:
-    """Read the rows that this process needs into the model and its optimizer; the model may be whole or sharded otherwise.
+    """Load this process's rows into the model and its optimizer; the model may be whole, or sharded over other processes.
 
     Raises:
         UsageError: files are missing, or they are of another model.
     """
     with _opened(folder / SHARDS) as files:
-        found: dict[str, list[str]] = {}
+        kinds: dict[str, list[str]] = {}
         for key in files[0].keys():
             kind, _, name = key.partition("/")
-            found.setdefault(name, []).append(kind)
+            kinds.setdefault(name, []).append(kind)
         for name, parameter in model.named_parameters():
-            if WEIGHT not in found.get(name, ()):
+            if WEIGHT not in kinds.get(name, ()):
                 raise UsageError(f"{folder} has no weights {name!r}: it was made with another model")
-            _fill(parameter, _rows(files, f"{WEIGHT}/{name}"))
-            state = {kind: _like(parameter, files, f"{kind}/{name}") for kind in found[name] if kind != WEIGHT}
+            _fill(parameter, _rows_of_files(files, f"{WEIGHT}/{name}"))
+            state = {kind: _like(parameter, files, f"{kind}/{name}") for kind in kinds[name] if kind != WEIGHT}
             if state:
                 optimizer.state[parameter] = state
 
 
 def load_whole_optimizer(saved: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
-    """Give a sharded model's optimizer this process's rows of the state that one process saved.
+    """Load this process's rows of an optimizer state that a single process saved.
 
     Args:
-        saved: what `optimizer.state_dict()` of a whole model gave.
+        saved: `optimizer.state_dict()` of a whole model.
         optimizer: of the sharded model's parameters.
     """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -129,21 +129,21 @@ def load_whole_optimizer(saved: Mapping[str, Any], optimizer: torch.optim.Optimi
                 state[kind] = value
                 continue
             state[kind] = torch.zeros_like(parameter)
-            _fill(state[kind], _rows_of(value))
+            _fill(state[kind], _rows_of_tensor(value))
 
 
 def own_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the rows that this process has of a tensor, without a copy; of one that is not sharded, all of them."""
+    """Return this process's rows of a tensor, without a copy; all rows of one that is not sharded."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _like(parameter: torch.Tensor, files: list[Any], key: str) -> torch.Tensor:
-    """Return one tensor of an optimizer's state: in the shape of its parameter, or a number of its own such as `step`."""
+    """Return one tensor of an optimizer's state: shaped like its parameter, or a scalar such as `step`."""
     if not files[0].get_slice(key).get_shape():
         number: torch.Tensor = files[0].get_tensor(key)
         return number
     value = torch.zeros_like(parameter)
-    _fill(value, _rows(files, key))
+    _fill(value, _rows_of_files(files, key))
     return value
 
 
@@ -158,11 +158,11 @@ def _fill(target: torch.Tensor, rows: Rows) -> None:
         own.copy_(rows(start, start + len(own)))
 
 
-def _rows_of(whole: torch.Tensor) -> Rows:
+def _rows_of_tensor(whole: torch.Tensor) -> Rows:
     return lambda start, stop: whole[start:stop]
 
 
-def _rows(files: list[Any], key: str) -> Rows:
+def _rows_of_files(files: list[Any], key: str) -> Rows:
     def read(start: int, stop: int) -> torch.Tensor:
         parts, first = [], 0
         for file in files:
@@ -179,7 +179,7 @@ def _rows(files: list[Any], key: str) -> Rows:
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[list[Any]]:
-    """Open all files of the folder, in the order of the ranks that wrote them."""
+    """Open all files of the folder, by rank."""
     paths = sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name))
     sizes = {int(match.group(2)) for path in paths if (match := NAME.fullmatch(path.name))}
     if sizes != {len(paths)}:

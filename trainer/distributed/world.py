@@ -1,9 +1,9 @@
-"""Several processes that train one model: who they are and what they tell each other.
+"""`World`: the processes that train one model together, and their collective operations.
 
-All of them make the same decisions from the same data: which tasks come, which groups are kept, when to stop. Only work is
-shared out: each process generates and grades its part of a step's prompts, and runs its part of an update's rows.
+All processes make the same decisions from the same data: which tasks are drawn, which groups are kept, when to stop. Only the
+work is divided: each process generates and grades its share of a step's prompts, and runs its share of an update's rows.
 
-torch is imported where there is more than one process: what only reads a run's folder does without.
+torch is imported only where there are several processes, so that commands that read a run's folder do not need it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 PATIENCE = timedelta(hours=6)
-"""How long a process waits for another: generation and grading of the others' prompts, or a checkpoint's writing."""
+"""Longest wait for another process, which may be generating, grading or writing a checkpoint."""
 
 
 @dataclass(frozen=True)
 class World:
-    """This process among the `size` that train together. Alone by default, where nothing is sent and nothing waited for.
+    """This process among the `size` that train together. The default is a single process, which communicates with none.
 
-    Every method but `share` must be called by all processes, in the same order.
+    `gather`, `merge`, `total`, `first`, `any` and `wait` are collective: all processes must call them in the same order.
     """
 
     rank: int = 0
@@ -50,11 +50,11 @@ class World:
         return self.rank == 0
 
     def share(self, count: int) -> range:
-        """Return which of `count` things are this process's."""
+        """Return the indices of this process's share of `count` items."""
         return range(self.rank, count, self.size)
 
     def gather(self, mine: Value) -> list[Value]:
-        """Return every process's value, in the order of their ranks."""
+        """Return every process's value, by rank."""
         if self.size == 1:
             return [mine]
         from torch import distributed
@@ -64,12 +64,12 @@ class World:
         return values
 
     def merge(self, mine: Sequence[Value], count: int) -> list[Value]:
-        """Return the whole list of `count` values of which each process has computed those of its `share`."""
+        """Return all `count` values, of which each process has computed its `share`."""
         parts = self.gather(list(mine))
         return [parts[number % self.size][number // self.size] for number in range(count)]
 
     def total(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Return the sum of every name's values, to the same bit in all processes; a name may be absent in some."""
+        """Return each name's sum over the processes, bit-identical in all of them; a name may be absent in some."""
         sums: dict[str, float] = {}
         for part in self.gather(dict(values)):
             for name, value in part.items():
@@ -77,26 +77,26 @@ class World:
         return sums
 
     def first(self, make: Callable[[], Value]) -> Value:
-        """Return what the main process makes; the others do not call `make`."""
+        """Return the result of `make` in the main process; the others do not call it."""
         if self.size == 1:
             return make()
         from torch import distributed
 
         box: list[Any] = [make() if self.main else None]
         distributed.broadcast_object_list(box)
-        found: Value = box[0]
-        return found
+        value: Value = box[0]
+        return value
 
     def any(self, flag: bool) -> bool:
         """Whether the flag is set in any process."""
         return any(self.gather(flag))
 
     def wait(self) -> None:
-        """Return when all processes have come here."""
+        """Return when all processes have called this."""
         self.gather(None)
 
     def loading(self, device: torch.device) -> torch.device:
-        """Return where a model is loaded that `sharding.shard` will bring to the device, whole or in part."""
+        """Return the device to load a model on before `fsdp.shard`: `device` itself, or the CPU where it will be sharded."""
         if self.size == 1:
             return device
         import torch
@@ -104,37 +104,35 @@ class World:
         return torch.device("cpu")
 
     def workers(self, wanted: int | None) -> int | None:
-        """Return how many grading processes this process starts; the cores of a machine are shared by default."""
+        """Return how many grading processes to start; by default the processes of a machine divide its cores."""
         if wanted is not None or self.size == 1:
             return wanted
         return max(1, len(os.sched_getaffinity(0)) // self.local_size)
 
 
 SOLO = World()
+"""A single process."""
 
 
 def refuse_alone(config: TrainConfig) -> None:
-    """Refuse what only one process can do.
+    """Refuse settings that work in a single process only.
 
     Raises:
         UsageError: naming the setting.
     """
-    given = {
+    single_process_settings = {
         f"engine: {config.engine}": not ENGINES[config.engine].distributed,
         "lora_rank": config.lora_rank > 0,
         "optimizer: adamw_8bit": config.optimizer == "adamw_8bit",
         "advantage: gae": config.advantage == "gae",
     }
-    for setting, on in given.items():
+    for setting, on in single_process_settings.items():
         if on:
             raise UsageError(f"{setting} works in one process only; leave it out, or start the run without torchrun")
 
 
-def _meeting_place() -> Any:
-    """Return where processes find each other: in torchrun's own store, apart from what processes before a restart left there.
-
-    Else gloo takes their addresses for those of the living, and waits for them.
-    """
+def _rendezvous_store() -> Any:
+    """Return torchrun's store under a prefix for this restart. Otherwise gloo connects to stale addresses and hangs."""
     hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     main = os.environ["RANK"] == "0" and not hosted
     stores: Any = importlib.import_module("torch.distributed")  # its types do not name them
@@ -144,15 +142,15 @@ def _meeting_place() -> Any:
 
 @contextmanager
 def open_world(config: TrainConfig) -> Iterator[World]:
-    """Meet the other processes that torchrun has started; without torchrun, or with one process, there is nobody to meet.
+    """Connect the processes that torchrun has started. A single process gets a trivial world.
 
-    On CUDA each process takes the GPU of its number on the machine. Processes other than the main one log errors only.
+    On CUDA each process takes the GPU of its local rank. Processes other than the main one log errors only.
 
     Args:
         config: the run.
 
     Raises:
-        UsageError: there are more processes on this machine than GPUs, or the run has a setting for one process only.
+        UsageError: this machine has more processes than GPUs, or a setting works in a single process only.
     """
     sizes = {name: os.environ.get(name, "") for name in LAUNCHED}
     if not all(sizes.values()) or sizes["WORLD_SIZE"] == "1":
@@ -179,8 +177,8 @@ def open_world(config: TrainConfig) -> Iterator[World]:
     if rank:
         logger.setLevel(logging.ERROR)
     if not distributed.is_initialized():
-        distributed.init_process_group(backend, timeout=PATIENCE, rank=rank, world_size=size, store=_meeting_place())
-        atexit.register(distributed.destroy_process_group)  # once a process, for the same reason as below
+        distributed.init_process_group(backend, timeout=PATIENCE, rank=rank, world_size=size, store=_rendezvous_store())
+        atexit.register(distributed.destroy_process_group)  # not in this context: a later run in this process reuses the group
     try:
         yield World(rank, size, local_size)
     finally:

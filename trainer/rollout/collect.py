@@ -1,4 +1,4 @@
-"""One step's completions with their verdicts: generated in groups, graded while others are still being generated."""
+"""Rollout of one step: completions are sampled in groups and graded while others are still being generated."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class Group:
     texts: tuple[str, ...]
     scores: tuple[Score, ...]
     off_policy: bool = False
-    """Whether the policy of an earlier step wrote them: a group left over from the last step, or a replayed one."""
+    """Whether the policy of an earlier step sampled them: a group left over from the last step, or a replayed one."""
 
     @property
     def canary(self) -> bool:
-        """Whether every answer to this prompt is wrong: it watches the verifier and is never trained on."""
+        """Whether no answer to this prompt is right. Canaries test the verifier and are never trained on."""
         return self.prompt.metadata.get("canary") == "reject"
 
     @property
     def pass_rate(self) -> float | None:
-        """Share of correct ones among the scored completions; None where there are none."""
+        """Share of correct completions among the scored ones; None where none is scored."""
         scored = [score for score in self.scores if score.scored]
         return sum(score.status is Status.CORRECT for score in scored) / len(scored) if scored else None
 
@@ -56,7 +56,7 @@ UNREAD = (Status.NO_ANSWER, Status.TRUNCATED)
 
 
 class Dropped(Exception):
-    """A generation was given up because the run is to stop; made again it gives the same."""
+    """The generation was abandoned because the run is to stop; repeated, it gives the same completions."""
 
 
 def collect(
@@ -73,32 +73,32 @@ def collect(
     world: World = SOLO,
     give_up: Callable[[], bool] = lambda: False,
 ) -> list[Group]:
-    """Generate `samples` completions a task and grade each as soon as it ends.
+    """Generate `samples` completions for each task and grade each as soon as it ends.
 
-    Where an environment grades groups, a task's completions are graded as soon as the last of them has ended. Of several
-    processes each does this for its share of the tasks, and all return the groups of all.
+    Where an environment grades groups, a task's completions are graded once the last of them has ended. With several processes,
+    each handles its share of the tasks, and all return all groups.
 
     Args:
         engine: samples from the policy.
         codec: the policy's tokenizer.
-        graders: the grader of a source.
-        tasks: what to ask.
+        graders: returns the grader of a source.
+        tasks: sources and prompts.
         samples: completions a prompt.
-        key: of the randomness; the prompt's number and key and the sample's number are added.
+        key: randomness key; the prompt's number and key and the sample's number are appended.
         max_new_tokens: most tokens a completion.
         temperature: 0 is greedy.
-        clock: is told how long generation took, and how long verdicts were waited for after it.
-        world: the processes.
-        give_up: is asked whenever a completion ends, and twice a second while verdicts are waited for.
+        clock: records the time of generation and of the wait for verdicts after it.
+        world: the processes that train together.
+        give_up: whether to stop; called whenever a completion ends, and twice a second during the wait for verdicts.
 
     Raises:
-        Dropped: `give_up` said so.
+        Dropped: `give_up` returned True.
     """
     if not tasks:
         return []
     clock = clock or Stopwatch()
     ids = [codec.encode(prompt) for _, prompt in tasks]
-    mine = world.share(len(tasks))
+    local = world.share(len(tasks))
     texts: dict[tuple[int, int], str] = {}
     futures: dict[tuple[int, int], Future[Score]] = {}
     ended: dict[int, dict[int, Completion]] = {}
@@ -106,7 +106,7 @@ def collect(
     def grade(i: int, g: int, done: Generated) -> None:
         if give_up():
             raise Dropped
-        source, prompt = tasks[mine[i]]
+        source, prompt = tasks[local[i]]
         texts[i, g] = codec.decode(done.token_ids)
         completion = Completion(text=texts[i, g], token_ids=done.token_ids, finish_reason=done.finish_reason)
         if not grades_groups(source.environment):
@@ -114,13 +114,14 @@ def collect(
             return
         ended.setdefault(i, {})[g] = completion
         if len(ended[i]) == samples:
-            group = [ended[i][place] for place in range(samples)]
-            futures.update({(i, place): one for place, one in enumerate(graders(source).submit_group(prompt, group))})
+            group = [ended[i][sample] for sample in range(samples)]
+            verdicts = graders(source).submit_group(prompt, group)
+            futures.update({(i, sample): future for sample, future in enumerate(verdicts)})
 
     with clock("generate"):
         generated = engine.generate(
-            [ids[number] for number in mine],
-            [[(*key, number, tasks[number][1].key, g) for g in range(samples)] for number in mine],
+            [ids[number] for number in local],
+            [[(*key, number, tasks[number][1].key, g) for g in range(samples)] for number in local],
             max_new_tokens=max_new_tokens,
             temperature=temperature,
             on_finished=grade,
@@ -131,19 +132,21 @@ def collect(
             if give_up():
                 raise Dropped
             waiting = wait(waiting, timeout=0.5).not_done
-        scores = {place: future.result() for place, future in futures.items()}
-    places = [[(i, g) for g in range(samples)] for i in range(len(mine))]
-    answers = [(tuple(generated[i]), [texts[at] for at in row], [scores[at] for at in row]) for i, row in enumerate(places)]
+        scores = {index: future.result() for index, future in futures.items()}
+    graded = [
+        (tuple(generated[i]), tuple(texts[i, g] for g in range(samples)), tuple(scores[i, g] for g in range(samples)))
+        for i in range(len(local))
+    ]
     with clock("gather"):
-        everywhere = world.merge(answers, len(tasks))
+        everywhere = world.merge(graded, len(tasks))
     return [
-        Group(source.label, prompt, ids[number], generated=written, texts=tuple(told), scores=tuple(judged))
-        for number, ((source, prompt), (written, told, judged)) in enumerate(zip(tasks, everywhere, strict=True))
+        Group(source.label, prompt, ids[number], generated=completions, texts=decoded, scores=verdicts)
+        for number, ((source, prompt), (completions, decoded, verdicts)) in enumerate(zip(tasks, everywhere, strict=True))
     ]
 
 
 def gold_text(prompt: Prompt) -> str | None:
-    """Return what a prompt's answers are compared with, for people: the field `answer`, or the whole reference as JSON."""
+    """Return a prompt's gold for logs: the field `answer` of its reference, or the whole reference as JSON."""
     parts = [reference.model_dump(mode="json", exclude_defaults=True) for reference in prompt.references.values()]
     golds = [part["answer"] if isinstance(part.get("answer"), str) else canonical_json(part) for part in parts if part]
     text = "; ".join(dict.fromkeys(golds))
@@ -151,14 +154,14 @@ def gold_text(prompt: Prompt) -> str | None:
 
 
 def reward_tensors(groups: Sequence[Group]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (rewards_PG, scored_PG). An unscored completion has nan and False: it is in no mean and in no loss."""
+    """Return (rewards_PG, scored_PG). An unscored completion has nan and False; no mean and no loss includes it."""
     rewards = [[float("nan") if s.reward is None else s.reward for s in group.scores] for group in groups]
     rewards_PG = torch.tensor(rewards, dtype=torch.float64)
     return rewards_PG, ~rewards_PG.isnan()
 
 
 def refuse_accepted_canaries(groups: Sequence[Group]) -> None:
-    """Stop where a task that no answer can solve was paid for: the verifier is being hacked, or broken.
+    """Stop the run where a canary was graded correct: its verifier is being hacked, or is broken.
 
     Raises:
         UsageError: a completion of a prompt with `metadata["canary"] == "reject"` was graded correct.
@@ -173,16 +176,16 @@ def refuse_accepted_canaries(groups: Sequence[Group]) -> None:
 
 
 def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Return reward, accuracy, lengths and the counts of what went wrong, over all sources and for each.
+    """Return mean reward, accuracy, lengths and counts of failures, over all sources and for each source.
 
-    Means are over scored completions; where there are none the mean is absent rather than zero.
+    Means are over scored completions; without any, the metric is absent rather than zero.
     """
     metrics: dict[str, float] = {}
     labels = sorted({group.source for group in groups})
     for label in ["", *(labels if len(labels) > 1 else [])]:
-        mine = [group for group in groups if not label or group.source == label]
+        members = [group for group in groups if not label or group.source == label]
         prefix = f"{label}/" if label else ""
-        scores = [score for group in mine for score in group.scores]
+        scores = [score for group in members for score in group.scores]
         scored = [score for score in scores if score.reward is not None]
         metrics[f"{prefix}unscored"] = len(scores) - len(scored)
         metrics[f"{prefix}judge_exceptions"] = sum(score.raised is not None for score in scores)
@@ -190,11 +193,11 @@ def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:
             metrics[f"{prefix}reward"] = sum(score.reward or 0.0 for score in scored) / len(scored)
             metrics[f"{prefix}accuracy"] = sum(s.status is Status.CORRECT for s in scored) / len(scored)
             metrics[f"{prefix}no_answer"] = sum(s.status in UNREAD for s in scored) / len(scored)
-        lengths = [done.length for group in mine for done in group.generated]
+        lengths = [done.length for group in members for done in group.generated]
         metrics[f"{prefix}completion_tokens"] = sum(lengths) / len(lengths)
-        metrics[f"{prefix}truncated"] = sum(sum(group.truncated) for group in mine) / len(lengths)
-        total = sum(logp for group in mine for done in group.generated for logp in done.logprobs)
+        metrics[f"{prefix}truncated"] = sum(sum(group.truncated) for group in members) / len(lengths)
+        total = sum(logp for group in members for done in group.generated for logp in done.logprobs)
         metrics[f"{prefix}sampled_nll"] = -total / sum(lengths)
-        equal = [not bool(centred(*reward_tensors([group])).any()) for group in mine]
+        equal = [not bool(centred(*reward_tensors([group])).any()) for group in members]
         metrics[f"{prefix}groups_without_signal"] = sum(equal) / len(equal)
     return metrics

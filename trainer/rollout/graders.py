@@ -1,4 +1,4 @@
-"""The graders of a mixture."""
+"""Grader processes for the sources of a mixture."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from verigym.trainer.tasks.mixture import Source
 
 @contextmanager
 def open_graders(sources: Sequence[Source], config: TrainConfig, world: World = SOLO) -> Iterator[dict[str, Grader]]:
-    """Give a grader for each source; one serves all, unless two sources set different options of one environment."""
+    """Yield each source's grader, by label. Sources share one grader unless two set one environment's options differently."""
     pools: list[dict[str, Environment]] = []
-    chosen: dict[str, int] = {}
+    pool_of: dict[str, int] = {}
     for source in sources:
         environment = source.environment
         for number, pool in enumerate([*pools, None]):
@@ -25,11 +25,11 @@ def open_graders(sources: Sequence[Source], config: TrainConfig, world: World = 
                 pools.append({environment.name: environment})
             elif pool.setdefault(environment.name, environment).grader != environment.grader:
                 continue
-            chosen[source.label] = number
+            pool_of[source.label] = number
             break
     limits: dict[str, Any] = {"timeout_s": config.grade_timeout_s, "memory_bytes": config.grade_memory_mb * 2**20}
     with ExitStack() as stack:
         graders = [stack.enter_context(Grader(pool, workers=world.workers(config.workers), **limits)) for pool in pools]
         for grader in graders:
-            grader.start()  # an environment that no worker can run is found now, not after the run
-        yield {label: graders[number] for label, number in chosen.items()}
+            grader.start()  # reports an environment that no worker can run before the first step
+        yield {label: graders[number] for label, number in pool_of.items()}
