@@ -1,4 +1,4 @@
-"""The price of a run before it starts: memory, tokens and time, from the model's shape and a few small steps measured here."""
+"""Memory, tokens and time of a run before it starts, from the model's shape and a few small steps measured here."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from verigym.trainer.credit.rows import credits_of
 from verigym.trainer.dry_run.formulas import (
     Lengths,
     Memory,
-    Outline,
+    ModelShape,
     Speed,
     evaluations,
-    fit_speed,
+    expected_lengths,
     longest,
     memory,
     shares_prompts,
-    spread,
 )
 from verigym.trainer.dry_run.measure import measure
 from verigym.trainer.logprobs.chunked import chunk_tokens
@@ -42,57 +41,55 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
-class Load:
-    """The work of one step."""
+class StepLoad:
+    """Completions of one step, and what is done with them."""
 
     rows: Lengths
     rounds: float
-    """How often generation is done: more than once where groups are drawn until they have a signal."""
+    """Rounds of generation: more than one if groups are drawn until they have a signal."""
     trained: float
-    """Share of the groups that the update runs through; those with equal rewards cost nothing."""
+    """Share of the groups that the update trains on; those with equal rewards cost nothing."""
 
 
 @dataclass(frozen=True)
-class Price:
-    """What a run costs."""
+class RunEstimate:
+    """Memory and time of a run."""
 
     config: TrainConfig
-    outline: Outline
+    shape: ModelShape
     memory: Memory
     free_bytes: int | None
-    """Memory to be had on the device; None where the system does not say."""
-    expected: Load
-    most: Load
+    """Free memory of the device; None if the system does not say."""
+    expected: StepLoad
+    most: StepLoad
     ended: float
     """Share of the measured completions that ended by themselves."""
     speed: Speed
-    refills: bool
-    """Whether rows take the places of those that have ended; see `pricing.decode_steps`."""
     grading_s: float
-    """Grading a step's completions, all workers together; it runs beside generation."""
+    """Seconds to grade a step's completions with all workers; grading runs beside generation."""
     held_out: int
     """Completions of one evaluation."""
 
-    def step_s(self, load: Load) -> tuple[float, float]:
+    def step_s(self, load: StepLoad) -> tuple[float, float]:
         """Return seconds of a step: generation with grading, and the update."""
-        generation = load.rounds * self.speed.generate(load.rows, self.config.generation_rows, self.refills)
+        generation = load.rounds * self.speed.generate(load.rows)
         update = load.trained * self.speed.update(load.rows, shares_prompts(self.config))
         return max(generation, load.rounds * self.grading_s), update
 
-    def evaluation_s(self, load: Load) -> float:
+    def evaluation_s(self, load: StepLoad) -> float:
         """Return seconds of one evaluation with prompts and completions such as these."""
         rows, picks = load.rows, range(self.held_out)
         prompts = tuple(rows.prompts[i % len(rows.prompts)] for i in picks)
         completions = tuple(rows.completions[i % len(rows.completions)] for i in picks)
-        return self.speed.generate(Lengths(prompts, completions), self.config.generation_rows, self.refills)
+        return self.speed.generate(Lengths(prompts, completions))
 
-    def run_s(self, load: Load) -> float:
+    def run_s(self, load: StepLoad) -> float:
         """Return seconds of the whole run, evaluations included."""
         return self.config.steps * sum(self.step_s(load)) + evaluations(self.config) * self.evaluation_s(load)
 
 
-def price(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> Price:
-    """Price a run: load its model, its sources and its graders, and time a few small steps. Nothing is written.
+def estimate_run(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> RunEstimate:
+    """RunEstimate a run: load its model, its sources and its graders, and time a few small steps. Nothing is written.
 
     Raises:
         UsageError: the configuration, the model or a source is bad, or the model with its optimizer does not fit here.
@@ -101,40 +98,39 @@ def price(config: TrainConfig, environments: Mapping[str, Environment] | None = 
     if config.threads:
         torch.set_num_threads(config.threads)
     device = pick_device(config.device)
-    outline = outline_of(config.model, config)
+    shape = model_shape(config.model, config)
     free = free_bytes(device)
-    chunk = config.logprob_chunk or chunk_tokens(outline.vocabulary, device.type)
+    chunk = config.logprob_chunk or chunk_tokens(shape.vocabulary, device.type)
     chunk = min(chunk, config.micro_batch_tokens)
-    refuse_what_does_not_fit(memory(outline, config, 0.0, 0), free, config)
+    refuse_what_does_not_fit(memory(shape, config, 0.0, 0), free, config)
     sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
     refuse_lost_signal(config, credits_of(config, {source.label: source.environment for source in sources}))
     with open_graders(sources, config) as graders:
         measured = measure(config, sources, graders)
     prompts, rows = config.prompts_per_step, config.prompts_per_step * config.group_size
-    room = longest(outline, config)
+    room = longest(shape, config)
     workers = (os.cpu_count() or 1) if config.workers is None else max(1, config.workers)
     lengths = Lengths(
         tuple(measured.prompts[i * len(measured.prompts) // prompts] for i in range(prompts)),
-        spread(measured.completions, measured.cut, rows, config.max_new_tokens),
+        expected_lengths(measured.completions, measured.truncated, rows, config.max_new_tokens),
     )
     longest_rows = Lengths((min(config.max_prompt_tokens, room),) * prompts, (min(config.max_new_tokens, room),) * rows)
     skips = not (config.kl_coef > 0 or config.entropy_coef > 0 or config.dynamic_sampling)
-    return Price(
+    return RunEstimate(
         config=config,
-        outline=outline,
-        memory=memory(outline, config, measured.activation_bytes, chunk),
+        shape=shape,
+        memory=memory(shape, config, measured.activation_bytes, chunk),
         free_bytes=free,
-        expected=Load(lengths, 1.0, measured.with_signal if skips else 1.0),
-        most=Load(longest_rows, config.max_oversampling if config.dynamic_sampling else 1.0, 1.0),
-        ended=1 - sum(measured.cut) / len(measured.cut),
-        speed=fit_speed(measured.timings, shares_prompts(config), config.generation_rows, measured.refills),
-        refills=measured.refills,
+        expected=StepLoad(lengths, 1.0, measured.with_signal if skips else 1.0),
+        most=StepLoad(longest_rows, config.max_oversampling if config.dynamic_sampling else 1.0, 1.0),
+        ended=1 - sum(measured.truncated) / len(measured.truncated),
+        speed=measured.speed,
         grading_s=measured.grading_s * rows / workers,
         held_out=sum(len(source.held_out) for source in sources) * config.eval_samples,
     )
 
 
-def outline_of(model: str, settings: AdapterFields) -> Outline:
+def model_shape(model: str, settings: AdapterFields) -> ModelShape:
     """Return a model's shape from its configuration alone, without its weights.
 
     Args:
@@ -160,7 +156,7 @@ def outline_of(model: str, settings: AdapterFields) -> Outline:
     if settings.lora_rank:
         with torch.device("meta"):
             empty = add_adapter(empty, settings, seed=0)
-    return Outline(
+    return ModelShape(
         parameters=sum(tensors),
         layers=text.num_hidden_layers,
         kv_heads=getattr(text, "num_key_value_heads", None) or heads,
@@ -174,7 +170,7 @@ def outline_of(model: str, settings: AdapterFields) -> Outline:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Return the memory to be had: of the GPU, or of the machine within its control group; None where nothing says."""
+    """Return the free memory of the GPU, or of the machine within its control group; None if the system does not say."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     try:
@@ -191,7 +187,7 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def free_disk_bytes(folder: Path) -> int:
-    """Return the space to be had where the folder is or is going to be."""
+    """Return the free space of the disk that holds the folder, or is going to."""
     place = folder.absolute()
     while not place.exists():
         place = place.parent
@@ -206,24 +202,25 @@ def refuse_what_does_not_fit(needs: Memory, free: int | None, config: TrainConfi
     """
     if free is not None and needs.standing > free:
         raise UsageError(
-            f"this run does not fit: weights, gradients and optimizer need {gib(needs.standing)}, {gib(free)} are free; "
-            f"take a smaller model or a larger machine"
+            f"this run does not fit: weights, gradients and optimizer need {format_bytes(needs.standing)}, "
+            f"{format_bytes(free)} are free; take a smaller model or a larger machine"
         )
     if free is not None and needs.peak > free:
         updating = needs.activations + needs.logits > needs.kv_cache + needs.sampling
         part = "the update" if updating else "generation"
         settings = "micro_batch_tokens, or set gradient_checkpointing" if updating else "generation_rows or max_new_tokens"
         raise UsageError(
-            f"this run may not fit: with {part} it needs up to {gib(needs.peak)}, {gib(free)} are free; lower {settings}"
+            f"this run may not fit: with {part} it needs up to {format_bytes(needs.peak)}, {format_bytes(free)} are free; "
+            f"lower {settings}"
         )
     disk = free_disk_bytes(config.output)
     if needs.checkpoints > disk:
         raise UsageError(
-            f"output: the checkpoints need {gib(needs.checkpoints)} on disk, {gib(disk)} are free; "
+            f"output: the checkpoints need {format_bytes(needs.checkpoints)} on disk, {format_bytes(disk)} are free; "
             f"lower keep_checkpoints or name another folder"
         )
 
 
-def gib(size: float) -> str:
-    """Return a size as a person reads it."""
+def format_bytes(size: float) -> str:
+    """Return a size in words, such as `1.25 GiB`."""
     return f"{size / GIB:,.2f} GiB" if size >= GIB / 10 else f"{size / 2**20:,.1f} MiB"

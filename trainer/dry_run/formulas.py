@@ -1,11 +1,10 @@
-"""What a run needs, as arithmetic: bytes by purpose, tokens, and seconds from a few measured steps. Pure functions.
+"""Arithmetic of a run's cost: bytes by purpose, tokens, and seconds from one measured step. Pure functions.
 
 Legend: P prompts, G samples a prompt.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +13,13 @@ from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.logprobs.shared_prefix import copy_charge
 
 WORKING = 1.5
-"""Memory of an update over what its forward pass keeps, because gradients of activations come on top on the way back. The
-quickstart's model took 1.39 to 1.56 times that in five shapes of batch, the chunk of logits included, which counts apart."""
+"""Peak memory of an update over what its forward pass keeps: the backward pass adds gradients of activations. Measured: 1.39 to
+1.56 for the quickstart's model in five shapes of batch, with the chunk of logits, which is counted apart."""
 
 
 @dataclass(frozen=True)
-class Outline:
-    """What matters of a model."""
+class ModelShape:
+    """The sizes of a model that decide memory."""
 
     parameters: int
     layers: int
@@ -39,7 +38,7 @@ class Outline:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes, upper bounds."""
+    """Upper bounds, in bytes."""
 
     weights: int
     gradients: int
@@ -59,16 +58,16 @@ class Memory:
 
     @property
     def standing(self) -> int:
-        """What is there all the time."""
+        """Held during the whole run."""
         return self.weights + self.gradients + self.optimizer + self.reference + self.critic
 
     @property
     def peak(self) -> int:
-        """Generation and update take turns."""
+        """The most at a time: generation and update take turns."""
         return self.standing + max(self.kv_cache + self.sampling, self.activations + self.logits)
 
 
-def memory(outline: Outline, config: TrainConfig, activation_bytes: float, chunk_tokens: int) -> Memory:
+def memory(shape: ModelShape, config: TrainConfig, activation_bytes: float, chunk_tokens: int) -> Memory:
     """Return the memory of a run.
 
     Weights, gradients and both moments of AdamW are fp32, the moments under adamw_8bit in 8 bits, the critic's too; under bf16
@@ -78,34 +77,34 @@ def memory(outline: Outline, config: TrainConfig, activation_bytes: float, chunk
     that they are merged into at the end is not counted; it is made in the machine's memory, not in the GPU's.
 
     Args:
-        outline: the model.
+        shape: the model.
         config: the run.
-        activation_bytes: kept for the backward pass by one token of a micro-batch, as measured.
-        chunk_tokens: tokens whose logits are in memory at a time in the update.
+        activation_bytes: what one token of a micro-batch keeps for the backward pass, as measured.
+        chunk_tokens: tokens whose logits the update holds at a time.
     """
-    size, trained = outline.parameters, sum(outline.trained)
+    size, trained = shape.parameters, sum(shape.trained)
     half, critic = config.dtype == "bf16", config.advantage == "gae"
     rows = min(config.generation_rows, config.prompts_per_step * config.group_size)
-    positions = rows * longest(outline, config)
+    positions = rows * longest(shape, config)
     # Under bf16 too: rotary positions are fp32 and make keys so, and a cache has one dtype.
-    entry = 2 * outline.kv_heads * outline.head_size * 4
-    saved = 4 * trained + moment_bytes(outline.trained, config.optimizer)
-    critic_moments = moment_bytes(outline.tensors, config.optimizer)
+    entry = 2 * shape.kv_heads * shape.head_size * 4
+    saved = 4 * trained + moment_bytes(shape.trained, config.optimizer)
+    critic_moments = moment_bytes(shape.tensors, config.optimizer)
     reference = 4 * trained if config.lora_rank else 4 * size
     if config.kl_coef == 0 or (config.lora_rank and not config.reference_every):
         reference = 0
-    row = longest(outline, config) + (copy_charge(config.max_prompt_tokens) if shares_prompts(config) else 0)
+    row = longest(shape, config) + (copy_charge(config.max_prompt_tokens) if shares_prompts(config) else 0)
     return Memory(
-        weights=base_bytes(outline, config) + ((6 if half else 4) * trained if config.lora_rank else 0),
+        weights=base_bytes(shape, config) + ((6 if half else 4) * trained if config.lora_rank else 0),
         gradients=4 * trained,
-        optimizer=moment_bytes(outline.trained, config.optimizer),
+        optimizer=moment_bytes(shape.trained, config.optimizer),
         reference=reference,
         critic=(10 if half else 8) * size + critic_moments if critic else 0,
         # One layer at a time is copied when it grows, and one and a half times when rows leave it.
-        kv_cache=positions * entry * (outline.layers + 2),
-        sampling=rows * outline.vocabulary * (4 + 3 * 8),
+        kv_cache=positions * entry * (shape.layers + 2),
+        sampling=rows * shape.vocabulary * (4 + 3 * 8),
         activations=round(WORKING * activation_bytes * max(config.micro_batch_tokens, row)),
-        logits=chunk_tokens * outline.vocabulary * 3 * 4,
+        logits=chunk_tokens * shape.vocabulary * 3 * 4,
         checkpoints=(config.keep_checkpoints + 1)
         * (saved + (4 * size + critic_moments if critic else 0) + (reference if config.reference_every else 0))
         + 4 * size
@@ -113,12 +112,12 @@ def memory(outline: Outline, config: TrainConfig, activation_bytes: float, chunk
     )
 
 
-def base_bytes(outline: Outline, config: TrainConfig) -> int:
+def base_bytes(shape: ModelShape, config: TrainConfig) -> int:
     """Return the bytes of the model's weights without adapters.
 
     NF4 (2305.14314) takes half a byte a number, one byte for each block of 64 and four for each 256 of these.
     """
-    size, linear = outline.parameters, outline.linear
+    size, linear = shape.parameters, shape.linear
     if config.lora_base == "4bit":
         return 2 * (size - linear) + linear // 2 + -(-linear // 64) + 4 * -(-linear // (64 * 256))
     if config.lora_base == "bf16":
@@ -133,9 +132,9 @@ def moment_bytes(tensors: Sequence[int], optimizer: str) -> int:
     return sum(8 * size if size < 4096 else 2 * (size + 4 * -(-size // 256)) for size in tensors)
 
 
-def longest(outline: Outline, config: TrainConfig) -> int:
+def longest(shape: ModelShape, config: TrainConfig) -> int:
     """Return the most tokens of one row, prompt and completion."""
-    return min(config.max_prompt_tokens + config.max_new_tokens, outline.positions or 2**62)
+    return min(config.max_prompt_tokens + config.max_new_tokens, shape.positions or 2**62)
 
 
 @dataclass(frozen=True)
@@ -158,11 +157,11 @@ class Lengths:
         return sum(self.completions)
 
 
-def spread(observed: Sequence[int], cut: Sequence[bool], count: int, most: int) -> tuple[int, ...]:
-    """Return `count` completion lengths as one may expect them from a few.
+def expected_lengths(observed: Sequence[int], cut: Sequence[bool], count: int, most: int) -> tuple[int, ...]:
+    """Return `count` completion lengths, extrapolated from a few.
 
-    Where all ended by themselves they are repeated. Where some were cut off, lengths are taken as exponential, whose mean is
-    estimated by all tokens over the number of ends; where none ended, that is the upper bound.
+    If all ended by themselves, they are repeated. If some were cut off, lengths are taken as exponential, with all tokens over
+    the number of ends as the mean; if none ended, each length is the upper bound.
 
     Args:
         observed: lengths in tokens.
@@ -179,52 +178,30 @@ def spread(observed: Sequence[int], cut: Sequence[bool], count: int, most: int) 
 
 
 @dataclass(frozen=True)
-class Timing:
-    """One measured step."""
-
-    rows: Lengths
-    generate_s: float
-    update_s: float
-
-
-@dataclass(frozen=True)
 class Speed:
-    """Seconds, as fitted: generation pays for each step of decoding and for each row in it, an update for each token."""
+    """Seconds a token, as measured on one step; batches of another size may be somewhat quicker or slower."""
 
-    decode_step_s: float
-    decode_row_s: float
-    update_fixed_s: float
-    update_token_s: float
+    prompt_token_s: float
+    """Prefill."""
+    completion_token_s: float
+    """Sampling, with as many completions at a time as in the measured step."""
+    trained_token_s: float
+    """Forward and backward pass with the optimizer's step."""
 
-    def generate(self, rows: Lengths, rows_at_a_time: int, refills: bool = True) -> float:
-        """Return the time to write these completions, prefill included; see `decode_steps`."""
-        steps = decode_steps(rows.completions, rows_at_a_time, refills)
-        prefill_s = self.update_token_s / 3 * rows.read  # an update's forward pass is a third of it
-        return prefill_s + self.decode_step_s * steps + self.decode_row_s * rows.written
+    def generate(self, rows: Lengths) -> float:
+        """Return the time to sample these completions, prefill included."""
+        return self.prompt_token_s * rows.read + self.completion_token_s * rows.written
 
     def update(self, rows: Lengths, share_prompts: bool) -> float:
         """Return the time to train on these completions."""
-        return self.update_fixed_s + self.update_token_s * trained_tokens(rows, share_prompts)
+        return self.trained_token_s * trained_tokens(rows, share_prompts)
 
 
-def decode_steps(completions: Sequence[int], rows_at_a_time: int, refills: bool = True) -> int:
-    """Return the steps of decoding that completions of such lengths take.
-
-    Where a model `refills` (see `decoders.Decoder`), a row that waits takes the place of one that has ended; a share of the
-    places has to be free first, which is left out here. Elsewhere all rows of a part end before the next part begins.
-
-    Args:
-        completions: tokens of each, in the order in which they begin.
-        rows_at_a_time: places.
-        refills: whether rows come while others are there.
-    """
-    if not refills:
-        starts = range(0, len(completions), rows_at_a_time)
-        return sum(max(completions[start : start + rows_at_a_time]) for start in starts)
-    ends = [0] * min(rows_at_a_time, len(completions))  # of the row in each place, a heap
-    for length in completions:
-        heapq.heapreplace(ends, ends[0] + length)
-    return max(ends, default=0)
+def speed_of(rows: Lengths, generate_s: float, update_s: float, share_prompts: bool) -> Speed:
+    """Return the speed that a measured step shows. Prefill is a forward pass, taken as a third of an update."""
+    trained_token_s = update_s / trained_tokens(rows, share_prompts)
+    prefill_s = min(generate_s, trained_token_s / 3 * rows.read)
+    return Speed(prefill_s / rows.read, (generate_s - prefill_s) / rows.written, trained_token_s)
 
 
 def shares_prompts(config: TrainConfig) -> bool:
@@ -236,33 +213,6 @@ def trained_tokens(rows: Lengths, share_prompts: bool) -> int:
     """Return the tokens that an update runs through: a shared prompt once, otherwise with each of its completions."""
     samples = 1 if share_prompts else len(rows.completions) // len(rows.prompts)
     return rows.read * samples + rows.written
-
-
-def fit_speed(timings: Sequence[Timing], share_prompts: bool, rows_at_a_time: int, refills: bool = True) -> Speed:
-    """Return the speed that explains the measured steps, none of its parts below 0; see `decode_steps`."""
-    fixed, token = line([(trained_tokens(t.rows, share_prompts), t.update_s) for t in timings])
-    points = []
-    for timing in timings:
-        steps = decode_steps(timing.rows.completions, rows_at_a_time, refills)
-        decoding = max(0.0, timing.generate_s - token / 3 * timing.rows.read)
-        points.append((timing.rows.written / steps, decoding / steps))
-    step, row = line(points)
-    return Speed(decode_step_s=step, decode_row_s=row, update_fixed_s=fixed, update_token_s=token)
-
-
-def line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return (intercept, slope) of the least-squares line with neither below 0. A single point gives a line through 0."""
-    n = len(points)
-    mean_x, mean_y = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
-    spread_x = sum((x - mean_x) ** 2 for x, _ in points)
-    through_zero = sum(x * y for x, y in points) / sum(x * x for x, _ in points)
-    if spread_x == 0:
-        return 0.0, through_zero
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread_x
-    if slope < 0:
-        return mean_y, 0.0
-    intercept = mean_y - slope * mean_x
-    return (intercept, slope) if intercept >= 0 else (0.0, through_zero)
 
 
 def evaluations(config: TrainConfig) -> int:

@@ -1,4 +1,4 @@
-"""A few small steps of a run, timed: the run's own code with fewer prompts and tokens, in memory only."""
+"""Three small steps of a run, measured: the run's own code with fewer prompts and tokens. Nothing is written."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from verigym.envs.grading import Grader
 from verigym.trainer.advantages.gae import whole_reward
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.rows import Credit, compares_prompts, credits_of, has_signal
-from verigym.trainer.dry_run.formulas import Lengths, Timing, shares_prompts, trained_tokens
-from verigym.trainer.engines.native.decoders import decodable
-from verigym.trainer.logprobs.forward import autocast
+from verigym.trainer.dry_run.formulas import Lengths, Speed, shares_prompts, speed_of, trained_tokens
 from verigym.trainer.logprobs.shared_prefix import copy_charge
 from verigym.trainer.loop import Run
 from verigym.trainer.rollout.collect import Group
@@ -31,61 +29,57 @@ MEASURED_TOKENS = 48
 """Most tokens of a completion."""
 MEASURE_S = 8.0
 """About how long the largest measured step may take."""
-LOOKED_AT = 32
-"""Prompts a source whose length is looked at."""
+PROMPTS_MEASURED = 32
+"""Prompts in all whose length is measured."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the small steps showed."""
+    """Figures of the small steps."""
 
-    timings: tuple[Timing, ...]
+    speed: Speed
     activation_bytes: float
-    """Kept for the backward pass, a token of a micro-batch."""
+    """Kept for the backward pass, by one token of a micro-batch."""
     completions: tuple[int, ...]
     """Lengths in tokens."""
-    cut: tuple[bool, ...]
-    """Which were cut off."""
+    truncated: tuple[bool, ...]
+    """Of each completion, whether it was cut off."""
     with_signal: float
     """Share of the groups that would be trained on."""
     grading_s: float
-    """Seconds of one verdict, mean."""
+    """Mean seconds of one verdict."""
     prompts: tuple[int, ...]
     """Lengths of prompts in the proportions of the mixture."""
-    refills: bool
-    """Whether rows come while others are decoded; see `decoders.Decoder`."""
 
 
 def measure(config: TrainConfig, sources: Sequence[Source], graders: Mapping[str, Grader]) -> Measured:
-    """Run three small steps with the configuration's own model, sources and settings: one to warm up, two to be timed.
+    """Run three small steps with the run's own model, sources and settings, and time the last, the largest.
 
-    Whatever the engine, completions are sampled as by the native one: a server would have to be given the policy's weights. All
+    Completions are sampled by the native engine whatever the run's own, because a server would need the policy's weights. All
     count as right and are trained on with an advantage of 1, whatever the run's own rule, so that no update is skipped.
     """
     credit = credits_of(config, {source.label: source.environment for source in sources})
+    shared = shares_prompts(config)
     with tempfile.TemporaryDirectory() as folder:
         run = Run(_small(config, Path(folder), 1), sources, graders)
         run.learner.credit = {label: Credit(whole_reward) for label in credit}
-        start = time.perf_counter()
         saved = SavedBytes(run.learner.model, *([run.learner.critic.model] if run.learner.critic else []))
         with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
-            groups, warm_up = _step(run, 0)
-        first_s = time.perf_counter() - start
-        tokens = min(_charged_tokens(warm_up.rows, shares_prompts(config)), config.micro_batch_tokens)
-        _, small = _step(run, 1)
-        many = max(2, min(config.prompts_per_step, int(MEASURE_S / first_s)))
-        run.config = run.builder.config = run.learner.config = _small(config, Path(folder), many)
-        more, large = _step(run, 2)
-        every = [*groups, *more]
+            groups, warm_up, *_ = _step(run, 0)
+        tokens = min(_charged_tokens(warm_up, shared), config.micro_batch_tokens)
+        more, _, *seconds = _step(run, 1)  # the first one loaded kernels
+        groups += more
+        prompts = max(2, min(config.prompts_per_step, int(MEASURE_S / sum(seconds))))
+        run.config = run.builder.config = run.learner.config = _small(config, Path(folder), prompts)
+        large, rows, generate_s, update_s = _step(run, 2)
         return Measured(
-            timings=(small, large),
+            speed=speed_of(rows, generate_s, update_s, shared),
             activation_bytes=saved.peak / tokens,
-            completions=large.rows.completions,
-            cut=tuple(cut for group in more for cut in group.truncated),
-            with_signal=fmean(_trained(group, credit[group.source]) for group in more),
-            grading_s=fmean(score.seconds for group in every for score in group.scores),
+            completions=rows.completions,
+            truncated=tuple(cut for group in large for cut in group.truncated),
+            with_signal=fmean(_trained(group, credit[group.source]) for group in large),
+            grading_s=fmean(score.seconds for group in (*groups, *large) for score in group.scores),
             prompts=_prompt_lengths(run, sources),
-            refills=_refills(run),
         )
 
 
@@ -108,23 +102,24 @@ def _small(config: TrainConfig, folder: Path, prompts: int) -> TrainConfig:
 
 
 def _charged_tokens(rows: Lengths, share_prompts: bool) -> int:
-    """Return the tokens of `micro_batch_tokens` that the rows take, all of one group."""
+    """Return how many of `micro_batch_tokens` the rows of one group take."""
     copies = copy_charge(max(rows.prompts)) if share_prompts else 0
     return trained_tokens(rows, share_prompts) + copies * len(rows.completions)
 
 
-def _step(run: Run, step: int) -> tuple[list[Group], Timing]:
+def _step(run: Run, step: int) -> tuple[list[Group], Lengths, float, float]:
+    """Return a step's groups, their lengths, and the seconds of generation and of the update."""
     start = time.perf_counter()
     groups = run.rollouts(step).groups
     _wait(run.learner.device)
-    written = time.perf_counter()
+    generated = time.perf_counter()
     run.learner.update(step, [_all_right(group) for group in groups])
     _wait(run.learner.device)
-    lengths = Lengths(
+    rows = Lengths(
         tuple(len(group.prompt_ids) for group in groups),
         tuple(len(done.token_ids) for group in groups for done in group.generated),
     )
-    return groups, Timing(lengths, written - start, time.perf_counter() - written)
+    return groups, rows, generated - start, time.perf_counter() - generated
 
 
 def _all_right(group: Group) -> Group:
@@ -132,13 +127,8 @@ def _all_right(group: Group) -> Group:
 
 
 def _trained(group: Group, credit: Credit) -> bool:
-    """Whether the run's own rule would train on the group; being cut off here is no reason against it, as tokens are few."""
+    """Whether the run's own rule would train on the group. Truncation does not count: completions are short here."""
     return compares_prompts(credit) or has_signal(group, credit, mask_truncated=False)
-
-
-def _refills(run: Run) -> bool:
-    with autocast(run.learner.device, run.config.dtype):
-        return decodable(run.learner.model)
 
 
 def _wait(device: torch.device) -> None:
@@ -147,32 +137,32 @@ def _wait(device: torch.device) -> None:
 
 
 def _prompt_lengths(run: Run, sources: Sequence[Source]) -> tuple[int, ...]:
-    """Return lengths of `LOOKED_AT` prompts in all, each source with its share of them."""
+    """Return lengths of `PROMPTS_MEASURED` prompts in all, each source with its share of them."""
     total = sum(source.weight for source in sources)
     lengths: list[int] = []
     for source in sources:
-        wanted = max(1, round(LOOKED_AT * source.weight / total))
-        found: list[int] = []
+        wanted = max(1, round(PROMPTS_MEASURED * source.weight / total))
+        fitting: list[int] = []
         for index in range(10 * wanted):
             try:
                 tokens = len(run.codec.encode(source.train(index)))
             except RowError:
                 continue
             if tokens <= run.config.max_prompt_tokens:
-                found.append(tokens)
-            if len(found) == wanted:
+                fitting.append(tokens)
+            if len(fitting) == wanted:
                 break
-        if not found:
+        if not fitting:
             raise UsageError(
                 f"source {source.label!r}: none of the first {10 * wanted} prompts fits into max_prompt_tokens "
                 f"({run.config.max_prompt_tokens}) and the data set"
             )
-        lengths += found
+        lengths += fitting
     return tuple(lengths)
 
 
 class SavedBytes:
-    """Hooks that count what a forward pass keeps for its backward pass, the models' own weights left out."""
+    """Hooks of autograd that count the bytes kept for the backward pass, without the models' own weights."""
 
     def __init__(self, *models: Any) -> None:
         self._weights = {parameter.untyped_storage().data_ptr() for model in models for parameter in model.parameters()}

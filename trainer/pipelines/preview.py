@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from verigym.envs.contract.errors import UsageError, error_context
 from verigym.trainer.config.run import TrainConfig
-from verigym.trainer.dry_run.estimate import price, refuse_what_does_not_fit
+from verigym.trainer.dry_run.estimate import estimate_run, refuse_what_does_not_fit
 from verigym.trainer.monitoring.progress import duration
 from verigym.trainer.pipelines.checks import made_by_a_stage, models_of, refers_to_a_stage
 from verigym.trainer.pipelines.pipeline import State, state_of
@@ -81,9 +81,9 @@ def _cost(pipeline: Pipeline, state: State, records: Mapping[str, Mapping[str, A
         return f"known when {', '.join(missing)} is done"
     config = pipeline.config(stage, state.folder, {name: Path(records[name]["product"]) for name in stage.needs})
     assert isinstance(config, TrainConfig)
-    found = price(config)
-    refuse_what_does_not_fit(found.memory, found.free_bytes, config)
-    return f"{duration(found.run_s(found.expected))} to {duration(found.run_s(found.most))}"
+    estimate = estimate_run(config)
+    refuse_what_does_not_fit(estimate.memory, estimate.free_bytes, config)
+    return f"{duration(estimate.run_s(estimate.expected))} to {duration(estimate.run_s(estimate.most))}"
 
 
 def _reads(stage: Stage, config: BaseModel) -> Iterator[str]:

@@ -18,7 +18,7 @@ from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.learner.update import Objective, accumulate, policy_logprobs
 from verigym.trainer.logprobs.chunked import Head
-from verigym.trainer.logprobs.forward import Forward, usable_head
+from verigym.trainer.logprobs.forward import ForwardOptions, usable_head
 from verigym.trainer.losses.token_level import reinforce
 from verigym.trainer.models.loading import load_model
 from verigym.trainer.rollout.graders import open_graders
@@ -86,7 +86,7 @@ def kl_gradient(
     student: Any,
     teacher: Any,
     pairs: Sequence[Pair],
-    how: Forward,
+    how: ForwardOptions,
     capacity: int | None = None,
     *,
     direction: Direction = "forward",
@@ -205,7 +205,7 @@ def graded(rows: Sequence[TrainingRow], teacher_logprobs: Sequence[Sequence[floa
     return found
 
 
-def _hidden(model: Any, rows: Any, prompts: Any, completions: Any, how: Forward) -> torch.Tensor:
+def _hidden(model: Any, rows: Any, prompts: Any, completions: Any, how: ForwardOptions) -> torch.Tensor:
     if packable(model):
         return hidden_packed(model, rows, prompts, completions, how)
     apart = [[number] for row in rows for number in row]  # the same order, each example alone

@@ -17,15 +17,15 @@ from weakref import WeakKeyDictionary
 import torch
 
 from verigym.trainer.logprobs.forward import (
-    Expect,
-    Forward,
-    Scored,
+    CompletionLogprobs,
+    ExpectGradient,
+    ForwardOptions,
     autocast,
     decoder,
     evaluating,
+    logprobs_from_hidden,
     micro_batches,
-    score,
-    score_separately,
+    row_logprobs,
     usable_head,
 )
 from verigym.trainer.logprobs.shared_prefix import Pass
@@ -57,7 +57,7 @@ def hidden_packed(
     rows: Sequence[Sequence[int]],
     prompts: Sequence[Sequence[int]],
     completions: Sequence[Sequence[int]],
-    how: Forward,
+    how: ForwardOptions,
 ) -> torch.Tensor:
     """Return the last hidden state before each completion token, in the order of the rows' numbers, [N, H].
 
@@ -95,16 +95,20 @@ def score_packed(
     rows: Sequence[Sequence[int]],
     prompts: Sequence[Sequence[int]],
     completions: Sequence[Sequence[int]],
-    how: Forward,
-    expect: Expect | None = None,
-) -> Scored:
-    """Return what a model says of the rows' completions, in the order of their numbers; see `policy.score_separately`."""
+    how: ForwardOptions,
+    expect: ExpectGradient | None = None,
+) -> CompletionLogprobs:
+    """Return what a model says of the rows' completions, in the order of their numbers; see `forward.row_logprobs`."""
     hidden = hidden_packed(model, rows, prompts, completions, how)
-    return score(hidden, usable_head(model), [completions[n] for row in rows for n in row], how, expect)
+    return logprobs_from_hidden(hidden, usable_head(model), [completions[n] for row in rows for n in row], how, expect)
 
 
 def packed_rows(
-    model: Any, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], how: Forward, capacity: int | None
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    completions: Sequence[Sequence[int]],
+    how: ForwardOptions,
+    capacity: int | None,
 ) -> Iterator[list[list[int]]]:
     """Yield micro-batches of packed rows, each row a list of the numbers in it, within the token budget.
 
@@ -127,10 +131,10 @@ def packed_passes(
     model: Any,
     prompts: Sequence[Sequence[int]],
     completions: Sequence[Sequence[int]],
-    how: Forward,
+    how: ForwardOptions,
     capacity: int | None = None,
 ) -> Iterator[tuple[list[int], Pass]]:
-    """Yield micro-batches as (example numbers, a function that runs them), as `prefix.passes` does; see `packed_rows`."""
+    """Yield micro-batches as (example numbers, a function that runs them), as `shared_prefix.micro_batch_passes` does; see `packed_rows`."""
     for rows in packed_rows(model, prompts, completions, how, capacity):
         yield [number for row in rows for number in row], partial(score_packed, model, rows, prompts, completions, how)
 
@@ -141,9 +145,9 @@ _packable: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 def packable(model: Any) -> bool:
     """Whether the model keeps the examples of a row apart; tried once a model, on a few tokens."""
     if model not in _packable:
-        prompts, completions, how = [[0, 1, 2], [3], [1, 3]], [[1, 2], [0, 3, 3, 1], [2]], Forward(pad_id=0)
+        prompts, completions, how = [[0, 1, 2], [3], [1, 3]], [[1, 2], [0, 3, 3, 1], [2]], ForwardOptions(pad_id=0)
         with torch.no_grad(), evaluating(model):
-            alone = score_separately(model, prompts, completions, how).logp_BT
+            alone = row_logprobs(model, prompts, completions, how).logp_BT
             try:
                 together = score_packed(model, [[0, 1, 2]], prompts, completions, how).logp_BT
                 fine = torch.allclose(together, alone, rtol=1e-3, atol=1e-3)

@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import canonical_json, sha256_hex
 from verigym.trainer.checkpoints.store import locked
-from verigym.trainer.logprobs.chunked import Expected
-from verigym.trainer.logprobs.forward import Forward
+from verigym.trainer.logprobs.chunked import ExpectedGradient
+from verigym.trainer.logprobs.forward import ForwardOptions
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.rng import keyed_int, keyed_random
 from verigym.trainer.stages.config import ExampleFields, SftConfig
@@ -127,7 +127,7 @@ class Batches(Generic[T]):
         return [self.pairs[self._order(epoch)[number]] for epoch, number in places]
 
 
-def nll_gradient(model: Any, pairs: Sequence[Pair], how: Forward, capacity: int | None = None) -> float:
+def nll_gradient(model: Any, pairs: Sequence[Pair], how: ForwardOptions, capacity: int | None = None) -> float:
     """Add the gradient of the mean negative log-likelihood of the completions' tokens, and return that mean in nats.
 
     Prompts are context: they are in no loss. The mean is over the tokens of the whole batch, so how it is packed and cut into
@@ -135,10 +135,10 @@ def nll_gradient(model: Any, pairs: Sequence[Pair], how: Forward, capacity: int 
     """
     total = sum(len(pair.token_ids) for pair in pairs)
 
-    def expect(zeros_BT: Any, mask_BT: Any) -> Expected:
+    def expect(zeros_BT: Any, mask_BT: Any) -> ExpectedGradient:
         # The gradient at each log-probability is known, so the logits need not be computed a second time.
         known = zeros_BT[mask_BT]
-        return Expected((known - 1) / total, known)
+        return ExpectedGradient((known - 1) / total, known)
 
     loss = 0.0
     prompts, completions = [pair.prompt_ids for pair in pairs], [pair.token_ids for pair in pairs]
@@ -150,7 +150,7 @@ def nll_gradient(model: Any, pairs: Sequence[Pair], how: Forward, capacity: int 
     return loss
 
 
-def mean_nll(model: Any, pairs: Sequence[Pair], how: Forward, capacity: int | None = None) -> float:
+def mean_nll(model: Any, pairs: Sequence[Pair], how: ForwardOptions, capacity: int | None = None) -> float:
     """Return the mean negative log-likelihood of the completions' tokens, in nats; give `torch.no_grad()`."""
     prompts, completions = [pair.prompt_ids for pair in pairs], [pair.token_ids for pair in pairs]
     total = sum(float(run(None).logp_BT.sum()) for _, run in packed_passes(model, prompts, completions, how, capacity))

@@ -18,7 +18,7 @@ from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.checkpoints.run_record import record_start
 from verigym.trainer.distributed.sharded_checkpoint import restore
 from verigym.trainer.learner.optimizers import build_optimizer, learning_rate, set_learning_rate, step_if_finite
-from verigym.trainer.logprobs.forward import Forward, checkpointing
+from verigym.trainer.logprobs.forward import ForwardOptions, checkpointing
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.loading import pick_device
 from verigym.trainer.models.lora import export_policy, load_policy, save_policy
@@ -188,9 +188,9 @@ class PolicyRun(StepRun):
         self.codec.tokenizer.save_pretrained(folder)
 
     @property
-    def how(self) -> Forward:
+    def how(self) -> ForwardOptions:
         """How log-probabilities are computed."""
         config = self.config
-        return Forward(
+        return ForwardOptions(
             self.codec.pad_id, 1.0, config.dtype, config.micro_batch_tokens, shared_prefix=False, chunk=config.logprob_chunk
         )

@@ -67,13 +67,13 @@ def train(
 def _show_price(settings: TrainConfig) -> None:
     from rich.console import Console
 
-    from verigym.trainer.dry_run.estimate import price, refuse_what_does_not_fit
+    from verigym.trainer.dry_run.estimate import estimate_run, refuse_what_does_not_fit
     from verigym.trainer.dry_run.table import tables
 
     print("loading the model and timing a few small steps", file=sys.stderr, flush=True)
-    cost = price(settings)
-    Console().print(tables(cost))
-    refuse_what_does_not_fit(cost.memory, cost.free_bytes, settings)
+    estimate = estimate_run(settings)
+    Console().print(tables(estimate))
+    refuse_what_does_not_fit(estimate.memory, estimate.free_bytes, settings)
 
 
 def quickstart(

@@ -18,7 +18,7 @@ from verigym.trainer.engines.base import Generated, Thought
 from verigym.trainer.evaluation.config import EvalConfig
 from verigym.trainer.evaluation.run import run_evaluation
 from verigym.trainer.evaluation.thinking import ThinkingEngine, ThinkingRules
-from verigym.trainer.logprobs.forward import Forward, score_separately
+from verigym.trainer.logprobs.forward import ForwardOptions, row_logprobs
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.loading import load_model
 from verigym.trainer.stages.sample_log import read_samples
@@ -95,7 +95,7 @@ def test_what_follows_is_sampled_after_what_was_put_in(plain: Any) -> None:
     found = sampled(thinking(plain, 3, waits=1), codec)
     with torch.no_grad():
         completions = [done.token_ids for done in found]
-        logp_BT = score_separately(plain.model, asked, completions, Forward(pad_id=codec.pad_id)).logp_BT
+        logp_BT = row_logprobs(plain.model, asked, completions, ForwardOptions(pad_id=codec.pad_id)).logp_BT
     for done, logp_T in zip(found, logp_BT.tolist(), strict=True):
         for written, mine, models in zip(done.loss_mask or (), done.logprobs, logp_T, strict=False):
             assert not written or mine == pytest.approx(models, abs=1e-4)

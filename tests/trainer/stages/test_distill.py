@@ -14,7 +14,7 @@ import torch
 
 from verigym.envs import UsageError
 from verigym.trainer.credit.training_row import TrainingRow
-from verigym.trainer.logprobs.forward import Forward
+from verigym.trainer.logprobs.forward import ForwardOptions
 from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.monitoring.logs import read_rows
 from verigym.trainer.monitoring.progress import Interrupted
@@ -61,7 +61,7 @@ def test_the_gradient_is_the_naive_one(direction: Any, capacity: int | None, tin
         p, q = (taught, student) if direction == "forward" else (student, taught)
         expected = expected + (p.exp() * (p - q)).sum() / total
     expected.backward()
-    loss = kl_gradient(packed, other, PAIRS, Forward(pad_id=0, chunk=2), capacity, direction=direction)
+    loss = kl_gradient(packed, other, PAIRS, ForwardOptions(pad_id=0, chunk=2), capacity, direction=direction)
     assert loss == pytest.approx(float(expected.detach()), rel=1e-4)
     for ours, theirs in zip(packed.parameters(), naive.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-3, atol=1e-5)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verigym.trainer.logprobs.forward import Forward, score_separately
+from verigym.trainer.logprobs.forward import ForwardOptions, row_logprobs
 from verigym.trainer.stages.packing import pack, packable, packed_passes, score_packed
 
 PROMPTS = [[5, 6, 7], [8], [9, 10], [11, 12, 13, 14]]
@@ -33,9 +33,9 @@ def test_every_sequence_is_in_one_row_that_holds_it(lengths: list[int], capacity
 
 
 def test_packed_rows_say_the_same_as_rows_of_their_own(tiny_model: Any) -> None:
-    how = Forward(pad_id=0)
+    how = ForwardOptions(pad_id=0)
     with torch.no_grad():
-        alone = score_separately(tiny_model, PROMPTS, COMPLETIONS, how).logp_BT
+        alone = row_logprobs(tiny_model, PROMPTS, COMPLETIONS, how).logp_BT
         rows = [[0, 3, 1], [2]]
         packed = score_packed(tiny_model, rows, PROMPTS, COMPLETIONS, how).logp_BT
     for place, number in enumerate([0, 3, 1, 2]):
@@ -45,7 +45,7 @@ def test_packed_rows_say_the_same_as_rows_of_their_own(tiny_model: Any) -> None:
 
 def test_a_model_that_mixes_examples_up_gets_a_row_for_each(tiny_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert packable(tiny_model)
-    how = Forward(pad_id=0)
+    how = ForwardOptions(pad_id=0)
     assert sum(1 for _ in packed_passes(tiny_model, PROMPTS, COMPLETIONS, how, 100)) == 1
 
     class Mixing(torch.nn.Module):
@@ -68,7 +68,7 @@ def test_a_model_that_mixes_examples_up_gets_a_row_for_each(tiny_model: Any, mon
     with torch.no_grad():
         for numbers, run in packed_passes(mixing, PROMPTS, COMPLETIONS, how, 100):
             found.update({number: row for number, row in zip(numbers, run(None).logp_BT, strict=True)})
-        alone = score_separately(tiny_model, PROMPTS, COMPLETIONS, how).logp_BT
+        alone = row_logprobs(tiny_model, PROMPTS, COMPLETIONS, how).logp_BT
     for number, completion in enumerate(COMPLETIONS):
         length = len(completion)
         torch.testing.assert_close(found[number][:length], alone[number, :length], rtol=1e-4, atol=1e-5)

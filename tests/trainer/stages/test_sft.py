@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from verigym.envs import UsageError
-from verigym.trainer.logprobs.forward import Forward, score_separately
+from verigym.trainer.logprobs.forward import ForwardOptions, row_logprobs
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.monitoring.logs import read_rows
 from verigym.trainer.monitoring.progress import Interrupted
@@ -49,17 +49,17 @@ def test_the_gradient_is_the_naive_one_however_it_is_packed(tiny_model: Any, bud
             expected = expected - logp[place - 1, ids[0, place]]
             total += 1
     (expected / total).backward()
-    loss = nll_gradient(packed, PAIRS, Forward(pad_id=0, token_budget=budget), capacity)
+    loss = nll_gradient(packed, PAIRS, ForwardOptions(pad_id=0, token_budget=budget), capacity)
     assert loss == pytest.approx(float(expected.detach()) / total, rel=1e-5)
     torch.testing.assert_close(gradients(packed), gradients(naive), rtol=1e-3, atol=1e-6)
     with torch.no_grad():
-        assert mean_nll(packed, PAIRS, Forward(pad_id=0), capacity) == pytest.approx(loss, rel=1e-5)
+        assert mean_nll(packed, PAIRS, ForwardOptions(pad_id=0), capacity) == pytest.approx(loss, rel=1e-5)
 
 
 def test_prompts_are_in_no_loss(tiny_model: Any) -> None:
-    alone = score_separately(tiny_model, [PAIRS[0].prompt_ids], [PAIRS[0].token_ids], Forward(pad_id=0)).logp_BT
+    alone = row_logprobs(tiny_model, [PAIRS[0].prompt_ids], [PAIRS[0].token_ids], ForwardOptions(pad_id=0)).logp_BT
     with torch.no_grad():
-        assert mean_nll(tiny_model, PAIRS[:1], Forward(pad_id=0)) == pytest.approx(-float(alone.mean()), rel=1e-5)
+        assert mean_nll(tiny_model, PAIRS[:1], ForwardOptions(pad_id=0)) == pytest.approx(-float(alone.mean()), rel=1e-5)
 
 
 def test_batches_go_over_all_examples_once_an_epoch_in_an_order_of_its_own() -> None:

@@ -12,20 +12,17 @@ import pytest
 from verigym.trainer.config.run import SourceConfig, TrainConfig
 from verigym.trainer.dry_run.formulas import (
     Lengths,
-    Outline,
+    ModelShape,
     Speed,
-    Timing,
-    decode_steps,
     evaluations,
-    fit_speed,
-    line,
+    expected_lengths,
     longest,
     memory,
     shares_prompts,
-    spread,
+    speed_of,
 )
 
-MODEL = Outline(
+MODEL = ModelShape(
     parameters=1000, layers=3, kv_heads=2, head_size=4, vocabulary=10, positions=64, trained=(900, 100), tensors=(900, 100)
 )
 ADAPTED = replace(MODEL, parameters=100_000, linear=65_536, trained=(8192, 100), tensors=(99_840, 160))
@@ -119,40 +116,30 @@ def test_no_row_is_longer_than_the_model_allows() -> None:
 
 
 def test_lengths_that_all_ended_are_repeated() -> None:
-    assert spread([3, 5], [False, False], 4, 20) == (3, 3, 5, 5)
-    assert sorted(spread([1, 2, 3], [False] * 3, 3, 20)) == [1, 2, 3]
-    assert len(spread([4] * 7, [False] * 7, 3, 20)) == 3
+    assert expected_lengths([3, 5], [False, False], 4, 20) == (3, 3, 5, 5)
+    assert sorted(expected_lengths([1, 2, 3], [False] * 3, 3, 20)) == [1, 2, 3]
+    assert len(expected_lengths([4] * 7, [False] * 7, 3, 20)) == 3
 
 
 def test_lengths_that_were_cut_off_are_guessed() -> None:
-    assert spread([8, 8], [True, True], 3, 20) == (20, 20, 20)
+    assert expected_lengths([8, 8], [True, True], 3, 20) == (20, 20, 20)
     # 40 tokens, 4 ends: a mean of 10 tokens.
-    guessed = spread([10, 10, 10, 5, 5], [False, False, False, False, True], 1000, 10_000)
+    guessed = expected_lengths([10, 10, 10, 5, 5], [False, False, False, False, True], 1000, 10_000)
     assert sum(guessed) / 1000 == pytest.approx(10, rel=0.03)
     assert min(guessed) == 1
-    bounded = spread([10, 10, 10, 5, 5], [False, False, False, False, True], 1000, 12)
+    bounded = expected_lengths([10, 10, 10, 5, 5], [False, False, False, False, True], 1000, 12)
     assert max(bounded) == 12
     assert bounded.count(12) == pytest.approx(1000 * math.exp(-1.15), abs=10), "rounding makes 11.5 and more a 12"
 
 
-def test_a_line_through_points() -> None:
-    assert line([(1, 5), (3, 9)]) == pytest.approx((3, 2))
-    assert line([(2, 6)]) == (0.0, 3.0)
-    assert line([(1, 9), (3, 5)]) == (7.0, 0.0), "more work never takes less time"
-    intercept, slope = line([(1, 0.1), (2, 4)])
-    assert intercept == 0 and slope == pytest.approx((0.1 + 8) / 5), "nothing takes no less than no time"
-
-
 @pytest.mark.parametrize("share_prompts", [True, False])
-def test_speeds_that_made_the_timings_are_found_again(share_prompts: bool) -> None:
-    true = Speed(decode_step_s=0.01, decode_row_s=0.002, update_fixed_s=0.05, update_token_s=0.0003)
-    small, large = Lengths((10,), (8,) * 4), Lengths((10, 12, 14), (8,) * 12)
-    timings = [
-        Timing(rows, generate_s=true.generate(rows, 512), update_s=true.update(rows, share_prompts)) for rows in (small, large)
-    ]
-    found = fit_speed(timings, share_prompts, 512)
-    for name in ("decode_step_s", "decode_row_s", "update_fixed_s", "update_token_s"):
-        assert getattr(found, name) == pytest.approx(getattr(true, name))
+def test_a_measured_step_gives_its_own_times_again(share_prompts: bool) -> None:
+    rows = Lengths((10, 12, 14), (8,) * 12)
+    speed = speed_of(rows, 3.0, 2.0, share_prompts)
+    assert speed.generate(rows) == pytest.approx(3.0)
+    assert speed.update(rows, share_prompts) == pytest.approx(2.0)
+    assert speed.prompt_token_s == pytest.approx(speed.trained_token_s / 3)
+    assert speed_of(rows, 0.01, 2.0, share_prompts).completion_token_s == 0, "prefill is never more than all of generation"
 
 
 def test_checkpointing_takes_each_prompt_with_each_completion() -> None:
@@ -161,23 +148,12 @@ def test_checkpointing_takes_each_prompt_with_each_completion() -> None:
     assert not shares_prompts(config(shared_prefix=False))
 
 
-def test_a_row_that_waits_takes_the_place_of_one_that_ended() -> None:
-    lengths = (100, 1, 1, 1, 50, 3)
-    assert decode_steps(lengths, 6) == decode_steps(lengths, 100) == 100
-    assert decode_steps(lengths, 1) == 156
-    assert decode_steps(lengths, 2) == 100, "all the others go through the second place"
-    assert decode_steps(lengths, 2, refills=False) == 100 + 1 + 50
-    assert decode_steps((), 4) == 0
-
-
-def test_generation_time_by_hand() -> None:
-    speed = Speed(decode_step_s=1.0, decode_row_s=0.1, update_fixed_s=5.0, update_token_s=0.3)
+def test_times_by_hand() -> None:
+    speed = Speed(prompt_token_s=0.1, completion_token_s=0.2, trained_token_s=0.3)
     rows = Lengths((10, 20), (2, 4, 6, 8))
-    assert speed.generate(rows, 4) == pytest.approx(8 * 1.0 + 20 * 0.1 + 30 * 0.1)
-    assert speed.generate(rows, 2) == pytest.approx(12 * 1.0 + 20 * 0.1 + 30 * 0.1), "rows 2 and 6, beside them 4 and 8"
-    assert speed.generate(rows, 2, refills=False) == pytest.approx((4 + 8) * 1.0 + 20 * 0.1 + 30 * 0.1), "in two parts"
-    assert speed.update(rows, share_prompts=True) == pytest.approx(5 + 0.3 * 50)
-    assert speed.update(rows, share_prompts=False) == pytest.approx(5 + 0.3 * 80)
+    assert speed.generate(rows) == pytest.approx(30 * 0.1 + 20 * 0.2)
+    assert speed.update(rows, share_prompts=True) == pytest.approx(0.3 * 50)
+    assert speed.update(rows, share_prompts=False) == pytest.approx(0.3 * 80)
 
 
 @pytest.mark.parametrize(("steps", "every", "expected"), [(100, 50, 3), (101, 50, 4), (10, 50, 2), (100, 0, 0)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,19 @@ from letters import LettersEnvironment
 from verigym.cli import main
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Score
+from verigym.trainer.advantages.gae import whole_reward
 from verigym.trainer.batches.builder import Batch
 from verigym.trainer.config.model import AdapterFields
 from verigym.trainer.config.run import TrainConfig, build_config
-from verigym.trainer.dry_run import estimate as pricer
-from verigym.trainer.dry_run import measure
-from verigym.trainer.dry_run.estimate import free_bytes, outline_of, price, refuse_what_does_not_fit
+from verigym.trainer.credit.rows import Credit
+from verigym.trainer.dry_run import estimate, measure
+from verigym.trainer.dry_run.estimate import estimate_run, free_bytes, model_shape, refuse_what_does_not_fit
 from verigym.trainer.dry_run.formulas import memory
 from verigym.trainer.dry_run.measure import SavedBytes
 from verigym.trainer.learner.learner import Learner
 from verigym.trainer.loop import Run
+from verigym.trainer.rollout.graders import open_graders
+from verigym.trainer.tasks.mixture import build_source
 
 GIB = 2**30
 
@@ -59,7 +63,7 @@ def config(model: Path, output: Path, **fields: Any) -> TrainConfig:
 def test_a_run_is_priced_and_nothing_is_written(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "MEASURE_S", 1e9)  # on a busy machine fewer prompts would be measured
     output = tmp_path / "out"
-    cost = price(config(model_folder, output), {"letters": LettersEnvironment()})
+    cost = estimate_run(config(model_folder, output), {"letters": LettersEnvironment()})
     assert not output.exists()
     assert cost.held_out == 5
     assert len(cost.expected.rows.prompts) == 4
@@ -73,7 +77,7 @@ def test_a_run_is_priced_and_nothing_is_written(model_folder: Path, tmp_path: Pa
     assert 0 < sum(cost.step_s(cost.expected)) < sum(cost.step_s(cost.most))
     steps, one = 30 * sum(cost.step_s(cost.most)), cost.evaluation_s(cost.most)
     assert cost.run_s(cost.most) == pytest.approx(steps + 4 * one)
-    assert cost.memory.activations > cost.outline.layers * 4 * 100, "some floats a token and layer at least"
+    assert cost.memory.activations > cost.shape.layers * 4 * 100, "some floats a token and layer at least"
 
 
 PRESET: dict[str, Any] = {"preset": "passk"}
@@ -108,7 +112,7 @@ def test_the_measured_updates_happen(
         return found
 
     monkeypatch.setattr(Learner, "update", watched)
-    cost = price(config(model_folder, tmp_path / "out", **fields), {"letters": LettersEnvironment()})
+    cost = estimate_run(config(model_folder, tmp_path / "out", **fields), {"letters": LettersEnvironment()})
     assert len(seen) == 3
     for metrics in seen[:2]:
         assert metrics["rows_with_gradient"] == metrics["trained_rows"] == 4
@@ -116,12 +120,42 @@ def test_the_measured_updates_happen(
     assert cost.memory.activations > 0
 
 
+def test_the_estimate_is_that_of_the_run_within_a_factor(model_folder: Path, tmp_path: Path) -> None:
+    """Weights, gradients and moments to the byte, activations within a factor of 4 above, seconds within a factor of 3."""
+    settings = config(model_folder, tmp_path, prompts_per_step=8, micro_batch_tokens=120, eval_every=0, threads=1)
+    sources = [build_source(source, 0, 5, {"letters": LettersEnvironment()}) for source in settings.sources]
+    ratios = []
+    for _ in range(4):  # estimate and run see the same machine, but not in the same moment
+        cost = estimate_run(settings, {"letters": LettersEnvironment()})
+        with open_graders(sources, settings) as graders:
+            run = Run(settings, sources, graders)
+            run.learner.credit = {label: Credit(whole_reward) for label in run.learner.credit}
+            saved = SavedBytes(run.learner.model)
+            start = time.perf_counter()
+            for step in range(3):
+                groups = run.rollouts(step).groups
+                rights = [replace(group, scores=(Score.correct(),) * len(group.scores)) for group in groups]
+                with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
+                    run.learner.update(step, rights)
+            seconds = (time.perf_counter() - start) / 3
+        parameters = list(run.learner.model.parameters())
+        moments = [state[name] for state in run.learner.optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")]
+        weights = sum(parameter.nbytes for parameter in parameters)
+        assert cost.memory.weights == cost.memory.gradients == weights
+        assert cost.memory.optimizer == sum(moment.nbytes for moment in moments)
+        assert cost.memory.activations / 4 < saved.peak <= cost.memory.activations
+        ratios.append(sum(cost.step_s(replace(cost.expected, trained=1.0))) / seconds)
+        if 1 / 3 < ratios[-1] < 3:
+            return
+    pytest.fail(f"estimated over real seconds of a step: {ratios}")
+
+
 def test_one_completion_a_prompt_is_priced(model_folder: Path, tmp_path: Path) -> None:
     own: dict[str, Any] = {"sources": [{"environment": "letters", "advantage": "reinforce++"}]}
     for fields in ({}, own):
         made = config(model_folder, tmp_path / "out", advantage="reinforce++", group_size=1, **fields)
-        cost = price(made, {"letters": LettersEnvironment()})
-        assert cost.memory.activations > cost.outline.layers * 4 * 100
+        cost = estimate_run(made, {"letters": LettersEnvironment()})
+        assert cost.memory.activations > cost.shape.layers * 4 * 100
         assert len(cost.most.rows.completions) == 4
 
 
@@ -138,7 +172,7 @@ def test_a_verdict_that_failed_is_no_signal(
         return replace(batch, groups=[replace(group, scores=scores) for group in batch.groups])
 
     monkeypatch.setattr(Run, "rollouts", graded)
-    cost = price(config(model_folder, tmp_path / "out", advantage=advantage), {"letters": LettersEnvironment()})
+    cost = estimate_run(config(model_folder, tmp_path / "out", advantage=advantage), {"letters": LettersEnvironment()})
     assert cost.expected.trained == trained
 
 
@@ -153,12 +187,12 @@ def test_the_price_has_the_critic(model_folder: Path, tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(Learner, "update", watched)
     made = (config(model_folder, tmp_path, preset=name, group_size=2) for name in ("grpo", "ppo"))
-    without, with_it = (price(settings, {"letters": LettersEnvironment()}) for settings in made)
+    without, with_it = (estimate_run(settings, {"letters": LettersEnvironment()}) for settings in made)
     assert ["value_loss" in metrics for metrics in seen] == [False] * 3 + [True] * 3
     assert without.memory.critic == 0
-    assert with_it.memory.critic == 16 * with_it.outline.parameters
+    assert with_it.memory.critic == 16 * with_it.shape.parameters
     assert with_it.memory.checkpoints > 1.5 * without.memory.checkpoints
-    weights_bytes = 4 * with_it.outline.parameters
+    weights_bytes = 4 * with_it.shape.parameters
     assert with_it.memory.activations < 1.5 * without.memory.activations + weights_bytes, (
         "the critic's weights are no activations"
     )
@@ -167,25 +201,25 @@ def test_the_price_has_the_critic(model_folder: Path, tmp_path: Path, monkeypatc
 
 
 def test_the_outline_is_that_of_the_model(model_folder: Path, tiny_model: Any) -> None:
-    outline = outline_of(str(model_folder), AdapterFields())
+    shape = model_shape(str(model_folder), AdapterFields())
     settings = tiny_model.config
-    assert outline.parameters == sum(parameter.numel() for parameter in tiny_model.parameters())
-    assert outline.layers == settings.num_hidden_layers
-    assert (outline.kv_heads, outline.head_size) == (settings.num_key_value_heads, settings.head_dim)
+    assert shape.parameters == sum(parameter.numel() for parameter in tiny_model.parameters())
+    assert shape.layers == settings.num_hidden_layers
+    assert (shape.kv_heads, shape.head_size) == (settings.num_key_value_heads, settings.head_dim)
     with torch.no_grad():
         cache = tiny_model(input_ids=torch.tensor([[1, 2, 3]]), use_cache=True).past_key_values
     measured = sum(tensor.nbytes for layer in cache.layers for tensor in (layer.keys, layer.values)) / 3
-    assert measured == outline.layers * 2 * outline.kv_heads * outline.head_size * 4
+    assert measured == shape.layers * 2 * shape.kv_heads * shape.head_size * 4
 
 
 def test_the_outline_counts_adapters_and_what_four_bits_shrink(model_folder: Path, tiny_model: Any) -> None:
-    outline = outline_of(str(model_folder), AdapterFields(lora_rank=4))
+    shape = model_shape(str(model_folder), AdapterFields(lora_rank=4))
     blocks = [parameter for name, parameter in tiny_model.named_parameters() if name.endswith("_proj.weight")]
-    assert outline.linear == sum(parameter.numel() for parameter in blocks)
-    assert sorted(outline.trained) == sorted(4 * side for parameter in blocks for side in parameter.shape)
-    assert outline.parameters == outline_of(str(model_folder), AdapterFields()).parameters
+    assert shape.linear == sum(parameter.numel() for parameter in blocks)
+    assert sorted(shape.trained) == sorted(4 * side for parameter in blocks for side in parameter.shape)
+    assert shape.parameters == model_shape(str(model_folder), AdapterFields()).parameters
     with pytest.raises(UsageError, match="lora_targets: "):
-        outline_of(str(model_folder), AdapterFields(lora_rank=4, lora_targets=("absent",)))
+        model_shape(str(model_folder), AdapterFields(lora_rank=4, lora_targets=("absent",)))
 
 
 def test_what_is_kept_for_the_backward_pass_is_counted_once() -> None:
@@ -202,7 +236,7 @@ def test_what_is_kept_for_the_backward_pass_is_counted_once() -> None:
 
 def test_what_does_not_fit_is_refused_with_what_to_change(model_folder: Path, tmp_path: Path) -> None:
     settings = config(model_folder, tmp_path)
-    big_model = replace(outline_of(str(model_folder), settings), parameters=10**9, trained=(10**9,))
+    big_model = replace(model_shape(str(model_folder), settings), parameters=10**9, trained=(10**9,))
     needs = memory(big_model, settings, 1000.0, 16)
     refuse_what_does_not_fit(replace(needs, checkpoints=0), 2**60, settings)
     refuse_what_does_not_fit(replace(needs, checkpoints=0), None, settings)
@@ -221,14 +255,14 @@ def test_what_does_not_fit_is_refused_with_what_to_change(model_folder: Path, tm
 def test_a_model_that_cannot_fit_is_refused_before_it_is_loaded(
     model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pricer, "free_bytes", lambda device: 1000)
-    monkeypatch.setattr(pricer, "measure", lambda *args: pytest.fail("it was loaded"))
+    monkeypatch.setattr(estimate, "free_bytes", lambda device: 1000)
+    monkeypatch.setattr(estimate, "measure", lambda *args: pytest.fail("it was loaded"))
     with pytest.raises(UsageError, match="this run does not fit"):
-        price(config(model_folder, tmp_path), {"letters": LettersEnvironment()})
+        estimate_run(config(model_folder, tmp_path), {"letters": LettersEnvironment()})
 
 
 def test_free_memory_respects_the_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pricer, "CGROUP", tmp_path)
+    monkeypatch.setattr(estimate, "CGROUP", tmp_path)
     cpu = torch.device("cpu")
     whole = free_bytes(cpu)
     assert whole is not None and whole > 0
@@ -260,4 +294,4 @@ def test_the_command_prints_a_table_and_trains_nothing(
 def test_what_the_run_would_refuse_is_refused_before_it_is_measured(model_folder: Path, tmp_path: Path) -> None:
     fields: dict[str, Any] = {"advantage": "reinforce++", "dynamic_sampling": True}
     with pytest.raises(UsageError, match="groups of equal rewards that dynamic_sampling drops"):
-        price(config(model_folder, tmp_path / "out", **fields), {"letters": LettersEnvironment()})
+        estimate_run(config(model_folder, tmp_path / "out", **fields), {"letters": LettersEnvironment()})
