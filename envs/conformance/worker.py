@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import resource
 import socket
@@ -42,10 +41,10 @@ def serve(sock: socket.socket, environment: Environment, memory_bytes: int | Non
     channel = Channel(sock)
     if callable(prepare := getattr(environment, "prepare", None)):
         prepare()
-    channel.send(READY)
+    channel.send(encode(READY))
     while True:
         try:
-            request = json.loads(channel.receive())
+            request = channel.receive()
         except EOFError:
             os._exit(0)
         try:

@@ -1,25 +1,29 @@
-"""Length-prefixed messages over a socket pair, with a deadline on both directions.
+"""Frames between a grader and its worker over a socket pair, with a deadline on both directions.
 
-Only bytes cross, read as JSON: the trusted process never rebuilds objects from what a process that handled untrusted
-text has sent.
+The frames are the sandbox's: a length, then a JSON object. The trusted process never rebuilds other objects from what a process
+that handled untrusted text has sent.
 """
 
 from __future__ import annotations
 
-import json
 import socket
-import struct
 import time
 from typing import Any
 
+from verigym.sandbox.inside.wire import frames
+
 MAX_MESSAGE_BYTES = 64 * 2**20
-_HEADER = struct.Struct(">I")
+_LENGTH_BYTES = 4
 _CHUNK_BYTES = 1 << 16
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """Return JSON in ASCII, in which a lone surrogate is an escape and not an error."""
-    return json.dumps(message, allow_nan=False, separators=(",", ":")).encode("ascii")
+    """Return the frame of a message.
+
+    Raises:
+        ValueError: the message is not JSON, or longer than `MAX_MESSAGE_BYTES`.
+    """
+    return frames.pack(message, MAX_MESSAGE_BYTES)
 
 
 class Channel:
@@ -29,30 +33,27 @@ class Channel:
         self._socket = sock
         self._buffer = bytearray()
 
-    def send(self, payload: bytes, deadline: float | None = None) -> None:
-        """Send one message.
+    def send(self, frame: bytes, deadline: float | None = None) -> None:
+        """Send what `encode` made.
 
         Raises:
-            ValueError: the message is longer than `MAX_MESSAGE_BYTES`.
             TimeoutError: the other side did not read it in time.
         """
-        if len(payload) > MAX_MESSAGE_BYTES:
-            raise ValueError(f"a message of {len(payload)} bytes; at most {MAX_MESSAGE_BYTES} are sent")
         self._arm(deadline)
-        self._socket.sendall(_HEADER.pack(len(payload)) + payload)
+        self._socket.sendall(frame)
 
-    def receive(self, deadline: float | None = None) -> bytes:
+    def receive(self, deadline: float | None = None) -> dict[str, Any]:
         """Return the next message.
 
         Raises:
             EOFError: the other side is gone.
-            ValueError: it announced more than `MAX_MESSAGE_BYTES`.
+            ValueError: it sent no JSON object, or announced more than `MAX_MESSAGE_BYTES`.
             TimeoutError: no whole message came in time.
         """
-        (size,) = _HEADER.unpack(self._read(_HEADER.size, deadline))
+        size = int.from_bytes(self._read(_LENGTH_BYTES, deadline), "big")
         if size > MAX_MESSAGE_BYTES:
             raise ValueError(f"a message of {size} bytes was announced; at most {MAX_MESSAGE_BYTES} are read")
-        return self._read(size, deadline)
+        return frames.parse(self._read(size, deadline), MAX_MESSAGE_BYTES)
 
     def close(self) -> None:
         """Close this end."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import socket
@@ -25,11 +24,11 @@ def serve(sock: socket.socket, environments: Mapping[str, Environment], memory_b
     for environment in environments.values():
         if callable(prepare := getattr(environment, "prepare", None)):
             prepare()
-    channel.send(READY)
+    channel.send(encode(READY))
     roomy = _Room(memory_bytes)
     while True:
         try:
-            request = json.loads(channel.receive())
+            request = channel.receive()
         except EOFError:
             # Threads that an environment left behind must not keep the process.
             os._exit(0)

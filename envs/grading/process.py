@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import multiprocessing
 import os
 import signal
@@ -27,8 +26,8 @@ UNGUARDED = (
     "a worker process imports the script that starts it, and this script grades while it is imported; put what grades under "
     "`if __name__ == '__main__':` (or pass workers=0, which grades in this process and cannot stop what hangs)"
 )
-READY = b'{"ready":true}'
-"""The first message of a child: it can be asked."""
+READY = {"ready": True}
+"""First message of a child, which is now ready for requests."""
 _REAP_S = 5.0
 
 START_HINT = (
@@ -148,7 +147,7 @@ class ChildProcess:
         deadline = time.monotonic() + timeout_s
         try:
             self._channel.send(frame, deadline)
-            reply: dict[str, Any] = json.loads(self._channel.receive(deadline))
+            reply = self._channel.receive(deadline)
             # An environment that forks by accident answers twice: without the number, every later verdict would shift.
             if reply["id"] != number:
                 raise ValueError(f"it answered item {reply['id']} when asked for item {number}")

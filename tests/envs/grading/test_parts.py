@@ -9,7 +9,7 @@ import pytest
 
 from verigym.envs.grading import breaker as breaker_module
 from verigym.envs.grading.breaker import Breaker, Trust
-from verigym.envs.grading.channel import Channel
+from verigym.envs.grading.channel import MAX_MESSAGE_BYTES, Channel, encode
 from verigym.envs.grading.fairqueue import FairQueue
 from verigym.envs.grading.stats import ThrottledLog
 
@@ -76,10 +76,10 @@ def channels():
 
 def test_channel_carries_messages_of_any_size():
     one, two = channels()
-    big = b"x" * 3_000_000
-    thread = threading.Thread(target=lambda: [one.send(b""), one.send(b"small"), one.send(big)])
+    messages = [{}, {"text": "small \ud800"}, {"text": "x" * 3_000_000}]
+    thread = threading.Thread(target=lambda: [one.send(encode(message)) for message in messages])
     thread.start()
-    assert [two.receive() for _ in range(3)] == [b"", b"small", big]
+    assert [two.receive() for _ in range(3)] == messages
     thread.join()
     one.close()
     with pytest.raises(EOFError):
@@ -98,6 +98,21 @@ def test_channel_deadlines_hold_in_both_directions():
     with pytest.raises(TimeoutError):
         one.receive(time.monotonic() + 0.1)
     assert time.monotonic() - start < 1
+    one.close()
+    two.close()
+
+
+@pytest.mark.parametrize("message", [{"text": "x" * (MAX_MESSAGE_BYTES + 1)}, {"share": float("nan")}], ids=["long", "nan"])
+def test_no_frame_is_made_of_what_is_too_long_or_not_json(message):
+    with pytest.raises(ValueError, match="above the limit|not JSON"):
+        encode(message)
+
+
+def test_channel_refuses_what_is_no_object():
+    one, two = channels()
+    two._socket.sendall(b"\x00\x00\x00\x02[]")
+    with pytest.raises(ValueError, match="not one JSON object"):
+        one.receive(time.monotonic() + 1)
     one.close()
     two.close()
 
