@@ -23,7 +23,7 @@ import torch
 from process_parts.solving import tell
 
 from verigym.trainer.evaluation.figures import mean_interval
-from verigym.trainer.logprobs.forward import Forward
+from verigym.trainer.logprobs.forward import ForwardOptions
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.loading import load_model
 from verigym.trainer.pipelines.pipeline import run_pipeline
@@ -92,7 +92,7 @@ def interval(figure: dict[str, Any]) -> list[float]:
 
 def divergence(student: Any, teacher: Any, codec: Codec, found: Sequence[PromptSamples], direction: Direction) -> list[float]:
     """Return the mean over prompts of the mean divergence at each token of their samples, with its interval."""
-    how = Forward(pad_id=codec.pad_id)
+    how = ForwardOptions(pad_id=codec.pad_id)
     means = []
     with torch.no_grad():
         for one in found:

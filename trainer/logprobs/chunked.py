@@ -1,11 +1,11 @@
-"""Log-probabilities of given tokens from hidden states, chunk by chunk: tokens times vocabulary is never in memory.
+"""Log-probabilities and entropies from hidden states, in chunks, so that logits of all tokens are never in memory at once.
 
 Legend: N tokens of a micro-batch, C of them in a chunk, H hidden size, V vocabulary.
 
-A chunk's logits live only until its log-probabilities are taken. The backward pass needs them again, which costs one more
-product with the vocabulary's matrix; it is saved in two cases. All tokens in one chunk: it is kept. The gradient that will
-arrive is known (in the first update on a batch the ratio is 1, whatever the log-probabilities): it is used while the logits
-are there, and only where it turns out different is the rest computed again.
+A chunk's logits are dropped as soon as its log-probabilities are taken. The backward pass needs them again, which costs one
+more product with the output matrix. Two cases avoid it: if all tokens fit into one chunk, its log-softmax is kept; if the
+incoming gradient is known in advance (in the first update on a batch the ratio is 1), the gradient is computed in the forward
+pass, and corrected in the backward pass only for tokens whose gradient turns out different.
 """
 
 from __future__ import annotations
@@ -15,15 +15,27 @@ from typing import Any
 
 import torch
 
-from verigym.trainer.logprobs.entropy import token_entropy
-
 CHUNK_BYTES = {"cpu": 2**25, "cuda": 2**28}
-"""Memory of a chunk's logits, by kind of device; a product with few rows keeps a GPU waiting."""
+"""Memory of a chunk's logits, by type of device. A GPU needs large products to be busy."""
+
+
+def token_entropy(logp_V: torch.Tensor) -> torch.Tensor:
+    """Return `-sum p log p` of each distribution.
+
+    Args:
+        logp_V: log-probabilities `[..., V]`, the log-softmax of logits that were divided by the temperature, in nats; -inf
+            for tokens that cannot come.
+
+    Returns:
+        Entropies `[...]`, in nats, from 0 to log V, with a gradient.
+    """
+    # A probability of 0 has an infinite logarithm; their product is 0, and so is its gradient.
+    return -(logp_V.exp() * logp_V.clamp(min=-1e4)).sum(dim=-1)
 
 
 @dataclass(frozen=True)
 class Head:
-    """How a model makes logits of its last hidden state: `cap tanh(scale (W h + b) / cap)`."""
+    """Output layer of a model: logits are `cap tanh(scale (W h + b) / cap)` of the last hidden state h."""
 
     weight_VH: torch.Tensor
     bias_V: torch.Tensor | None
@@ -32,17 +44,17 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Expected:
-    """The gradient that is going to arrive at the log-probabilities and at the entropies, as far as one can tell."""
+class ExpectedGradient:
+    """Expected incoming gradient at the log-probabilities and at the entropies."""
 
     logp_N: torch.Tensor
     entropy_N: torch.Tensor
 
 
 def find_head(model: Any) -> Head | None:
-    """Return the head of a transformers causal language model, None where it is not one matrix with a known rescaling.
+    """Return the head of a transformers causal language model; None where it is not one matrix with a known rescaling.
 
-    What it says still has to be tried on the model: there is no common interface to be sure of.
+    Models have no common interface for this, so the result must be checked against the model; see `forward.usable_head`.
     """
     layer = model.get_output_embeddings()
     if type(layer) is not torch.nn.Linear:
@@ -53,7 +65,7 @@ def find_head(model: Any) -> Head | None:
 
 
 def chunk_tokens(vocabulary: int, device: str, number_bytes: int = 4) -> int:
-    """Return how many tokens' logits fit into a chunk, on that kind of device."""
+    """Return how many tokens fit into a chunk on this type of device."""
     return max(16, CHUNK_BYTES.get(device, CHUNK_BYTES["cuda"]) // (max(4, number_bytes) * vocabulary))
 
 
@@ -66,20 +78,20 @@ def token_logprobs(
     chunk: int | None = None,
     dtype: torch.dtype | None = None,
     entropy: bool = False,
-    expected: Expected | None = None,
+    expected: ExpectedGradient | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (logp_N, entropy_N) under the distribution that the head gives; both carry gradients.
+    """Return (logp_N, entropy_N) of tokens under the head's distribution, in nats; both carry gradients.
 
     Args:
-        hidden_NH: the model's last hidden states, one for each token to come.
+        hidden_NH: the model's last hidden states, each at the position before its token.
         head: see `find_head`.
-        tokens_N: the tokens that came.
-        temperature: of the sampler; 0 is read as 1.
-        chunk: tokens whose logits are in memory at a time; None chooses by `chunk_tokens`.
-        dtype: of the product with the vocabulary's matrix; that of the matrix where None. Sums over the vocabulary are in
-            float32 at least.
-        entropy: whether entropies are wanted, in nats; they are 0 without.
-        expected: the gradient that is going to arrive; a wrong one costs time and changes nothing.
+        tokens_N: the tokens.
+        temperature: of the sampler; 0 counts as 1.
+        chunk: tokens whose logits are in memory at the same time; `chunk_tokens` where None.
+        dtype: of the product with the output matrix; the matrix's own where None. Sums over the vocabulary are in float32 or
+            wider.
+        entropy: whether to compute entropies; they are 0 otherwise.
+        expected: expected incoming gradient. A wrong one costs time and changes no result.
 
     Raises:
         ValueError: the shapes do not fit.
@@ -87,18 +99,18 @@ def token_logprobs(
     if hidden_NH.shape != (len(tokens_N), head.weight_VH.shape[1]):
         raise ValueError(f"hidden_NH: expected shape {[len(tokens_N), head.weight_VH.shape[1]]}, got {list(hidden_NH.shape)}")
     dtype = dtype or head.weight_VH.dtype
-    maths = _Maths(dtype, head.scale, head.cap, temperature or 1.0, entropy)
+    chunk_math = _ChunkMath(dtype, head.scale, head.cap, temperature or 1.0, entropy)
     weight_VH = head.weight_VH
     chunk = chunk or chunk_tokens(weight_VH.shape[0], weight_VH.device.type, weight_VH.element_size())
     result: tuple[torch.Tensor, torch.Tensor] = _TokenLogprobs.apply(  # type: ignore[no-untyped-call]
-        hidden_NH, head.weight_VH, head.bias_V, tokens_N, maths, chunk, expected if torch.is_grad_enabled() else None
+        hidden_NH, head.weight_VH, head.bias_V, tokens_N, chunk_math, chunk, expected if torch.is_grad_enabled() else None
     )
     return result
 
 
 @dataclass(frozen=True)
-class _Maths:
-    """What happens to a chunk; it holds no tensors, so that autograd sees every tensor it has to know of."""
+class _ChunkMath:
+    """Computations on one chunk. Holds no tensors, so that autograd sees all of them as arguments."""
 
     dtype: torch.dtype
     scale: float
@@ -109,7 +121,7 @@ class _Maths:
     def log_softmax(
         self, hidden_CH: torch.Tensor, weight_VH: torch.Tensor, bias_V: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return (logsoft_CV, slope_CV): the slope is what the cap's curve multiplies gradients by; None without a cap."""
+        """Return (logsoft_CV, slope_CV): the log-softmax, and the derivative of the cap's tanh, None without a cap."""
         logits_CV = torch.nn.functional.linear(hidden_CH, weight_VH, bias_V)
         logits_CV = logits_CV.to(torch.promote_types(self.dtype, torch.float32))
         slope_CV = None
@@ -126,13 +138,13 @@ class _Maths:
         return token_entropy(logsoft_CV) if self.entropy else torch.zeros_like(logsoft_CV[:, 0])
 
     def gradient(
-        self, logsoft_CV: torch.Tensor, slope_CV: torch.Tensor | None, tokens_C: torch.Tensor, incoming: Expected
+        self, logsoft_CV: torch.Tensor, slope_CV: torch.Tensor | None, tokens_C: torch.Tensor, incoming: ExpectedGradient
     ) -> torch.Tensor:
-        """Return the gradient at the product with the vocabulary's matrix; overwrites `logsoft_CV`."""
+        """Return the gradient at the product with the output matrix; overwrites `logsoft_CV`."""
         if self.entropy:
-            # A probability of 0 has an infinite logarithm; their product is 0.
-            surprise_CV = logsoft_CV.clamp(min=-1e4) + self.entropies(logsoft_CV)[:, None]
-            result_CV = logsoft_CV.exp_().mul_(-(incoming.logp_N[:, None] + incoming.entropy_N[:, None] * surprise_CV))
+            # The clamp: a probability of 0 has an infinite logarithm, and their product is 0.
+            deviation_CV = logsoft_CV.clamp(min=-1e4) + self.entropies(logsoft_CV)[:, None]
+            result_CV = logsoft_CV.exp_().mul_(-(incoming.logp_N[:, None] + incoming.entropy_N[:, None] * deviation_CV))
         else:
             result_CV = logsoft_CV.exp_().mul_(-incoming.logp_N[:, None])
         result_CV.scatter_add_(1, tokens_C[:, None], incoming.logp_N[:, None])
@@ -144,8 +156,8 @@ class _Maths:
         return result_CV.to(self.dtype)
 
 
-class _Sums:
-    """Gradients as they grow, chunk by chunk; those that nobody needs stay None."""
+class _GradientSums:
+    """Gradients, accumulated chunk by chunk; None for inputs that need none."""
 
     def __init__(self, hidden_NH: torch.Tensor, weight_VH: torch.Tensor, bias_V: torch.Tensor | None, needed: Any) -> None:
         self.hidden_NH = torch.zeros_like(hidden_NH) if needed[0] else None
@@ -167,47 +179,47 @@ class _Sums:
 class _TokenLogprobs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *args: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        hidden_NH, weight_VH, bias_V, tokens_N, maths, chunk, expected = args
-        cast_NH, cast_VH, cast_V = _cast(maths.dtype, hidden_NH, weight_VH, bias_V)
-        sums = _Sums(hidden_NH, weight_VH, bias_V, ctx.needs_input_grad) if expected is not None else None
+        hidden_NH, weight_VH, bias_V, tokens_N, chunk_math, chunk, expected = args
+        cast_NH, cast_VH, cast_V = _cast(chunk_math.dtype, hidden_NH, weight_VH, bias_V)
+        sums = _GradientSums(hidden_NH, weight_VH, bias_V, ctx.needs_input_grad) if expected is not None else None
         logps, entropies = [], []
         kept = None
         for start in range(0, len(tokens_N), chunk):
             numbers = slice(start, start + chunk)
             tokens_C = tokens_N[numbers]
-            logsoft_CV, slope_CV = maths.log_softmax(cast_NH[numbers], cast_VH, cast_V)
+            logsoft_CV, slope_CV = chunk_math.log_softmax(cast_NH[numbers], cast_VH, cast_V)
             logps.append(logsoft_CV.gather(1, tokens_C[:, None])[:, 0])
-            entropies.append(maths.entropies(logsoft_CV))
+            entropies.append(chunk_math.entropies(logsoft_CV))
             if sums is not None:
-                incoming = Expected(expected.logp_N[numbers], expected.entropy_N[numbers])
-                gradient_CV = maths.gradient(logsoft_CV, slope_CV, tokens_C, incoming)
+                incoming = ExpectedGradient(expected.logp_N[numbers], expected.entropy_N[numbers])
+                gradient_CV = chunk_math.gradient(logsoft_CV, slope_CV, tokens_C, incoming)
                 sums.add(numbers, gradient_CV, cast_NH[numbers], cast_VH)
             elif len(tokens_N) <= chunk and any(ctx.needs_input_grad[:3]):
                 kept = (logsoft_CV, slope_CV)
         ctx.save_for_backward(hidden_NH, weight_VH, bias_V, tokens_N)
-        ctx.maths, ctx.chunk, ctx.expected, ctx.sums, ctx.kept = maths, chunk, expected, sums, kept
-        empty = cast_NH.new_zeros(0, dtype=torch.promote_types(maths.dtype, torch.float32))
+        ctx.chunk_math, ctx.chunk, ctx.expected, ctx.sums, ctx.kept = chunk_math, chunk, expected, sums, kept
+        empty = cast_NH.new_zeros(0, dtype=torch.promote_types(chunk_math.dtype, torch.float32))
         return torch.cat([*logps, empty]), torch.cat([*entropies, empty])
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *arrived: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         hidden_NH, weight_VH, bias_V, tokens_N = ctx.saved_tensors
-        missing, sums = Expected(*arrived), ctx.sums
+        missing, sums = ExpectedGradient(*arrived), ctx.sums
         if sums is None:
-            sums = _Sums(hidden_NH, weight_VH, bias_V, ctx.needs_input_grad)
+            sums = _GradientSums(hidden_NH, weight_VH, bias_V, ctx.needs_input_grad)
         else:
-            missing = Expected(missing.logp_N - ctx.expected.logp_N, missing.entropy_N - ctx.expected.entropy_N)
+            missing = ExpectedGradient(missing.logp_N - ctx.expected.logp_N, missing.entropy_N - ctx.expected.entropy_N)
         todo = ((missing.logp_N != 0) | (missing.entropy_N != 0)).nonzero()[:, 0]
         if len(todo):
-            cast_NH, cast_VH, cast_V = _cast(ctx.maths.dtype, hidden_NH, weight_VH, bias_V)
+            cast_NH, cast_VH, cast_V = _cast(ctx.chunk_math.dtype, hidden_NH, weight_VH, bias_V)
             if ctx.kept is not None:
                 todo = torch.arange(len(tokens_N), device=todo.device)
             for numbers in torch.split(todo, ctx.chunk):
                 hidden_CH, tokens_C = cast_NH[numbers], tokens_N[numbers]
-                logsoft_CV, slope_CV = ctx.kept or ctx.maths.log_softmax(hidden_CH, cast_VH, cast_V)
-                incoming = Expected(missing.logp_N[numbers], missing.entropy_N[numbers])
-                sums.add(numbers, ctx.maths.gradient(logsoft_CV, slope_CV, tokens_C, incoming), hidden_CH, cast_VH)
+                logsoft_CV, slope_CV = ctx.kept or ctx.chunk_math.log_softmax(hidden_CH, cast_VH, cast_V)
+                incoming = ExpectedGradient(missing.logp_N[numbers], missing.entropy_N[numbers])
+                sums.add(numbers, ctx.chunk_math.gradient(logsoft_CV, slope_CV, tokens_C, incoming), hidden_CH, cast_VH)
         ctx.sums = ctx.kept = None
         return sums.hidden_NH, sums.weight_VH, sums.bias_V, None, None, None, None
 

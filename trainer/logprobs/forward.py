@@ -1,4 +1,4 @@
-"""Log-probabilities of completions under a model, each with its prompt before it, in micro-batches of a token budget.
+"""Log-probabilities of completions under a model, each row with its own prompt, in micro-batches of a token budget.
 
 Legend: B rows, T completion tokens (padded), L prompt + completion positions, N real completion tokens, H hidden size,
 V vocabulary.
@@ -19,63 +19,62 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from verigym.envs.contract.errors import UsageError
-from verigym.trainer.logprobs.chunked import Expected, Head, find_head, token_logprobs
-from verigym.trainer.logprobs.entropy import token_entropy
+from verigym.trainer.logprobs.chunked import ExpectedGradient, Head, find_head, token_entropy, token_logprobs
 
 logger = logging.getLogger("verigym.trainer")
 
 PASS_TOKENS = {"cpu": 32, "cuda": 1024}
-"""How many tokens one could compute in the time that a further micro-batch takes to start; worth a bit of padding."""
+"""Overhead of one more micro-batch, in tokens of compute: a cut must save more padding than this."""
 
 
 @dataclass(frozen=True)
-class Forward:
-    """How log-probabilities are computed. Nothing of it changes what they are, but for rounding."""
+class ForwardOptions:
+    """Options of the forward pass. Except for `temperature`, they change results by rounding only."""
 
     pad_id: int
     """Any valid token id."""
     temperature: float = 1.0
-    """Of the sampler; 0 is read as 1."""
+    """Temperature of the sampler; 0 counts as 1."""
     dtype: str = "fp32"
-    """`fp32`, which stands for the dtype of the weights, or `bf16`."""
+    """`fp32` computes in the dtype of the weights, `bf16` under autocast to bfloat16."""
     token_budget: int = 8192
-    """Most tokens, with their padding, whose activations are in memory at a time."""
+    """Most tokens, padding included, whose activations are in memory at the same time."""
     shared_prefix: bool = True
-    """Whether a prompt that several rows share is run once, on models that allow it."""
+    """Whether a prompt that several rows share is run once, for models that support it."""
     chunk: int | None = None
-    """Tokens whose logits are in memory at a time; chosen by the vocabulary where None."""
+    """Tokens whose logits are in memory at the same time; chosen by the vocabulary's size where None."""
     entropy: bool = False
-    """Whether entropies are wanted."""
+    """Whether to compute entropies."""
 
 
 @dataclass(frozen=True)
-class Scored:
-    """What a model says of completions. Padding is 0, or False in the mask."""
+class CompletionLogprobs:
+    """Per-token log-probabilities and entropies. Padding is 0, and False in the mask."""
 
     logp_BT: torch.Tensor
-    """Log-probability of each token under the distribution sampled from, in nats."""
+    """Log-probability of each token at the sampler's temperature, in nats."""
     entropy_BT: torch.Tensor
-    """Entropy of that distribution, in nats; 0 where not asked for."""
+    """Entropy of each token's distribution, in nats; 0 unless computed."""
     mask_BT: torch.Tensor
 
 
-Expect = Callable[[torch.Tensor, torch.Tensor], Expected]
-"""Says what gradient is going to arrive at the log-probabilities, see `logprobs.Expected`, for (zeros_BT, mask_BT)."""
+ExpectGradient = Callable[[torch.Tensor, torch.Tensor], ExpectedGradient]
+"""Takes (zeros_BT, mask_BT) and returns the gradient expected at the log-probabilities and entropies of the real tokens."""
 
 
 def autocast(device: torch.device, dtype: str) -> AbstractContextManager[Any]:
-    """Return the context of the forward pass: bf16 computes in bfloat16 over fp32 weights, fp32 changes nothing."""
+    """Return the autocast context of the forward pass: to bfloat16 for `bf16`, none for `fp32`."""
     return torch.autocast(device.type, dtype=torch.bfloat16) if dtype == "bf16" else nullcontext()
 
 
 def micro_batches(lengths: Sequence[int], token_budget: int, device: str = "cpu") -> Iterator[list[int]]:
-    """Yield row numbers, longest rows first, so that rows times the longest row stays within the budget.
+    """Yield micro-batches as row numbers, longest rows first; rows times the longest row is at most the budget.
 
-    Where to cut is chosen for the fewest tokens in all, padding included; each micro-batch counts `PASS_TOKENS` extra. A row
-    longer than the budget gets a micro-batch of its own. Rows of zero length are left out.
+    The cuts minimise the number of tokens, padding included, plus `PASS_TOKENS` per micro-batch. A row longer than the budget
+    gets a micro-batch of its own. Rows of zero length are left out.
     """
     order = sorted((row for row, length in enumerate(lengths) if length > 0), key=lambda row: (-lengths[row], row))
-    # cost[i]: of the rows from the i-th on; cuts[i]: where the micro-batch that begins there ends.
+    # cost[i]: tokens of the rows from the i-th on; cuts[i]: end of the micro-batch that begins at the i-th row.
     cost, cuts = [0] * (len(order) + 1), [0] * len(order)
     for start in reversed(range(len(order))):
         longest = lengths[order[start]]
@@ -98,29 +97,29 @@ def completion_logprobs(
     pad_id: int,
     dtype: str = "fp32",
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (logp_BT, mask_BT) of one micro-batch; see `score_separately` and `Forward`."""
-    scored = score_separately(model, prompts, completions, Forward(pad_id, temperature, dtype))
+    """Return (logp_BT, mask_BT) of one micro-batch; see `row_logprobs` and `ForwardOptions`."""
+    scored = row_logprobs(model, prompts, completions, ForwardOptions(pad_id, temperature, dtype))
     return scored.logp_BT, scored.mask_BT
 
 
-def score_separately(
+def row_logprobs(
     model: Any,
     prompts: Sequence[Sequence[int]],
     completions: Sequence[Sequence[int]],
-    how: Forward,
-    expect: Expect | None = None,
-) -> Scored:
-    """Return the log-probability of each completion token, every row with its own prompt.
+    how: ForwardOptions,
+    expect: ExpectGradient | None = None,
+) -> CompletionLogprobs:
+    """Return the log-probabilities of completions, every row with its own prompt.
 
-    Rows are right-padded; padding comes after everything it could influence, so it needs no attention mask beyond
-    the causal one. Only real completion tokens meet the vocabulary.
+    Rows are padded on the right, where the causal mask hides the padding. Logits are computed for real completion tokens
+    only.
 
     Args:
         model: a transformers causal language model.
         prompts: B token sequences, none empty.
         completions: B token sequences, none empty.
-        how: the numbers of it.
-        expect: see `Expect`.
+        how: options of the forward pass.
+        expect: see `ExpectGradient`.
     """
     device = model.device
     lengths = [len(p) + len(c) for p, c in zip(prompts, completions, strict=True)]
@@ -135,19 +134,24 @@ def score_separately(
             hidden = decoder(model)(input_ids=ids_BL, use_cache=False).last_hidden_state
         else:
             hidden = model(input_ids=ids_BL, use_cache=False).logits
-    return score(hidden.flatten(0, 1)[at_N], head, completions, how, expect)
+    return logprobs_from_hidden(hidden.flatten(0, 1)[at_N], head, completions, how, expect)
 
 
-def score(
+def logprobs_from_hidden(
     hidden_NH: torch.Tensor,
     head: Head | torch.nn.Linear | None,
     completions: Sequence[Sequence[int]],
-    how: Forward,
-    expect: Expect | None,
-) -> Scored:
-    """Return what the hidden states before the N completion tokens say of them.
+    how: ForwardOptions,
+    expect: ExpectGradient | None,
+) -> CompletionLogprobs:
+    """Return the log-probabilities of B completions from the hidden states before their N tokens.
 
-    Without a head they are logits already. With a critic's head, a layer of one output, what it says stands in `logp_BT`.
+    Args:
+        hidden_NH: hidden states, row by row; logits where `head` is None.
+        head: from `usable_head`. With a critic's head, a linear layer with one output, `logp_BT` of the result holds values.
+        completions: B token sequences, N tokens in all.
+        how: options of the forward pass.
+        expect: see `ExpectGradient`.
     """
     device = hidden_NH.device
     longest = max(map(len, completions))
@@ -155,7 +159,7 @@ def score(
     if isinstance(head, torch.nn.Linear):
         value_N = head(hidden_NH.to(head.weight.dtype))[:, 0]
         blank_BT = torch.zeros(mask_BT.shape, device=device, dtype=value_N.dtype)
-        return Scored(blank_BT.masked_scatter(mask_BT, value_N), blank_BT, mask_BT)
+        return CompletionLogprobs(blank_BT.masked_scatter(mask_BT, value_N), blank_BT, mask_BT)
     tokens_N = torch.tensor([token for c in completions for token in c], device=device)
     real = torch.promote_types(hidden_NH.dtype if head is None else head.weight_VH.dtype, torch.float32)
     blank_BT = torch.zeros(mask_BT.shape, device=device, dtype=real)
@@ -174,11 +178,11 @@ def score(
             entropy=how.entropy,
             expected=expect(blank_BT, mask_BT) if expect and torch.is_grad_enabled() else None,
         )
-    return Scored(blank_BT.masked_scatter(mask_BT, logp_N), blank_BT.masked_scatter(mask_BT, entropy_N), mask_BT)
+    return CompletionLogprobs(blank_BT.masked_scatter(mask_BT, logp_N), blank_BT.masked_scatter(mask_BT, entropy_N), mask_BT)
 
 
 def decoder(model: Any) -> Any:
-    """Return the part of a causal language model that ends in hidden states; adapters stay inside."""
+    """Return a causal language model without its head, adapters included: tokens to hidden states."""
     whole = model.get_base_model() if hasattr(model, "get_base_model") else model
     return whole.base_model
 
@@ -187,9 +191,9 @@ _usable: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def usable_head(model: Any) -> Head | torch.nn.Linear | None:
-    """Return the head by which hidden states give the model's own logits, None where there is none; a critic's is its own.
+    """Return the head if it reproduces the model's logits from hidden states, else None; of a critic its value head.
 
-    Tried once a model, on a few tokens.
+    Checked once per model, on a few tokens.
     """
     value_head: torch.nn.Linear | None = getattr(model, "value_head", None)
     if value_head is not None:
@@ -213,7 +217,7 @@ def usable_head(model: Any) -> Head | torch.nn.Linear | None:
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Turn dropout off for a trial."""
+    """Put the model into evaluation mode, without dropout, inside the context."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -225,12 +229,12 @@ def evaluating(model: Any) -> Iterator[None]:
 
 @contextmanager
 def checkpointing(model: Any, on: bool) -> Iterator[None]:
-    """Keep a layer's input alone and compute the layer again in the backward pass, where `on`.
+    """Use gradient checkpointing inside the context, if `on`: store only each layer's input, and recompute the layer.
 
-    Dropout stays as it is: only the layers themselves, which decide about it, are told that this is training.
+    Dropout stays as it is, because only the checkpointed layers themselves are put into training mode.
 
     Raises:
-        UsageError: the model's layers cannot do it.
+        UsageError: the model's layers do not support it.
     """
     layers = [module for module in model.modules() if on and isinstance(module, GradientCheckpointingLayer)]
     if on and not layers:

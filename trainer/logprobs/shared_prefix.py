@@ -1,8 +1,8 @@
-"""A prompt's forward and backward pass, once for all its completions.
+"""Shared prompts: one forward and backward pass of a prompt for all its completions.
 
-The prompts run first; their keys and values, and the last hidden state, are cut out of the graph as leaves. Micro-batches of
-completions run on top of the leaves, which gather gradients; at the end these go through the prompts' graph in one backward
-pass. The result is the padded computation's, sum by sum, but for rounding.
+The prompts run first. Their keys, values and last hidden states are detached as leaves. Micro-batches of completions run on top
+of the leaves, in which gradients accumulate; finally these gradients go through the prompts' graph in one backward pass. The
+result equals that of padded rows, except for rounding.
 
 Legend: P prompts, B rows (completions), T completion tokens (padded), S prompt tokens (padded), H hidden size.
 """
@@ -20,36 +20,36 @@ import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from verigym.trainer.logprobs.forward import (
-    Expect,
-    Forward,
-    Scored,
+    CompletionLogprobs,
+    ExpectGradient,
+    ForwardOptions,
     autocast,
     decoder,
     evaluating,
+    logprobs_from_hidden,
     micro_batches,
-    score,
-    score_separately,
+    row_logprobs,
     usable_head,
 )
 
 logger = logging.getLogger("verigym.trainer")
 
-Pass = Callable[[Expect | None], Scored]
-"""Runs a micro-batch, given what to expect, or None."""
+Pass = Callable[[ExpectGradient | None], CompletionLogprobs]
+"""Runs the forward pass of a micro-batch; its argument is the expected gradient, or None."""
 
 PROMPT_SHARE = 4
-"""One part in this many of the token budget is for prompts, whose activations stay until their last completion is done."""
+"""The prompts get one part in this many of the token budget; their activations stay until the last completion is done."""
 
 COPY_SHARE = 4
-"""Each row has a copy of its prompt's keys and values in every layer; so many prompt tokens count as one token of the row.
-Llamas of four shapes kept 11 to 20 times more for the backward pass for a token of a completion than for one of these copies,
-which a micro-batch of several prompts, and the way back, have twice for a while."""
+"""Each row has a copy of its prompt's keys and values in every layer; this many copied tokens count as one token of the budget.
+Measured on Llamas of four shapes, a completion's token keeps 11 to 20 times the memory of a copied one for the backward pass;
+micro-batches of several prompts, and the backward pass, hold a copy twice for a while."""
 
 
 class SharedPrefix:
-    """Prompts that have been run, for completions to go on from."""
+    """Prompts whose forward pass is done, on which completions continue."""
 
-    def __init__(self, model: Any, prompts: Sequence[Sequence[int]], how: Forward) -> None:
+    def __init__(self, model: Any, prompts: Sequence[Sequence[int]], how: ForwardOptions) -> None:
         self.model, self.how, self.prompts = model, how, prompts
         longest = max(map(len, prompts))
         ids_PS = torch.tensor([[*prompt, *[how.pad_id] * (longest - len(prompt))] for prompt in prompts], device=model.device)
@@ -66,18 +66,18 @@ class SharedPrefix:
             for leaf, tensor in zip(self._leaves, self._graph, strict=True):
                 leaf.requires_grad_(tensor.requires_grad)
 
-    def score(
+    def logprobs(
         self,
         owners: Sequence[int],
         completions: Sequence[Sequence[int]],
-        expect: Expect | None = None,
-    ) -> Scored:
+        expect: ExpectGradient | None = None,
+    ) -> CompletionLogprobs:
         """Return the log-probabilities of completions.
 
         Args:
-            owners: the number of each row's prompt, in rising order.
+            owners: index of each row's prompt, ascending.
             completions: B token sequences, none empty.
-            expect: see `Expect`.
+            expect: see `ExpectGradient`.
         """
         device = self.model.device
         counts = [(p, len(list(rows))) for p, rows in groupby(owners)]
@@ -98,24 +98,24 @@ class SharedPrefix:
             hidden_BTH = torch.cat([hidden_BTH, out.last_hidden_state], dim=1)
         at = [row * (width + 1) + t for row, completion in enumerate(completions) for t in range(len(completion))]
         hidden_NH = hidden_BTH.flatten(0, 1)[torch.tensor(at, device=device)]
-        return score(hidden_NH, usable_head(self.model), completions, self.how, expect)
+        return logprobs_from_hidden(hidden_NH, usable_head(self.model), completions, self.how, expect)
 
     def _rows(self, leaf: torch.Tensor, like: torch.Tensor, counts: Sequence[tuple[int, int]]) -> torch.Tensor:
-        """Return a prompt's part of the leaf for each of its rows; the backward pass is a sum in a fixed order."""
+        """Repeat each prompt's part of the leaf for its rows; the backward pass sums them in a fixed order."""
         longest = max(len(self.prompts[p]) for p, _ in counts)
         leaf = leaf if leaf.ndim == 2 else leaf[:, :, :longest]
         parts = [leaf[p : p + 1].expand(count, *leaf.shape[1:]) for p, count in counts]
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).to(like.dtype)
 
     def backward(self) -> None:
-        """Send what the completions' backward passes have left in the leaves through the prompts; once."""
+        """Propagate the gradients in the leaves through the prompts; call once, after all completions."""
         pairs = [(tensor, leaf.grad) for tensor, leaf in zip(self._graph, self._leaves, strict=True) if leaf.grad is not None]
         if pairs:
             torch.autograd.backward([tensor for tensor, _ in pairs], [grad.to(tensor.dtype) for tensor, grad in pairs])
 
 
 def _mask(starts_B1: torch.Tensor, prompt_width: int, width: int) -> torch.Tensor | None:
-    """Return 1 for positions to attend to: padding stands between a short prompt and its completion; None without any."""
+    """Return 1 for positions to attend to, 0 for padding between a short prompt and its completion; None without padding."""
     if bool((starts_B1 == prompt_width).all()):
         return None
     place_L = torch.arange(prompt_width + width, device=starts_B1.device)
@@ -133,19 +133,23 @@ def _cache(states: Sequence[torch.Tensor]) -> DynamicCache:
     return cache
 
 
-def passes(
-    model: Any, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], numbers: Sequence[int], how: Forward
+def micro_batch_passes(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    completions: Sequence[Sequence[int]],
+    numbers: Sequence[int],
+    how: ForwardOptions,
 ) -> Iterator[tuple[list[int], Pass]]:
-    """Yield micro-batches as (row numbers, a function that runs them).
+    """Yield micro-batches as (row numbers, a function that runs their forward pass).
 
-    The caller runs each one, and its backward pass where there is one, before asking for the next.
+    The caller must run each one, and its backward pass if any, before it takes the next.
 
     Args:
         model: a transformers causal language model.
-        prompts: of all rows.
-        completions: of all rows.
-        numbers: of the rows to run; a row without tokens is never run.
-        how: the numbers of it.
+        prompts: one per row.
+        completions: one per row.
+        numbers: rows to run; rows without completion tokens are skipped.
+        how: options of the forward pass.
     """
     kind = model.device.type
     if not (how.shared_prefix and shareable(model)):
@@ -155,7 +159,7 @@ def passes(
         ]
         for batch in micro_batches(lengths, how.token_budget, kind):
             pair = [prompts[n] for n in batch], [completions[n] for n in batch]
-            yield batch, partial(score_separately, model, *pair, how)
+            yield batch, partial(row_logprobs, model, *pair, how)
         return
     rows_of: dict[tuple[int, ...], list[int]] = {}
     for number in numbers:
@@ -170,12 +174,12 @@ def passes(
         for batch in micro_batches(charges, how.token_budget - len(bundle) * longest, kind):
             owners, mine = zip(*(rows[i] for i in sorted(batch)), strict=True)
             texts = [completions[number] for number in mine]
-            yield list(mine), partial(prefix.score, owners, texts)
+            yield list(mine), partial(prefix.logprobs, owners, texts)
         prefix.backward()
 
 
 def copy_charge(prompt_tokens: int) -> int:
-    """Return how many tokens of the budget a row takes for its copy of the prompt's keys and values."""
+    """Return the tokens of the budget that a row's copy of its prompt's keys and values counts as."""
     return -(-prompt_tokens // COPY_SHARE)
 
 
@@ -183,9 +187,9 @@ _shareable: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def shareable(model: Any) -> bool:
-    """Whether the model gives the same log-probabilities with a shared prompt; tried once a model, on a few tokens.
+    """Whether the model gives the same log-probabilities with a shared prompt; checked once per model, on a few tokens.
 
-    Not with sliding windows, recurrent layers or attention that takes no mask of ours.
+    False for sliding windows, recurrent layers, and attention that does not take our mask.
     """
     if model not in _shareable:
         reason = _obstacle(model)
@@ -205,11 +209,11 @@ def _obstacle(model: Any) -> str:
     if head is None:
         return "its head is not known here"
     prompts, completions = [[0, 1, 2], [3, 1]], [[1, 2, 0], [3, 0], [2, 1, 3]]
-    owners, how = [0, 0, 1], Forward(pad_id=0)
+    owners, how = [0, 0, 1], ForwardOptions(pad_id=0)
     with torch.no_grad(), evaluating(model):
-        alone = score_separately(model, [prompts[p] for p in owners], completions, how).logp_BT
+        alone = row_logprobs(model, [prompts[p] for p in owners], completions, how).logp_BT
         try:
-            shared = SharedPrefix(model, prompts, how).score(owners, completions).logp_BT
+            shared = SharedPrefix(model, prompts, how).logprobs(owners, completions).logp_BT
         except (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     return "" if torch.allclose(shared, alone, rtol=1e-3, atol=1e-3) else "its log-probabilities would be others"

@@ -98,7 +98,7 @@ def score_packed(
     how: ForwardOptions,
     expect: ExpectGradient | None = None,
 ) -> CompletionLogprobs:
-    """Return what a model says of the rows' completions, in the order of their numbers; see `forward.row_logprobs`."""
+    """Return the log-probabilities of the packed completions; see `forward.row_logprobs`."""
     hidden = hidden_packed(model, rows, prompts, completions, how)
     return logprobs_from_hidden(hidden, usable_head(model), [completions[n] for row in rows for n in row], how, expect)
 
@@ -134,7 +134,7 @@ def packed_passes(
     how: ForwardOptions,
     capacity: int | None = None,
 ) -> Iterator[tuple[list[int], Pass]]:
-    """Yield micro-batches as (example numbers, a function that runs them), as `shared_prefix.micro_batch_passes` does; see `packed_rows`."""
+    """Yield micro-batches of packed rows as (example numbers, a function that runs them); see `shared_prefix.micro_batch_passes`."""
     for rows in packed_rows(model, prompts, completions, how, capacity):
         yield [number for row in rows for number in row], partial(score_packed, model, rows, prompts, completions, how)
 

@@ -21,7 +21,7 @@ from verigym.trainer.config.run import TrainConfig, build_config
 from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.learner.critic import Critic, ValueModel, accumulate_values
 from verigym.trainer.learner.update import policy_logprobs
-from verigym.trainer.logprobs.forward import Forward, decoder
+from verigym.trainer.logprobs.forward import ForwardOptions, decoder
 from verigym.trainer.logprobs.shared_prefix import shareable
 from verigym.trainer.loop import train
 
@@ -102,7 +102,7 @@ def test_the_gradient_is_that_of_the_mean_over_trained_tokens(
         for row in ROWS
     ]
     values_model.zero_grad(set_to_none=True)
-    how = Forward(pad_id=0, token_budget=budget, shared_prefix=shared_prefix)
+    how = ForwardOptions(pad_id=0, token_budget=budget, shared_prefix=shared_prefix)
     metrics = accumulate_values(values_model, rows, value_clip=clip, how=how)
     found = flat(values_model)
     values_model.zero_grad(set_to_none=True)

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.run import build_config
 from verigym.trainer.learner.learner import Learner
-from verigym.trainer.logprobs.forward import Forward, autocast, score_separately
+from verigym.trainer.logprobs.forward import ForwardOptions, autocast, row_logprobs
 from verigym.trainer.logprobs.shared_prefix import shareable
 from verigym.trainer.loop import train
 from verigym.trainer.models import lora
@@ -73,7 +73,7 @@ def run(folder: Path, model: Path, **fields: Any) -> list[dict[str, float]]:
 def logps(model: Any, dtype: str = "fp32") -> torch.Tensor:
     prompts, completions = zip(*TEXTS, strict=True)
     with torch.no_grad():
-        return score_separately(model, prompts, completions, Forward(pad_id=0, dtype=dtype)).logp_BT
+        return row_logprobs(model, prompts, completions, ForwardOptions(pad_id=0, dtype=dtype)).logp_BT
 
 
 def needs_bitsandbytes(base: str) -> None:

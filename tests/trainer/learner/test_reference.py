@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.run import build_config
 from verigym.trainer.learner.learner import Learner
-from verigym.trainer.logprobs.forward import Forward, score_separately
+from verigym.trainer.logprobs.forward import ForwardOptions, row_logprobs
 from verigym.trainer.loop import train
 
 STEPS = 6
@@ -119,7 +119,7 @@ def test_earlier_adapters_say_what_the_policy_said(model_folder: Path, tmp_path:
 
     def said(model: Any) -> torch.Tensor:
         with torch.no_grad(), opened(model) as live:
-            return score_separately(live, [(5, 6, 7)] * 2, [(20, 21, 22), (9, 30)], Forward(pad_id=0)).logp_BT
+            return row_logprobs(live, [(5, 6, 7)] * 2, [(20, 21, 22), (9, 30)], ForwardOptions(pad_id=0)).logp_BT
 
     config = settings(tmp_path, model_folder, lora_rank=4, learning_rate=0.02)
     then = Learner(config, tmp_path / "checkpoints/step-00000002")

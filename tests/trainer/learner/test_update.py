@@ -112,13 +112,13 @@ def test_every_loss_gives_the_gradient_of_its_formula(exact_model: Any, loss: st
 def test_the_first_update_on_a_batch_computes_logits_once(tiny_model: Any, loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert usable_head(tiny_model) and shareable(tiny_model)  # tried before the count begins
     calls: list[int] = []
-    real = chunked._Maths.log_softmax
+    real = chunked._ChunkMath.log_softmax
 
     def counted(self: Any, hidden: torch.Tensor, *matrix: Any) -> Any:
         calls.append(len(hidden))
         return real(self, hidden, *matrix)
 
-    monkeypatch.setattr(chunked._Maths, "log_softmax", counted)
+    monkeypatch.setattr(chunked._ChunkMath, "log_softmax", counted)
     objective = replace(OBJECTIVE, loss=LOSSES[loss].function, aggregation="sequence_mean")
     tokens = sum(len(row.token_ids) for row in LONG if any(row.advantages))
     gradient(tiny_model, LONG, objective, 24, chunk=2)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from verigym.trainer.logprobs.entropy import token_entropy
+from verigym.trainer.logprobs.chunked import token_entropy
 
 INF = math.inf
 

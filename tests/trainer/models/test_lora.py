@@ -23,7 +23,7 @@ from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.engines.native.generate import generate
 from verigym.trainer.learner.kl_reward import kl_penalties
 from verigym.trainer.learner.update import Objective, accumulate, policy_logprobs
-from verigym.trainer.logprobs.forward import Forward, checkpointing, score_separately, usable_head
+from verigym.trainer.logprobs.forward import ForwardOptions, checkpointing, row_logprobs, usable_head
 from verigym.trainer.logprobs.shared_prefix import shareable
 from verigym.trainer.losses.kl import k3
 from verigym.trainer.losses.token_level import clipped
@@ -44,7 +44,7 @@ ROWS = [TrainingRow(prompt, tokens, (-1.0) ** n * (n + 1), True) for n, (prompt,
 def logps(model: Any) -> torch.Tensor:
     prompts, completions = zip(*TEXTS, strict=True)
     with torch.no_grad(), opened(model) as live:
-        return score_separately(live, prompts, completions, Forward(pad_id=0)).logp_BT
+        return row_logprobs(live, prompts, completions, ForwardOptions(pad_id=0)).logp_BT
 
 
 def values(policy: Any, part: str) -> dict[str, torch.Tensor]:

@@ -29,8 +29,8 @@ from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.dry_run.measure import SavedBytes
 from verigym.trainer.learner.update import Objective, accumulate
 from verigym.trainer.logprobs import shared_prefix as prefix_module
-from verigym.trainer.logprobs.forward import Forward, score_separately, usable_head
-from verigym.trainer.logprobs.shared_prefix import copy_charge, passes, shareable
+from verigym.trainer.logprobs.forward import ForwardOptions, row_logprobs, usable_head
+from verigym.trainer.logprobs.shared_prefix import copy_charge, micro_batch_passes, shareable
 from verigym.trainer.losses.token_level import clipped
 
 SIZES: dict[str, Any] = {
@@ -94,7 +94,7 @@ def test_each_kind_of_model_is_right_and_known_for_what_it_is(name: str) -> None
     model = build(name)
     assert (usable_head(model) is not None, shareable(model)) == MODELS[name][2:]
     batch = rows(name, [(3, [3, 1, 6, 2]), (9, [5, 5]), (1, [1, 1]), (5, [1])])
-    scored = score_separately(model, [r.prompt_ids for r in batch], [r.token_ids for r in batch], Forward(pad_id=0))
+    scored = row_logprobs(model, [r.prompt_ids for r in batch], [r.token_ids for r in batch], ForwardOptions(pad_id=0))
     for row, found in zip(batch, scored.logp_BT, strict=True):
         logits = model(torch.tensor([[*row.prompt_ids, *row.token_ids]]), use_cache=False).logits[
             0, len(row.prompt_ids) - 1 : -1
@@ -160,7 +160,9 @@ def test_a_prompt_is_run_once_and_tokens_stay_within_the_budget(exact_llama: Any
     batch = rows("once", [(16, [4, 5, 6, 6]), (16, [1, 1, 9, 9])])
     prompts, completions = [row.prompt_ids for row in batch], [row.token_ids for row in batch]
     parts = []
-    for numbers, run in passes(exact_llama, prompts, completions, range(8), Forward(pad_id=0, token_budget=64)):
+    for numbers, run in micro_batch_passes(
+        exact_llama, prompts, completions, range(8), ForwardOptions(pad_id=0, token_budget=64)
+    ):
         parts += numbers
         run(None).logp_BT.sum().backward()  # type: ignore[no-untyped-call]
     assert sorted(parts) == list(range(8))
@@ -180,8 +182,8 @@ def test_copies_of_a_long_prompt_bound_the_rows() -> None:
         saved, sizes = SavedBytes(model), []
         with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
             prompts, completions = [row.prompt_ids for row in batch], [row.token_ids for row in batch]
-            how = Forward(pad_id=0, token_budget=budget)
-            for numbers, run in passes(model, prompts, completions, range(group_size), how):
+            how = ForwardOptions(pad_id=0, token_budget=budget)
+            for numbers, run in micro_batch_passes(model, prompts, completions, range(group_size), how):
                 sizes.append(len(numbers))
                 run(None).logp_BT.sum().backward()  # type: ignore[no-untyped-call]
         assert sum(sizes) == group_size
@@ -198,7 +200,7 @@ def test_a_model_that_fails_the_trial_is_run_separately(monkeypatch: pytest.Monk
     def broken(self: Any, *args: Any) -> Any:
         raise TypeError("no cache for you")
 
-    monkeypatch.setattr(prefix_module.SharedPrefix, "score", broken)
+    monkeypatch.setattr(prefix_module.SharedPrefix, "logprobs", broken)
     assert not shareable(model)
     batch = rows("trial", [(3, [2, 2])])
     assert gradient(model, batch)[1]["rows_with_gradient"] == 2
@@ -223,7 +225,7 @@ def test_a_head_that_does_more_than_it_says_is_found_out(monkeypatch: pytest.Mon
     monkeypatch.setattr(model, "forward", doubled)
     assert usable_head(model) is None
     assert not shareable(model)
-    scored = score_separately(model, [[3, 4, 5]], [[6, 7]], Forward(pad_id=0, temperature=0.5, entropy=True))
+    scored = row_logprobs(model, [[3, 4, 5]], [[6, 7]], ForwardOptions(pad_id=0, temperature=0.5, entropy=True))
     choices = torch.distributions.Categorical(logits=4 * real(torch.tensor([[3, 4, 5, 6]])).logits[0, 2:])
     torch.testing.assert_close(scored.logp_BT[0], choices.log_prob(torch.tensor([6, 7])), rtol=0, atol=1e-5)
     torch.testing.assert_close(scored.entropy_BT[0], choices.entropy(), rtol=0, atol=1e-5)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from verigym.trainer.logprobs.chunked import CHUNK_BYTES, Expected, Head, chunk_tokens, token_logprobs
+from verigym.trainer.logprobs.chunked import CHUNK_BYTES, ExpectedGradient, Head, chunk_tokens, token_logprobs
 
 N, H, V = 7, 5, 11
 TOKENS = torch.tensor([0, 10, 3, 3, 7, 1, 5])
@@ -33,10 +33,10 @@ def whole(hidden: Any, weight: Any, bias: Any, scale: float, cap: float | None, 
 @pytest.mark.parametrize("entropy", [False, True])
 def test_equals_whole_logits(chunk: int, cap: float | None, entropy: bool, batch: Batch, assert_same: Any) -> None:
     inputs = tensors(batch)
-    incoming = Expected(batch("g", N), batch("e", N) if entropy else torch.zeros(N, dtype=torch.float64))
+    incoming = ExpectedGradient(batch("g", N), batch("e", N) if entropy else torch.zeros(N, dtype=torch.float64))
     wanted = whole(*inputs, 1.3, cap, 0.7)
     gradients = torch.autograd.grad(wanted, inputs, [incoming.logp_N, incoming.entropy_N])
-    wrong = Expected(incoming.logp_N + torch.eye(N, dtype=torch.float64)[2], incoming.entropy_N)
+    wrong = ExpectedGradient(incoming.logp_N + torch.eye(N, dtype=torch.float64)[2], incoming.entropy_N)
     for expected in (None, incoming, wrong):
         settings: dict[str, Any] = {"temperature": 0.7, "chunk": chunk, "entropy": entropy, "expected": expected}
         found = token_logprobs(inputs[0], Head(inputs[1], inputs[2], 1.3, cap), TOKENS, **settings)
@@ -61,7 +61,7 @@ def test_gradcheck(chunk: int, cap: float | None, batch: Batch) -> None:
 def test_a_matrix_that_stays_as_it_is_gets_no_gradient(batch: Batch, assert_same: Any) -> None:
     hidden, weight, bias = tensors(batch)
     frozen = Head(weight.detach(), bias.detach())
-    logp, _ = token_logprobs(hidden, frozen, TOKENS, chunk=2, expected=Expected(torch.ones(N).double(), torch.zeros(N)))
+    logp, _ = token_logprobs(hidden, frozen, TOKENS, chunk=2, expected=ExpectedGradient(torch.ones(N).double(), torch.zeros(N)))
     logp.sum().backward()  # type: ignore[no-untyped-call]
     wanted, _ = whole(hidden, weight, bias, 1.0, None, 1.0)
     assert_same(hidden.grad, torch.autograd.grad(wanted.sum(), hidden)[0])
@@ -125,7 +125,7 @@ class Largest(TorchDispatchMode):
 def test_tokens_times_vocabulary_is_never_in_memory(known: bool) -> None:
     tokens, size, vocabulary, chunk = 64, 4, 1000, 8
     hidden, weight = torch.randn(tokens, size).requires_grad_(), torch.randn(vocabulary, size).requires_grad_()
-    expected = Expected(torch.ones(tokens), torch.zeros(tokens)) if known else None
+    expected = ExpectedGradient(torch.ones(tokens), torch.zeros(tokens)) if known else None
     with Largest() as largest:
         logp, _ = token_logprobs(hidden, Head(weight, None), torch.arange(tokens), chunk=chunk, expected=expected)
         logp.sum().backward()  # type: ignore[no-untyped-call]
