@@ -1,4 +1,4 @@
-"""The sandbox as its users see it: run a program, build one, talk to one, test one. Back ends say how a worker is started."""
+"""The `Sandbox` base class: run, build, call and test programs. Back ends define how a worker is started."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Slot:
-    """A place for a run, held by the thread that has entered. Another thread may leave it, as when it closes a session."""
+    """A slot for one run, held by the thread that entered it. Another thread may release it, as when it closes a session."""
 
     def __init__(self, pool: Pool[Any], held: threading.local) -> None:
         self._pool, self._held = pool, held
         self.number = -1
-        """-1: not held, or not by this but by one around it."""
+        """-1: not held, or held by an enclosing slot of the same thread."""
 
     def __enter__(self) -> None:
         if held_slot(self._held) < 0:
@@ -51,7 +51,7 @@ class _Slot:
 
 
 def held_slot(held: threading.local) -> int:
-    """Return the number of the slot that this thread holds, or -1."""
+    """Return the number of the slot that this thread holds; -1 for none."""
     slot: _Slot | None = getattr(held, "slot", None)
     return -1 if slot is None else slot.number
 
@@ -63,7 +63,7 @@ class Sandbox(ABC):
         options: fields of the back end's `options_type`, by name.
 
     Raises:
-        ValueError: no such option, or a value that it may not have.
+        ValueError: an option is unknown or its value invalid.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Sandbox(ABC):
         _sandboxes.add(self)
 
     def _after_fork(self) -> None:
-        """In a child: the workers belong to the parent, and a fork has workers of its own."""
+        """In a forked child: leave the workers to the parent and start with none."""
         self._pool.forget()
         self._open()
 
@@ -106,25 +106,25 @@ class Sandbox(ABC):
         worker = self._pool.take(self._pool.core(held_slot(self._held)))
         try:
             started: Run = worker.start(job, self._pool.give)
-        except BaseException:  # interrupted, perhaps when the run had begun
+        except BaseException:  # interrupted, perhaps after the run had begun
             worker.close()
             self._pool.give(worker)
             raise
         return started
 
     def slot(self) -> _Slot:
-        """Hold one of the places for runs. A thread that holds one already, as inside a session, does not wait for another."""
+        """Hold one of the slots for runs. A thread that already holds one, as inside a session, does not wait for another."""
         return _Slot(self._pool, self._held)
 
     def run(
         self, program: Program | str, stdin: bytes | str = b"", limits: Limits | None = None, collect: Sequence[str] = ()
     ) -> RunResult:
-        """Run a program with that standard input. A compiled language is built first; for many runs, `build` once.
+        """Run a program with the given standard input. A compiled language is built first; for many runs, `build` once.
 
         Args:
-            program: the program; a text is the source of one in Python.
-            stdin: its whole standard input; a text is sent as UTF-8.
-            limits: what it may use.
+            program: the program; a string is the source of a Python program.
+            stdin: its whole standard input; a string is sent as UTF-8.
+            limits: its resource limits.
             collect: relative paths in the work directory; regular files among them that are no larger than
                 the output limit come back in `RunResult.files`.
 
@@ -144,7 +144,7 @@ class Sandbox(ABC):
         return self.execute(languages.job(program, stdin, limits, tuple(collect), self.find_tool))
 
     def build(self, program: Program | str, limits: Limits | None = None) -> tuple[Program | None, RunResult]:
-        """Compile a program in the sandbox, once for all its runs. Interpreted languages come back as they are.
+        """Compile a program in the sandbox, once for all its runs. A program in an interpreted language is returned unchanged.
 
         Returns:
             The program with its executable in `files`, or None, and how the compiler ended (status COMPILE when it refused).
@@ -159,7 +159,7 @@ class Sandbox(ABC):
         return languages.built(program, self.execute(job))
 
     def execute(self, job: Job) -> RunResult:
-        """Run a job that a caller has put together: any command that is visible inside, with its own files and environment.
+        """Run a job: any command that exists inside, with its own files and environment.
 
         Raises:
             SandboxFailure: the sandbox failed twice, or the command is not there.
@@ -193,7 +193,7 @@ class Sandbox(ABC):
                 session.close()
 
     def test(self, program: Program | str, suite: TestSuite, limits: Limits | None = None) -> TestVerdict:
-        """Run test code against a Python program: the two in separate processes, unless the suite is `shared`.
+        """Run test code against a Python program, in separate processes unless the suite is `shared`.
 
         Raises:
             SandboxFailure: the sandbox failed twice.
@@ -209,7 +209,7 @@ class Sandbox(ABC):
         raise AssertionError("unreachable")
 
     def check(self) -> None:
-        """Start a worker if there is none.
+        """Start a worker if there is none, to find out whether the back end works.
 
         Raises:
             SandboxFailure: the back end cannot work here; the message says what to do.
@@ -223,7 +223,7 @@ class Sandbox(ABC):
         return int(self.describe()["level"])
 
     def describe(self) -> dict[str, Any]:
-        """Return the level of the walls and which layers are missing, each with the reason."""
+        """Return the isolation level and the missing layers, each with the reason."""
         with self.slot():
             worker = self._pool.take()
             description = dict(worker.ready)

@@ -1,4 +1,4 @@
-"""The supervisor's end of a channel: frames out and in, without ever waiting outside the event loop."""
+"""The supervisor's end of a channel: sends and receives frames, blocking only in the event loop."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _FEW_MARKS = 10_000
 
 
 class Channel:
-    """Frames over a socket, while the runs are being served.
+    """Frames over a socket, exchanged while the event loop serves the runs.
 
     Args:
-        sock: our end; becomes non-blocking and is closed by `close`.
-        largest: bytes that a frame from the other side may have.
+        sock: our end; made non-blocking, closed by `close`.
+        largest: maximum size in bytes of a received frame.
     """
 
     def __init__(self, sock: socket.socket, largest: int) -> None:
@@ -27,14 +27,14 @@ class Channel:
         self._largest = largest
         self._buffer = bytearray()
         self.ended = False
-        """The other side has closed it."""
+        """Whether the other side has closed the channel."""
         self.broken = ""
-        """Why what came is no frame."""
+        """Why the received bytes are not a frame; empty while they are."""
         self.too_large = False
-        """Whether it is that: more bytes than allowed."""
+        """Whether the reason is that a frame was larger than allowed."""
 
     def send(self, message: dict[str, Any], runs: Sequence[Run]) -> None:
-        """Send a frame. One that nobody reads any more is dropped: what the other side said before it went still counts."""
+        """Send a frame. It is dropped if the other side is gone: what that had sent before can still be received."""
         rest = memoryview(frames.pack(message))
 
         def more() -> None:
@@ -52,12 +52,12 @@ class Channel:
     def receive(
         self, runs: Sequence[Run], given_up: Callable[[], bool] = lambda: False, *, not_before: float = 0.0
     ) -> dict[str, Any] | None:
-        """Return the next frame; None where there will be none: see `broken` and `ended`, or all runs are done.
+        """Return the next frame, or None if there will be none: see `broken` and `ended`, or all runs are done.
 
         Args:
-            runs: to be served meanwhile.
-            given_up: asked whether to go on waiting.
-            not_before: monotonic time until which it is not looked for, unless a run ends.
+            runs: served meanwhile.
+            given_up: returns True to stop waiting.
+            not_before: monotonic time before which the channel is not polled, unless a run ends.
         """
         found: list[dict[str, Any]] = []
 
@@ -99,7 +99,7 @@ class Channel:
         payload = bytes(self._buffer[4 : 4 + size])
         del self._buffer[: 4 + size]
         try:
-            # A list of nothing but brackets unfolds to twenty times its text.
+            # A list of nothing but brackets takes twenty times its text in memory.
             return frames.parse(payload, max(self._largest // 4, _FEW_MARKS))
         except frames.FrameError as error:
             self.broken = str(error)

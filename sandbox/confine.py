@@ -1,7 +1,7 @@
-"""Confinement that a process puts on itself: limits, no new privileges, no network, death with its parent.
+"""Confinement that a process applies to itself: limits, no new privileges, no network, death with its parent.
 
-Standard library only. Every layer is best effort, because kernels, containers and privileges differ: `confine` returns the
-layers that took effect and never raises for one that did not. It is one-way: what is given up here cannot be taken back.
+Standard library only. Each layer is best effort, because kernels, containers and privileges differ: `confine` returns the
+layers that took effect and never raises for one that did not. It cannot be undone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
 
 try:
-    # Loaded at import: a process that has just forked should not search for libraries.
+    # Loaded at import: a freshly forked process should not search for libraries.
     _libc: ctypes.CDLL | None = ctypes.CDLL(None, use_errno=True)
 except OSError:
     _libc = None
@@ -36,16 +36,16 @@ def confine(
     die_with_parent: bool = False,
     hardened: bool = True,
 ) -> tuple[str, ...]:
-    """Confine the calling process and what it will start.
+    """Confine the calling process and its future children.
 
     Args:
-        memory_bytes: limit of the address space.
-        cpu_s: whole seconds of CPU time; the kernel kills the process beyond them.
-        file_bytes: limit of the size of files written; 0 forbids writing files (pipes still work).
-        processes: limit of the user's processes; without effect for root.
-        network: False moves the process into a network namespace with no interfaces (it must have one thread only).
+        memory_bytes: limit on the address space.
+        cpu_s: whole seconds of CPU time, after which the kernel kills the process.
+        file_bytes: limit on the size of written files; 0 forbids writing files (pipes still work).
+        processes: limit on the user's processes; without effect for root.
+        network: False moves the process into a network namespace without interfaces (it must be single-threaded).
         die_with_parent: SIGKILL when the *thread* that started this process ends.
-        hardened: no new privileges and not dumpable. Off for a process that must itself make namespaces or containers.
+        hardened: no new privileges and not dumpable. False for a process that must itself make namespaces or containers.
 
     Returns:
         The names of the layers that took effect.
@@ -91,10 +91,10 @@ def _prctl(option: int, value: int) -> bool:
 def _leave_network() -> bool:
     if _libc is None or not hasattr(_libc, "unshare"):
         return False
-    # Root may make a network namespace directly; others need a user namespace around it, where the kernel allows one.
+    # Root may make a network namespace directly; other users need a user namespace around it, if the kernel allows that.
     return any(_libc.unshare(flags) == 0 for flags in (_CLONE_NEWNET, _CLONE_NEWUSER | _CLONE_NEWNET))
 
 
 def parent_is(pid: int) -> bool:
-    """Whether the parent is still that process; asked after `die_with_parent`, it closes the race with its death before."""
+    """Whether that process is still the parent. Check it after `die_with_parent`: the parent may have died before."""
     return os.getppid() == pid

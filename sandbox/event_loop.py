@@ -1,4 +1,4 @@
-"""The event loop over runs in progress: reads what they write, watches the clock, kills what goes over a limit."""
+"""The event loop over runs in progress: reads their output, enforces deadlines, kills runs that exceed a limit."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from verigym.sandbox.spec import RunResult, RunStatus, SandboxFailure
 
 KILL_GRACE_S = 1.0
-_LONGEST_S = 1e6  # poll takes no longer times
+_LONGEST_S = 1e6  # the longest timeout that poll accepts
 QUIET_S = 0.005
-"""Most runs are over by then, and what they wrote can be read when that is known."""
+"""Output of a run is not polled for this long after its start: most runs are over by then, and are read once."""
 
 
 class Run(ABC):
     """One run in progress. `poll_runs` polls its descriptors until it is done."""
 
     deadline: float
-    """Monotonic time by which it must have ended; a session moves it from call to call."""
+    """Monotonic time by which it must have ended; a session resets it for each call."""
     timeout_reason: tuple[RunStatus, str] = (RunStatus.TIME, "the wall time limit")
-    """The reason why it then is killed."""
+    """Status and message of the kill at the deadline."""
     result: RunResult | None = None
     failure: SandboxFailure | None = None
 
@@ -36,19 +36,19 @@ class Run(ABC):
 
     @abstractmethod
     def on_readable(self, fd: int) -> None:
-        """Read what is there."""
+        """Read what is available."""
 
     @abstractmethod
     def kill(self, status: RunStatus, message: str) -> None:
-        """Ask for the end of the run, which then is the reason why it ended. The first reason stays."""
+        """Kill the run with this status and message as its result. Only the first kill counts."""
 
     def check_usage(self) -> float | None:
-        """Look at what the run uses, and kill it where that is too much. Return seconds until the next look, None for never."""
+        """Kill the run if it uses too much. Return the seconds until the next check; None for no further check."""
         return None
 
     @abstractmethod
     def destroy(self) -> None:
-        """Kill the worker too: the run did not end in time after a kill. Leaves a result or a failure."""
+        """Kill the worker, because the run did not end in time after a kill. Sets a result or a failure."""
 
     @property
     @abstractmethod
@@ -69,13 +69,13 @@ class Run(ABC):
 
 
 class destroy_on_error:  # noqa: N801, used like a function
-    """See to it that no run goes on when we are interrupted and nobody watches its clock any more."""
+    """Context manager that destroys the runs if an exception leaves the block: nobody would enforce their deadlines."""
 
     def __init__(self, *runs: Run) -> None:
         self._runs = list(runs)
 
     def __enter__(self) -> list[Run]:
-        """Return the list of runs, for more."""
+        """Return the list of runs, to which more may be appended."""
         return self._runs
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -93,14 +93,14 @@ def poll_runs(
     until: Callable[[], bool] = lambda: False,
     watch_from: float = 0.0,
 ) -> None:
-    """Serve the runs until all are done or `until()` says so.
+    """Serve the runs until all are done or `until()` returns True.
 
     Args:
         runs: each with its own deadline.
-        watch: more descriptors, with what to call when one can be read.
-        write: the same for writing.
-        until: asked after every event.
-        watch_from: monotonic time before which `watch` can be left alone: to be woken costs more than to be late.
+        watch: further descriptors to poll for reading -> callback.
+        write: further descriptors to poll for writing -> callback.
+        until: checked after every event.
+        watch_from: monotonic time before which `watch` is not polled: a wake-up costs more than a small delay.
     """
     while not until():
         active = [run for run in runs if not run.done]

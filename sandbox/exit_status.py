@@ -1,4 +1,4 @@
-"""From how a run's first process ended to the status of the run."""
+"""Derives a run's status from how its first process exited."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _MEMORY_SIGNS = (
     b"failed to map segment",  # the dynamic loader
     b"Memory allocation still failed",  # OpenBLAS
 )
-"""What runtimes say where they get no memory."""
+"""Messages of runtimes that could not allocate memory."""
 
 
 def run_status(job: Job, report: Mapping[str, Any], stderr: bytes | bytearray, *, out_of_memory: bool) -> tuple[RunStatus, str]:
-    """Return the status of a run that we did not kill, and what happened in words.
+    """Return the status of a run that we did not kill, and a message that explains it.
 
     Args:
-        job: with its limits.
-        report: the cell's: `exit`, `signal`, `cpu_s`, `memory_kb`.
-        stderr: what the run wrote there.
-        out_of_memory: whether the kernel killed one of its processes for memory.
+        job: the job, for its limits.
+        report: the cell's report: `exit`, `signal`, `cpu_s`, `memory_kb`.
+        stderr: what the run wrote to standard error.
+        out_of_memory: whether the kernel's OOM killer killed one of its processes.
     """
     limits = job.limits
     if out_of_memory:

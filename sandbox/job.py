@@ -1,4 +1,4 @@
-"""One run as a back end gets it: what to start, with which descriptors and limits."""
+"""The specification of one run for a back end: command, files, descriptors, limits."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from typing import Any, Literal
 
 from verigym.sandbox.spec import Limits, Prelude
 
-_MOST_FILES = 100  # each is a descriptor on its way in
-_MOST_WORDS = 20_000  # they go to the cell in one message, in which a character may take six bytes
+_MOST_FILES = 100  # each is passed as a descriptor
+_MOST_WORDS = 20_000  # sent to the cell in one message, where a character may take six bytes
 Mode = Literal["program", "calls", "tests", "exec"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a worker is asked to run."""
+    """What a worker runs."""
 
     mode: Mode
     source: str = "main.py"
     """File name of the Python source among `files`, for the modes that load one."""
     prelude: Prelude = "none"
-    """What the source finds without importing it."""
+    """Names that the source may use without importing them."""
     argv: tuple[str, ...] = ()
     """mode exec: the command; mode program: the arguments."""
     executable: str | None = None
-    """Which of `files` may be executed."""
+    """The one among `files` that is made executable."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     stdin: bytes = b""
     limits: Limits
     channels: tuple[socket.socket, ...] = ()
-    """Become descriptors 3, 4...; this side's copies are closed when the run has started."""
+    """Become descriptors 3, 4, ... of the run; our copies are closed when it has started."""
     collect: tuple[str, ...] = ()
-    """Files to bring back, each at most as large as the output limit, or as `collect_mb`."""
+    """Files to return, each at most as large as the output limit, or as `collect_mb`."""
     collect_mb: float | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     address_space: bool = True
-    """Limit the address space; False limits the data segment, for runtimes that reserve far more than they use."""
+    """True limits the address space; False limits the data segment, for runtimes that reserve far more than they use."""
     reserve_mb: int | None = None
     """Where given, the limit on address space or data instead of memory_mb, which then limits what is resident: by the control
     group, or where there is none by looking. For runtimes that reserve, writable, many times what they use."""
     stack_mb: int | None = None
-    """-1: unlimited; None: as it is here."""
+    """-1: unlimited; None: inherited."""
     cpu_factor: float = 1.0
-    """A session answers many calls: its CPU limit is the one of a run times this."""
+    """Multiplies the CPU limit: a session answers many calls."""
 
     @property
     def stdout_file(self) -> bool:
-        """Whether standard output is a file that the run itself reads back instead of a pipe to us."""
+        """Whether standard output is a file that the run itself reads back, not a pipe to the supervisor."""
         return self.mode == "calls"
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ class Job:
             )
 
     def header(self, parts: list[str], core: int = -1) -> dict[str, Any]:
-        """Return the message that starts it; `parts` names the descriptors that go with it, `core` where it is to wait."""
+        """Return the message that starts the run; `parts` names the descriptors sent with it, `core` is where it waits."""
         limits = self.limits
         files_bytes = int(limits.files_mb * (1 << 20))
         return {

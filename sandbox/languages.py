@@ -1,10 +1,10 @@
-"""Languages: how a program in each is compiled and started, and what to install for it.
+"""The table of languages: how programs are compiled and started, and what to install for each.
 
-A place in the table is all it takes; `register_language` adds one to this process:
+An entry in the table is all a language needs; `register_language` adds one to this process:
 
     register_language(Language(name="lua", source="main.lua", run=("lua", "{source}"), needs="apt-get install lua5.4"))
 
-Why the settings are what they are, measured on Linux 6.18 with gcc 12 and node 20:
+Reasons for the settings, measured on Linux 6.18 with gcc 12 and node 20:
 
 * Stack. Every program but Python's gets an unlimited stack, so recursion ends where memory ends, as on judges: a million frames
   of a C++ function need 70 MiB. A large finite limit would also be the size of each thread's stack (four threads do not start
@@ -32,7 +32,7 @@ from verigym.sandbox.job import Job
 from verigym.sandbox.spec import Limits, Program, RunResult, RunStatus, SandboxFailure
 
 TOOL_DIRECTORIES = ("/usr/local/bin", "/usr/bin", "/bin")
-"""Where tools are looked for: programs see these in the sandbox."""
+"""Where tools are looked up; these directories are visible in the sandbox."""
 _VISIBLE = ("/usr/", "/bin/")
 _UNLIMITED = resource.RLIM_INFINITY
 _HEAP_RESERVE_MB = 64  # of node's memory, for all that is not JavaScript objects
@@ -56,16 +56,16 @@ class Language:
     compile: tuple[str, ...] | None = None
     """Template of the compiler's command, None where nothing is compiled."""
     binary: str | None = None
-    """File that the compiler makes."""
+    """File name of the compiler's output."""
     limit_address_space: bool = True
     """False for runtimes that reserve or map far more than they use: the memory limit is then on what a process may write to
     (RLIMIT_DATA), and on what it holds."""
     own_threads: int = 0
-    """Threads that the runtime needs for itself, on top of the limit of processes."""
+    """Threads of the runtime itself, added to the limit of processes."""
     needs: str = ""
-    """What to install when the tool is missing."""
+    """Advice on what to install when the tool is missing."""
     build_limits: Limits = Limits(wall_s=30, cpu_s=10, memory_mb=1024, output_kb=1024, files_mb=256)
-    """Limits of the compile step; the program's own are for its runs. Wall time is generous because machines are shared."""
+    """Limits of the compile step, separate from those of runs. Wall time is generous because machines are shared."""
     env: Mapping[str, str] = field(default_factory=dict)
     aliases: tuple[str, ...] = ()
 
@@ -100,21 +100,21 @@ def register_language(language: Language) -> Language:
 
 
 def language(name: str) -> Language:
-    """Find a language by name or alias, in any case.
+    """Return a language by name or alias, ignoring case.
 
     Raises:
         ValueError: there is none.
     """
-    found = _aliases.get(name.strip().lower())
-    if found is None:
+    known = _aliases.get(name.strip().lower())
+    if known is None:
         close = difflib.get_close_matches(name.strip().lower(), _aliases, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"unknown language {name!r}{hint} Known: {', '.join(sorted(LANGUAGES))}")
-    return LANGUAGES[found]
+    return LANGUAGES[known]
 
 
 def tool(language: Language) -> str:
-    """Find the path of a language's compiler or interpreter among what programs see in the sandbox.
+    """Return the path of a language's compiler or interpreter, which must be visible in the sandbox.
 
     Raises:
         SandboxFailure: it is not installed; the message says what to install.
@@ -128,7 +128,7 @@ def tool(language: Language) -> str:
 
 
 def missing(language: Language) -> SandboxFailure:
-    """Return the failure to raise where a language's tool is not there."""
+    """Return the failure to raise if a language's tool is missing."""
     advice = f" Install it: {language.needs}" if language.needs else ""
     where = ", ".join(TOOL_DIRECTORIES)
     return SandboxFailure(f"{language.name} needs {language.tool!r}, which is not in {where}.{advice}", retryable=False)
@@ -146,9 +146,9 @@ def job(
     Args:
         program: what to run.
         stdin: its standard input.
-        limits: what it may use; its own files come on top.
+        limits: its resource limits; room for its own files is added.
         collect: files to bring back.
-        find: finds a language's tool in this back end's root.
+        find: returns the path of a language's tool in this back end.
 
     Raises:
         SandboxFailure: the interpreter is not installed.
@@ -190,7 +190,7 @@ def job(
 
 
 def build_job(program: Program, find: Callable[[Language], str] = tool) -> Job | None:
-    """Return the job that compiles a program, None where there is nothing to compile.
+    """Return the job that compiles a program; None if its language is not compiled.
 
     Raises:
         SandboxFailure: the compiler is not installed.
@@ -212,9 +212,9 @@ def build_job(program: Program, find: Callable[[Language], str] = tool) -> Job |
 
 
 def built(program: Program, result: RunResult) -> tuple[Program | None, RunResult]:
-    """Judge how the compiler ended: the program with its executable in `files`, or None and status COMPILE.
+    """Return the compiled program with its executable in `files`, or None and a result with status COMPILE.
 
-    A compiler that ran into a limit was driven there by the source, so that is COMPILE too.
+    A compiler that exceeds a limit does so because of the source, so that is COMPILE too.
     """
     known = language(program.language)
     binary = result.files.get(known.binary or "")
@@ -229,12 +229,12 @@ def built(program: Program, result: RunResult) -> tuple[Program | None, RunResul
 
 
 def source_bytes(source: str) -> bytes:
-    """Return a source as a file's content. Lone surrogates, which models do write, become bytes that no compiler takes."""
+    """Encode a source for a file. Lone surrogates, which models do write, become bytes that every compiler refuses."""
     return source.encode("utf-8", "surrogatepass")
 
 
 def with_room(limits: Limits, files: Mapping[str, bytes]) -> Limits:
-    """Return limits with room for the program's own files: what they are must not count against what it may write."""
+    """Return limits with room added for the program's own files, which must not count against what it may write."""
     extra = sum(len(content) + 4096 for content in files.values()) / (1 << 20)
     return _raised(limits, math.ceil(extra), 2 * len(files))
 

@@ -1,4 +1,4 @@
-"""Options of the back ends: typed, so that Python, YAML and the command line read a value alike or have it refused."""
+"""Typed options of the back ends, parsed alike from Python, YAML and the command line."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ M = TypeVar("M", bound="SandboxOptions")
 
 @dataclass(frozen=True)
 class Expected:
-    """What an option's value may be, for the message where it is something else."""
+    """Describes the values that an option accepts, for error messages."""
 
     words: str
 
 
 def _no_truth_value(value: Any) -> Any:
-    if isinstance(value, bool):  # which Python counts as 0 and 1
+    if isinstance(value, bool):  # a subclass of int
         raise ValueError("a truth value is no number")
     return value
 
@@ -30,16 +30,16 @@ Flag = Annotated[bool, Expected("true or false")]
 Text = Annotated[str, Field(min_length=1), Expected("a text")]
 OptionalText = Annotated[str | None, Field(min_length=1), Expected("a text, or null")]
 Packages = bool | tuple[str, ...]
-"""Which packages programs may import: True for the usual ones that are installed, False for none, or names as in `pip list`."""
+"""Packages that programs may import: True for the usual ones that are installed, False for none, or names as in `pip list`."""
 
 
 class SandboxOptions(BaseModel):
-    """What every back end takes."""
+    """Options common to all back ends."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     workers: Annotated[int | None, Field(ge=1), _NoTruthValue, Expected("a whole number of at least 1")] = None
-    """Runs at one time; by default one a usable core."""
+    """Number of concurrent runs; by default one per usable core."""
     packages: Annotated[Packages, Expected('true, false, or a list of names as in `pip list`, such as ["numpy"]')] = True
     """Which packages programs may import, with what those need: true for the usual ones that are installed beside this Python
     (with docker: in the image), false for none, or names as in `pip list`. Never verigym."""
@@ -48,7 +48,7 @@ class SandboxOptions(BaseModel):
 
 
 class HostOptions(SandboxOptions):
-    """What back ends take that show programs parts of this machine."""
+    """Options common to back ends that show programs parts of the host's file system."""
 
     read_only: Annotated[tuple[str, ...], Expected('a list of paths, such as ["/data"]')] = ()
     """More files and folders of the host that programs may read; below `/tmp` they are seen as `placed` says."""
@@ -86,21 +86,21 @@ class ContainerOptions(SandboxOptions):
 
 
 def parse_options(model: type[M], backend: str, given: Mapping[str, Any]) -> M:
-    """Return the options of a back end.
+    """Validate the options of a back end.
 
     Args:
-        model: of that back end.
-        backend: its name, for messages.
-        given: values by name. Texts, as the command line gives them, are read as what the option is: `"2"`, `"false"`.
+        model: the back end's options class.
+        backend: its name, for error messages.
+        given: values by name. Strings from the command line are converted to the option's type: `"2"`, `"false"`.
 
     Raises:
-        ValueError: a name is unknown, or a value is not what it may be; the message says what was expected.
+        ValueError: a name is unknown or a value is invalid; the message says what was expected.
     """
     try:
         return model.model_validate(dict(given))
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
-        # A name that does not exist goes first: what else is wrong may follow from it.
+        # Report unknown names first: other errors may follow from them.
         first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
         name = str(first["loc"][0])
     if first["type"] == "extra_forbidden":
@@ -113,6 +113,6 @@ def parse_options(model: type[M], backend: str, given: Mapping[str, Any]) -> M:
 
 
 def suggestion(word: str, known: Collection[str]) -> str:
-    """Return `; did you mean 'x'?` or, where nothing is near, the known words."""
-    found = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {found[0]!r}?" if found else f"; known: {', '.join(sorted(known))}"
+    """Return `; did you mean 'x'?`, or the known words where none is close."""
+    matches = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {matches[0]!r}?" if matches else f"; known: {', '.join(sorted(known))}"

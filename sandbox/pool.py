@@ -1,4 +1,4 @@
-"""Idle workers, and how many runs may go on at one time."""
+"""A pool of workers, and slots that bound the number of concurrent runs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from verigym.sandbox.spec import SandboxFailure
 
 
 class Reusable(Protocol):
-    """What a pool holds."""
+    """Interface of a pooled worker."""
 
     runs: int
     core: int
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed or given up."""
+        """Whether it has been closed or discarded."""
 
     @property
     def alive(self) -> bool:
@@ -30,21 +30,21 @@ class Reusable(Protocol):
         """End it. Idempotent."""
 
     def kill(self) -> None:
-        """Make the run that it serves fail, from any thread."""
+        """Make its current run fail; may be called from any thread."""
 
     def forget(self) -> None:
-        """Let go of what a fork has inherited, without ending it."""
+        """In a forked child: close inherited descriptors without ending the worker."""
 
 
 W = TypeVar("W", bound=Reusable)
 
 
 class Pool(Generic[W]):
-    """Hands out workers, made when needed. A slot admits one job; a job may take several workers, so nothing waits in a circle.
+    """Hands out workers, started when needed. A slot admits one job, which may take several workers, so jobs cannot deadlock.
 
     Args:
         make: starts a worker.
-        slots: jobs at one time.
+        slots: number of concurrent jobs.
         retire_after: runs after which a worker is replaced.
     """
 
@@ -53,7 +53,7 @@ class Pool(Generic[W]):
         self._slots = slots
         self._retire_after = retire_after
         self._lock = threading.Lock()
-        self._free: SimpleQueue[int] = SimpleQueue()  # a semaphore, but not made in Python
+        self._free: SimpleQueue[int] = SimpleQueue()  # a semaphore implemented in C
         for number in range(slots):
             self._free.put(number)
         self._cores = sorted(os.sched_getaffinity(0))
@@ -62,15 +62,15 @@ class Pool(Generic[W]):
         self.closed = False
 
     def enter(self) -> int:
-        """Wait for one of the slots, and hold it. Returns its number."""
+        """Wait for a slot, hold it and return its number."""
         return self._free.get()
 
     def leave(self, slot: int) -> None:
-        """Give it back."""
+        """Release a slot."""
         self._free.put(slot)
 
     def core(self, slot: int) -> int:
-        """Return the core of that slot, which its workers are to share when there is work for all; -1 where some may idle."""
+        """Return the core that the slot's workers share while all cores have work; -1 (any core) while some may idle."""
         cores = len(self._cores)
         return self._cores[slot % cores] if slot >= 0 and 1 < cores <= self._slots - self._free.qsize() else -1
 
@@ -78,7 +78,7 @@ class Pool(Generic[W]):
         """Return an idle worker, or a new one.
 
         Args:
-            core: of several, one that was on that core.
+            core: prefer a worker that last ran on this core.
 
         Raises:
             SandboxFailure: the pool is closed, or none can be started.
@@ -111,7 +111,7 @@ class Pool(Generic[W]):
         return self._idle.pop() if self._idle else None
 
     def give(self, worker: W) -> None:
-        """Take a worker back; one that is worn out or too many is closed. Whether it still lives is asked when it is taken."""
+        """Take a worker back; close it if it is worn out or surplus. Whether it is alive is checked when it is taken."""
         with self._lock:
             keep = (
                 not self.closed and not worker.closed and worker.runs < self._retire_after and len(self._idle) < 2 * self._slots
@@ -127,7 +127,7 @@ class Pool(Generic[W]):
         worker.close()
 
     def close(self) -> None:
-        """End every worker. One at work is killed; the thread that waits for its run closes it."""
+        """End every worker. A busy one is killed; the thread that waits for its run closes it."""
         with self._lock:
             self.closed = True
             idle, self._idle = self._idle, []
@@ -139,7 +139,7 @@ class Pool(Generic[W]):
             worker.kill()
 
     def forget(self) -> None:
-        """In a fork: the workers belong to the parent."""
+        """In a forked child: leave the workers to the parent."""
         for worker in self._all.values():
             with contextlib.suppress(OSError):
                 worker.forget()

@@ -1,6 +1,6 @@
-"""Talking to a candidate: load a Python program once, call its functions, get plain data back.
+"""Sessions: load a Python program once, call its functions, get plain data back.
 
-What the candidate sends is untrusted: frames and values are parsed within limits, and nothing but exact plain data comes out.
+The program's answers are untrusted: frames and values are parsed within limits, and only exact plain data comes out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from verigym.sandbox.job import Job
 from verigym.sandbox.spec import Limits, Program, RunResult, RunStatus
 
 _SOURCE = "solution.py"
-_CALLS = 1000  # a session may use the CPU time of so many calls; each call has its own wall limit
+_CALLS = 1000  # a session's CPU limit, in calls; each call has its own wall limit
 _LEAST_ANSWER_BYTES = 1 << 16
 
 
@@ -29,7 +29,7 @@ class Loaded:
     """The program has been loaded."""
 
     names: tuple[str, ...]
-    """What it defines."""
+    """Names that the program defines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class Answer:
 
     value: Any
     changed: Mapping[int | str, Any] = field(default_factory=dict)
-    """Position or name -> new value of the arguments that the call changed in place."""
+    """Arguments that the call mutated: position or name -> new value."""
     out: str = ""
-    """What it printed meanwhile, at most 64 KiB."""
+    """Text printed during the call, at most 64 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """A call, or loading the program, raised."""
+    """A call, or loading the program, raised an exception."""
 
     type: str
     message: str
@@ -53,14 +53,14 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class CannotCross:
-    """A call returned something that plain data cannot carry."""
+    """A call returned a value that is not plain data."""
 
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The program is no longer there to answer."""
+    """The program has ended and cannot answer."""
 
     result: RunResult
 

@@ -1,4 +1,4 @@
-"""What a run is asked for and what it gives back: programs, limits, results. Plain frozen values, no behaviour."""
+"""Programs, limits and results of a run: frozen values."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import Literal, get_args
 
 
 class RunStatus(enum.StrEnum):
-    """How a run ended. Only INFRA is our fault, and it is raised as `SandboxFailure`, never returned as a verdict."""
+    """How a run ended. INFRA is our own failure: raised as `SandboxFailure`, never returned as a verdict."""
 
     OK = "ok"
-    """Ended by itself with exit code 0. Says nothing about whether its output is right."""
+    """Exited with code 0. Says nothing about whether its output is right."""
     WRONG = "wrong"
-    """Ran, and a test found its answer wrong. Set by those who compare, never by a run."""
+    """Ran, and a test found its answer wrong. Set by graders, never by a run."""
     RUNTIME = "runtime"
-    """Ended with another exit code, an uncaught exception or a signal."""
+    """Exited with another code, or was ended by an uncaught exception or a signal."""
     TIME = "time"
-    """Ran into the wall or the CPU limit."""
+    """Exceeded its wall time or CPU time limit."""
     MEMORY = "memory"
-    """Ran into the memory limit."""
+    """Exceeded the memory limit."""
     OUTPUT = "output"
-    """Wrote more than the output limit."""
+    """Wrote more than the output limit allows."""
     COMPILE = "compile"
     """Did not compile."""
     PROTOCOL = "protocol"
-    """Wrote something on the answer channel that is no answer."""
+    """Wrote to the answer channel what is not a valid answer."""
     INFRA = "infra"
     """The sandbox failed."""
 
 
 class SandboxFailure(Exception):
-    """Our side failed (a worker died, a tool is missing, a daemon is gone): there is no result.
+    """Our side failed (a worker died, a tool is missing, a daemon is down), so there is no result.
 
-    `retryable` is False where trying again cannot help until a person does something; the message says what.
+    `retryable` is False where a person must do something first; the message says what.
     """
 
     status = RunStatus.INFRA
@@ -51,30 +51,30 @@ class SandboxFailure(Exception):
 _WHOLE = ("memory_mb", "processes", "inodes")
 MOST_PROCESSES = 1 << 22
 """The kernel's own limit."""
-_LEAST = {"memory_mb": 31}  # a run is a fork of a Python process until it becomes the program
+_LEAST = {"memory_mb": 31}  # a run starts as a fork of a Python process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one run may use. Every limit is enforced from outside the program.
+    """Resource limits of one run, enforced from outside the program.
 
     Raises:
         ValueError: a limit is not a positive number, a count is not a whole one, or memory is below 32 MiB.
     """
 
     wall_s: float = 10.0
-    """Seconds from start to end; for a session, of each call."""
+    """Wall time in seconds; in a session, of each call."""
     cpu_s: float = 10.0
-    """Seconds of CPU time of all its processes together."""
+    """CPU time in seconds, summed over all processes of the run."""
     memory_mb: int = 512
-    """MiB of each process: what a program in Python or JavaScript may write to, which is less than libraries map, and the whole
-    address space of others. Where a memory cgroup can be had, also the sum of what all of them hold, with their files."""
+    """MiB for each process: for Python and JavaScript its writable memory (libraries map more than they write to), for other
+    languages its address space. Where a memory cgroup is available, also the sum over all processes and files of the run."""
     processes: int = 32
-    """Processes and threads at one time."""
+    """Processes and threads that may exist at the same time."""
     output_kb: int = 4096
-    """KiB on standard output, and as many on standard error."""
+    """KiB of standard output, and separately of standard error."""
     files_mb: int = 64
-    """MiB of files written in the work directory."""
+    """MiB of files in the work directory."""
     inodes: int = 4096
     """Files and directories in the work directory."""
 
@@ -89,7 +89,7 @@ class Limits:
             if item.name in _WHOLE:
                 if value != int(value):
                     raise ValueError(f"limit {item.name}={value!r}: expected a whole number")
-                object.__setattr__(self, item.name, int(value))  # 32.0 is equal to 32, and not the same in a file of the kernel
+                object.__setattr__(self, item.name, int(value))  # the kernel's files take "32", not "32.0"
 
     @property
     def output_bytes(self) -> int:
@@ -98,13 +98,13 @@ class Limits:
 
 
 Prelude = Literal["none", "leetcode"]
-"""Which names a program in Python finds without importing them: none, as everywhere, or those that LeetCode's judge and those
-of APPS and LiveCodeBench provide."""
+"""Names that a Python program may use without importing them: none, or those that the judges of LeetCode, APPS and
+LiveCodeBench provide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program: its source in one of the `LANGUAGES`, or what `Sandbox.build` made of it.
+    """A program: source code in one of the `LANGUAGES`, or the result of `Sandbox.build`.
 
     Raises:
         ValueError, TypeError: a file is not below the work folder, or its content is no bytes; or there is no such prelude, or
@@ -115,7 +115,7 @@ class Program:
     language: str = "python"
     args: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """More files for the work directory: relative path -> content. A compiled program's executable is here."""
+    """Additional files in the work directory: relative path -> content. Holds the executable of a compiled program."""
     prelude: Prelude = "none"
 
     def __post_init__(self) -> None:
@@ -129,7 +129,7 @@ class Program:
 
 
 def as_program(given: Program | str) -> Program:
-    """Return a program; a text is the source of one in Python.
+    """Return the program; a string is the source of a Python program.
 
     Raises:
         TypeError: neither of them.
@@ -143,24 +143,24 @@ def as_program(given: Program | str) -> Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """How a run ended and what it wrote."""
+    """How a run ended, what it wrote and what it used."""
 
     status: RunStatus
     stdout: bytes = b""
     stderr: bytes = b""
     exit_code: int | None = None
-    """None where a signal ended it."""
+    """None if a signal ended the run."""
     signal: int | None = None
     wall_s: float = 0.0
     cpu_s: float = 0.0
     memory_mb: float = 0.0
-    """Largest resident size of one of its processes, MiB."""
+    """Largest resident size of any one process, in MiB."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """The files that were asked for and are regular files within the limits."""
+    """The requested files that exist as regular files within the limits."""
     message: str = ""
-    """What happened, for a person."""
+    """What happened, in words."""
 
     @property
     def ok(self) -> bool:
-        """Whether it ended by itself with exit code 0."""
+        """Whether the run exited with code 0."""
         return self.status is RunStatus.OK

@@ -1,7 +1,7 @@
-"""Test code against a program: each in its own sandboxed process, with plain data between them.
+"""Runs test code against a program, each in its own sandboxed process, with plain data between them.
 
-The test side says how the test ended on a channel that the candidate has no part in. What the candidate prints, its exit code
-and what it writes to any descriptor decide nothing.
+The test side reports the verdict on a channel that the candidate cannot reach. What the candidate prints, its exit code
+and what it writes to any descriptor have no influence.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from verigym.sandbox.session import candidate_job
 from verigym.sandbox.spec import Limits, Program, RunStatus, SandboxFailure
 
 Kind = Literal["assert", "unittest", "pytest", "checker", "shared"]
-_SETUP_S = 20.0  # what the test side may take to load before the program's time begins
+_SETUP_S = 20.0  # for the test side to load, before the program's time begins
 _QUICKLY_COMPILED = 20_000  # characters
-_TO_END_S = 0.05  # after the verdict
-_TO_DIE_S = 1.0  # without one
+_TO_END_S = 0.05  # for both sides to end after the verdict
+_TO_DIE_S = 1.0  # for the test side to end without a verdict
 _LARGEST_VERDICT = 1 << 20
 _OF_THE_TEST = ("compile", "setup", "argument")
 _LIMITS = (RunStatus.TIME, RunStatus.MEMORY, RunStatus.OUTPUT)
@@ -39,14 +39,14 @@ class TestSuite:
     kind: Kind
     code: str
     setup: str = ""
-    """Trusted code that the tests need: imports, helpers."""
+    """Trusted code that runs before the tests: imports, helpers."""
     entry_point: str | None = None
-    """kind assert: `code` defines `check(candidate)` and this function of the program is passed to it."""
+    """kind assert: the function of the program that is passed to `check(candidate)`, which `code` defines."""
     module: str = "solution"
     """Name under which unittest and pytest code imports the program."""
     stdin: str = ""
     stdout: str = ""
-    """kind checker: what the program was given and what it wrote."""
+    """kind checker: the program's input and its output."""
     form: Literal["assert", "unittest", "pytest"] = "assert"
     """kind shared: the form of `code`."""
 
@@ -63,7 +63,7 @@ class TestVerdict:
 
     passed: bool
     fault: Literal["candidate", "test"] | None
-    """Who is to blame where it did not pass; `test`: the test code itself is broken."""
+    """Who is to blame if the test did not pass; `test`: the test code itself is broken."""
     status: RunStatus
     detail: str
     tests: int = 0
@@ -85,7 +85,7 @@ def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, l
     runs: list[Run] = []
     try:
         job = None if suite.kind in ("checker", "shared") else candidate_job(program, limits, peer_candidate)
-        # The same limits for both: workers take turns at being either, and to change their limits takes time.
+        # The same limits for both sides: workers serve as either, and changing a worker's limits takes time.
         of_both = job.limits if job else limits
         tests = start(Job(mode="tests", limits=of_both, channels=(control_inside, peer_tests), address_space=False))
         runs.append(tests)
@@ -100,13 +100,13 @@ def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, l
         message["candidate"] = program.source if suite.kind == "shared" else ""
         message["prelude"] = program.prelude != "none"
         try:
-            found = _await_verdict(control, message, runs, limits)
-        except frames.FrameError as error:  # what a checker is to look at
+            report = _await_verdict(control, message, runs, limits)
+        except frames.FrameError as error:  # the output for a checker
             return TestVerdict(False, "candidate", RunStatus.OUTPUT, f"the output is too large to be checked: {error}")
-        # The test side ends now, and with it the candidate's channel and so the candidate: cheaper than killing both.
+        # The test side ends now, which closes the candidate's channel and ends it too: cheaper than killing both.
         for run in runs:
             run.deadline, run.timeout_reason = time.monotonic() + _TO_END_S, (RunStatus.OK, "")
-        if found is None:  # how it ended by itself is what there is to know
+        if report is None:  # only its exit status can explain why
             tests.deadline = time.monotonic() + _TO_DIE_S
             tests.timeout_reason = (RunStatus.RUNTIME, "its channel ended before it did")
             poll_runs([tests])
@@ -118,21 +118,21 @@ def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, l
         poll_runs(runs)
         for sock in sockets:
             sock.close()
-    verdict = _judge(found, tests, candidate, limits, is_shared=suite.kind == "shared")
+    verdict = _verdict(report, tests, candidate, limits, is_shared=suite.kind == "shared")
     if verdict.fault == "test" and suite.kind == "shared" and program.source:
-        # The program sat beside the test and may have written this. An empty one cannot have.
+        # The program shared the test's process and may have forged this report. An empty program cannot.
         if run_tests(start, replace(program, source=""), suite, limits).fault != "test":
             return TestVerdict(False, "candidate", RunStatus.RUNTIME, verdict.detail)
     return verdict
 
 
 def _await_verdict(control: Channel, suite: dict[str, Any], runs: list[Run], limits: Limits) -> dict[str, Any] | None:
-    """Send the suite and wait. The clock of the runs starts when the test side says that it is ready, if that takes time."""
+    """Send the suite and wait for the report. If loading takes time, the runs' clock starts when the test side is ready."""
     for run in runs:
         run.deadline = time.monotonic() + limits.wall_s + (_SETUP_S if suite["announce"] else 0.0)
     control.send(suite, runs)
     tests = runs[0]
-    # A quick test is over before its verdict is looked for: one end to wait for instead of two.
+    # A quick test is over before its verdict is polled: one event to wait for instead of two.
     not_before = 0.0 if suite["announce"] else time.monotonic() + QUIET_S
     message = control.receive(runs, lambda: tests.done, not_before=not_before)
     if message is not None and message.get("stage") == "ready":
@@ -143,26 +143,26 @@ def _await_verdict(control: Channel, suite: dict[str, Any], runs: list[Run], lim
 
 
 def _takes_time(suite: TestSuite) -> bool:
-    """Whether the test side may need more than a moment before the test can begin."""
+    """Whether the test side may need noticeable time to load before the test can begin."""
     text = suite.code + suite.setup
     return suite.kind != "assert" or len(text) > _QUICKLY_COMPILED or "import" in text
 
 
-def _judge(
-    found: Mapping[str, Any] | None, tests: Run, candidate: Run | None, limits: Limits, *, is_shared: bool
+def _verdict(
+    report: Mapping[str, Any] | None, tests: Run, candidate: Run | None, limits: Limits, *, is_shared: bool
 ) -> TestVerdict:
     tested = tests.outcome()
-    # Where they share a process, the program may have killed it.
-    if not is_shared and found is None and tested.signal == signal.SIGKILL and tested.status is RunStatus.RUNTIME:
+    # In a shared process, the program may have killed it.
+    if not is_shared and report is None and tested.signal == signal.SIGKILL and tested.status is RunStatus.RUNTIME:
         raise SandboxFailure("the process of the tests was killed, and not for what it used")
     ended = candidate.outcome() if candidate is not None else None
     for result in (ended, tested):
         if result is not None and result.status in _LIMITS:
             return TestVerdict(False, "candidate", result.status, result.message)
-    if found is None:
+    if report is None:
         return TestVerdict(False, "candidate", RunStatus.RUNTIME, f"the tests did not end: {tested.message or 'no verdict'}")
-    stage, passed = found.get("stage"), found.get("passed") is True
-    detail, number = str(found.get("detail", "")), found.get("tests")
+    stage, passed = report.get("stage"), report.get("passed") is True
+    detail, number = str(report.get("detail", "")), report.get("tests")
     count = number if isinstance(number, int) else 0
     if stage in _OF_THE_TEST:
         return TestVerdict(False, "test", RunStatus.RUNTIME, f"{stage}: {detail}", count)

@@ -1,4 +1,4 @@
-"""What of the host programs see, read-only: the system, this Python, the packages that are named, and what a caller adds."""
+"""The host's files that programs may read: the system, this Python, the named packages, and paths that a caller adds."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc
 
 
 class View(NamedTuple):
-    """Paths of the host, with links followed but for those of the system's own folders."""
+    """Visible paths of the host; links are resolved except in the system's own folders."""
 
     visible: list[str]
-    """What is shown, with all below it."""
+    """Paths that are visible, with everything below them."""
     masked: dict[str, list[str]]
-    """Folders of which nothing else is shown than these paths in them: those of installed packages, and verigym's own."""
+    """Folders of which only the listed paths are visible: those of installed packages, and verigym's own."""
 
     @property
     def path(self) -> list[str]:
-        """The folders to import packages from."""
+        """The folders from which packages are imported."""
         return [folder for folder, paths in self.masked.items() if paths]
 
 
 @cache
 def interpreter() -> str:
-    """Return the real interpreter: through a virtual environment's link, and not a version manager's shim."""
+    """Return the path of the real interpreter, behind a virtual environment's link or a version manager's shim."""
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
 def package_names(choice: Packages) -> tuple[list[str], bool]:
-    """Return the names of the packages that are meant, and whether each must be installed."""
+    """Return the names of the chosen packages, and whether each must be installed."""
     if isinstance(choice, bool):
         return (packages.USUAL if choice else []), False
     return list(choice), True
 
 
 def host_view(choice: Packages = True, read_only: Sequence[str] = ()) -> View:
-    """Return what is seen with these packages and these other files and folders.
+    """Return what programs see with these packages and additional files and folders.
 
     Raises:
-        ValueError: one of them is not there, or is verigym's own.
+        ValueError: one of them does not exist, or is verigym's own.
     """
     visible = [path for path in _SYSTEM if os.path.exists(path)]
     python = [sys.base_prefix, os.path.dirname(os.path.dirname(interpreter()))]
     _add(visible, [*python, *read_only])
     names, all_there = package_names(choice)
     masked = packages.shown(names, packages.installed_in(), all_there=all_there)
-    # Not below what a caller names: he has seen what is there.
+    # Folders that a caller names are shown as they are.
     others = packages.installed_below([*visible, *python])
     masked |= dict.fromkeys((folder for folder in others if folder not in masked and folder not in read_only), [])
     _add(visible, [folder for folder, paths in masked.items() if paths])
@@ -71,10 +71,10 @@ def _below(path: str, folders: Iterable[str]) -> bool:
 
 
 def _own_code(read_only: Sequence[str]) -> list[str]:
-    """Where verigym itself is: its package, the folders that it has links to, and in a clone all that is beside them.
+    """Return verigym's own folders: its package, those that it links to, and in a clone the whole clone.
 
     Raises:
-        ValueError: programs were to read it.
+        ValueError: `read_only` would show them to programs.
     """
     package = os.path.realpath(sys.modules[__name__.partition(".")[0]].__path__[0])
     code = [package, *(os.path.realpath(entry.path) for entry in os.scandir(package) if entry.is_symlink())]
@@ -87,10 +87,10 @@ def _own_code(read_only: Sequence[str]) -> list[str]:
 
 
 def resolved(paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths with links followed.
+    """Return the paths with links resolved.
 
     Raises:
-        ValueError: one is not there.
+        ValueError: one does not exist.
     """
     for path in paths:
         if not os.path.exists(path):

@@ -1,4 +1,4 @@
-"""Back ends by name, opened once a process and set of options."""
+"""The table of back ends, and `open_sandbox`, which opens each once per process and set of options."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _lock = threading.Lock()
 
 
 def open_sandbox(backend: str = "local", **options: Any) -> Sandbox:
-    """Return the sandbox of that back end and options: the same one each time, shared by all threads.
+    """Return the sandbox with this back end and these options: the same object each time, shared by all threads.
 
     Its workers start when first needed and end with this process.
 
     Args:
         backend: one of `BACKENDS`.
-        options: of the back end, see `options.py`.
+        options: options of the back end, see `options.py`.
 
     Raises:
-        ValueError: no such back end, no such option, or a value that it may not have.
+        ValueError: the back end or an option is unknown, or a value invalid.
     """
     kind = backend_class(backend)
     key = (backend, parse_options(kind.options_type, backend, options))
@@ -44,10 +44,10 @@ def open_sandbox(backend: str = "local", **options: Any) -> Sandbox:
 
 
 def typed_options(backend: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a back end that are given, each as what it is: `"2"` as 2, `"false"` as False.
+    """Return the given options of a back end, converted to their types: `"2"` to 2, `"false"` to False.
 
     Raises:
-        ValueError: as `open_sandbox`, without looking at this machine.
+        ValueError: as for `open_sandbox`; nothing on this machine is checked.
     """
     options = parse_options(backend_class(backend).options_type, backend, given)
     return options.model_dump(mode="json", exclude_unset=True)

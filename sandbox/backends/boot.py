@@ -1,6 +1,6 @@
-"""How our code gets inside the walls: loaded in memory by a small program given on the interpreter's command line.
+"""Loads our code inside the walls: into memory, by a small program on the interpreter's command line.
 
-So a cell needs no file of ours: the same way works in an empty root, under bubblewrap and in anyone's container image.
+So a cell needs no file of ours, and the same way works in an empty root, under bubblewrap and in any container image.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from typing import Any
 
 PACKAGE = "verigym.sandbox.inside"
-FLAGS = ("-s", "-S", "-P")  # no user's site, no site, nothing added to the path; -I would forget the hash seed
+FLAGS = ("-s", "-S", "-P")  # no user site, no site, no script folder on the path; -I would ignore the hash seed
 
-# argv: a file descriptor with [4-byte length][JSON], and arguments for the entry, `module:function`.
+# argv: a descriptor that yields [4-byte length][JSON], then integer arguments of the entry point, `module:function`.
 PROGRAM = """
 import binascii, json, marshal, os, sys
 from importlib.machinery import ModuleSpec
@@ -72,12 +72,12 @@ def _compiled(name: str, source: str) -> str:
 
 
 def message(entry: str, config: Mapping[str, Any], *, same_python: bool) -> bytes:
-    """Return what PROGRAM reads: our modules, the function to start (`module:function`) and its configuration.
+    """Return the message that PROGRAM reads: our modules, the entry point and its configuration.
 
     Args:
-        entry: as above, of our package.
-        config: what the function gets.
-        same_python: whether the interpreter is the one that runs this: it need not compile, which takes it 10 ms.
+        entry: `module:function` in `verigym.sandbox.inside`.
+        config: first argument of the function.
+        same_python: whether the interpreter is the one that runs this, so that compiled code can be sent, which saves 10 ms.
     """
     modules, packages = _modules(same_python)
     whole = {

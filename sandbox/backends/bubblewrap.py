@@ -1,7 +1,7 @@
-"""Cold runs: one bubblewrap a run builds the walls, and one cell serves that run alone inside them.
+"""The bubblewrap back end: each run gets a bubblewrap of its own, with a cell inside that serves only this run.
 
-Slower than `local`, whose cells are warm, and independent of its code for namespaces and mounts: those are bubblewrap's, which
-distributions maintain, and may allow where they allow no others. Limits, system call filter and results are the same code.
+Slower than `local`, whose cells are warm, and independent of its code for namespaces and mounts: bubblewrap makes those, which
+distributions maintain and may allow where they forbid others. Limits, system call filter and results are the same code.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from verigym.sandbox.view import host_view, interpreter, resolved
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _SPACES = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox")
-# As root: without a user namespace, so that each cell can give its runs a uid of their own, which the limit of processes needs.
+# As root: no user namespace, so that each cell can give its runs a uid of their own, which the limit of processes needs.
 _AS_ROOT = "CAP_SYS_ADMIN CAP_SETUID CAP_SETGID CAP_SETPCAP CAP_KILL CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER".split()
-# As a user: what the cell needs, in its user namespace only, to mount each run's file system. Runs have no capability at all.
+# As a user: what the cell needs to mount each run's file system, valid in its user namespace only. Runs have no capability.
 _AS_USER = "CAP_SYS_ADMIN CAP_SETPCAP".split()
 _PROBE_S = 20.0
 _UIDS = 1 << 24
@@ -40,12 +40,12 @@ _ADVICE = (
 
 
 class _ColdWorker(Worker):
-    """A cell inside bubblewrap: its process is a child of the one that was started."""
+    """A cell inside bubblewrap, whose process is a child of the started one."""
 
     def _handshake(self) -> dict[str, Any]:
         ready = super()._handshake()
         if self.cgroup is not None:
-            # bubblewrap may have forked before it was moved. The cell waits for its first run now, so none of it is missed.
+            # bubblewrap may have forked before it was moved. The cell now waits for its first run, so no process is missed.
             with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as file:
                 for pid in file.read().split():
                     self.cgroup.add(int(pid))
@@ -53,7 +53,7 @@ class _ColdWorker(Worker):
 
 
 class BubblewrapSandbox(Sandbox):
-    """Runs each program in a new bubblewrap. Options: `BubblewrapOptions`."""
+    """Runs each program in a bubblewrap of its own. Options: `BubblewrapOptions`."""
 
     name = "bubblewrap"
     options_type = BubblewrapOptions
@@ -101,9 +101,9 @@ class BubblewrapSandbox(Sandbox):
     def _walls(self, root: bool) -> list[str]:
         user = [] if root else ["--unshare-user", "--uid", "1000", "--gid", "1000"]
         capabilities = [word for name in (_AS_ROOT if root else _AS_USER) for word in ("--cap-add", name)]
-        # The cell is pid 1, so that runs can neither kill nor stop it. It makes what bubblewrap has no option for: its own file
-        # system for the run, with a limit on files. So there is no --die-with-parent either, which would mean the death of the
-        # thread that started it: the cell ends with its socket, and with bubblewrap.
+        # The cell is pid 1, so that runs can neither kill nor stop it. It makes what bubblewrap has no option for: a file
+        # system for the run, with a limit on files. No --die-with-parent, which means the death of the
+        # thread that started it: the cell ends with its socket or with bubblewrap.
         return [*_SPACES, *user, "--as-pid-1", "--cap-drop", "ALL", *capabilities, *_mounts(self._view.visible)]
 
 
@@ -112,7 +112,7 @@ def _mounts(paths: Sequence[str]) -> list[str]:
     places = [placed(path) for path in paths]
     parents: dict[str, None] = {"/dev": None}
     for path, place in zip(paths, places, strict=True):
-        # Those that bubblewrap makes unasked are for their owner alone.
+        # Parents that bubblewrap makes by itself are accessible to their owner only.
         parents.update((str(parent), None) for parent in reversed(PurePath(place).parents) if parent.name)
         if os.path.islink(path):  # /bin -> usr/bin
             words += ["--symlink", os.readlink(path), path]
@@ -125,7 +125,7 @@ def _mounts(paths: Sequence[str]) -> list[str]:
 
 
 def _why(command: Sequence[str]) -> str:
-    """Return what bubblewrap says when it is asked for the same walls around nothing."""
+    """Return bubblewrap's error message for the same walls around an empty program."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         ended = subprocess.run(
             [*command, placed(interpreter()), "-I", "-S", "-c", ""],

@@ -1,8 +1,8 @@
-"""Control groups: limits on the memory and the processes of a worker's whole tree, versions 1 and 2.
+"""Control groups (versions 1 and 2): limits on memory and processes of a worker's whole process tree.
 
-A group is made at this process's own place in the hierarchy, so limits above it still hold. Version 2 lets a group have either
-processes or limited children; where our own has processes (it has us), the group is made beside it if we may write there.
-Names hold the supervisor's pid and start time, so that the next one can remove what a killed one left (`sweep_stale`).
+A group is made below this process's own group, so limits above it still hold. Version 2 lets a group have either
+processes or limited children; our own has processes (this one), so the group is made beside it if we may write there.
+Names hold the supervisor's pid and start time, so that a later supervisor can remove what a killed one left (`sweep_stale`).
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ class Cgroup:
         self._directories = sorted(set(self._path.values()))
         self._limits: dict[str, int] = {}
         self._events: int | None = None
-        """A descriptor of the file that counts kills: read twice a run, and opening it costs more than reading it."""
+        """A descriptor of the file that counts OOM kills, kept open: it is read twice per run."""
 
     @property
     def controllers(self) -> frozenset[str]:
-        """What this group can limit: a part of `CONTROLLERS`."""
+        """The controllers that this group has, a subset of `CONTROLLERS`."""
         return frozenset(self._path)
 
     @property
     def versions(self) -> dict[str, int]:
-        """For each controller the version of control groups that it is of."""
+        """Controller -> version of control groups."""
         return dict(self._version)
 
     @classmethod
     def create(cls, name_hint: str = "") -> Cgroup | None:
-        """Make a group, or return None where neither memory nor processes can be limited; `probe` says why."""
+        """Make a group, or return None if neither memory nor processes can be limited; `probe` says why."""
         return try_create(name_hint)[0]
 
     def add(self, pid: int) -> None:
-        """Move a process here; what it starts later is born here. Memory that it has already stays where it was counted."""
+        """Move a process here; its future children start here. Memory that it already holds stays charged to its old group."""
         for directory in self._directories:
             _write(f"{directory}/cgroup.procs", pid)
 
     def set_limits(self, memory_bytes: int, processes: int) -> None:
-        """Limit the sums over the group: memory with files in tmpfs, no swap; processes and threads. Only changes are written.
+        """Limit the group's memory (with files in tmpfs, without swap) and its processes and threads. Only changes are written.
 
         Raises:
             OSError: EBUSY where more memory than the new limit is in use and cannot be freed.
@@ -85,7 +85,7 @@ class Cgroup:
             with contextlib.suppress(FileNotFoundError):  # no swap in this kernel
                 _write(f"{path}/memory.swap.max", 0)
             return
-        # Memory may never exceed memory and swap together, so the order depends on the direction.
+        # The memory limit may not exceed the limit of memory plus swap, so the order depends on the direction.
         with contextlib.suppress(OSError):
             _write(f"{path}/memory.memsw.limit_in_bytes", value)
         _write(f"{path}/memory.limit_in_bytes", value)
@@ -96,7 +96,7 @@ class Cgroup:
         _write(f"{self._path['pids']}/pids.max", value)
 
     def oom_kills(self) -> int:
-        """How often the kernel has killed a process of the group for memory; 0 where memory is not limited."""
+        """Number of processes of the group that the OOM killer has killed; 0 if memory is not limited."""
         if "memory" not in self._path:
             return 0
         if self._events is None:
@@ -108,11 +108,11 @@ class Cgroup:
         return 0
 
     def processes(self) -> list[int]:
-        """The pids in the group, as this process sees them."""
+        """The pids in the group, as seen by this process."""
         return sorted({pid for directory in self._directories for pid in _members(directory)})
 
     def kill(self) -> None:
-        """Kill every process in the group. Returns when the signals are sent; the dying take a moment."""
+        """Kill every process in the group. Returns when the signals are sent, before the processes are gone."""
         if "pids" in self._path:
             with contextlib.suppress(OSError):
                 _write(f"{self._path['pids']}/pids.max", 0)  # nobody can fork faster than we kill
@@ -121,7 +121,7 @@ class Cgroup:
             _kill(directory)
 
     def remove(self) -> bool:
-        """Remove the group, killing what is left in it. Returns whether it is gone; else a later sweep tries."""
+        """Kill what is left in the group and remove it. Returns whether it is gone; if not, a later sweep retries."""
         if self._events is not None:
             os.close(self._events)
             self._events = None
@@ -130,17 +130,17 @@ class Cgroup:
 
 
 def probe() -> tuple[bool, str]:
-    """Whether groups here can limit memory, and what is missing for that and for processes. Makes a group and removes it."""
+    """Return whether groups can limit memory here, and what each controller has or lacks. Makes a group and removes it."""
     group, reasons = try_create("probe")
     versions = {} if group is None else group.versions
     if group is not None:
         group.remove()
-    seen = [f"{controller} v{version}" for controller, version in versions.items()]
-    return "memory" in versions, "; ".join(seen + [f"{controller}: {reason}" for controller, reason in reasons.items()])
+    present = [f"{controller} v{version}" for controller, version in versions.items()]
+    return "memory" in versions, "; ".join(present + [f"{controller}: {reason}" for controller, reason in reasons.items()])
 
 
 def sweep_stale() -> int:
-    """Remove the groups of supervisors that are dead, killing what is left in them; return how many directories went."""
+    """Remove the groups of dead supervisors, killing what is left in them; return the number of removed directories."""
     removed = 0
     directories = {place.path for controller in CONTROLLERS for place in directories_for(controller)[0]}
     for directory in sorted(directories):
@@ -157,7 +157,7 @@ def _is_stale(entry: os.DirEntry[str]) -> bool:
     namespace, pid, start = map(int, match.groups())
     if namespace == _pid_namespace():
         return _start_time(pid) != start
-    # A pid of another container says nothing here. An empty group that is not new is one that nobody will fill any more.
+    # A pid of another container means nothing here. An empty group that is not new will not be used again.
     return not list(_members(entry.path)) and time.time() - entry.stat().st_mtime > _FOREIGN_AGE_S
 
 
@@ -236,7 +236,7 @@ def _pid_namespace() -> int:
 
 
 def _start_time(pid: int) -> int | None:
-    """When that process began, in the kernel's ticks; None for the dead, reaped or not."""
+    """Return the process's start time in kernel ticks; None if it is dead, reaped or not."""
     try:
         fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
         return None if fields[0] in "ZX" else int(fields[19])
@@ -246,14 +246,14 @@ def _start_time(pid: int) -> int | None:
 
 @dataclass(frozen=True)
 class CgroupDirectory:
-    """A directory in which groups for a controller can be looked for or made."""
+    """A directory in which groups for a controller can be found or made."""
 
     path: str
     version: int
 
 
 def directories_for(controller: str) -> tuple[list[CgroupDirectory], str]:
-    """Where groups with this controller might be made, best first, and the reason if nowhere."""
+    """Return where groups with this controller can be made, best first, and the reason if nowhere."""
     try:
         return find_directories(controller, _read("/proc/self/cgroup"), _read("/proc/self/mountinfo"))
     except OSError as error:
@@ -261,7 +261,7 @@ def directories_for(controller: str) -> tuple[list[CgroupDirectory], str]:
 
 
 def find_directories(controller: str, memberships: str, mounts: str) -> tuple[list[CgroupDirectory], str]:
-    """Find where groups with this controller might be made, best first, and the reason if nowhere.
+    """Find where groups with this controller can be made, best first, and the reason if nowhere.
 
     Args:
         controller: one of `CONTROLLERS`.
@@ -286,7 +286,7 @@ def find_directories(controller: str, memberships: str, mounts: str) -> tuple[li
 
 
 def _below_mount(mounts: str, path: str, wanted: Callable[[str, list[str]], bool]) -> str | None:
-    """The directory of the group `path` in the first mount that is wanted (by type and options) and holds it."""
+    """Return the directory of the group `path` in the first mount that `wanted` accepts by type and options, and that holds it."""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         root, mount_point = before.split()[3:5]
@@ -298,14 +298,14 @@ def _below_mount(mounts: str, path: str, wanted: Callable[[str, list[str]], bool
 
 
 def _read(path: str) -> str:
-    """Return the text of a file of the kernel's."""
+    """Return the text of a kernel file."""
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()
 
 
 def _write(path: str, value: int) -> None:
-    """Write a number to a file of the kernel's."""
-    # O_WRONLY alone: a missing file must not be made, and there is nothing to truncate.
+    """Write a number to a kernel file."""
+    # O_WRONLY only: a missing file must not be created.
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, str(value).encode())

@@ -1,4 +1,4 @@
-"""The docker back end: warm cells in hardened containers of Docker or Podman, one container a worker."""
+"""The docker back end: warm cells in hardened containers of Docker or Podman, one container per worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SOCKETS = ("/var/run/docker.sock", "/run/podman/podman.sock", "{runtime}/docker
 
 
 class ContainerSandbox(Sandbox):
-    """Runs programs in warm cells in containers: no network, no capabilities, read-only but for memory file systems.
+    """Runs programs in warm cells in containers: no network, no capabilities, read-only except for file systems in memory.
 
     Options: `ContainerOptions`.
     """
@@ -65,11 +65,11 @@ class ContainerSandbox(Sandbox):
         return worker
 
     def find_tool(self, language: languages.Language) -> str:
-        """Return the name of a language's tool: where it is, is looked up in the container."""
+        """Return the name of a language's tool, which is looked up in the container."""
         return language.tool
 
     def start(self, job: Job) -> Run:
-        """Start a run on an idle container of the right shape, or on a new one.
+        """Start a run in an idle container with the right limits, or in a new one.
 
         Raises:
             SandboxFailure: no container could be started.
@@ -83,7 +83,7 @@ class ContainerSandbox(Sandbox):
         try:
             while (worker := self._pool.take()).shape != shape:
                 others.append(worker)
-                if len(others) >= 2 * self._slots:  # as many as may work at one time, and none of them fits
+                if len(others) >= 2 * self._slots:  # as many as the pool keeps, and none of them fits
                     worn = others.pop(0)
                     worn.close()
                     self._pool.give(worn)
@@ -99,7 +99,7 @@ class ContainerSandbox(Sandbox):
         if os.getpid() == self._pid:
             for worker in list(self._made):
                 worker.join()
-            if self._swept:  # else it has made none
+            if self._swept:  # otherwise it has made none
                 with contextlib.suppress(SandboxFailure):
                     sweep(self._daemon, ours=True)
 

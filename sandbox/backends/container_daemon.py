@@ -1,4 +1,4 @@
-"""The container daemon, Docker's or Podman's: connecting, saying what is wrong with it, removing what dead supervisors left."""
+"""The daemon of Docker or Podman: connects, explains errors, removes containers that dead supervisors left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from verigym.sandbox.spec import SandboxFailure
 
 OWNER = "verigym.sandbox.owner"
-"""Label of our containers; its value says whose they are."""
+"""Label of our containers; its value names their supervisor."""
 
 _ANSWERS_WITHIN_S = 20.0
 _REMOVAL_PAUSES_S = (0.0, 0.2, 1.0)  # a daemon may refuse while the container is just ending
@@ -22,7 +22,7 @@ _REMOVAL_PAUSES_S = (0.0, 0.2, 1.0)  # a daemon may refuse while the container i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daemon:
-    """Where containers come from, and what all of them have in common."""
+    """The daemon's address, and settings common to all containers of a sandbox."""
 
     base_url: str | None
     image: str
@@ -31,15 +31,15 @@ class Daemon:
     cpus: float | None
     owner: str
     packages: Sequence[str]
-    """Names of those that programs may import."""
+    """Names of packages that programs may import."""
     all_packages: bool
-    """Whether the image must hold each of them."""
+    """Whether the image must contain each of them."""
     lost: list[str] = field(default_factory=list)
-    """Containers that could not be removed when it was their time: the daemon was away."""
+    """Ids of containers that could not be removed because the daemon was down."""
 
     @contextlib.contextmanager
     def client(self) -> Iterator[Any]:
-        """Connect, and turn what goes wrong with the daemon into SandboxFailure."""
+        """Connect, and turn the daemon's errors into SandboxFailure."""
         docker = _docker()
         from requests.exceptions import RequestException
 
@@ -70,7 +70,7 @@ class Daemon:
         if self.base_url is not None and self.base_url.startswith("unix://"):
             with socket.socket(socket.AF_UNIX) as probe:  # the client would wrap the reason three times
                 probe.connect(self.base_url.removeprefix("unix://"))
-        # Which version of the interface it speaks takes Podman half a second to say; it is asked once.
+        # Podman takes half a second to name its API version, so it is asked once.
         options = {"version": _versions.get(self.base_url), "timeout": _ANSWERS_WITHIN_S}
         client = docker.DockerClient(base_url=self.base_url, **options) if self.base_url else docker.from_env(**options)
         _versions[self.base_url] = client.api.api_version
@@ -104,7 +104,7 @@ def remove_container(api: Any, container: str) -> bool:
 
 
 def sweep(daemon: Daemon, *, ours: bool = False) -> Sequence[str]:
-    """Remove the containers whose supervisors are dead, our lost ones, or all of ours. Returns their ids."""
+    """Remove containers of dead supervisors, those we could not remove before, and with `ours` all of ours. Returns their ids."""
     gone = []
     with daemon.client() as client:
         for entry in client.api.containers(all=True, filters={"label": [OWNER]}):
@@ -118,12 +118,12 @@ def sweep(daemon: Daemon, *, ours: bool = False) -> Sequence[str]:
 
 
 def owner(pid: int) -> str:
-    """Name a sandbox so that others can tell whether its process still lives: machine, pid namespace, pid, start, a number."""
+    """Return a label by which others can tell whether our process is alive: machine, pid namespace, pid, start time, nonce."""
     return "/".join((_here(), str(pid), _start_time(pid), secrets.token_hex(4)))
 
 
 def is_dead(owner: str) -> bool:
-    """Whether the process that `owner` described is known to have ended."""
+    """Whether the process that the label describes is known to have ended."""
     here, pid, start = (*owner.rsplit("/", 3), "", "")[:3]
     return here == _here() and pid.isdigit() and _start_time(int(pid)) != start
 

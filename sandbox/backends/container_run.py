@@ -1,4 +1,4 @@
-"""A run in a container: everything it needs and gives crosses one stream."""
+"""One run in a container: input, output, channels and files all cross one stream."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 
 class _Pump:
-    """Our side of one channel: what the program writes goes to the socket, what comes from the socket goes to the program."""
+    """Our side of one channel: copies bytes between the program, over the stream, and a local socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.credit = CHANNEL_CREDIT
         self.pending = bytearray()
         self.reading = True  # from the socket
-        self.shut = False  # the program writes no more
+        self.shut = False  # the program has closed its end for writing
         sock.setblocking(False)
 
     @property
@@ -67,7 +67,7 @@ class ContainerRun(Run):
         self._killed_at: float | None = None
         self._report: dict[str, Any] | None = None
         self._output = {STDOUT: bytearray(), STDERR: bytearray()}
-        self._files: dict[int, io.FileIO] = {}  # in memory, but not ours: a buffer that grows would need it twice
+        self._files: dict[int, io.FileIO] = {}  # memory files: a growing buffer would need twice the memory
         self._owed = 0  # credit to give back
         self._pumps = {sock.fileno(): _Pump(sock) for sock in job.channels}
         self._order = list(self._pumps.values())
@@ -105,7 +105,7 @@ class ContainerRun(Run):
         return [self._epoll.fileno()]
 
     def on_readable(self, fd: int) -> None:
-        """Serve what is ready."""
+        """Serve the ready descriptors."""
         try:
             for ready, _events in self._epoll.poll(0):
                 if self.done:
@@ -122,7 +122,7 @@ class ContainerRun(Run):
             self._gone(str(error))
 
     def _arm(self) -> None:
-        """Watch for what can be done now: where that is nothing, a hang-up would wake us for ever."""
+        """Poll each descriptor for what can be done now, and not at all if that is nothing: a hang-up would wake us forever."""
         wanted = {self._stream.fileno(): self._stream.events} | {fd: pump.events for fd, pump in self._pumps.items()}
         for fd, events in wanted.items():
             before = self._armed.get(fd, 0)
@@ -139,7 +139,7 @@ class ContainerRun(Run):
     def _on_frames(self) -> None:
         for kind, body in self._stream.receive():
             if kind in ON_CREDIT:
-                self._owed += 1 if kind == CHANNEL else len(body)  # its data is paid for when it has been passed on
+                self._owed += 1 if kind == CHANNEL else len(body)  # credit for its data is returned when it has been passed on
             if kind in self._output:
                 self._keep_output(kind, body)
             elif kind == CHANNEL:
@@ -177,7 +177,7 @@ class ContainerRun(Run):
         return file.read()
 
     def _return_credit(self) -> None:
-        # In large pieces: the cell stops only when all its credit is used up.
+        # In large pieces: the cell only stops when its whole credit is used up.
         if self._owed >= CREDIT // 4:
             self._stream.send(CREDITED, ACK.pack(self._owed))
             self._owed = 0
@@ -200,7 +200,7 @@ class ContainerRun(Run):
     def _flush(self, pump: _Pump) -> None:
         if pump.pending:
             sent = len(pump.pending)
-            if self._killed_at is None:  # after a kill nobody waits for it, and the cell may need the credit
+            if self._killed_at is None:  # after a kill nobody reads it, and the cell may need the credit
                 try:
                     sent = pump.sock.send(pump.pending)
                 except BlockingIOError:
@@ -231,7 +231,7 @@ class ContainerRun(Run):
             self._arm()
 
     def destroy(self) -> None:
-        """Remove the container: its run's end is the reason of the kill, which was the run's own doing."""
+        """Remove the container. The result is the reason for the kill, which the run itself has caused."""
         self._worker.discard()
         self._finish(*(self._reason or (RunStatus.TIME, "the wall time limit")), {})
 
@@ -247,7 +247,7 @@ class ContainerRun(Run):
             self._fail(why)
 
     def _conclude(self) -> None:
-        """End the run if all that it wrote to its channels has been passed on."""
+        """End the run once everything it wrote to its channels has been passed on."""
         report = self._report
         if report is None or self.done or any(pump.pending for pump in self._order):
             return
@@ -259,8 +259,8 @@ class ContainerRun(Run):
         elif report["note"]:
             self._fail(self._worker.explain(self._job, report["note"]), retryable=False)
         else:
-            verdict = self._reason or run_status(self._job, report, self._output[STDERR], out_of_memory=report["oom"])
-            self._finish(*verdict, report)
+            status = self._reason or run_status(self._job, report, self._output[STDERR], out_of_memory=report["oom"])
+            self._finish(*status, report)
 
     def _finish(self, status: RunStatus, message: str, report: Mapping[str, Any]) -> None:
         names = report.get("files", [])

@@ -1,4 +1,4 @@
-"""The stream to a container's cell: a daemon's attach socket, unwrapped and never waited for."""
+"""The stream to a container's cell: the daemon's attach socket, demultiplexed and non-blocking."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AttachStream:
     """Frames to and from a cell over an attach socket.
 
     Args:
-        attached: what docker's `attach_socket` returned.
+        attached: the result of docker's `attach_socket`.
     """
 
     def __init__(self, attached: Any) -> None:
@@ -36,7 +36,7 @@ class AttachStream:
         self._raw = bytearray()
         self._frames = bytearray()
         self.complaints = b""
-        """What the cell's interpreter wrote to its standard error: why it could not start."""
+        """What the cell's interpreter wrote to standard error: the reason if it could not start."""
 
     def fileno(self) -> int:
         """Return the socket's descriptor."""
@@ -44,11 +44,11 @@ class AttachStream:
 
     @property
     def events(self) -> int:
-        """What to poll for."""
+        """Events to poll for."""
         return select.EPOLLIN | (select.EPOLLOUT if self._waiting else 0)
 
     def send(self, kind: int, body: bytes | memoryview = b"") -> None:
-        """Send a frame, or as much of it as goes now; the rest waits for `flush`.
+        """Send a frame, or as much of it as the socket accepts; the rest waits for `flush`.
 
         Raises:
             StreamGone: it has ended.
@@ -56,7 +56,7 @@ class AttachStream:
         self.send_all([(kind, memoryview(body))])
 
     def send_all(self, frames: Iterable[tuple[int, memoryview]]) -> None:
-        """Send frames, small ones in one piece: the daemon passes on every piece by itself."""
+        """Send frames, joining small ones: the daemon forwards each piece separately."""
         pieces: list[bytes | memoryview] = []
         small = bytearray()
         for kind, body in frames:
@@ -69,12 +69,12 @@ class AttachStream:
         self.send_raw(*pieces, bytes(small))
 
     def send_raw(self, *pieces: bytes | memoryview) -> None:
-        """Send bytes that are no frame, in the same way."""
+        """Send bytes that are not frames, in the same way."""
         self._waiting += [memoryview(piece) for piece in pieces if piece]
         self.flush()
 
     def flush(self) -> None:
-        """Send what waits, as far as it goes.
+        """Send as much of the waiting data as the socket accepts.
 
         Raises:
             StreamGone: it has ended.
@@ -152,7 +152,7 @@ class AttachStream:
 
 
 def _own(attached: Any) -> socket.socket:
-    """Take the connection out of the HTTP client, which would keep it open, or close it, at times of its own."""
+    """Detach the connection from the HTTP client, which would otherwise decide when to close it."""
     sock: socket.socket = getattr(attached, "_sock", attached)
     if isinstance(sock, ssl.SSLSocket):
         return sock

@@ -25,7 +25,7 @@ from verigym.sandbox.spec import SandboxFailure
 
 RUN_DIR = "/tmp"
 PACKAGES_DIR = "/packages"
-"""Of links to what programs may import. Runs may not write there: Landlock sees to it, or what they did shows."""
+"""Links to packages that programs may import. Landlock keeps runs from writing there; without it, changes are detected."""
 
 _BOOT_S = 60.0
 _SETTLE_S = 1.0  # until a daemon knows how a container ended
@@ -35,13 +35,13 @@ _SHM_MB = 16
 _KILLED = 137
 _MOUNT_OPTIONS = "rw,exec,nosuid,nodev,mode=1777"
 
-# Limits on processes by user count every container's, so each container has a user of its own.
+# A process limit counts the user's processes in all containers, so each container gets its own uid.
 _uids = itertools.count(random.SystemRandom().randrange(20_000))
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """What a container is made for: limits that hold for all its processes together and cannot be changed later."""
+    """Limits over all processes of a container, fixed when it is created."""
 
     memory_mb: int
     files_mb: int
@@ -50,7 +50,7 @@ class ContainerLimits:
 
     @classmethod
     def of(cls, job: Job) -> ContainerLimits:
-        """Return the shape for a job, rounded up so that few of them are needed."""
+        """Return the limits for a job, rounded up so that few kinds of container are needed."""
         limits = job.limits
         return cls(
             memory_mb=math.ceil(limits.memory_mb),
@@ -61,7 +61,7 @@ class ContainerLimits:
 
 
 def _round(value: float, step: int, spare: int) -> int:
-    # A program's own files come on top of the limits: a little more than a round number must not need another container.
+    # A program's own files are added to its limits: slightly more than a round number must not need another container.
     return step * max(0, math.ceil((value - spare) / step)) + spare
 
 
@@ -78,7 +78,7 @@ class ContainerWorker:
         self.daemon = daemon
         self.shape = shape
         self.runs = 0
-        self.core = -1  # a container's processes are not told apart from here
+        self.core = -1  # a container's processes cannot be pinned from here
         self._removal: threading.Thread | None = None
         self._gone = False
         self._lock = threading.Lock()
@@ -86,7 +86,7 @@ class ContainerWorker:
             self.id = self._create(client.api)
             stream: AttachStream | None = None
             try:
-                # Attached before it starts, and it says nothing before we do: what it said earlier could be lost.
+                # Attach before the start, and let the cell write only after us: earlier output could be lost.
                 attached = client.api.attach_socket(self.id, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
                 self.stream = stream = AttachStream(attached)
                 client.api.start(self.id)
@@ -109,7 +109,7 @@ class ContainerWorker:
         raise AssertionError("unreachable")
 
     def _check_runtime(self, api: Any) -> None:
-        """Refuse a daemon that ignores the option: who asks for gVisor must not get less."""
+        """Refuse a daemon that ignores the `runtime` option: who asks for gVisor must not get less."""
         wanted = self.daemon.runtime
         given = api.inspect_container(self.id) if wanted else {}
         names = {given.get("OCIRuntime"), given.get("HostConfig", {}).get("Runtime")}
@@ -204,12 +204,12 @@ class ContainerWorker:
 
     @property
     def closed(self) -> bool:
-        """Whether it has been given up."""
+        """Whether the container has been discarded."""
         return self._gone
 
     @property
     def alive(self) -> bool:
-        """Whether the cell still listens. Between runs it says nothing, so anything to read is its end."""
+        """Whether the cell still serves. Between runs it writes nothing, so anything to read is the stream's end."""
         if self._gone:
             return False
         poll = select.poll()
@@ -217,17 +217,17 @@ class ContainerWorker:
         return not poll.poll(0)
 
     def start(self, job: Job, release: Callable[[ContainerWorker], None]) -> ContainerRun:
-        """Start a run; `release` is called once, when it has ended and the worker may serve the next or be closed."""
+        """Start a run; `release` is called once, when the run has ended and the worker is free or closed."""
         self.runs += 1
         return ContainerRun(self, job, release)
 
     def explain(self, job: Job, note: str) -> str:
-        """Return what to say where a run could not be set up."""
+        """Return the error message for a run that could not be set up."""
         tool = f" The image {self.daemon.image!r} must have it." if job.mode == "exec" else ""
         return f"the sandbox could not set up a run: {note}.{tool}"
 
     def exit_reason(self, detail: str) -> tuple[bool, str]:
-        """Return whether the container died of its memory limit, and why it is gone in words."""
+        """Return whether the container ran out of memory, and why it is gone, in words."""
         state: Mapping[str, Any] = {}
         try:
             with self.daemon.client() as client:
@@ -248,7 +248,7 @@ class ContainerWorker:
         ), f"a container ended during a run with exit code {code}{killed} {state.get('Error', '')}"
 
     def discard(self) -> None:
-        """Remove the container in the background: whoever waits for a run's result need not wait for this."""
+        """Remove the container in the background, so that nobody waits for it."""
         with self._lock:
             if self._gone:
                 return
@@ -262,14 +262,14 @@ class ContainerWorker:
                 self._remove()
 
     def _remove(self) -> None:
-        # Where the daemon is gone, the container ends by itself, and a sweep removes it when the daemon is back.
+        # If the daemon is down, the container ends by itself, and a later sweep removes it.
         with contextlib.suppress(Exception), self.daemon.client() as client:
             if remove_container(client.api, self.id):
                 return
         self.daemon.lost.append(self.id)
 
     def kill(self) -> None:
-        """Kill the container, from any thread. Whoever waits for a run of it sees its end and closes it."""
+        """Kill the container, from any thread. The thread that waits for its run sees its end and closes it."""
         with contextlib.suppress(Exception), self.daemon.client() as client:
             client.api.kill(self.id)
 
@@ -278,11 +278,11 @@ class ContainerWorker:
         self.discard()
 
     def join(self) -> None:
-        """Wait until a removal in the background is over."""
+        """Wait until the removal in the background is done."""
         if self._removal is not None:
             self._removal.join()
 
     def forget(self) -> None:
-        """Let go of what a fork has inherited: the container belongs to the parent."""
+        """In a forked child: close the inherited stream; the container belongs to the parent."""
         self._gone = True
         os.close(self.stream.sock.detach())

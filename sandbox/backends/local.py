@@ -1,4 +1,4 @@
-"""The default back end: warm cells behind walls of our own making. No daemon, no tool, nothing but the kernel."""
+"""The default back end: warm cells behind our own walls. Needs no daemon and no tool, only the kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 def _closed_to_others(path: str) -> str | None:
-    """Return the first folder on the way that other users may not enter; as root we would not notice."""
+    """Return the first parent folder that other users may not enter, which root itself would not notice."""
     if os.geteuid() == 0:
         for parent in reversed(PurePath(path).parents):
             if not os.stat(parent).st_mode & stat.S_IXOTH:

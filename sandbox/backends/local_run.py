@@ -1,4 +1,4 @@
-"""A run in a local cell: pipes for what it writes, the cell's socket for how it ended."""
+"""One run in a local cell: output comes through pipes, the exit status through the cell's socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CELL_MB = 64  # as the cell's control group allows it
 
 
 class LocalRun(Run):
-    """A run in a local cell: pipes for its output, the cell's socket for how it ended."""
+    """One run in a local cell: output comes through pipes, the exit status through the cell's socket."""
 
     def __init__(self, worker: Worker, job: Job, release: Callable[[Worker], None]) -> None:
         self._worker = worker
@@ -37,10 +37,10 @@ class LocalRun(Run):
         self._files: dict[str, bytes] = {}
         self._pipes: dict[int, bytearray] = {}
         self._far_ends: list[int] = []
-        """Held open until the run has ended, so that we are not woken to see each pipe's end before."""
+        """The run's ends of the pipes, held open until it has ended so that closed pipes do not wake the event loop."""
         self._ended: dict[int, bytearray] = {}
         self._quiet_s = 0.0
-        """How long the pipes need not be watched, as was decided when it was last asked what to watch."""
+        """Seconds for which the pipes need not be polled, as of the last call of `readable`."""
         self._started = time.monotonic()
         self._next_check = self._started + _CHECK_S
         self.deadline = self._started + job.limits.wall_s
@@ -87,7 +87,7 @@ class LocalRun(Run):
         return self._killed_at
 
     def readable(self) -> Sequence[int]:
-        """Return the descriptors to watch: what a run writes at first has room in the pipes."""
+        """Return the descriptors to poll; at first without the pipes, whose buffers hold early output."""
         sock = self._worker.sock.fileno()
         self._quiet_s = self._started + QUIET_S - time.monotonic()
         return [sock] if self._quiet_s > 0 else [*self._pipes, sock]
@@ -120,7 +120,7 @@ class LocalRun(Run):
                 self._worker.sock.send(b'{"op":"kill"}')
 
     def check_usage(self) -> float | None:
-        """Look whether more is resident than allowed, where no limit on address space sees to that."""
+        """Kill the run if it holds more memory than allowed, where no limit on address space prevents that."""
         if self._job.address_space or self.done:
             return self._quiet_s if self._quiet_s > 0 else None
         now = time.monotonic()
@@ -132,7 +132,7 @@ class LocalRun(Run):
         return min(pause, self._quiet_s) if self._quiet_s > 0 else pause
 
     def _is_over(self) -> bool:
-        """Whether its processes hold too much: in sum where they may reserve more, else one of them, of memory to share."""
+        """Whether memory exceeds the limit: summed over processes where they may reserve more, else of any one of them."""
         if self._job.reserve_mb is None:
             return any(_written_kb(pid) > self._job.limits.memory_mb * 1024 for pid in _below(self._worker.process.pid))
         if self._worker.cgroup is not None:
@@ -140,11 +140,11 @@ class LocalRun(Run):
         return self.resident_mb() > self._job.limits.memory_mb + _CELL_MB
 
     def resident_mb(self) -> float:
-        """Return the MiB that its processes and the cell hold now; pages that they share count for each."""
+        """Return the MiB resident in its processes and the cell; shared pages count once for each process."""
         return sum(map(_resident_kb, _below(self._worker.process.pid))) / 1024
 
     def destroy(self) -> None:
-        """Kill the worker: its run's end is the reason of the kill, which was the run's own doing."""
+        """Kill the worker. The result is the reason for the kill, which the run itself has caused."""
         reason = self._reason or (RunStatus.TIME, "the wall time limit")
         self._worker.close()
         self._close_pipes()
@@ -169,7 +169,7 @@ class LocalRun(Run):
             with open(fd, "rb") as file:
                 file.seek(0)
                 self._files[name] = file.read()
-        # Every process of the run is dead: what it wrote is in the pipes, though a fork of ours elsewhere may hold an end open.
+        # Every process of the run is dead, so all output is in the pipes, though another fork of ours may hold an end open.
         for fd in list(self._pipes):
             while self._read(fd):
                 pass
@@ -185,7 +185,7 @@ class LocalRun(Run):
         reached = run_status(self._job, report, stderr, out_of_memory=out_of_memory)
         status, message = self._reason or reached
         if status is RunStatus.OK and reached[0] in (RunStatus.TIME, RunStatus.MEMORY):
-            status, message = reached  # we have ended it because it was no longer needed, but it had used too much by then
+            status, message = reached  # we ended it as no longer needed, but it had already used too much
         self.result = self._build(status, message, report)
         if not report["clean"]:
             self._worker.close()
@@ -212,7 +212,7 @@ class LocalRun(Run):
 
     def _close_pipes(self) -> None:
         self._ended.update(self._pipes)
-        # Let go of first: what is interrupted here must not be closed again, for the numbers may be someone else's by then.
+        # Forget them before closing: after an interruption they must not be closed twice, for the numbers may be reused.
         fds, self._pipes, self._far_ends = [*self._pipes, *self._far_ends], {}, []
         for fd in fds:
             os.close(fd)
@@ -237,7 +237,7 @@ def _resident_kb(pid: int) -> int:
 
 
 def _written_kb(pid: int) -> int:
-    """What a process holds of its own and of memory that it shares, without the files that it has mapped."""
+    """Return the KiB of a process's anonymous and shared memory, without mapped files."""
     found = 0
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
         for line in file:
@@ -247,7 +247,7 @@ def _written_kb(pid: int) -> int:
 
 
 def _read_only(fd: int) -> int:
-    """Open a file in memory anew: until Linux 6.7 what is sealed and open for writing cannot be mapped as shared at all."""
+    """Reopen a memory file read-only: before Linux 6.7 a sealed file that is open for writing cannot be mapped as shared."""
     try:
         return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
     finally:
@@ -255,7 +255,7 @@ def _read_only(fd: int) -> int:
 
 
 def memory_file(content: bytes) -> int:
-    """Return a descriptor of an unnamed file in memory, at its start. The file is sealed: nobody can write to it."""
+    """Return a descriptor of a sealed file in memory with this content, positioned at its start."""
     fd = os.memfd_create("input", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         done = os.pwrite(fd, content, 0)

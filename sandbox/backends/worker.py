@@ -1,4 +1,4 @@
-"""The supervisor's side of one cell: start it, hand it runs, and replace it when it does not answer."""
+"""The supervisor's side of one cell: starts it, sends it runs, kills it when it does not answer."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from verigym.sandbox.spec import SandboxFailure
 _BOOT_S = 30.0
 _KILL_S = 10.0
 _CHUNK = 1 << 16
-_CELL_BYTES = 64 << 20  # what the cell itself may weigh in its memory cgroup
-_ALSO_THE_CELL = 4  # processes of the cell and of its helpers that count towards the limit
+_CELL_BYTES = 64 << 20  # memory of the cell itself in its cgroup
+_CELL_PROCESSES = 4  # the cell and its helpers, which count towards the limit
 
 
 class StartFailure(SandboxFailure):
-    """The cell's process ended before it could say why. May pass, as when memory was short."""
+    """The cell's process ended before it could say why. May be transient, as when memory was short."""
 
 
 class Worker:
     """One cell and the socket to it. Serves one run at a time.
 
     Args:
-        command: argv that ends where the interpreter's arguments go; `{boot}` and `{socket}` are descriptors.
-        config: for `inside.walls.build.build_walls`.
-        cgroup: put the cell into a cgroup of its own where one can be had.
+        command: argv up to the interpreter's own arguments; the descriptors of boot message and socket are appended.
+        config: configuration of the cell, see `inside.walls.build.build_walls`.
+        cgroup: whether to put the cell into a cgroup of its own, where possible.
 
     Raises:
-        SandboxFailure: it did not start.
+        SandboxFailure: the cell did not start.
     """
 
     def __init__(self, command: Sequence[str], config: Mapping[str, Any], *, cgroup: bool = True) -> None:
@@ -63,7 +63,7 @@ class Worker:
         self.cgroup = Cgroup.create("cell") if cgroup else None
         self.runs = 0
         self.core = -1
-        """Where its runs are to be forked, and to wait; -1: anywhere."""
+        """Core on which its runs are forked and wait; -1: any."""
         try:
             self.process = subprocess.Popen(
                 [*command, str(boot_fd), str(theirs.fileno())],
@@ -99,7 +99,7 @@ class Worker:
             raise
 
     def _join_cgroup(self) -> None:
-        """Move the cell's process into its group, before it has read its code and forks; do without where that fails."""
+        """Move the cell's process into its cgroup before it reads its code and forks; go without one if that fails."""
         if self.cgroup is not None:
             try:
                 self.cgroup.add(self.process.pid)
@@ -121,7 +121,7 @@ class Worker:
         return ready
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel has killed a process of the cell for memory since this was last asked."""
+        """Whether the OOM killer has killed a process of the cell since the last call."""
         if self.cgroup is None:
             return False
         before, self._oom_kills = self._oom_kills, self.cgroup.oom_kills()
@@ -138,14 +138,14 @@ class Worker:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """Kill the cell, from any thread. Whoever serves a run of it sees its end and closes it."""
+        """Kill the cell, from any thread. The thread that serves its run sees its end and closes it."""
         with self._lock:  # once reaped, the pid may be someone else's
             if not self._closed:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill the cell and all in it, and remove its cgroup. Idempotent; not while another thread serves a run of it."""
+        """Kill the cell with all its processes and remove its cgroup. Idempotent; not while another thread serves its run."""
         self.kill()
         with self._lock:
             self.sock.close()
@@ -162,7 +162,7 @@ class Worker:
                 os.rmdir(self._scratch)
 
     def forget(self) -> None:
-        """Let go of what a fork has inherited: the cell belongs to the parent."""
+        """In a forked child: close the inherited socket; the cell belongs to the parent."""
         os.close(self.sock.detach())
 
     def _remove_cgroup(self) -> None:
@@ -172,7 +172,7 @@ class Worker:
             self.cgroup = None
 
     def start(self, job: Job, release: Callable[[Worker], None]) -> LocalRun:
-        """Start a run; `release` is called once, when it has ended and the worker may serve the next or be closed.
+        """Start a run; `release` is called once, when the run has ended and the worker is free or closed.
 
         Raises:
             SandboxFailure: the cell is gone.
@@ -181,7 +181,7 @@ class Worker:
         if self.cgroup is not None:
             memory = (int(job.limits.memory_mb + job.limits.files_mb) << 20) + _CELL_BYTES
             try:
-                self.cgroup.set_limits(memory, job.limits.processes + _ALSO_THE_CELL)
+                self.cgroup.set_limits(memory, job.limits.processes + _CELL_PROCESSES)
             except OSError as error:
                 self.close()
                 release(self)
@@ -191,13 +191,13 @@ class Worker:
 
 @functools.cache
 def _sweep(_pid: int) -> None:
-    """Once a process: remove the control groups that killed ones could not remove."""
+    """Remove the control groups that killed supervisors left; once per process."""
     with contextlib.suppress(OSError):
         sweep_stale()
 
 
 def _kill_user(uid: int | None, killer_uid: int) -> None:
-    """Kill what a cell without a pid namespace left: all processes of the uid that only its runs had."""
+    """Kill what a cell without a pid namespace left: all processes of the uid that only its runs use."""
     code = f"import os; os.setresuid({killer_uid}, {uid}, {killer_uid}); os.kill(-1, 9)"
     with contextlib.suppress(subprocess.TimeoutExpired):
         subprocess.run([sys.executable, "-I", "-S", "-c", code], stderr=subprocess.DEVNULL, check=False, timeout=_KILL_S)

@@ -1,6 +1,6 @@
-"""The doctor: which layers of isolation this machine gives, and what to do about those it does not.
+"""`sandbox doctor`: which layers of isolation this machine offers, and what to do about missing ones.
 
-Everything is tried, in other processes and with a time limit, and undone: the kernel's layers by `inside.probes`.
+Every layer is tried in another process with a time limit, and undone; the kernel's layers by `inside.walls.probes`.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ _SOCKETS = ("/var/run/docker.sock", "/run/podman/podman.sock", "{runtime}/docker
 
 @dataclass(frozen=True)
 class Layer:
-    """One thing that isolation can be made of, or a tool that some back end or language needs."""
+    """A layer of isolation, or a tool that a back end or a language needs."""
 
     name: str
     available: bool
     detail: str
-    """What was seen, or why it is not available."""
+    """What was observed, or why it is not available."""
     remedy: str
-    """What to do to have it; empty where it is available."""
+    """How to get it; empty if it is available."""
 
 
 def probe_layers() -> list[Layer]:
-    """Try everything. Takes about a second; never raises for what is missing."""
+    """Probe every layer. Takes about a second; never raises for a missing one."""
     layers = [
         _kernel(),
         *_kernel_layers(),
@@ -81,7 +81,7 @@ def probe_layers() -> list[Layer]:
 
 
 def best_level(layers: Sequence[Layer]) -> tuple[int, str]:
-    """Return the best level that the local back end reaches with these layers, and why not a higher one.
+    """Return the highest level that the local back end reaches with these layers, and why not a higher one.
 
     3: own namespaces, seccomp and no capabilities. 2: seccomp and Landlock, and other processes out of reach by an own uid or
     by Landlock's signal scope. 1: resource limits only.
@@ -123,7 +123,7 @@ def _kernel_layers() -> list[Layer]:
 
 
 def _probe_kernel() -> tuple[dict[str, tuple[bool, str]], str]:
-    """Run the probes in a fresh interpreter; without results, say why."""
+    """Run the probes in a fresh interpreter. Returns the results, and the reason for missing ones."""
     boot_fd, boot_end = os.pipe2(os.O_CLOEXEC)
     out_end, out_fd = os.pipe2(os.O_CLOEXEC)
     try:
@@ -180,7 +180,7 @@ def _cgroups() -> list[Layer]:
 
 
 def _use(group: cgroup.Cgroup) -> dict[str, str]:
-    """Put a process into the group and limit it; return what each controller is."""
+    """Put a process into the group and limit it; return each controller's version."""
     group.set_limits(64 << 20, 16)
     process = subprocess.Popen(["/bin/sh", "-c", "read line"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     with process:
@@ -192,7 +192,7 @@ def _use(group: cgroup.Cgroup) -> dict[str, str]:
 
 
 def _run(command: Sequence[str]) -> tuple[bool, str]:
-    """Run a tool and return whether it worked, and its first line or what is wrong."""
+    """Run a tool. Returns whether it worked, and the first line of its output or the error."""
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_TOOL_S, check=False
@@ -215,12 +215,12 @@ def _version(name: str, program: str, remedy: str) -> Layer:
 
 
 def _bubblewrap() -> Layer:
-    found = _version("bubblewrap", "bwrap", "apt-get install bubblewrap")
-    if not found.available:
-        return found
+    layer = _version("bubblewrap", "bwrap", "apt-get install bubblewrap")
+    if not layer.available:
+        return layer
     spaces = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
     works, line = _run([str(shutil.which("bwrap")), *spaces, "--ro-bind", "/", "/", "--proc", "/proc", "true"])
-    return _layer("bubblewrap", works, found.detail if works else f"{found.detail} fails: {line}", _userns_remedy())
+    return _layer("bubblewrap", works, layer.detail if works else f"{layer.detail} fails: {line}", _userns_remedy())
 
 
 def _language(known: Language) -> Layer:
@@ -233,17 +233,17 @@ def _language(known: Language) -> Layer:
 
 
 def _daemon() -> Layer:
-    """Whether a Docker or Podman daemon answers, and the package to talk to it is there."""
+    """Whether a Docker or Podman daemon answers and the client package is installed."""
     name = "container daemon"
     address = os.environ.get("DOCKER_HOST", "")
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
     usual = [f"unix://{path.format(runtime=runtime)}" for path in _SOCKETS]
-    found = [address] if address else [url for url in usual if os.path.exists(url.removeprefix("unix://"))]
+    addresses = [address] if address else [url for url in usual if os.path.exists(url.removeprefix("unix://"))]
     remedy = "start Docker or `podman system service --time=0`; DOCKER_HOST says where it is if not at a usual place"
-    if not found:
+    if not addresses:
         return Layer(name, False, "DOCKER_HOST is not set, and there is no usual socket", remedy)
     problems = []
-    for url in found:
+    for url in addresses:
         try:
             server = _ping(url)
         except (OSError, ValueError, http.client.HTTPException) as error:
@@ -256,7 +256,7 @@ def _daemon() -> Layer:
 
 
 def _ping(url: str) -> str:
-    """Ask the daemon whether it is there and return what it calls itself."""
+    """Ping the daemon and return the name in its `Server` header."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("unix", "tcp", "http"):
         raise ValueError(f"cannot try {parts.scheme or 'such'} addresses")

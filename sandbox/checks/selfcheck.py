@@ -1,4 +1,4 @@
-"""Does this sandbox hold, on this machine? Runs the attack panel against an open sandbox and says, probe by probe."""
+"""`sandbox self-check`: runs the panel of attacks against an open sandbox on this machine."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from verigym.sandbox.spec import Limits, Program, RunStatus, SandboxFailure
 from verigym.sandbox.testing import TestSuite
 
 LIMITS = Limits(wall_s=1.0, cpu_s=1.0, memory_mb=256, processes=32, output_kb=512, files_mb=16, inodes=512)
-# For probes that end by themselves or by another limit: on a busy machine the clock must not be what ends them.
+# For probes that end by themselves or by another limit: the wall clock must not end them on a busy machine.
 _PATIENT_LIMITS = replace(LIMITS, wall_s=20.0, cpu_s=5.0)
 _LATE_S = 5.0
-"""Over its limit a run may be so long, for the machine may be busy; a run that nothing stops goes on for ever."""
+"""Tolerance beyond a probe's time limit, for busy machines; a run that nothing stops exceeds any tolerance."""
 _DOUBLES = ((3, 6), (-4, -8), (10, 20))
 _ASSERTS = "def check(candidate):\n    assert candidate(3) == 6\n    assert candidate(-4) == -8\n"
 _UNITTEST = """import unittest
@@ -36,7 +36,7 @@ _NEXT = Probe("the next program", "print(2 * int(input()))\n", "accepted")
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """One probe's outcome."""
+    """The result of one probe."""
 
     name: str
     group: str
@@ -50,13 +50,13 @@ class ProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the panel found."""
+    """Results of the panel."""
 
     results: tuple[ProbeResult, ...]
 
     @property
     def passed(self) -> bool:
-        """Whether every probe came out as it must."""
+        """Whether every probe had its expected result."""
         return all(result.passed for result in self.results)
 
 
@@ -67,9 +67,9 @@ def self_check(
 
     Args:
         box: an open sandbox of any back end.
-        probes: which probes; by default all of them.
-        parallel: probes at one time. More than the sandbox has workers makes probes wait, and late.
-        progress: called with how many probes are done, and with their number.
+        probes: the probes to run; by default all.
+        parallel: number of concurrent probes. More than the sandbox has workers makes probes wait and exceed their time.
+        progress: called with the number of finished probes and the total.
 
     Raises:
         SandboxFailure: the back end cannot work here at all.
@@ -87,7 +87,7 @@ def self_check(
 
 @contextlib.contextmanager
 def _bait() -> Iterator[tuple[str, ...]]:
-    """Listen on a port and write a file that every user of the host could read. Yields both as arguments, and our folder."""
+    """Listen on a port and write a world-readable file on the host. Yields the port, the path, and verigym's own folder."""
     with socket.create_server(("127.0.0.1", 0)) as server, tempfile.NamedTemporaryFile("w", prefix="verigym-canary-") as file:
         os.fchmod(file.fileno(), 0o644)
         file.write("canary")
@@ -116,7 +116,7 @@ def _result(box: Sandbox, probe: Probe, bait: tuple[str, ...]) -> ProbeResult:
 
 
 def _limits(probe: Probe) -> Limits:
-    """Return the limits of a probe: patient where the clock must not decide."""
+    """Return the limits of a probe: generous unless it tests the time limit."""
     return LIMITS if probe.expected in ("time", "rejected") else _PATIENT_LIMITS
 
 
@@ -127,7 +127,7 @@ def _fitting(probe: Probe) -> tuple[str, ...]:
 
 
 def _try(box: Sandbox, probe: Probe, bait: tuple[str, ...]) -> tuple[str, str]:
-    """Return what came of a probe and a sentence about it."""
+    """Run a probe. Returns its result and a detail."""
     limits = _limits(probe)
     program = Program(source=probe.source, language=probe.language, args=bait if probe.expected == "no leak" else ())
     if probe.expected == "no leak":

@@ -60,7 +60,7 @@ def test_it_agrees_with_the_parts(layers: dict[str, Layer]) -> None:
 def test_it_leaves_nothing_behind() -> None:
     def state() -> list[Any]:
         mine = [pid for pid in os.listdir("/proc") if pid.isdigit() and _parent(pid) == os.getpid()]
-        places = {place.directory for name in cgroup.CONTROLLERS for place in cgroup.candidates(name)[0]}
+        places = {place.path for name in cgroup.CONTROLLERS for place in cgroup.directories_for(name)[0]}
         groups = [path.name for place in places for path in Path(place).glob(f"verigym-*-{os.getpid()}-*")]
         names = sorted(os.listdir("/proc/self/fd"), key=int)
         return [len(names), mine, groups, Path("/proc/self/mountinfo").read_text(), os.uname().nodename, os.geteuid()]

@@ -1,4 +1,4 @@
-"""The attack panel: small programs that forge, exhaust, escape or are honest in an odd way. `selfcheck` runs them."""
+"""The panel of `selfcheck`: small programs that forge verdicts, exhaust resources, try to escape, or are honest but unusual."""
 
 from __future__ import annotations
 

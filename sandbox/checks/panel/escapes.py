@@ -1,4 +1,4 @@
-"""Programs that look for a way out and print LEAK with what they found.
+"""Programs that look for a way out and print LEAK with what they reached.
 
 Their arguments are a port on which the host listens, the path of a file of the host that holds the word canary, and the folder
 where verigym is on the host.

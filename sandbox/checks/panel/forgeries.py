@@ -1,4 +1,4 @@
-"""Programs that are wrong and want to be taken for right."""
+"""Wrong programs that try to be graded as correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that are right and that careless graders reject."""
+"""Correct programs that careless graders reject."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a probe is."""
+"""The `Probe` type."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Expected = Literal["accepted", "rejected", "time", "memory", "output", "runtime"
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A program and what must come of it. All but the escapes are asked for twice a number."""
+    """A program and its expected result. All except escapes compute twice a given number."""
 
     name: str
     source: str
     expected: Expected
     form: Form = "print"
     """print, file: reads n, writes 2n to standard output or to `output.txt`; call, assert, unittest: `f(n)` returns 2n.
-    With `no leak` the program is run twice and itself says, in a line with LEAK, what it got hold of."""
+    With `no leak` the program is run twice and reports what it reached in lines with LEAK."""
     language: str = "python"
     group: str = ""

@@ -1,4 +1,4 @@
-"""Programs that use up what there is. Each must end in time, and the next program must find everything as before."""
+"""Programs that exhaust resources. Each must be stopped in time, and the next program must run as before."""
 
 from __future__ import annotations
 

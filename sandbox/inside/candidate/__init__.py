@@ -6,8 +6,8 @@ The protocol, one request at a time over one channel (`verigym.sandbox.inside.te
 - Requests come from the test: `{"call": f, args, kwargs}`, `{"get": name}`, `{"op": ..., "h": handle}`. Each gets one answer:
   `value`, `error`, or `cannot` (the result cannot cross, or is a function or class: then `meta` describes it).
 - Plain data crosses by value. Other objects cross as a handle: a number, class names, special methods and a state.
-- Functions and objects of the test cross as callback numbers. The program uses stubs: each use is a request to the test's process,
-  served while the test waits for its own answer.
+- Functions and objects of the test cross as callback numbers. The program uses stubs; each use is a request to the test,
+  which serves it while it waits for its own answer.
 - Lists, dicts and the like that both sides hold are numbered, and each message carries the changes (`both`).
 
 Nothing here decides a verdict: whatever the program does to this process can only spoil its own answers.
