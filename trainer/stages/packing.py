@@ -134,7 +134,7 @@ def packed_passes(
     how: ForwardOptions,
     capacity: int | None = None,
 ) -> Iterator[tuple[list[int], Pass]]:
-    """Yield micro-batches of packed rows as (example numbers, a function that runs them); see `shared_prefix.micro_batch_passes`."""
+    """Yield micro-batches of packed rows as (example numbers, a function that runs them), like `micro_batch_passes`."""
     for rows in packed_rows(model, prompts, completions, how, capacity):
         yield [number for row in rows for number in row], partial(score_packed, model, rows, prompts, completions, how)
 
