@@ -1,9 +1,9 @@
-r"""Boxes in a text: `\boxed{...}`, `\fbox{...}`, `\boxed 5`, `\boxed\frac12`. The one scanner of them, in one linear pass.
+r"""Scanner of boxes: `\boxed{...}`, `\fbox{...}`, `\boxed 5`, `\boxed\frac12`; and rows of boxes.
 
-Tokens are found by a regular expression whose repetitions are possessive, bounded or can end in one way only, and braces are
-matched with a stack, so two hundred thousand opened boxes take linear time. A box in a code fence, in backticks or behind a
-percent sign is a box, for models put their answers there. Two spellings are no TeX but common damage: `\beginboxed{5}`, and a
-backspace or form feed that was `\b` or `\f` before a careless decoding.
+The scan takes linear time, even for two hundred thousand opened boxes: repetitions in the token pattern are possessive,
+bounded or can end in one way only, and a stack matches the braces. Boxes in code fences, in backticks or behind a percent sign
+count, since models put answers there. So do two damaged spellings: `\beginboxed{5}`, and a backspace or form feed that was
+`\b` or `\f` before a faulty decoding.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 _NAME = r"(?:\\(?:begin)?boxed|\\fbox|\\framebox|\x08oxed|\x0cbox)"
 _GROUP = r"\{(?:[^{}]|\{[^{}]{0,100}+\}){0,100}\}"
 _ARGUMENT = rf"\s{{0,4}}+(?:{_GROUP}|[0-9A-Za-z]|\\[A-Za-z]++)"
-# What TeX boxes without braces is the next token. Here a number keeps its digits and a command its arguments; a letter must
-# stand alone, for `\boxed` may be spoken of ("use \boxed to mark it").
+# Without braces TeX boxes the next token. Here a number keeps its digits and a command its arguments; a letter must stand
+# alone, because prose may mention `\boxed` ("use \boxed to mark it").
 _BARE = (
     r"[-+]?[0-9]++(?:[.,/][0-9]++)*(?:\\?%)?"
     r"|[A-Za-z](?=\s{0,4}+(?:[$.,)\]\n]|\\[)\]]|\Z))"
@@ -38,19 +38,19 @@ MARK = re.compile(rf"{_NAME}(?![A-Za-z])")
 
 
 class Box(NamedTuple):
-    """Where a box stands in its text."""
+    """The place of a box in its text, as character offsets."""
 
     start: int
-    """Of the command."""
+    """Start of the command."""
     inside: int
-    """Of the content."""
+    """Start of the content."""
     end: int
-    """Of the content."""
+    """End of the content."""
     after: int
-    """What comes after the box starts here."""
+    """End of the box."""
 
     def content(self, text: str) -> str:
-        """Return what the box holds; of boxes that hold nothing but a box, the innermost's."""
+        """Return the content; for boxes directly inside boxes, that of the innermost."""
         inner = text[self.inside : self.end].strip()
         for _ in range(_NESTED):
             boxes = scan(inner) if len(inner) <= _UNWRAPPED and MARK.match(inner) else []
@@ -61,10 +61,10 @@ class Box(NamedTuple):
 
 
 def scan(text: str) -> list[Box]:
-    """Return every balanced outermost box, in order. One that never closes is none, and hides none that it holds."""
+    """Return every balanced outermost box, in order. A box that never closes does not count and hides no box inside it."""
     boxes: list[Box] = []
     opened: list[tuple[int, int] | None] = []
-    start = _hint(text)  # braces before the first box matter to none
+    start = _hint(text)  # braces before the first box do not matter
     if start is None:
         return boxes
     for token in _TOKEN.finditer(text, start):
@@ -85,13 +85,13 @@ def scan(text: str) -> list[Box]:
 
 
 def _hint(text: str) -> int | None:
-    """Return a place that no box begins before; a search for its letters is quicker than any pattern. None: there is no box."""
+    """Return a place before which no box begins, by a fast substring search; None if there is no box."""
     hints = [place for place in (text.find("box"), text.find("\x08oxed")) if place >= 0]
     return max(0, min(hints) - len("\\frame")) if hints else None
 
 
 def marks(text: str) -> int:
-    """Return how many boxes begin in a text, balanced or not."""
+    """Return the number of boxes that begin in a text, balanced or not."""
     start = _hint(text)
     return 0 if start is None else len(MARK.findall(text, start))
 
@@ -101,17 +101,17 @@ def box_spans(text: str) -> list[tuple[int, int, int]]:
     return [(box.start, box.inside, box.end) for box in scan(text)]
 
 
-class Row(NamedTuple):
-    """Boxes in a row, as one answer of several values."""
+class BoxRow(NamedTuple):
+    """Several boxes that together are one answer."""
 
     boxes: tuple[str, ...]
-    """What they hold; two or more, not all the same. Dots stand for those beyond `MAX_BOXES` or `MAX_ROW_CHARS`."""
+    """Contents: two or more, not all equal. Dots stand for the boxes beyond `MAX_BOXES` or `MAX_ROW_CHARS`."""
     joiner: Literal["comma", "and", "or"]
-    """What stands between them: `or` if it does anywhere, else `and` if it does."""
+    """`or` if it stands between any two boxes, else `and` if it does, else `comma`."""
     loose: bool
-    r"""Whether words or a blank line stand between them too: `\boxed{1} papers and \boxed{2} bins`."""
+    r"""Whether other words or a blank line stand between them: `\boxed{1} papers and \boxed{2} bins`."""
     first: Box
-    """Where the first of them stands."""
+    """The first box."""
 
     @property
     def text(self) -> str:
@@ -133,7 +133,7 @@ _AND = re.compile(r"(?<![A-Za-z])(?:and|land)(?![A-Za-z])|[和与]")
 _LONGEST_GAP = 80
 MAX_BOXES = 64
 MAX_ROW_CHARS = 4_000
-"""How many boxes of a row are read, and how much text in all: whoever fills more has listed, not answered."""
+"""Limits of a row: a longer one is a list of guesses, not an answer."""
 _MOST_WORDS = 5
 # Words by which a second box is no correction of the first but a doubt: `\boxed{4} or maybe \boxed{5}`.
 _HEDGE = re.compile(
@@ -148,18 +148,18 @@ _NOT_IN_ROWS = frozenset(
 )
 
 
-def row(text: str, boxes: list[Box]) -> Row | None:
-    """Return the row of boxes that the last one ends; None where it stands alone, or where all hold the same.
+def box_row(text: str, boxes: list[Box]) -> BoxRow | None:
+    """Return the row that ends with the last box; None if that box stands alone or all boxes have equal contents.
 
-    Between boxes of a row stand commas, `and`, `or` or nothing, and spacing. A few words beside a comma or an `and` make it a
-    loose one, words of correction end it.
+    Boxes of a row are separated by commas, `and`, `or` or nothing, and spacing. A few words beside a comma or `and` make the
+    row loose; words of correction end it.
     """
-    found = boxes[-1:]
+    members = boxes[-1:]
     size = 0
     more = False
     loose = joined_or = joined_and = False
     for box in reversed(boxes[:-1]):
-        gap = text[box.after : found[-1].start]
+        gap = text[box.after : members[-1].start]
         kind = _gap(gap)
         if not kind:
             break
@@ -167,20 +167,20 @@ def row(text: str, boxes: list[Box]) -> Row | None:
         joined_or = joined_or or _OR.search(gap) is not None
         joined_and = joined_and or _AND.search(gap) is not None
         size += box.end - box.inside
-        more = len(found) == MAX_BOXES or size > MAX_ROW_CHARS
+        more = len(members) == MAX_BOXES or size > MAX_ROW_CHARS
         if more:
             break
-        found.append(box)
-    contents = tuple(box.content(text) for box in reversed(found))
+        members.append(box)
+    contents = tuple(box.content(text) for box in reversed(members))
     if more:
         contents = ("...", *contents)
     if len(set(contents)) < 2:
         return None
-    return Row(contents, "or" if joined_or else "and" if joined_and else "comma", loose, found[-1])
+    return BoxRow(contents, "or" if joined_or else "and" if joined_and else "comma", loose, members[-1])
 
 
 def _gap(gap: str) -> Literal["tight", "loose", ""]:
-    """Return how the text between two boxes joins them."""
+    """Return how the text between two boxes joins them; "" if it separates them."""
     if len(gap) > _LONGEST_GAP:
         return ""
     tight = _TIGHT.fullmatch(gap)

@@ -1,4 +1,4 @@
-r"""Where the answer stands in a gold completion: for joining the golds of several parts and building hacks from one."""
+"""Finds the answer in a gold completion, to combine the golds of several parts and to build hacks from a gold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GoldText(NamedTuple):
 
     @property
     def marked(self) -> bool:
-        """Whether something says where the answer is; otherwise the whole text is the answer."""
+        """Whether a box, tag, label or fence marks the answer; otherwise the whole text is the answer."""
         return bool(self.before or self.after)
 
     def holding(self, answer: str) -> str:
@@ -34,7 +34,7 @@ class GoldText(NamedTuple):
 
 
 def cut(gold: str) -> GoldText:
-    r"""Find the answer: in the last fenced block or balanced `\boxed{}`, else in `<answer>`, after a label, or everything."""
+    r"""Cut around the last fenced block or balanced `\boxed{}`, else `<answer>`, else the text after a label, else all."""
     blocks = [*_FENCED.finditer(gold)]
     if blocks:
         answer = slice(*blocks[-1].span("answer"))
@@ -43,9 +43,9 @@ def cut(gold: str) -> GoldText:
     if boxes:
         _, start, end = boxes[-1]
         return GoldText(gold[:start], gold[start:end], gold[end:])
-    found = [*_TAG.finditer(gold)][-1:] or [*_LABEL.finditer(gold)][-1:]
-    if found:
-        start, end = found[0].span(1)
+    marks = [*_TAG.finditer(gold)][-1:] or [*_LABEL.finditer(gold)][-1:]
+    if marks:
+        start, end = marks[0].span(1)
         return GoldText(gold[:start], gold[start:end], gold[end:])
     return GoldText("", gold, "")
 
@@ -53,7 +53,7 @@ def cut(gold: str) -> GoldText:
 def gold_candidates(golds: Sequence[str]) -> Iterator[str]:
     """Yield completions that may satisfy all the parts that wrote `golds`, the primary part's first.
 
-    First each gold alone, then the primary's answer put in the place of another's, then the two one after the other.
+    First each gold alone, then each other gold with the primary's answer, then both golds one after the other.
     """
     if not golds:
         return

@@ -1,7 +1,7 @@
-r"""Finding the answer in a completion: text in, text out, in one linear pass each.
+r"""Methods of finding the answer in a completion; each takes one linear pass over the text.
 
-Every function takes hostile text (two hundred thousand opened boxes, unclosed spans) in linear time: tokens are found by
-regular expressions whose quantifiers are possessive, and braces are matched with a stack.
+Hostile text (two hundred thousand opened boxes, unclosed spans) takes linear time too: the quantifiers of the token patterns
+are possessive, and a stack matches the braces.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from verigym.envs.extraction.boxes import MARK, Row, box_spans, row, scan
+from verigym.envs.extraction.box_suffix import after_box
+from verigym.envs.extraction.boxes import MARK, BoxRow, box_row, box_spans, scan
 from verigym.envs.extraction.partial import beside
-from verigym.envs.extraction.units import after_box
 
 __all__ = ["METHODS", "Extraction", "Method", "box_spans", "extract", "last_box", "strip_thinking"]
 
@@ -21,20 +21,20 @@ Method = Literal["boxed", "hash", "final", "label", "last"]
 
 
 class Extraction(NamedTuple):
-    """An answer as it stands in the text, and the method that found it."""
+    """An answer as written in the completion, and the method that found it."""
 
     text: str
     method: Method
     after: str = ""
-    """Of a box: the percent sign, degree sign, base, scale word or unit that directly follows it; see `after_box`."""
-    row: Row | None = None
-    """Of a box: the boxes that it ends a row of, where it does not stand alone."""
+    """For a box: the percent sign, degree sign, base, scale word or unit that directly follows it; see `after_box`."""
+    row: BoxRow | None = None
+    """For a box: the row of boxes that it ends, if it does not stand alone."""
     part: str = ""
-    r"""Of a box: the text around it by which it is only a part of what is stated (`-\boxed{5}`); see `beside`."""
+    r"""For a box: the text around it that makes it a part of something larger (`-\boxed{5}`); see `beside`."""
 
 
-# Whatever its spelling, thinking is no answer. [THINK] is Mistral's, seed:think ByteDance's, begin_of_thought Sky's, the
-# triangles are Kimi's; OpenAI's gpt-oss thinks in channels.
+# Marks of reasoning, which holds no answer: [THINK] is Mistral's, seed:think ByteDance's, begin_of_thought Sky's, the triangles
+# are Kimi's; OpenAI's gpt-oss reasons in channels.
 _THINK = re.compile(
     r"<\s?(/?)\s?(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning)\s?>|\[(/?)THINK\]|\u25c1(/?)think\u25b7"
     r"|<\|(?:begin|(end))_of_thought\|>|<\|channel\|>\s?(?:(?:analysis|commentary)\b|(final)\b)",
@@ -43,10 +43,10 @@ _THINK = re.compile(
 
 
 def strip_thinking(text: str) -> str | None:
-    """Return what follows the last `</think>`; None when a `<think>` after it never closes.
+    """Return the text after the last `</think>`; None if a later `<think>` never closes.
 
-    Chat templates often put `<think>` into the prompt, so a lone `</think>` ends the thinking too. An unclosed `<think>` means
-    that the model did not stop thinking: nothing in it, and nothing before it, was given as the answer.
+    Chat templates often put `<think>` into the prompt, so a lone `</think>` ends the reasoning too. After an unclosed `<think>`
+    the model did not stop reasoning, so it gave no answer, neither in it nor before it.
     """
     if text.isascii():  # most texts hold no tag, and this is quicker than the search
         lowered = text.lower()
@@ -61,12 +61,12 @@ def strip_thinking(text: str) -> str | None:
 
 
 def last_box(text: str) -> str | None:
-    r"""Return the content of the last balanced box, the outermost where boxes are nested; None where there is none.
+    r"""Return the content of the last balanced box, the outermost if boxes are nested; None if there is none.
 
-    A box that never closes is no box: it neither counts nor hides an earlier balanced one.
+    A box that never closes neither counts nor hides an earlier balanced one.
     """
-    found = _boxed(text)
-    return found.text if found else None
+    extraction = _boxed(text)
+    return extraction.text if extraction else None
 
 
 def _boxed(text: str) -> Extraction | None:
@@ -74,7 +74,7 @@ def _boxed(text: str) -> Extraction | None:
     if not boxes:
         return None
     last = boxes[-1]
-    joined = row(text, boxes) if len(boxes) > 1 else None
+    joined = box_row(text, boxes) if len(boxes) > 1 else None
     part = beside(text, joined.first if joined else last, last)
     if part and joined and joined.loose:  # words stand between: the last may be the answer by itself
         joined, part = None, beside(text, last)
@@ -93,7 +93,7 @@ _SENTENCE_END = re.compile(r"\.(?=[\s*_]|$)|\n")
 
 
 def after_final(text: str) -> str | None:
-    """Return what the last "final answer is" announces: a LaTeX span, a box, or the rest of the sentence."""
+    """Return the answer after the last "final answer is": a LaTeX span, a box, or the rest of the sentence."""
     mark = _last(_FINAL, text)
     if mark is None:
         return None
@@ -116,7 +116,7 @@ def _sentence(text: str) -> str:
 
 
 def _goes_on(rest: str) -> bool:
-    """Whether the sentence adds to the answer, or takes it back."""
+    """Whether the rest of the sentence adds to the answer or takes it back."""
     return _MORE.search(_sentence(rest)) is not None
 
 
@@ -142,33 +142,33 @@ _DOLLAR = re.compile(r"\\.|(\$\$?)", re.DOTALL)
 
 
 def last_span(text: str) -> str | None:
-    """Return the last number or LaTeX span, whichever ends later. For text that nobody asked to mark its answer."""
-    found = _spans(text)
-    return max(found)[1].strip() or None if found else None
+    """Return the last number or LaTeX span, whichever ends later, for completions whose prompt asked for no mark."""
+    spans = _spans(text)
+    return max(spans)[1].strip() or None if spans else None
 
 
 def _spans(text: str) -> list[tuple[int, str]]:
     """Return the last number, the last LaTeX spans and the last box, each with its end."""
-    found: list[tuple[int, str]] = []
+    spans: list[tuple[int, str]] = []
     number = _last(_NUMBER, text)
     if number:
-        found.append((number.end(), number.group().rstrip(",")))
+        spans.append((number.end(), number.group().rstrip(",")))
     dollars = [m for m in _DOLLAR.finditer(text) if m.group(1)]
     if len(dollars) % 2 == 0 and dollars:
-        found.append((dollars[-1].end(), text[dollars[-2].end() : dollars[-1].start()]))
+        spans.append((dollars[-1].end(), text[dollars[-2].end() : dollars[-1].start()]))
     for opening, closing in (("\\(", "\\)"), ("\\[", "\\]")):
         end = text.rfind(closing)
         start = text.rfind(opening, 0, end) if end > 0 else -1
         if start >= 0:
-            found.append((end + 2, text[start + 2 : end]))
+            spans.append((end + 2, text[start + 2 : end]))
     boxes = scan(text)
     if boxes:
-        found.append((boxes[-1].after, boxes[-1].content(text)))
-    return found
+        spans.append((boxes[-1].after, boxes[-1].content(text)))
+    return spans
 
 
 def _ends_in_box(text: str) -> bool:
-    r"""Whether the last span is a box, which may be a part of something: `-\boxed{5}`."""
+    r"""Whether the last span is a box, which may be a part of something larger: `-\boxed{5}`."""
     boxes = scan(text)
     return bool(boxes) and max(_spans(text))[0] == boxes[-1].after
 
@@ -192,9 +192,9 @@ METHODS: dict[Method, Callable[[str], str | None]] = {
 
 
 def extract(text: str, methods: Sequence[Method] = ("boxed",)) -> Extraction | None:
-    r"""Return the answer by the first method that finds one; `methods` stand in order of trust.
+    r"""Return the answer by the first of `methods` that finds one, the most trusted method first.
 
-    An empty string is an answer left empty (`\boxed{}`): it is returned, so that a less trusted method does not overrule it.
+    An empty answer (`\boxed{}`) is returned as an empty string, so that a less trusted method does not overrule it.
     """
     for method in methods:
         if method == "boxed" or (method == "last" and _ends_in_box(text)):
@@ -202,7 +202,7 @@ def extract(text: str, methods: Sequence[Method] = ("boxed",)) -> Extraction | N
             if boxed:
                 return boxed._replace(method=method)
             continue
-        found = METHODS[method](text)
-        if found is not None:
-            return Extraction(found, method)
+        answer = METHODS[method](text)
+        if answer is not None:
+            return Extraction(answer, method)
     return None

@@ -1,22 +1,20 @@
-r"""Whether a box holds only a part of what its formula states: `-\boxed{5}`, `\boxed{5}/2`, `2\boxed{5}`, `\sqrt{\boxed{5}}`.
+r"""Whether a box holds only a part of a formula: `-\boxed{5}`, `\boxed{5}/2`, `2\boxed{5}`, `\sqrt{\boxed{5}}`.
 
-What stands beside the box is looked at (`boxsides.py`, `boxbehind.py`), through the braces and parentheses around it, in
-two hundred characters on either side.
+Two hundred characters on either side of the box are examined (`sides.py`), through the braces and parentheses around it.
 """
 
 from __future__ import annotations
 
 import re
 
-from verigym.envs.extraction.behind import follows
 from verigym.envs.extraction.boxes import Box
-from verigym.envs.extraction.sides import WRAPPING, back, in_function, owner, precedes, skip
+from verigym.envs.extraction.sides import WRAPPING, back, follows, in_function, owner, precedes, skip
 
 _REACH = 200
 _PARAGRAPH = 4_000
 _MAX_WRAPPERS = 8
 
-# What most boxes stand between: `= \boxed{5}$`, `answer is \boxed{5}.`
+# The surroundings of most boxes: `= \boxed{5}$`, `answer is \boxed{5}.`
 _QUICK_LEFT = re.compile(
     r"(?:(?<![^\s])(?!(?:[Nn]ot|[Mm]inus)[ \n])[A-Za-z]{2,15}+:?|[^!t]="
     r"|(?<![-+*/^\u2212\u00d7A-Za-z])(?<!\$ )(?<!not )(?<!minus )\$|:|\\\[)[ \n]?\Z"
@@ -38,12 +36,12 @@ _DENIED = re.compile(r"(?<![A-Za-z'])(?:not|minus)\s{1,4}(?:\$|\\\()?\s{0,4}\Z",
 
 
 def beside(text: str, first: Box, last: Box | None = None) -> str:
-    """Return the text that makes a box, or a row of boxes, a part of something larger; nothing where it stands alone.
+    """Return the text around a box, or a row of boxes, that is a part of something larger; "" if it stands alone.
 
     Args:
-        text: all of the text.
-        first: the box, or the first of the row.
-        last: the last of the row.
+        text: the whole text.
+        first: the box, or the first box of the row.
+        last: the last box of the row.
     """
     last = last or first
     start = first.start
@@ -81,12 +79,12 @@ def beside(text: str, first: Box, last: Box | None = None) -> str:
 
 
 def _is_doubled(before: str) -> bool:
-    r"""Whether one more backslash stands before that of the box, as in a text that was escaped twice: `-\\boxed{5}`."""
+    r"""Whether the backslash of the box is doubled, as in a text that was escaped twice: `-\\boxed{5}`."""
     return (len(before) - len(before.rstrip("\\"))) % 2 == 1
 
 
 def _halved(text: str, first: Box, last: Box) -> tuple[str, Box, Box]:
-    """Return the text around boxes that was escaped twice with single backslashes, and where they stand in it."""
+    """Return the doubly escaped text around the boxes with single backslashes, and the boxes' places in it."""
     head = text[max(0, first.start - _PARAGRAPH) : first.start - 1].replace("\\\\", "\\")
     tail = text[last.after : last.after + _REACH].replace("\\\\", "\\")
     shift = len(head) - first.start

@@ -1,7 +1,7 @@
-r"""What can be seen of a text: `blank` asks of its characters, `hollow` of what Markdown, HTML and LaTeX draw of it.
+r"""Whether a text shows anything: `blank` judges its characters, `hollow` the text as Markdown, HTML and LaTeX render it.
 
-Both go by rules: a character shows something by its Unicode category, a command of LaTeX unless it is known to print nothing
-(`\quad`) or to print nothing of its argument (`\phantom{1}`). Linear time.
+The Unicode category decides whether a character shows. A LaTeX command shows, unless it is known to print nothing (`\quad`) or
+not to print its argument (`\phantom{1}`). Linear time.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import html
 import re
 import unicodedata
 
-from verigym.envs.latex.commands import SILENT, SKIPPED_ARGUMENT
+from verigym.envs.latex.commands import UNPRINTED_ARGUMENT, UNPRINTED_COMMANDS
 
 # Of letters, numbers, signs and symbols, those that Unicode lists as Default_Ignorable (the fillers of Hangul) or calls blank
 # or null: Braille without a dot, a note head without one. Marks show nothing without a letter, which then counts itself.
 _EMPTY = frozenset("\u115f\u1160\u2800\u3164\uffa0\U0001d159")
-_UNPRINTED = frozenset("phantom hphantom vphantom label hypertarget begin end".split()) | SKIPPED_ARGUMENT
+_UNPRINTED = frozenset("phantom hphantom vphantom label hypertarget begin end".split()) | UNPRINTED_ARGUMENT
 """Commands whose first argument prints nothing."""
-_SPACES = frozenset("quad qquad newline linebreak pagebreak vfill ignorespaces empty".split()) | SILENT
+_SPACES = frozenset("quad qquad newline linebreak pagebreak vfill ignorespaces empty".split()) | UNPRINTED_COMMANDS
 _HTML = re.compile(r"<!--.*?(?:-->|\Z)|</?[A-Za-z][^<>]*+>", re.DOTALL)
 _TOKEN = re.compile(
     r"\\(?:h|v|m)?(?:kern|skip)[ \t]*+[-+]?[0-9.]++[ \t]*+[a-z]{2}|\\[hv]?phantom[ \t]*+[^\s{\\A-Za-z]"
@@ -28,7 +28,7 @@ _TOKEN = re.compile(
 
 
 def blank(text: str) -> bool:
-    """Whether no character of the text shows anything: spaces, controls, marks without a letter, and what is drawn empty."""
+    """Whether no character shows: the text holds only spaces, controls, marks without a letter, and blank glyphs."""
     return not any(map(_seen, text))
 
 
@@ -37,7 +37,7 @@ def _seen(char: str) -> bool:
 
 
 def hollow(text: str) -> bool:
-    r"""Whether nothing of the text would be drawn: blank, or markup alone such as `<b></b>`, `&nbsp;` and `\phantom{1}`."""
+    r"""Whether the rendered text is empty: blank, or only markup such as `<b></b>`, `&nbsp;` and `\phantom{1}`."""
     if "<" in text:
         text = _HTML.sub("", text)
     if "&" in text:
@@ -46,7 +46,7 @@ def hollow(text: str) -> bool:
 
 
 def _draws(text: str) -> bool:
-    opened: list[bool] = []  # whether what each brace around this place holds prints nothing
+    opened: list[bool] = []  # for each open brace, whether its content is unprinted
     unprinted = 0
     for token in _TOKEN.finditer(text):
         name = token["name"]

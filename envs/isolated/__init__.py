@@ -1,1 +1,1 @@
-"""TODO."""
+"""Comparisons in isolated processes: `client` sends requests, `worker` forks a confined child for each."""

@@ -1,11 +1,10 @@
-"""The symbolic tier's client: comparisons by SymPy or Math-Verify in separate, killable processes (`symbolic_worker.py`).
+"""Client of isolated comparisons: requests to separate processes that can be killed (`worker.py`).
 
-A request frame is a header (sizes and limits) and a payload in JSON; a reply frame is a status byte, the CPU time used and,
-when the status is OK, JSON again, which is checked strictly. Each kind of comparison has processes of its own, started when
-first asked for: `trees` (`maths/symbolic/algebra.py`) and `texts`, Math-Verify's, below. There the payload is
-`{"gold": text, "answer": text}` and the reply `{"gold": bool, "answer": bool, "equal": bool}`: which texts parsed, and whether
-the answer equals the gold.
-Safe in any thread; a forked process starts its own workers; no signals are used here.
+A request frame is a header (sizes and limits) and a JSON payload. A reply frame is a status byte, the CPU time used and, if the
+status is OK, JSON that is checked strictly. Each kind of comparison has its own processes, started at the first request:
+`trees` (`math/symbolic/client.py`), `gym` (`reasoning_gym/`), and `texts`, for Math-Verify, below. For `texts` the payload is
+`{"gold": text, "answer": text}` and the reply `{"gold": bool, "answer": bool, "equal": bool}`: which texts were parsed, and
+whether the answer equals the gold. Safe in any thread; a forked process starts its own workers; no signals are used here.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ POOL_SIZE = min(4, os.cpu_count() or 1)
 _WHY = {TIME: "ran out of time", WALL: "ran out of time", MEMORY: "ran out of memory", CRASH: "crashed"}
 
 
-class Comparison(NamedTuple):
-    """What the worker found. `equal` holds only when the gold and the answer parsed."""
+class MathVerifyResult(NamedTuple):
+    """Math-Verify's result. `equal` is true only if both texts were parsed."""
 
     gold_parsed: bool
     answer_parsed: bool
@@ -43,11 +42,11 @@ class Comparison(NamedTuple):
 
 
 class SymbolicLimit(Exception):
-    """The comparison was stopped, or stopped its worker; whose fault that is, a control must tell."""
+    """The comparison ran past a limit or crashed. A control decides whose fault that is."""
 
 
 class _WorkerLost(Exception):
-    """The zygote itself is gone or talks nonsense."""
+    """The zygote itself is gone or sends invalid frames."""
 
 
 class _Worker:
@@ -55,8 +54,9 @@ class _Worker:
 
     def __init__(self, kind: Kind) -> None:
         self.title = f"the {'reasoning-gym' if kind == 'gym' else 'math'} worker"
-        # A fixed hash seed makes SymPy's orderings, and so its verdicts, the same in every process. Nothing else: no keys leak.
-        # It sees our death by the end of its stdin; a parent-death signal would come with the end of the thread that starts it.
+        # A fixed hash seed makes SymPy's orderings, and so its verdicts, equal in every process. No other variable is passed
+        # on, so that no keys leak. The worker notices our death by the end of its stdin; a parent-death signal would already
+        # come when the thread that started it ends.
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "verigym.envs.isolated.worker", kind],
             stdin=subprocess.PIPE,
@@ -80,7 +80,7 @@ class _Worker:
 
     def ask(self, payload: bytes, timeout_s: float, memory_bytes: int) -> tuple[bytes, bytes, float]:
         """Send one request and wait for its reply."""
-        # The budget is CPU time, so that a busy machine does not turn a verdict; the wall clock only catches what sleeps.
+        # The budget is CPU time, so that a busy machine changes no verdict; the wall-clock limit only stops sleeping children.
         wall_s = 3 * timeout_s + SLEEP_S
         frame = REQUEST.pack(len(payload), timeout_s, wall_s, memory_bytes) + payload
         try:
@@ -119,7 +119,7 @@ class _Worker:
         self.process.wait()
 
     def disown(self) -> None:
-        """Let go, in a fork, of a process that belongs to the parent: close the pipe, signal nothing."""
+        """In a forked process, release a worker of the parent: close the pipes without a signal."""
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe:
                 with contextlib.suppress(OSError):
@@ -128,7 +128,7 @@ class _Worker:
 
 
 class _Pool:
-    """Up to `POOL_SIZE` workers of a kind, started when needed, each serving one comparison at a time."""
+    """Up to `POOL_SIZE` workers of a kind, started on demand, each serving one comparison at a time."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind: Kind = kind
@@ -138,7 +138,7 @@ class _Pool:
         self.all: set[_Worker] = set()
 
     def ask(self, payload: bytes, timeout_s: float, memory_bytes: int) -> tuple[bytes, bytes, float]:
-        """Ask an idle worker, or a new one; a worker that is lost is replaced once."""
+        """Send a request to an idle worker or a new one; a lost worker is replaced once."""
         with self.slots:
             for attempt in range(2):
                 worker = self._take()
@@ -158,7 +158,7 @@ class _Pool:
         raise AssertionError("unreachable")
 
     def warm_up(self) -> None:
-        """Start a worker unless one is there."""
+        """Start a worker unless one is idle."""
         with self.slots:
             self._give_back(self._take())
 
@@ -191,7 +191,7 @@ class _Pool:
         for worker in workers:
             if worker in idle:
                 worker.close()
-            else:  # its descriptors are in use, and would soon be another file's: whoever uses them closes them
+            else:  # a thread still uses its descriptors and will close them; closed here, they could be reused for other files
                 worker.process.kill()
 
 
@@ -206,7 +206,7 @@ def _after_fork() -> None:
 
 
 def warm_up(kind: Kind = "trees") -> None:
-    """Start a worker now, so that the first comparison need not wait for it.
+    """Start a worker now, so that the first comparison does not wait for it.
 
     Raises:
         EnvironmentFailure: none can be started.
@@ -231,7 +231,7 @@ def compare(
     timeout_s: float = 5.0,
     memory_bytes: int = 1 << 30,
     spend: Callable[[float], None] | None = None,
-) -> Comparison:
+) -> MathVerifyResult:
     """Compare LaTeX texts by Math-Verify: does the answer equal the gold?
 
     Args:
@@ -239,7 +239,7 @@ def compare(
         answer: the answer, LaTeX too.
         timeout_s: CPU seconds for the comparison.
         memory_bytes: address space for the comparison.
-        spend: is told the CPU seconds that were used.
+        spend: called with the CPU seconds used.
 
     Raises:
         SymbolicLimit: the comparison ran out of time or memory, or crashed twice.
@@ -252,14 +252,14 @@ def compare(
 def request(
     kind: Kind, payload: bytes, *, timeout_s: float, memory_bytes: int, spend: Callable[[float], None] | None = None
 ) -> bytes:
-    """Send a payload to a worker of that kind and return what it replies, unchecked.
+    """Send a payload to a worker of that kind and return its reply, unchecked.
 
     Args:
         kind: the kind of comparison.
         payload: what the worker is sent.
         timeout_s: CPU seconds, those of a second attempt included.
         memory_bytes: address space.
-        spend: is told the CPU seconds that were used.
+        spend: called with the CPU seconds used.
 
     Raises:
         SymbolicLimit: the comparison ran out of time or memory, or crashed twice.
@@ -271,7 +271,7 @@ def request(
     for attempt in range(2):
         status, data, cpu_s = _pools[kind].ask(payload, timeout_s - used_s, memory_bytes)
         used_s += cpu_s
-        # CPU time and memory are the child's alone; a crash or a wall-clock stop may have been a fluke of the machine.
+        # CPU time and memory depend on the child alone; a crash or a wall-clock stop may be due to the machine, so try again.
         if status not in (CRASH, WALL) or attempt or used_s >= timeout_s:
             break
     if spend is not None:
@@ -281,7 +281,7 @@ def request(
     return data
 
 
-def _checked(data: bytes) -> Comparison:
+def _checked(data: bytes) -> MathVerifyResult:
     try:
         reply = json.loads(data)
         gold, answer, equal = reply["gold"], reply["answer"], reply["equal"]
@@ -289,4 +289,4 @@ def _checked(data: bytes) -> Comparison:
         raise EnvironmentFailure("protocol", "the math worker's reply is not what was agreed", retryable=True) from None
     if not all(isinstance(flag, bool) for flag in (gold, answer, equal)) or (equal and not (gold and answer)):
         raise EnvironmentFailure("protocol", "the math worker's reply is not what was agreed", retryable=True)
-    return Comparison(gold, answer, equal)
+    return MathVerifyResult(gold, answer, equal)

@@ -1,10 +1,9 @@
-"""The process in which SymPy runs: `python -m verigym.envs.isolated.worker KIND`, started by `symbolic.py`.
+"""The worker process of isolated comparisons: `python -m verigym.envs.isolated.worker KIND`, started by `client.py`.
 
 A zygote loads its kind of comparison once (`trees` by SymPy, `texts` by Math-Verify, `gym` by reasoning-gym) and forks a child
-for each, so nothing of one submission reaches the next, and a child that hangs, crashes or eats memory is killed alone. The
-zygote passes the request on as bytes and never reads it; a child sees one comparison and answers in JSON of bounded size
-through its own pipe.
-`symbolic.py` describes the frames.
+for each request. So nothing of one submission reaches the next, and a child that hangs, crashes or uses too much memory is
+killed alone. The zygote passes the request on as bytes without reading it; the child sees one request and replies with JSON of
+bounded size through its own pipe. `client.py` describes the frames.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ KINDS = {
     "texts": "verigym.envs.math.symbolic.math_verify",
     "gym": "verigym.envs.reasoning_gym.worker",
 }
-"""Kinds of comparison, and the module whose `load` warms up and returns the comparison."""
+"""Kinds of comparison, and the modules whose `load` warms up and returns the comparison."""
 Kind = Literal["trees", "texts", "gym"]
 Compare = Callable[[bytes], bytes]
 
 
 def load(kind: str) -> Compare:
-    """Import what a kind of comparison needs, warm its caches, and return the comparison."""
+    """Import the module of a kind of comparison, warm its caches, and return the comparison."""
     compare: Compare = importlib.import_module(KINDS[kind]).load()
     return compare
 
 
 def run_child(compare: Compare, payload: bytes, cpu_s: float, memory_bytes: int, reply: int, zygote: int) -> None:
-    """Confine this fresh fork, compare, write the answer, and end."""
+    """Confine this forked process, compare, write the reply, and exit."""
     code = 1
     try:
         os.setpgid(0, 0)
@@ -63,15 +62,15 @@ def run_child(compare: Compare, payload: bytes, cpu_s: float, memory_bytes: int,
 
 
 def supervise(pid: int, reply: int, requests: int, wall_s: float) -> tuple[bytes, bytes, float]:
-    """Wait for a child's answer, its end or its deadline; kill it and what it started in any case.
+    """Wait for a child's reply, exit or deadline, then kill it and its children.
 
     Returns:
-        a status, the answer, and the CPU seconds that the child has used.
+        status, reply, and CPU seconds used by the child.
     """
     deadline = time.monotonic() + wall_s
     poll = select.poll()
     poll.register(reply, select.POLLIN)
-    poll.register(requests, 0)  # only its hang-up matters here: whoever asked is gone
+    poll.register(requests, 0)  # only for its hang-up, which means that the client is gone
     data, late = b"", False
     while len(data) <= MAX_REPLY:
         left = deadline - time.monotonic()
@@ -88,7 +87,7 @@ def supervise(pid: int, reply: int, requests: int, wall_s: float) -> tuple[bytes
         if not chunk:
             break
         data += chunk
-    # The status of a child that has ended is settled; one that closed its pipe and lingers dies here.
+    # A child that has exited keeps its status; one that closed its pipe but lives on is killed.
     _kill(pid)
     _, status, used = os.wait4(pid, 0)
     cpu_s = used.ru_utime + used.ru_stime
@@ -109,7 +108,7 @@ def _kill(pid: int) -> None:
 
 
 def serve(kind: str, requests: int, replies: int) -> None:
-    """Answer requests until whoever asks is gone."""
+    """Serve requests until the client is gone."""
     parent = os.getppid()
     try:
         compare = load(kind)
@@ -118,7 +117,7 @@ def serve(kind: str, requests: int, replies: int) -> None:
         _send(replies, START, why[:MAX_REPLY].encode())
         return
     confine(network=False)
-    gc.freeze()  # the collector of a fork would copy every page it visits
+    gc.freeze()  # otherwise garbage collection in a fork copies every page that it visits
     _send(replies, OK, b"")
     zygote = os.getpid()
     while (header := _read(requests, REQUEST.size, parent)) is not None:
@@ -141,12 +140,12 @@ def serve(kind: str, requests: int, replies: int) -> None:
 
 
 def _read(fd: int, size: int, parent: int) -> bytes | None:
-    """Read exactly so many bytes; None when the other end is closed or the parent is gone."""
+    """Read exactly `size` bytes; None if the other end is closed or the parent is gone."""
     data = b""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     while len(data) < size:
-        # Another fork of the parent may hold the pipe open, so its end alone is not relied upon.
+        # Another fork of the parent may hold the pipe open, so a hang-up is not guaranteed.
         if not poll.poll(POLL_MS):
             if not parent_is(parent):
                 return None
@@ -165,7 +164,7 @@ def _send(fd: int, status: bytes, data: bytes, cpu_s: float = 0.0) -> None:
 
 
 def main() -> None:
-    """Take over stdin and stdout as the channel, so that nothing printed can be taken for a reply."""
+    """Use stdin and stdout as the channel and redirect prints to /dev/null, so that no print is taken for a reply."""
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):

@@ -1,15 +1,15 @@
-r"""What TeX's control sequences mean: a table from names to tokens.
+r"""TeX's control sequences and their meaning: tables from names to tokens.
 
-A name that is in no table is refused, for nobody knows what it prints; so are those that hide, move or replace what they
-take (`\phantom`, `\cancel`, `\overset`, `\input`).
+Names outside the tables are refused, since it is unknown what they print. So are commands that hide, move or replace their
+argument (`\phantom`, `\cancel`, `\overset`, `\input`).
 """
 
 from __future__ import annotations
 
-from verigym.envs.latex.words import FUNCTIONS, GREEK
+from verigym.envs.latex.vocabulary import FUNCTIONS, GREEK
 
 Meaning = tuple[str, str]
-"""The kind and the text of a token."""
+"""Kind and text of a token."""
 
 
 def _each(names: str, kind: str, text: str | None = None) -> dict[str, Meaning]:
@@ -69,7 +69,7 @@ COMMANDS: dict[str, Meaning] = {
     "textdegree": ("circ", "degree"), "colonequals": ("rel", "="), "coloneqq": ("rel", "="), "And": ("and", "and"),
 }  # fmt: skip
 
-SILENT = frozenset(
+UNPRINTED_COMMANDS = frozenset(
     "displaystyle textstyle scriptstyle scriptscriptstyle limits nolimits rm bf it sf tt cal large Large LARGE huge Huge small "
     "normalsize tiny footnotesize scriptsize noindent hfill null centering nonumber notag hline relax mathstrut strut bfseries "
     "itshape normalfont thinspace medspace thickspace negthinspace enspace enskip space smallskip medskip bigskip par "
@@ -77,20 +77,20 @@ SILENT = frozenset(
     "boxed fbox beginboxed underline mathcal mathscr mathfrak mathit ensuremath mathop mathbin mathrel mathord mathopen "
     "mathclose mathpunct n smash mathsf mathtt left right nobreak allowbreak displaylimits protect".split()
 )
-"""Control sequences that print nothing of their own; an argument in braces stays. A lone `n` is an escaped line end."""
+"""Control sequences that print nothing themselves; an argument in braces is kept. A lone `n` is an escaped line end."""
 
-BOXES = frozenset(("boxed", "fbox", "beginboxed"))
+BOX_COMMANDS = frozenset(("boxed", "fbox", "beginboxed"))
 
-TEXT = frozenset(
+TEXT_COMMANDS = frozenset(
     "text mbox hbox textbf textit textrm textnormal textsf texttt emph textsc textup textmd textsl textmath mathnormal "
     "mathrm operatorname operatornamewithlimits rmtext textstyletext DeclareMathOperator".split()
 )
-"""Control sequences whose argument is words."""
-UPRIGHT = frozenset("mathrm operatorname operatornamewithlimits".split())
-"""Those of them that may also hold a constant or a function."""
+"""Control sequences whose argument is text."""
+UPRIGHT_COMMANDS = frozenset("mathrm operatorname operatornamewithlimits".split())
+"""Text commands whose argument may also be a constant or a function."""
 
-SKIPPED_ARGUMENT = frozenset("color textcolor colorbox hspace vspace hskip vskip kern mspace mkern fontsize".split())
-"""Control sequences whose first argument prints nothing."""
+UNPRINTED_ARGUMENT = frozenset("color textcolor colorbox hspace vspace hskip vskip kern mspace mkern fontsize".split())
+"""Control sequences whose first argument is not printed."""
 
 ENVIRONMENTS = {
     **{name: "matrix" for name in "matrix pmatrix bmatrix Bmatrix smallmatrix array psmallmatrix bsmallmatrix".split()},

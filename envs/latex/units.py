@@ -1,7 +1,7 @@
-"""Units of measurement: one name for each, whichever way it is written.
+"""Units of measurement: one canonical name for all spellings of a unit.
 
-Canonical names are singular and in lower case; metric units go by their symbol (`cm`, `kg`), the rest by their word (`mile`,
-`hour`, `dollar`). A word that no table knows is a unit too if it follows a number (`12 apples`): its singular, in lower case.
+Canonical names are singular and in lower case: the symbol of metric units (`cm`, `kg`), the word of others (`mile`, `hour`,
+`dollar`). An unknown word after a number is a unit too (`12 apples`), by its singular in lower case.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ _DIMENSIONS = {"square": "^2", "sq": "^2", "cubic": "^3", "cu": "^3", "平方": 
 
 
 def known_unit(word: str) -> str | None:
-    """Return the canonical name of a unit as it stands in words (`Miles`, `cm`), or None."""
+    """Return the canonical name of a unit in prose (`Miles`, `cm`), or None."""
     found = _CANONICAL.get(word)
     if found is None and word[:2] in ("平方", "立方"):
         base = _CANONICAL.get(word[2:])
@@ -150,7 +150,7 @@ def dimension(word: str) -> str | None:
 
 
 def singular(word: str) -> str:
-    """Return an unknown unit word in one form for singular and plural."""
+    """Return one form for the singular and plural of an unknown unit."""
     word = word.lower()
     if len(word) <= 3 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
         return word
@@ -162,16 +162,16 @@ def singular(word: str) -> str:
 
 
 def is_plural(word: str) -> bool:
-    """Tell a plural noun, or one without an ending for it (`children`, `fish`); of other scripts, any word."""
+    """Whether a word is a plural noun, possibly an irregular one (`children`, `fish`), or written in another script."""
     low = word.lower()
     return not word.isascii() or low in _PLURALS or (len(low) > 3 and low[-1] == "s" and low[-2] not in "su")
 
 
 def is_common(word: str) -> bool:
-    """Tell a word that may be part of the name of what is counted from one that says something about the value.
+    """Whether a word may belong to the name of counted things, instead of saying something about the number.
 
-    A single letter, capitals (`VI`, `MX`) and what reads as a roman numeral are no words; those of a list change, doubt or take
-    back the number: `5 incorrect`, `5 etc`, `5 too small`, `5 inverse`.
+    Single letters, capitals (`VI`, `MX`) and roman numerals do not. Neither do the words of `_SAYS_MORE`, which change, doubt
+    or take back the number: `5 incorrect`, `5 etc`, `5 too small`, `5 inverse`.
     """
     low = word.lower()
     if not word.isascii():

@@ -7,7 +7,7 @@ from typing import Any
 
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.extras import install
-from verigym.envs.latex.dress import undressed
+from verigym.envs.latex.formatting import strip_formatting
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
 
 LONGEST = 10
@@ -55,7 +55,8 @@ def _check(reference: MatchReference) -> None:
 
 def read_move(board: Any, text: str) -> Any:
     """Return the legal move that a text names in algebraic or UCI notation; None where it names none."""
-    text = _NUMBER.sub("", undressed(text)).rstrip("!?").removesuffix(".").rstrip("+#")  # whether it mates, the board says
+    # The board knows of check and mate, so their signs go.
+    text = _NUMBER.sub("", strip_formatting(text)).rstrip("!?").removesuffix(".").rstrip("+#")
     text = text.replace("0-0-0", "O-O-O").replace("0-0", "O-O")
     if not 2 <= len(text) <= LONGEST or not text.isascii():
         return None

@@ -7,7 +7,7 @@ import string
 import unicodedata
 
 from verigym.envs.contract.errors import UsageError
-from verigym.envs.latex.dress import undressed
+from verigym.envs.latex.formatting import strip_formatting
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
 from verigym.envs.match.text import normalised
 
@@ -52,7 +52,7 @@ def _right(reference: MatchReference) -> int | None:
 
 def _chosen(reference: MatchReference, answer: str) -> int | None:
     """Return the number of the choice that an answer names; None where it names none, or one by letter and another by text."""
-    answer = unicodedata.normalize("NFKC", undressed(answer)).strip()
+    answer = unicodedata.normalize("NFKC", strip_formatting(answer)).strip()
     if answer.startswith("{") and answer.endswith("}"):
         answer = answer[1:-1].strip()
     by_text = _by_text(reference, answer)

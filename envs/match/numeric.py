@@ -7,7 +7,7 @@ import re
 from fractions import Fraction
 
 from verigym.envs.contract.errors import UsageError
-from verigym.envs.latex.dress import undressed
+from verigym.envs.latex.formatting import strip_formatting
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
 from verigym.envs.math.reading.parse import ParseError, parse
 from verigym.envs.math.tree import Div, Neg, Node, Number, Percent, Pow
@@ -35,7 +35,7 @@ def read_number(text: str) -> Fraction | None:
     text = text.translate(_SIGNS)
     for comma in _COMMAS:
         text = text.replace(comma, ",")
-    text = undressed(text).strip("$").strip()
+    text = strip_formatting(text).strip("$").strip()
     if len(text) > MOST_DIGITS:
         return None
     found = _NUMBER.fullmatch(text)
@@ -115,7 +115,7 @@ def _check(reference: MatchReference) -> None:
 
 
 def _judge(reference: MatchReference, answer: str) -> Verdict:
-    value = read_number(_NAMED.sub("", undressed(answer)))
+    value = read_number(_NAMED.sub("", strip_formatting(answer)))
     if value is None:
         return Verdict(None, "no single number")
     fits = any(near(value, gold, reference) for gold in _golds(reference) if gold is not None)

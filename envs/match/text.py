@@ -10,7 +10,7 @@ from __future__ import annotations
 import unicodedata
 
 from verigym.envs.contract.errors import UsageError
-from verigym.envs.latex.dress import undressed, unwrapped
+from verigym.envs.latex.formatting import strip_formatting, unwrap_text
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
 
 _ARTICLES = frozenset({"a", "an", "the"})
@@ -33,7 +33,7 @@ def _check(reference: MatchReference) -> None:
 
 def normalised(text: str) -> str:
     """Return the text in lower case, without punctuation and English articles, with single spaces."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", undressed(text)).casefold()).translate(_DASHES)
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", strip_formatting(text)).casefold()).translate(_DASHES)
     kept = "".join(char for at, char in enumerate(folded) if not _dropped(folded, at))
     words = kept.split()
     return " ".join([word for word in words if word not in _ARTICLES] or words) or " ".join(folded.split())
@@ -52,7 +52,7 @@ def _dropped(text: str, at: int) -> bool:
 
 
 def _exact(reference: MatchReference, answer: str) -> Verdict:
-    same = not {answer, unwrapped(answer)}.isdisjoint(gold.strip() for gold in golds(reference))
+    same = not {answer, unwrap_text(answer)}.isdisjoint(gold.strip() for gold in golds(reference))
     return Verdict(same, "the same text" if same else "another text")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from verigym.envs.contract.errors import UsageError
-from verigym.envs.latex.dress import undressed, unwrapped
+from verigym.envs.latex.formatting import strip_formatting, unwrap_text
 from verigym.envs.linear import JsonProblem, check_pattern, full_match, read_json
 from verigym.envs.match.kind import Kind, MatchReference, Verdict
 from verigym.envs.match.numeric import as_number, near
@@ -73,7 +73,7 @@ def _items(answer: str) -> list[object] | None:
             answer = answer.removeprefix("[").removesuffix("]").strip()
         else:
             return value if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value) else None
-    answer = _BRACKETS.sub("", undressed(answer)).strip()
+    answer = _BRACKETS.sub("", strip_formatting(answer)).strip()
     if answer[:1] in ("(", "{") and answer.endswith({"(": ")", "{": "}"}[answer[0]]):
         answer = answer[1:-1]
     mark = next((mark for mark in ("\n", ";", ",") if mark in answer), ",")
@@ -136,7 +136,7 @@ def _check_regex(reference: MatchReference) -> None:
 
 
 def _judge_regex(reference: MatchReference, answer: str) -> Verdict:
-    fits = any(full_match(reference.pattern or "", text) for text in {answer, unwrapped(answer)})
+    fits = any(full_match(reference.pattern or "", text) for text in {answer, unwrap_text(answer)})
     return Verdict(fits, "fits the pattern" if fits else "does not fit the pattern")
 
 

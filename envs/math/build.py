@@ -1,4 +1,4 @@
-"""Constructors of trees that keep the promises of `tree.py`: flat sums and products, numbers that are never negative."""
+"""Constructors and transformations of trees that keep the invariants of `tree.py`: flat sums, no negative numbers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ ZERO = Number(Fraction(0))
 
 
 def bare(node: Node) -> Node:
-    """Take off square brackets that group inside a formula: `2[x + 1]`."""
+    """Remove square brackets that group inside a formula: `2[x + 1]`."""
     if type(node) is Group and node.opening == "[" and node.closing == "]" and len(node.items) == 1:
         return node.items[0]
     return node
 
 
 def add(terms: Sequence[Node]) -> Node:
-    """Return the sum; a difference of sets is a set operation."""
+    """Return the sum of terms; a difference of sets becomes a set operation."""
     if len(terms) == 1:
         return terms[0]
     if len(terms) == 2 and type(terms[1]) is Neg and _is_set(terms[0]) and _is_set(terms[1].of):
@@ -69,7 +69,7 @@ def mul(factors: Sequence[Node]) -> Node:
 
 
 def div(top: Node, bottom: Node) -> Node:
-    """Return the quotient; `dy/dx` is a derivative, and the sign of `100/3%` belongs to the whole fraction."""
+    """Return the quotient; `dy/dx` becomes a derivative, and the percent sign of `100/3%` applies to the whole fraction."""
     top, bottom = bare(top), bare(bottom)
     if type(bottom) is Percent and type(top) is Number and type(bottom.of) is Number:
         return Percent(Div(top, bottom.of))
@@ -82,7 +82,7 @@ _DIFFERENTIALS = (Symbol("d"), Symbol("partial"))
 
 
 def derivative(top: Node, bottom: Mul) -> Node | None:
-    r"""Return d(top)/d(bottom) as nested `diff`, one a variable of `\partial x \partial y`; None of another quotient."""
+    r"""Return d(top)/d(bottom) as nested `diff`, one for each variable of `\partial x \partial y`; None if it is none."""
     sign, variables = bottom.factors[0], bottom.factors[1::2]
     if len(bottom.factors) % 2 or set(bottom.factors[::2]) != {sign} or (len(variables) > 1 and sign != Symbol("partial")):
         return None
@@ -114,7 +114,7 @@ def power(base: Node, exponent: Node) -> Node:
 
 
 def times(factors: list[Node], right: Node) -> None:
-    r"""Multiply by what stands after a sign; `1.5 \times 10^{3}` becomes one number."""
+    r"""Append a factor after a multiplication sign; `1.5 \times 10^{3}` becomes one number."""
     if factors and type(right) is Pow and type(right.base) is Number and type(factors[-1]) is Number and right.base.value == 10:
         power_of_ten = right.exponent
         sign = -1 if type(power_of_ten) is Neg else 1
@@ -133,7 +133,7 @@ def times(factors: list[Node], right: Node) -> None:
 
 
 def set_operation(op: Literal["union", "intersection", "difference"], left: Node, right: Node) -> Node:
-    """Return the operation; parts of the same one in a row are one list."""
+    """Return the set operation; repeated operations of one kind become one node."""
     parts: list[Node] = list(left.parts) if type(left) is SetOp and left.op == op else [left]
     if type(right) is SetOp and right.op == op and op != "difference":
         parts.extend(right.parts)
@@ -182,14 +182,14 @@ def literal(value: Fraction) -> Node:
 
 
 def single(node: Node) -> Node:
-    """Return what stands alone in brackets: `[5]` and `{5}` give 5; `(5,)` and anything else stay."""
+    """Return the only element in brackets: `[5]` and `{5}` give 5; `(5,)` and all other trees stay."""
     if isinstance(node, Group) and len(node.items) == 1 and node.opening in ("[", "{", "tex{"):
         return node.items[0]
     return node
 
 
 def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
-    """Return the tree with `change` applied to each node, children first; sums in sums and products in products are joined."""
+    """Return the tree with `change` applied to each node, children first; nested sums and products are flattened."""
     if not children(node):
         return change(node)
     fields = {}
@@ -215,7 +215,7 @@ def _rebuilt(value: Any, change: Callable[[Node], Node]) -> Any:
 
 
 def expand_plus_minus(node: Node) -> tuple[Node, ...]:
-    r"""Return the tree for the upper signs and the tree for the lower signs; the tree itself where there is no `\pm`.
+    r"""Return the trees for the upper and for the lower signs of `\pm`; the tree itself if it has none.
 
     All signs go together: `\pm 1 \mp 2` is 1 - 2 and -1 + 2.
     """

@@ -1,8 +1,7 @@
-r"""The `math` environment: is the final answer the gold? Tiers from cheap and certain to costly, the first that speaks decides.
+"""The `math` environment: compares the final answer with the gold, in tiers from cheap and certain to costly.
 
-The texts as they are spelled; the trees that they are parsed to, compared by the type of the gold
-(`maths/judging/compare.py`) with exact, canonical and probed values; SymPy on the trees, in a killable process; and, by option,
-Math-Verify as the last opinion.
+The first tier that can tell decides: equal spelling; the parsed trees, compared by the type of the gold (`judging/compare.py`)
+with exact, canonical and probed values; SymPy on the trees, in a process that can be killed; and, by option, Math-Verify.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _GOLD_FORMS: dict[Method, str] = {
 
 
 class MathReference(Reference):
-    """What the answer is compared with."""
+    """The gold or golds that the answer is compared with."""
 
     answer: str | tuple[str, ...]
     r"""The gold: plain, in `$...$`, `\(...\)` or `\boxed{...}`; or a number. A list means that any of them is right."""
@@ -68,7 +67,7 @@ def _number_as_text(value: Any) -> Any:
 
 
 class MathOptions(TierOptions):
-    """How answers are found and compared."""
+    """Options for finding and comparing answers."""
 
     extract: tuple[Method, ...] = Field(("boxed",), min_length=1)
     """Where the answer stands: boxed, hash (####), final ("final answer is"), label (A:, Answer:), last; or a list of these."""
@@ -98,7 +97,7 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
     options_type = MathOptions
 
     def check(self) -> None:
-        """Look whether what the options need is installed."""
+        """Check that the packages that the options need are installed."""
         for option, wanted, module, remedy in (
             ("symbolic", self.options.symbolic, "sympy", "pip install sympy"),
             ("math_verify", self.options.math_verify, "math_verify", install("math_verify")),
@@ -118,7 +117,7 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
         return tuple(self.prompt(question, answer=answer) for question, answer in tasks.items())
 
     def prepare(self) -> None:
-        """Load what probing needs, outside any item's time. The separate processes start when first asked."""
+        """Import mpmath for probing. The separate processes start at their first request."""
         importlib.import_module("mpmath")
 
     def gold(self, prompt: Prompt) -> str:
@@ -127,43 +126,43 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
         return _GOLD_FORMS[self.options.extract[0]] % " ".join(text.split())
 
     def audit(self, prompt: Prompt) -> str | None:
-        """Say which of the golds cannot be read, why, and what to do."""
-        found = [explain_gold(self._unescaped(gold), self.options.gold_boxes) for gold in self.reference(prompt).golds]
-        return "; ".join(reason for reason in found if reason) or None
+        """Say which golds cannot be read, why, and what to do."""
+        reasons = [explain_gold(self._unescaped(gold), self.options.gold_boxes) for gold in self.reference(prompt).golds]
+        return "; ".join(reason for reason in reasons if reason) or None
 
     def judge(self, prompt: Prompt, reference: MathReference, completion: Completion) -> Score:
-        """Find the answer, then let the tiers decide against each gold."""
-        found = self._find(completion)
-        if isinstance(found, Score):
-            return found
-        if found.part:
-            reason = f"{found.method}: the box holds only a part of what is stated, {found.part!r}; box all of the answer"
-            return Score.incorrect(answer=found.text, reason=reason)
-        text = self._mended(found.text)
+        """Extract the answer and compare it with each gold in tiers."""
+        extracted = self._extract(completion)
+        if isinstance(extracted, Score):
+            return extracted
+        if extracted.part:
+            reason = f"the box holds only a part of what is stated, {extracted.part!r}; box all of the answer"
+            return Score.incorrect(answer=extracted.text, reason=f"{extracted.method}: {reason}")
+        text = self._mended(extracted.text)
         if not spelled(text):
-            return Score.no_answer(reason=f"{found.method}: the answer is empty")
+            return Score.no_answer(reason=f"{extracted.method}: the answer is empty")
         call = Tiers(self.options, prompt.text, prompt.key)
         answer: Answer | None = None
         failure: EnvironmentFailure | None = None
         wrong = Decision(False, "no tier could tell it from a wrong answer")
         for written in reference.golds:
             gold = self._mended(gold_text(self._unescaped(written), self.options.gold_boxes))
-            if self.options.string_tier and not found.row and not found.after and spelled(gold) == spelled(text):
-                return Score.correct(answer=found.text, reason=f"{found.method}: the gold's text")
-            answer = answer or self._read(text, found)
+            if self.options.string_tier and not extracted.row and not extracted.after and spelled(gold) == spelled(text):
+                return Score.correct(answer=extracted.text, reason=f"{extracted.method}: the gold's text")
+            answer = answer or self._read(text, extracted)
             try:
                 decision = call.decide(gold, answer)
             except EnvironmentFailure as error:
                 failure = error  # another of the golds may still be right
                 continue
             if decision.correct:
-                return Score.correct(answer=found.text, reason=f"{found.method}: {decision.reason}")
+                return Score.correct(answer=extracted.text, reason=f"{extracted.method}: {decision.reason}")
             wrong = decision
         if failure:
             raise failure
         if wrong.limit:
-            return Score.limit(answer=found.text, reason=f"{found.method}: {wrong.reason}")
-        return Score.incorrect(answer=found.text, reason=f"{found.method}: {wrong.reason}")
+            return Score.limit(answer=extracted.text, reason=f"{extracted.method}: {wrong.reason}")
+        return Score.incorrect(answer=extracted.text, reason=f"{extracted.method}: {wrong.reason}")
 
     def _unescaped(self, text: str) -> str:
         return unescaped(text) if self.options.escapes else text
@@ -172,12 +171,12 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
         text = mended(text)
         return unlabelled(text) if self.options.labels else text
 
-    def _read(self, text: str, found: Extraction) -> Answer:
+    def _read(self, text: str, extracted: Extraction) -> Answer:
         comma = self.options.commas == "decimal"
         tree = read(text, comma)
-        blank = "" if found.after.startswith("_") else " "
-        extended = read(text + blank + found.after, comma) if found.after else None
-        row = found.row
+        blank = "" if extracted.after.startswith("_") else " "
+        extended = read(text + blank + extracted.after, comma) if extracted.after else None
+        row = extracted.row
         boxes = [read(self._mended(box), comma) for box in row.boxes] if row else []
         broken = next((box for box in boxes if isinstance(box, ParseError)), None)
         if broken is not None and row is not None and not row.loose:
@@ -186,33 +185,31 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
         whole = Listing(values, row.joiner) if row and len(values) == len(boxes) else None
         return Answer(text, tree, None if isinstance(extended, ParseError) else extended, whole, bool(row and row.loose))
 
-    def _find(self, completion: Completion) -> Extraction | Score:
+    def _extract(self, completion: Completion) -> Extraction | Score:
         body = strip_thinking(self._unescaped(completion.text))
-        found = None if body is None else extract(body, self.options.extract)
-        if found is not None:
-            if len(found.text) > self.options.max_answer_chars:
-                return Score.limit(
-                    answer=found.text[:100],
-                    reason=f"{found.method}: the answer has {len(found.text)} characters, over {self.options.max_answer_chars}",
-                )
-            return self._limited(found)
+        extracted = None if body is None else extract(body, self.options.extract)
+        if extracted is not None:
+            if len(extracted.text) > self.options.max_answer_chars:
+                length = f"the answer has {len(extracted.text)} characters, over {self.options.max_answer_chars}"
+                return Score.limit(answer=extracted.text[:100], reason=f"{extracted.method}: {length}")
+            return self._limited(extracted)
         wanted = " or ".join(self.options.extract)
         reason = f"the thinking never closes, so no {wanted} answer" if body is None else f"no {wanted} answer"
         if completion.finish_reason == "length":
             return Score.truncated(reason=f"cut off by the token limit: {reason}")
         return Score.no_answer(reason=reason)
 
-    def _limited(self, found: Extraction) -> Extraction | Score:
-        """Refuse a row of boxes that is too large; where words stand in it the last box is left."""
-        row = found.row
+    def _limited(self, extracted: Extraction) -> Extraction | Score:
+        """Refuse a row of boxes that is too long; a row with words in it is reduced to its last box."""
+        row = extracted.row
         if row is None:
-            return found
+            return extracted
         chars = sum(map(len, row.boxes))
         if chars <= self.options.max_answer_chars:
-            return found
+            return extracted
         if row.loose:
-            return found._replace(row=None)
+            return extracted._replace(row=None)
         return Score.limit(
-            answer=found.text[:100],
-            reason=f"{found.method}: a row of boxes with {chars} characters, over {self.options.max_answer_chars}",
+            answer=extracted.text[:100],
+            reason=f"{extracted.method}: a row of boxes with {chars} characters, over {self.options.max_answer_chars}",
         )

@@ -1,4 +1,4 @@
-r"""Number literals: how far a number reaches, and what it is.
+r"""Number literals: where a number ends, and its value; numbers in Chinese characters.
 
 Conventions, decided by what may follow the first digits:
 - `1,234,567.8`, `1{,}234`, `1,\!234`: a comma groups thousands where every group after it has three digits and the first has
@@ -21,7 +21,7 @@ from verigym.envs.math.tree import Mul, Neg, Node, Number, Pow, TooLarge
 
 MAX_DIGITS = 2_000
 MAX_EXPONENT = 1_000
-"""`1e5` is a number; beyond this, `1e100000` stays a product with a power of ten, for others to judge."""
+"""`1e5` is a number; beyond this exponent, `1e100000` stays a product with a power of ten."""
 
 _SPACE = r"(?: |~|\\[ ,;:])"
 _RUN = re.compile(r"[0-9]++(?:(?:\{,\}|,\s?\\!\s{0,4}|,)[0-9]++)*")
@@ -34,9 +34,9 @@ _DECIMALS = re.compile(r"\.[0-9]++")
 
 
 def grouped(text: str, start: int, end: int, bracketed: bool, decimal_comma: bool) -> tuple[int, str, int]:
-    """Look past the digits at start..end for separators: return the number's end, its plain digits, and the run's end.
+    """Read the separators after the digits at start..end; return the number's end, its plain digits, and the run's end.
 
-    Up to the run's end no further number may be looked for in groups: `27,108,135` is a list throughout.
+    Up to the run's end no other number with groups begins: `27,108,135` is a list throughout.
     """
     follow = text[end : end + 1]
     if follow == "," or follow == "{":
@@ -86,7 +86,7 @@ def literal(digits: str) -> Node:
 
 
 def scientific(value: Fraction, decimals: int, power: int) -> Node:
-    """Return mantissa times a power of ten: one number, or a product where the power is beyond the limit."""
+    """Return mantissa times a power of ten: one number, or a product if the exponent is beyond the limit."""
     if abs(power) <= MAX_EXPONENT:
         return Number(value * Fraction(10) ** power, decimals, "scientific")
     size = Number(Fraction(abs(power)))
@@ -109,7 +109,7 @@ _HAN_NUMBER = re.compile(r"(负?)([零〇一二两三四五六七八九十百千
 
 
 def han_number(text: str) -> str | None:
-    """Return the digits of a whole answer in Chinese numerals below ten thousand; None of any other text."""
+    """Return the digits of an answer in Chinese numerals below ten thousand (`十二` is 12); None for any other text."""
     found = _HAN_NUMBER.fullmatch(text)
     if found is None:
         return None

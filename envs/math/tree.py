@@ -1,8 +1,8 @@
-r"""The typed tree of a mathematical answer: immutable, hashable, compared by structure; what was written, not its value.
+r"""The typed tree of a mathematical answer: immutable, hashable, compared by structure. It holds the writing, not the value.
 
-`parse.py` makes trees, and promises: `Add`, `Mul` and `SetOp` have at least two parts; no sum stands directly in a sum, no
-product in a product, no union in a union (a set operation may hold another one, and a difference one on its right);
-parentheses that only group leave no trace; `Number` is never negative (`-3` is `Neg(Number(3))`).
+Invariants of the trees that `parse` makes: `Add`, `Mul` and `SetOp` have at least two parts; no sum is directly inside a sum,
+no product inside a product, no union inside a union (a set operation may hold another kind, and a difference one on its
+right); parentheses that only group are dropped; `Number` is never negative (`-3` is `Neg(Number(3))`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Literal
 
 MAX_HEIGHT = 120
-"""Higher trees are neither read nor compared: whoever walks down one does so by recursion."""
+"""Higher trees are neither read nor compared, since functions on trees recurse."""
 
 Comparator = Literal["=", "!=", "<", "<=", ">", ">=", "approx", "in", "notin", "subset", "equiv", "to", ":"]
 
@@ -44,7 +44,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """A sum; what is subtracted is a `Neg` term."""
+    """A sum; subtracted terms are `Neg`."""
 
     terms: tuple[Node, ...]
 
@@ -58,14 +58,14 @@ class Mul:
 
 @dataclass(frozen=True, slots=True)
 class Neg:
-    """Minus something."""
+    """The negative of a node."""
 
     of: Node
 
 
 @dataclass(frozen=True, slots=True)
 class PlusMinus:
-    r"""`\pm x` (sign 1) or `\mp x` (sign -1). All in one answer go together: `\pm 1 \mp 2` is {1 - 2, -1 + 2}."""
+    r"""`\pm x` (sign 1) or `\mp x` (sign -1). All signs of an answer are linked: `\pm 1 \mp 2` is {1 - 2, -1 + 2}."""
 
     of: Node
     sign: Literal[1, -1] = 1
@@ -97,9 +97,9 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    r"""A function of arguments. A name in `FUNCTIONS` has the meaning given there, any other is an unknown function: `f(x)`.
+    r"""A function applied to arguments. Names in `FUNCTIONS` have a known meaning, all others are unknown functions: `f(x)`.
 
-    Unknown ones too, so that no two are equal by mistake: `modulus` (see `Relation`); `cross`, the product of vectors or sets;
+    Also unknown, so that no two are equal by mistake: `modulus` (see `Relation`); `cross`, the product of vectors or sets;
     `and`, `or`, `xor`, `not`, `implies`, `iff` between names, as in `p \lor q`.
     """
 
@@ -118,9 +118,9 @@ _FUNCTIONS = {
     "diff": 2,  # (body, Symbol): d/dx
 }
 FUNCTIONS: dict[str, int | None] = {name: count for names, count in _FUNCTIONS.items() for name in names.split()}
-"""The functions with a meaning, and how many arguments they take."""
+"""Functions with a known meaning, and their number of arguments; None for any number."""
 BINDERS = frozenset("sum prod int lim diff".split())
-"""Those whose second argument is a symbol that they bind."""
+"""Functions whose second argument is a symbol that they bind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    r"""Elements in brackets: a tuple, an interval, a set, a vector; which of them, the brackets and the gold tell.
+    r"""Elements in brackets: a tuple, an interval, a set, a vector. The brackets and the gold tell which.
 
     `opening` and `closing` are one of ( ) [ ] { } < >; TeX's own braces around a list (`{1,2}`) have the closing `}` and the
     opening `tex{`. A group of one element is kept only for sets, lists in square brackets and `(a,)`.
@@ -232,7 +232,7 @@ class Ellipsis:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Formulas and words in a row that are no unit and no list: `x for some a > 0`, `3 (or maybe 4)`."""
+    """A sequence of formulas and words that is neither a quantity nor a list: `x for some a > 0`, `3 (or maybe 4)`."""
 
     parts: tuple[Node, ...]
 
@@ -283,7 +283,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield the node and all below it, parents first."""
+    """Yield the node and all its descendants, parents first."""
     todo = [node]
     while todo:
         node = todo.pop()
@@ -297,11 +297,12 @@ def symbols(node: Node) -> frozenset[str]:
 
 
 Verdict = Literal["same", "different", "unknown"]
+"""The result of a comparison; "unknown" if it cannot be decided."""
 
 
 class ParseError(ValueError):
-    """The text is no answer that the grammar knows; the message names what was found and where."""
+    """The text does not follow the grammar of answers; the message says what was found and where."""
 
 
 class TooLarge(ParseError):
-    """The text, its nesting or one of its numbers is beyond the limits; nothing was tried."""
+    """The text, its nesting or one of its numbers is beyond the limits, so it was not read."""

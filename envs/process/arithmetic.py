@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from verigym.envs.latex.words import SCALES
+from verigym.envs.latex.vocabulary import SCALES
 from verigym.envs.math.equality.budget import TooMuch, Undecided, WorkBudget
 from verigym.envs.math.equality.numbers.exactly import value
 from verigym.envs.math.equality.values import approximation, compare_values

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from verigym.envs.latex.units import known_unit
-from verigym.envs.latex.words import NOT_UNITS, PERCENT, SCALES
+from verigym.envs.latex.vocabulary import NOT_UNITS, PERCENT, SCALES
 from verigym.envs.process.plain import BULLET, ROW, plain
 from verigym.envs.process.sides import (
     AFTER,

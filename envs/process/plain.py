@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from verigym.envs.latex.dress import undressed
-from verigym.envs.latex.words import NUMBER_WORDS
+from verigym.envs.latex.formatting import strip_formatting
+from verigym.envs.latex.vocabulary import NUMBER_WORDS
 
 BULLET = "\ue000"
 """Stands for a hyphen that begins a line: a bullet, or a minus."""
@@ -77,7 +77,7 @@ def plain(step: str) -> str:
         text = _GAPS.sub(" ; ", _MODULO.sub(_modulo, _LINES.sub("\n", text)))
     text = _DELIMITERS.sub(" ", _DISPLAY.sub("\n", text))
     if "\\" in text or "~" in text:
-        text = undressed(text, boxes=True)
+        text = strip_formatting(text, boxes=True)
     text = _BULLETS.sub(lambda found: f"{BULLET} " if found[1] else " ", text)
     if "|" in text:
         text = "\n".join(line.replace("|", ROW) if _TABLE_ROW.fullmatch(line) else line for line in text.split("\n"))

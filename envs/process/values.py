@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from verigym.envs.latex.words import SCALES
+from verigym.envs.latex.vocabulary import SCALES
 from verigym.envs.math.build import rebuild
 from verigym.envs.math.judging.quantities.conversions import converted
 from verigym.envs.math.reading.parse import ParseError, parse

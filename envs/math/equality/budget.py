@@ -1,19 +1,19 @@
-"""A budget of work, counted in operations and not by the clock: the same tree meets the same limit on every machine."""
+"""Budgets of work, counted in operations instead of time, so that a tree meets the same limit on every machine."""
 
 from __future__ import annotations
 
 from typing import Any
 
 ANSWER_WORK = 1_500_000
-"""Units for all comparisons of one judged answer, about 0.2 s: what a caller gives that compares many values."""
+"""Units for all comparisons of one answer, about 0.2 s."""
 
 
 class Undecided(Exception):
-    """The value of a tree cannot be told here."""
+    """The value of a tree cannot be determined."""
 
 
 class Unsupported(Undecided):
-    """The tree holds something that this tier does not compute."""
+    """The tree has a node that this tier does not compute."""
 
 
 class Undefined(Undecided):
@@ -25,33 +25,33 @@ class TooMuch(Undecided):
 
 
 class WorkBudget:
-    """What may still be spent. One unit is a tenth to a fifth of a microsecond.
+    """Remaining work, in units of a tenth to a fifth of a microsecond.
 
-    Shares of one budget also share what is `known` about nodes (by id; an entry keeps its node alive, so that ids stay unique).
+    Shares of a budget also share `known` facts about nodes, by id; an entry keeps its node alive, so that ids stay unique.
     """
 
     __slots__ = ("allowed", "known", "left")
 
     def __init__(self, units: int, known: dict[int, Any] | None = None) -> None:
-        """Allow that many units."""
+        """Start with `units` units."""
         self.allowed = self.left = units
         self.known: dict[int, Any] = {} if known is None else known
 
     @property
     def used(self) -> int:
-        """Return what was spent."""
+        """Return the units spent."""
         return self.allowed - self.left
 
     def share(self, units: int) -> WorkBudget:
-        """Return a budget of its own, no larger than what is left; `settle` takes off what was used."""
+        """Return a separate budget of at most the units left; pass it to `settle` afterwards."""
         return WorkBudget(max(min(units, self.left), 0), self.known)
 
     def settle(self, share: WorkBudget) -> None:
-        """Take off what a share has used."""
+        """Subtract the units that a share has used."""
         self.left -= share.used
 
     def spend(self, units: int) -> None:
-        """Take units, or raise `TooMuch`."""
+        """Spend units; raise `TooMuch` if they are not left."""
         self.left -= units
         if self.left < 0:
             raise TooMuch("the budget of work is spent")

@@ -1,4 +1,4 @@
-"""The canonical form of an expression: a quotient of two polynomials over atoms (see `polynomial.py`)."""
+"""Canonical forms of expressions: quotients of two polynomials over atoms (`polynomial.py`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verigym.envs.math.equality.polynomial import ONE, Atoms, Poly, content
 from verigym.envs.math.tree import Add, Call, Constant, Div, Mul, Neg, Node, Number, Percent, Pow, Quantity, Root, Symbol
 
 MAX_EXPANDED = 50
-"""A sum or a product with a body in symbols is written out up to this many terms."""
+"""Symbolic sums and products are expanded up to this many terms."""
 _CIRCULAR = {"tan": ("sin", "cos"), "cot": ("cos", "sin"), "sec": ("", "cos"), "csc": ("", "sin")}
 
 
@@ -37,7 +37,7 @@ Scope = Mapping[str, Quotient]
 
 
 class Canonical:
-    """The canonical forms of the trees of one comparison."""
+    """Computes the canonical forms of the trees of one comparison."""
 
     def __init__(self, work: WorkBudget) -> None:
         """Start without atoms."""
@@ -196,7 +196,7 @@ class Canonical:
         return self.atoms.multiply(outside, self.atoms.term("root", key, exponent, base))
 
     def key(self, form: Quotient) -> Any:
-        """Return what is equal for equal forms."""
+        """Return a key that is equal for equal forms."""
         if form.bottom is ONE:
             return frozenset(form.top.items())
         self.work.spend(20 * (len(form.top) + len(form.bottom)))
@@ -257,7 +257,7 @@ class Canonical:
         return Quotient(self.atoms.term("opaque", (name, *(self.key(form) for form in forms))))
 
     def _bound(self, scope: Scope) -> Quotient:
-        """Return a new bound variable: its name depends only on how deep it is bound."""
+        """Return a new bound variable, named by its binding depth alone."""
         return Quotient(self.atoms.term("bound", len(scope)))
 
     def _series(self, name: str, body: Node, index: str, bounds: tuple[Quotient, Quotient], scope: Scope) -> Quotient:

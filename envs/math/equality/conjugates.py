@@ -1,4 +1,4 @@
-r"""Bars: `\bar{z}` is a conjugate, but `\bar{x}` a mean and `\overline{A}` a complement, which must not vanish."""
+r"""Tells conjugates (`\bar{z}`) from other bars: the mean `\bar{x}` and the complement `\overline{A}` are separate unknowns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _IMAGINARY = Constant("i")
 
 
 def with_conjugates(a: Node, b: Node) -> tuple[Node, Node]:
-    r"""Return both trees with the bars over real names as unknowns of their own.
+    r"""Return both trees with each bar over real names replaced by an unknown.
 
     `\bar{x}` becomes a symbol, and a bar over a formula an unknown function, unless i or a name of complex numbers occurs.
     """

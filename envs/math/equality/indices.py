@@ -1,4 +1,4 @@
-"""Symbols with an index that is an expression (`F_{n-k-1}` in a sum over k) as unknown functions of that index."""
+"""Rewrites symbols whose index is an expression (`F_{n-k-1}` in a sum over k) as unknown functions of the index."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_INDEX_CHARS = 60
 
 
 def with_indices(a: Node, b: Node) -> tuple[Node, Node]:
-    """Return both trees with the families of indexed symbols that need it written as functions: `F_k` as F(k).
+    """Return both trees with families of indexed symbols written as functions if necessary: `F_k` as F(k).
 
     A family needs it where an index holds an operator or a variable that a sum or a product runs over; then every member
     is written so, that `F_0` is a term of the sum over `F_k`.

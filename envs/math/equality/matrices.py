@@ -1,4 +1,4 @@
-"""Arithmetic of matrices entry by entry: trees in, trees out; and determinants written out."""
+"""Matrix arithmetic on trees, entry by entry; determinants and inverses of small matrices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MATRIX_WORK = 300_000
 """Units of work for all entries and steps of one expression, about 30 ms."""
 MAX_ORDER = 8
 MAX_SYMBOLIC_ORDER = 4
-"""Determinants and inverses in symbols are written out up to this order."""
+"""Symbolic determinants and inverses are expanded up to this order."""
 MAX_POWER = 64
 MAX_NODES = 4000
 _PER_NODE = 5
@@ -24,7 +24,7 @@ Rows = tuple[tuple[Node, ...], ...]
 
 
 def evaluate_matrix(node: Node, work: WorkBudget | None = None) -> Matrix | None:
-    """Return the matrix that an expression of matrices is; None where it is none, is undefined or too large.
+    """Evaluate an expression of matrices; None if it is no matrix, undefined or too large.
 
     With `work`, what it costs is taken from that budget.
     """
@@ -178,7 +178,7 @@ class _Entries:
         return tuple(entries)
 
     def settle(self, node: Node) -> Node:
-        """Return a literal for a rational constant, else the tree itself, unless it grew too large."""
+        """Return a literal for a rational constant, else the tree; raise if it grew too large."""
         number = rational(node, self.work)
         if number is not None:
             return literal(number)

@@ -1,4 +1,4 @@
-"""Polynomials with rational coefficients over atoms: symbols, primes under a root, pi, e, i, and whatever is opaque.
+"""Polynomials with rational coefficients over atoms: symbols, primes under a root, pi, e, i, and opaque subtrees.
 
 A monomial is a tuple of (number of the atom, exponent), sorted; exponents are integers or fractions, and may be negative, so
 that division by one term stays inside. A polynomial is a dict of monomials to coefficients that are not zero; never changed
@@ -20,18 +20,18 @@ Poly = dict[Monomial, Rational]
 
 MAX_TERMS = 400
 MAX_COEFFICIENT_BITS = 4000
-"""A power of a prime with more bits than this stays a power: 10^{10^{10}}."""
+"""Powers of primes with more bits than this are not computed: 10^{10^{10}}."""
 ONE: Poly = {(): 1}
 
 
 class Atom(NamedTuple):
-    """Something that is not taken apart."""
+    """An indivisible factor of monomials."""
 
     kind: str
     """symbol, prime, divisor (perhaps not a prime), pi, e, i, root (a polynomial under a root), power or opaque"""
     key: Any
     base: Poly | None = None
-    """For a root: what is under it; whole powers of it are multiplied out."""
+    """For a root, its radicand; whole powers of the root are multiplied out."""
 
 
 class Atoms:
@@ -206,7 +206,7 @@ def content(poly: Poly) -> Rational:
 
 
 def decisive(atoms: Atoms, poly: Poly) -> bool:
-    """Tell whether a polynomial that is not zero is no zero in disguise: its atoms are independent."""
+    """Whether a nonzero polynomial certainly has a nonzero value, because its atoms are independent."""
     kinds = set()
     for monomial in poly:
         for atom, exponent in monomial:

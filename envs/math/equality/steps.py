@@ -1,4 +1,4 @@
-"""Step functions among what is compared by probing: which parts they are, and whether the points showed all that they do.
+"""Step functions in probed expressions, and whether the points tried covered all their branches.
 
 Points alone cannot tell `x` from `x + max(0, x - 5000)`. So a step that only one side has must have been seen to go more than
 one way (a floor with two values, each argument of a maximum as the winner), or nothing is concluded from agreement.
@@ -17,7 +17,7 @@ MAX_STEPS = 50
 
 
 class Steps:
-    """The steps that one side has and the other has not, and which ways each went."""
+    """The step functions of only one side, and which branches were seen of each."""
 
     def __init__(self, a: Node, b: Node) -> None:
         """Find them."""
@@ -32,22 +32,22 @@ class Steps:
         self._now: list[tuple[int, str]] = []
 
     def watches(self, node: Node) -> bool:
-        """Tell whether a node is one of the steps."""
+        """Whether a node is one of these step functions."""
         return id(node) in self.parts
 
     def note(self, node: Node, way: str) -> None:
-        """Note the way a step goes at the present point."""
+        """Record the branch of a step function at the current point."""
         self._now.append((id(node), way))
 
     def keep(self, agreed: bool) -> None:
-        """Keep what was noted at a point where both sides agree; drop it otherwise."""
+        """Keep the branches recorded at this point if both sides agree there, else drop them."""
         if agreed:
             for key, way in self._now:
                 self.ways.setdefault(key, set()).add(way)
         self._now.clear()
 
     def covered(self) -> bool:
-        """Tell whether every step was seen to go all the ways that it must."""
+        """Whether all necessary branches of every step function were seen."""
         return all(_enough(part, self.ways.get(key, set())) for key, part in self.parts.items())
 
 

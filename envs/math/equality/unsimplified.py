@@ -1,4 +1,4 @@
-"""Is an answer left unsimplified? For the option `unsimplified=refuse`."""
+"""Whether an answer is left unsimplified, for the option `unsimplified=refuse`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIMPLE_WORK = 300_000
 
 
 def is_unsimplified(gold: Node, answer: Node, work: WorkBudget | None = None) -> bool:
-    """Whether the answer, equal to the gold, leaves work that the gold has done: 2+3 for 5, 2/4 for 1/2, factors for a sum.
+    """Whether an answer equal to the gold is less simplified: 2+3 for 5, 2/4 for 1/2, a product for a sum.
 
     With `work`, what it costs is taken from that budget.
     """

@@ -1,4 +1,4 @@
-"""Are two expressions equal? Tiers from the cheapest to the dearest: exact, canonical form, probing with many digits.
+"""Whether two expressions are equal, in tiers from cheap to costly: exact values, canonical forms, probing with many digits.
 
 "different" is certain up to the documented readings: variables are real unless i occurs, a variable that the gold uses as an
 integer is one, roots of odd degree of negative numbers are real, and a point counts only where both sides are defined.
@@ -27,7 +27,7 @@ from verigym.envs.math.equality.probing.probe import PROBE_WORK, Probe
 from verigym.envs.math.tree import MAX_HEIGHT, Constant, Div, Mul, Neg, Node, Number, Symbol, Verdict, children, walk
 
 MAX_NODES = 2000
-"""Larger trees are not compared."""
+"""Maximum number of nodes; larger trees are not compared."""
 _NODE_WORK = 30
 """Units for walking through a tree a few times, for each node."""
 CANONICAL_WORK = 150_000
@@ -39,7 +39,7 @@ CONSTANT_WORK = 300_000
 
 
 class Equality(NamedTuple):
-    """A verdict, and the tier that gave it."""
+    """A verdict and the tier that gave it."""
 
     verdict: Verdict
     how: Literal["exact", "canonical", "probed", "symbolic", "limit"]
@@ -52,10 +52,10 @@ _UNKNOWN = Equality("unknown", "probed")
 
 
 def compare_values(gold: Node, answer: Node, seed: str = "", work: WorkBudget | None = None) -> Equality:
-    """Tell whether two scalar expressions are equal. Never raises; "unknown" where it cannot tell.
+    """Compare two scalar expressions. Never raises; "unknown" if it cannot decide.
 
     Args:
-        gold: one expression; its use of a variable decides whether that stands for integers.
+        gold: the first expression; its use of a variable decides whether the variable is an integer.
         answer: the other.
         seed: for the points where variables are given values; they depend on both expressions as well.
         work: the budget of the caller, of which this takes up to `VALUE_WORK`. Without one it has that for itself.

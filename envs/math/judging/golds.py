@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Literal
 
-from verigym.envs.extraction.boxes import row, scan
+from verigym.envs.extraction.boxes import box_row, scan
 from verigym.envs.extraction.methods import after_final, after_hash
 from verigym.envs.extraction.partial import beside
 from verigym.envs.math.reading.parse import ParseError, parse
@@ -34,7 +34,7 @@ def gold_text(gold: str, boxes: GoldBoxes = "row") -> str:
     if found:
         if len(found) == 1 and len(gold) <= MAX_FORMULA_CHARS and beside(gold, found[0]) and is_formula(read_gold(gold)):
             return gold.strip()  # -\boxed{5}
-        joined = row(gold, found) if boxes == "row" else None
+        joined = box_row(gold, found) if boxes == "row" else None
         if joined:
             return joined.text
         chosen = found if boxes == "all" else found[-1:]

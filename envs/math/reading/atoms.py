@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from verigym.envs.latex.words import ALWAYS_WORDS
+from verigym.envs.latex.vocabulary import ALWAYS_WORDS
 from verigym.envs.math.numerals import literal
 from verigym.envs.math.reading.brackets import SQUARE, Brackets
 from verigym.envs.math.reading.calls import Calls

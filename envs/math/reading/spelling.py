@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from verigym.envs.latex.commands import BOXES, COMMANDS, SILENT, SKIPPED_ARGUMENT, TEXT
+from verigym.envs.latex.commands import BOX_COMMANDS, COMMANDS, TEXT_COMMANDS, UNPRINTED_ARGUMENT, UNPRINTED_COMMANDS
 
 _TRIVIAL = re.compile(
     r"\\\$|\$"  # delimiters, money
@@ -55,7 +55,7 @@ def spelled(text: str) -> str:
     return text.rstrip(".") if not text.endswith("..") else text
 
 
-_COMMANDS = sorted(frozenset(COMMANDS) | SILENT | TEXT | SKIPPED_ARGUMENT | BOXES | {"begin"})
+_COMMANDS = sorted(frozenset(COMMANDS) | UNPRINTED_COMMANDS | TEXT_COMMANDS | UNPRINTED_ARGUMENT | BOX_COMMANDS | {"begin"})
 
 
 def _lost(character: str, letter: str) -> re.Pattern[str]:

@@ -12,7 +12,7 @@ from needs import lack
 
 from verigym.envs import EnvironmentFailure
 from verigym.envs.isolated import client
-from verigym.envs.isolated.client import Comparison, SymbolicLimit, compare
+from verigym.envs.isolated.client import MathVerifyResult, SymbolicLimit, compare
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,17 +45,17 @@ def alive(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("gold", "answer", "expected"),
     [
-        ("x+1", "1+x", Comparison(True, True, True)),
-        ("x+1", "x+2", Comparison(True, True, False)),
-        (r"\frac{1", "1", Comparison(False, True, False)),
-        ("1", r"\frac{1", Comparison(True, False, False)),
-        ("1/2004!", "1/2006!", Comparison(True, True, False)),
-        (r"10^{-12}\pi", "0.0", Comparison(True, True, False)),
-        (r"\sqrt{2}", "1.4142135623730951", Comparison(True, True, True)),
-        ("5m", "5", Comparison(True, True, False)),
+        ("x+1", "1+x", MathVerifyResult(True, True, True)),
+        ("x+1", "x+2", MathVerifyResult(True, True, False)),
+        (r"\frac{1", "1", MathVerifyResult(False, True, False)),
+        ("1", r"\frac{1", MathVerifyResult(True, False, False)),
+        ("1/2004!", "1/2006!", MathVerifyResult(True, True, False)),
+        (r"10^{-12}\pi", "0.0", MathVerifyResult(True, True, False)),
+        (r"\sqrt{2}", "1.4142135623730951", MathVerifyResult(True, True, True)),
+        ("5m", "5", MathVerifyResult(True, True, False)),
     ],
 )
-def test_compare(gold: str, answer: str, expected: Comparison) -> None:
+def test_compare(gold: str, answer: str, expected: MathVerifyResult) -> None:
     assert compare(gold, answer) == expected
 
 

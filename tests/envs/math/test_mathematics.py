@@ -12,7 +12,7 @@ from needs import require
 import verigym
 from verigym.envs import Completion, EnvironmentFailure, Status, UsageError
 from verigym.envs.extraction.methods import METHODS, last_box
-from verigym.envs.isolated.client import Comparison, SymbolicLimit
+from verigym.envs.isolated.client import MathVerifyResult, SymbolicLimit
 from verigym.envs.math.environment import MathEnvironment
 
 ROOT = Path(__file__).parents[3]
@@ -181,9 +181,9 @@ def test_an_answer_beyond_the_limits_is_the_answers_fault(monkeypatch: pytest.Mo
 def test_math_verify_is_asked_only_where_no_tier_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def opinion(gold: str, answer: str, **limits: object) -> Comparison:
+    def opinion(gold: str, answer: str, **limits: object) -> MathVerifyResult:
         asked.append(answer)
-        return Comparison(True, True, True)
+        return MathVerifyResult(True, True, True)
 
     monkeypatch.setattr("verigym.envs.isolated.client.compare", opinion)
     env = MathEnvironment(math_verify=True, symbolic=False)

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Values of trees: `exactly` (rationals), `evaluate` and `numeric` (many digits), `integers`, `remainders`."""

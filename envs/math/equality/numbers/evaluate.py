@@ -1,4 +1,4 @@
-"""The numerical value of a tree, with values for its symbols."""
+"""Numerical values of trees, given values of their symbols."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_TERMS = 10_000
 _ELEMENTARY = frozenset("sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln".split())
 _EXACT_FACTORIAL = 5000
 _ROUNDED_BITS = 100
-"""The arguments of unknown functions are rounded to this many bits before their value is drawn."""
+"""Precision in bits to which arguments of unknown functions are rounded before the function value is drawn."""
 
 Scope = Mapping[str, Value]
 
@@ -42,7 +42,7 @@ class Evaluation:
     """Evaluates trees at one point with one precision."""
 
     def __init__(self, arithmetic: Arithmetic, seed: str, steps: Steps | None = None) -> None:
-        """Compute with `arithmetic`; the seed chooses the values of unknown functions; `steps` notes which way steps go."""
+        """Compute with `arithmetic`. `seed` determines unknown functions; `steps` records branches of step functions."""
         self.arithmetic = arithmetic
         self.seed = seed
         self.steps = steps
@@ -128,7 +128,7 @@ class Evaluation:
         return self._unknown(name, values)
 
     def _way(self, name: str, values: list[Value], found: Value) -> str:
-        """Return which way a step function went: the step, the argument that won, whether it vanished."""
+        """Return the branch of a step function: the step, the winning argument, or whether it is zero."""
         match name:
             case "max" | "min":
                 return str(values.index(found))

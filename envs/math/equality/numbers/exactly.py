@@ -1,4 +1,4 @@
-"""Exact values of trees that are rational constants. Sizes are estimated before anything is computed."""
+"""Exact values of rational constants. Sizes are estimated before anything is computed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from verigym.envs.math.tree import (
 EXACT_WORK = 100_000
 """Units of work for one exact value, about 10 ms."""
 DEAR = 1000
-"""A value that costs more units is remembered in the budget that it was computed with."""
+"""A value that costs more units is cached in its budget."""
 MAX_TERMS = 10_000
 """A sum or a product with more terms is not computed."""
 MAX_ORDER = 8
@@ -38,9 +38,9 @@ Scope = Mapping[str, Rational]
 
 
 def rational(node: Node, work: WorkBudget | None = None) -> Fraction | None:
-    """Return the exact value of a rational constant; None where it is none, is undefined or too large.
+    """Return the exact value of a tree; None if it is no rational constant, undefined or too large.
 
-    With `work`, what it costs is taken from that budget, and what was dear is remembered there.
+    The cost is taken from the budget `work`, if given, which also caches costly values.
     """
     if isinstance(node, Number):
         return node.value

@@ -1,4 +1,4 @@
-"""Where absolute values and even roots fold: the expressions whose sign they hide, and points on both sides of its changes.
+"""Folds: places where absolute values and even roots hide a change of sign, and points on both sides of each.
 
 Points drawn by hash cannot tell `(x - 2)*(x - 3)` from its absolute value: it is negative on a short interval only.
 """
@@ -15,10 +15,10 @@ from verigym.envs.math.equality.numbers.exactly import rational
 from verigym.envs.math.tree import Add, Call, Constant, Div, Mul, Neg, Node, Number, Pow, Root, Symbol, symbols, walk
 
 GRID = tuple(Fraction(step, 5) + Fraction(1, 128) for step in range(-100, 101))
-"""Where sign changes are looked for along a line."""
+"""Places along a line at which signs are compared."""
 _HALVINGS = 24
 MAX_ARGUMENTS = 8
-"""With more of them, nothing is concluded where they differ."""
+"""If there are more folds, a difference in folds decides nothing."""
 MAX_MARKS = 24
 """Sign changes between which sides are compared, along one line."""
 MAX_AXES = 3
@@ -118,7 +118,7 @@ def _even(node: Node) -> bool:
 
 
 def _evident(node: Node, whole: frozenset[str]) -> bool:
-    """Tell whether an expression of real variables, and positive integers, evidently never changes its sign."""
+    """Whether an expression of real variables and positive integers evidently never changes its sign."""
     while isinstance(node, Neg):
         node = node.of
     if not symbols(node) or _nonnegative(node, whole):
@@ -129,7 +129,7 @@ def _evident(node: Node, whole: frozenset[str]) -> bool:
 
 
 def _positive(node: Node) -> bool:
-    """Tell whether an expression of real variables evidently has no zero."""
+    """Whether an expression of real variables evidently has no zero."""
     match node:
         case Number(value):
             return value > 0

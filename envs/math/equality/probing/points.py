@@ -1,4 +1,4 @@
-"""The points at which expressions with variables are compared: drawn by hash, so that no two comparisons share them."""
+"""Points at which expressions with variables are compared, drawn by a hash that differs for each comparison."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WANTED = 9
 NEEDED = 4
 """With fewer, nothing is concluded."""
 DRAWN = 40
-"""Points tried."""
+"""Number of points to try."""
 COUNTING_NAMES = frozenset("n k m j i N".split())
 """Names that stand for integers where the gold has them and either side uses them as such."""
 
@@ -38,7 +38,7 @@ MAX_FAR_BITS = 2000
 
 
 def fingerprint(a: Node, b: Node, seed: str) -> str:
-    """Return a seed that depends on all of both trees, so that no answer can be made to agree at its own points."""
+    """Return a seed that depends on both whole trees, so that no answer can be built to agree at its own points."""
     digests = sorted(_digest(node) for node in (a, b))
     return hashlib.sha256(f"{seed}/{digests[0]}/{digests[1]}".encode("utf-8", "replace")).hexdigest()
 
@@ -110,7 +110,7 @@ def far_points(names: list[str], whole: frozenset[str], a: Node, b: Node) -> Ite
 
 
 def weight(node: Node) -> int:
-    """Return about how many bits the constants in a tree can come to."""
+    """Estimate the number of bits of the constants in a tree."""
     match node:
         case Number(value):
             return value.numerator.bit_length() + value.denominator.bit_length()

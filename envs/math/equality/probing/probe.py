@@ -1,8 +1,8 @@
-"""Equality by value: both sides are computed with many digits, at points drawn by hash where there are variables.
+"""Equality by value: both sides are computed with many digits, at points drawn by hash if there are variables.
 
-A difference counts only where it stays the same as the precision is raised, equality only where the difference vanishes
-with it; the precision covers the span of the numbers that occur (1 + 1/2004! against 1 + 1/2006!). What lies between is
-unknown, and so is what would need more than `numeric.MAX_PRECISION` bits or `PROBE_WORK` units of work.
+A difference counts only if it stays the same at a higher precision, equality only if the difference then vanishes. The
+precision covers the span of the numbers that occur (1 + 1/2004! against 1 + 1/2006!). All else is unknown, and so is what
+would need more than `numeric.MAX_PRECISION` bits or `PROBE_WORK` units of work.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ MIN_STEP_POINTS = 40
 
 
 class Probe:
-    """One comparison of two trees, of which the first is the gold: its use of a variable tells whether that is an integer.
+    """One comparison of two trees. The first is the gold, whose use of a variable tells whether it is an integer.
 
     Args:
-        a: the gold, or what stands for it.
+        a: the gold, or an expression derived from it.
         b: the answer.
         seed: what the points are drawn by; see `points.fingerprint`.
         work: the budget.
@@ -66,7 +66,7 @@ class Probe:
         self.steps = Steps(a, b) if not calls.isdisjoint(STEPS) else None
 
     def equal(self) -> Verdict:
-        """Tell whether the two have the same value, wherever both are defined. May raise `TooMuch`."""
+        """Compare the values wherever both are defined. May raise `TooMuch`."""
         names = sorted(points.free_symbols(self.a) | points.free_symbols(self.b))
         if len(names) > MAX_SYMBOLS:
             raise TooMuch("more than 26 variables")
@@ -282,7 +282,7 @@ class Probe:
 
 
 class Difference:
-    """How far two values are apart."""
+    """The difference of two values."""
 
     def __init__(self, arithmetic: Arithmetic, one: Value, two: Value) -> None:
         """Subtract."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Statements: equations and inequalities (`statements`), `congruences`, `conditions` after a formula; `linear` expressions."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Grammar of numbers, units and degrees: `literals`, `quantities`, `degrees`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from verigym.envs.latex.words import SCALES
+from verigym.envs.latex.vocabulary import SCALES
 from verigym.envs.math.build import div
 from verigym.envs.math.numerals import MAX_DIGITS, literal, repeating
 from verigym.envs.math.reading.tokens.cursor import Cursor, in_base

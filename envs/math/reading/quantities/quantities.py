@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from verigym.envs.latex.units import dimension, is_common, is_plural, known_unit, singular
-from verigym.envs.latex.words import NOT_UNITS
+from verigym.envs.latex.vocabulary import NOT_UNITS
 from verigym.envs.math.build import add, div, mul
 from verigym.envs.math.reading.tokens.cursor import Cursor
 from verigym.envs.math.tree import Add, Node, Number, Percent, Quantity, Symbol, Text, walk

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import re
 
-from verigym.envs.latex import words
-from verigym.envs.latex.commands import BOXES, COMMANDS, ENVIRONMENTS, SILENT, SKIPPED_ARGUMENT, TEXT, UPRIGHT
+from verigym.envs.latex import vocabulary
+from verigym.envs.latex.commands import (
+    BOX_COMMANDS,
+    COMMANDS,
+    ENVIRONMENTS,
+    TEXT_COMMANDS,
+    UNPRINTED_ARGUMENT,
+    UNPRINTED_COMMANDS,
+    UPRIGHT_COMMANDS,
+)
 from verigym.envs.math.tree import ParseError
 
 Token = tuple[str, str, bool, int]
@@ -60,12 +68,12 @@ class Commands:
             return place
         if self.text[place : place + 1] == "*" and name in _STARRED:
             place += 1
-        if name in SILENT:
+        if name in UNPRINTED_COMMANDS:
             self.side = name if name in ("left", "right") else self.side
-            self.boxed = self.boxed or (name in BOXES and not self.tokens)
-        elif name in TEXT:
-            self.pending = "upright" if name in UPRIGHT else "text"
-        elif name in SKIPPED_ARGUMENT:
+            self.boxed = self.boxed or (name in BOX_COMMANDS and not self.tokens)
+        elif name in TEXT_COMMANDS:
+            self.pending = "upright" if name in UPRIGHT_COMMANDS else "text"
+        elif name in UNPRINTED_ARGUMENT:
             group = _GROUP.match(self.text, place)
             return group.end() if group else place
         elif not name.isalpha():
@@ -85,9 +93,9 @@ class Commands:
 
     def _glued(self, name: str, start: int, place: int, spaced: bool) -> int:
         r"""Read a name that ran into what follows it: `\cotx`, `\quadx`."""
-        split = words.split_function(name)
+        split = vocabulary.split_function(name)
         if split is not None:
-            self.tokens.append(("func", words.FUNCTIONS[split[0]], spaced, start))
+            self.tokens.append(("func", vocabulary.FUNCTIONS[split[0]], spaced, start))
             for letter in split[1]:
                 self.letter(letter, False, start)
             return place

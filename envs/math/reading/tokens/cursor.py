@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verigym.envs.latex.words import NUMBER_WORDS
+from verigym.envs.latex.vocabulary import NUMBER_WORDS
 from verigym.envs.math.build import div
 from verigym.envs.math.reading.tokens.commands import Token
 from verigym.envs.math.tree import Div, InBase, Mul, Node, ParseError, Symbol, TooLarge

@@ -1,10 +1,10 @@
-"""Runs of letters to tokens, by the rules of `words.py` and by what stands beside them."""
+"""Runs of letters to tokens, by the rules of `vocabulary.py` and by what stands beside them."""
 
 from __future__ import annotations
 
 import re
 
-from verigym.envs.latex import words
+from verigym.envs.latex import vocabulary
 from verigym.envs.latex.units import formula_unit, known_unit
 
 _WORD = re.compile(r"[^\W\d_]++(?:['.-][^\W\d_]++)*")
@@ -29,10 +29,10 @@ def classify(text: str, start: int, end: int, mode: str, before: str, alone: fro
     if found is None:
         return [("word", text[start:end])], end
     word, end = found.group(), found.end()
-    if before == "num" and word.lower() in words.HALVES:
+    if before == "num" and word.lower() in vocabulary.DAY_HALVES:
         if "." in word and text[end : end + 1] == ".":
             end += 1
-        return [("half", words.HALVES[word.lower()])], end
+        return [("half", vocabulary.DAY_HALVES[word.lower()])], end
     return [_word(word, text, end, mode, before)], end
 
 
@@ -53,19 +53,19 @@ def _ideographs(text: str, start: int, end: int) -> Found:
 def _special(word: str, before: str) -> tuple[str, str] | None:
     """Return the token of a word that means the same in formulas and outside."""
     low = word.lower()
-    if low in words.CONNECTIVES:
-        return words.CONNECTIVES[low], low
-    if low in words.PERCENT:
+    if low in vocabulary.CONNECTIVES:
+        return vocabulary.CONNECTIVES[low], low
+    if low in vocabulary.PERCENT:
         return "%", "%"
-    if before == "num" and low in words.SCALES:
+    if before == "num" and low in vocabulary.SCALES:
         return "scale", low
     if low == "mod":
         return "mod", "mod"
     if low in ("sqrt", "cbrt"):
         return low, low
-    if word in words.CONSTANTS:
-        return "const", words.CONSTANTS[word]
-    if word in words.GREEK:
+    if word in vocabulary.CONSTANTS:
+        return "const", vocabulary.CONSTANTS[word]
+    if word in vocabulary.GREEK:
         return "sym", word
     return None
 
@@ -80,9 +80,9 @@ def _word(word: str, text: str, end: int, mode: str, before: str) -> tuple[str, 
         return "sym", word
     if mode == "upright" and word == "lim":
         return "big", word
-    if word in words.FUNCTIONS and (mode == "upright" or text[end : end + 1] == "(" or text[end : end + 2] == "}("):
+    if word in vocabulary.FUNCTIONS and (mode == "upright" or text[end : end + 1] == "(" or text[end : end + 2] == "}("):
         if not (before in _VALUE_ENDS and known_unit(word)):
-            return "func", words.FUNCTIONS[word]
+            return "func", vocabulary.FUNCTIONS[word]
     return "word", word
 
 
@@ -94,23 +94,23 @@ def _formula(text: str, start: int, end: int, before: str, alone: frozenset[str]
     glued = _CONNECTED.fullmatch(run) if before in _VALUE_ENDS else None
     if glued:  # x=1orx=2
         return [(glued.group(1), glued.group(1)), *_each(glued.group(2))]
-    if run in words.FUNCTIONS:
-        return [("func", words.FUNCTIONS[run])]
+    if run in vocabulary.FUNCTIONS:
+        return [("func", vocabulary.FUNCTIONS[run])]
     nearest, follow = _neighbours(text, start, end)
-    if run.isupper() and len(run) <= 5 and (nearest or follow or run not in words.ALWAYS_WORDS):
+    if run.isupper() and len(run) <= 5 and (nearest or follow or run not in vocabulary.ALWAYS_WORDS):
         product = len(run) == 2 and run[0] != run[1] and alone.issuperset(run) and not _ROMAN.issuperset(run)
         return [("sym", letter) for letter in run] if product else [("sym", run)]
-    split = words.split_function(run)
+    split = vocabulary.split_function(run)
     if split is not None:
-        return [("func", words.FUNCTIONS[split[0]]), *_each(split[1])]
-    if follow == "(" and run[1:] in words.FUNCTIONS:  # xsin(x)
-        return [*_each(run[0]), ("func", words.FUNCTIONS[run[1:]])]
-    return [("word", run)] if words.is_word(run, nearest, follow) else _each(run)
+        return [("func", vocabulary.FUNCTIONS[split[0]]), *_each(split[1])]
+    if follow == "(" and run[1:] in vocabulary.FUNCTIONS:  # xsin(x)
+        return [*_each(run[0]), ("func", vocabulary.FUNCTIONS[run[1:]])]
+    return [("word", run)] if vocabulary.is_word(run, nearest, follow) else _each(run)
 
 
 def _measure(run: str, text: str, end: int, before: str) -> tuple[str, str] | None:
     """Return the token of a unit or half of a day behind a value."""
-    if before == "num" and run.lower() in words.HALVES:
+    if before == "num" and run.lower() in vocabulary.DAY_HALVES:
         return "half", run.lower()
     if before == "num" and run in ("sq", "cu"):
         return "word", run
@@ -142,4 +142,4 @@ def _each(run: str) -> list[tuple[str, str]]:
 def is_article(text: str, end: int) -> bool:
     """Tell the `a` of `a cat` from the variable."""
     found = _NEXT_WORD.match(text, end)
-    return found is not None and words.is_word(found.group(1), "", text[found.end() : found.end() + 1].strip())
+    return found is not None and vocabulary.is_word(found.group(1), "", text[found.end() : found.end() + 1].strip())

@@ -1,12 +1,13 @@
-r"""Runs of letters: which are words, which are functions and names, and which are products of variables.
+r"""The vocabulary of formulas: functions, constants, connectives, number words; and whether a run of letters is a word.
 
-Within `\text` and outside `$...$` every run is a word. In formulas TeX reads `abc` as a product, but models leave out `\text`:
-- known functions, constants, Greek letters and connectives are themselves (`sin`, `pi`, `or`);
-- capitals in a row are one name (`APC`), unless it is two of them that also stand alone elsewhere (`RC+R+C`);
-- a capital before small letters starts a word (`Evelyn`);
-- small letters are a word if there are at least five with a vowel, or three or four with a vowel and no operator beside them,
-  unless they go up the alphabet in steps of at most two (`abc`, `xyz`, `def` are products);
-- a function's name with one or two letters after it is the function of these (`sinx`, `lnx`), except for English words.
+Inside `\text` and outside `$...$` every run of letters is a word. In formulas TeX reads `abc` as a product, but models omit
+`\text`, so these rules apply:
+- Known functions, constants, Greek letters and connectives are themselves (`sin`, `pi`, `or`).
+- Several capitals are one name (`APC`), except two capitals that also stand alone elsewhere (`RC+R+C`).
+- A capital before small letters starts a word (`Evelyn`).
+- Small letters are a word if there are at least five with a vowel, or three or four with a vowel and no operator beside them,
+  unless they go up the alphabet in steps of at most two (`abc`, `xyz`, `def` are products).
+- A function's name followed by one or two letters is that function of a variable (`sinx`, `lnx`), except for English words.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ CONNECTIVES = {
     "及": "and",
     "以及": "and",
 }
-HALVES = {"am": "am", "pm": "pm", "a.m": "am", "p.m": "pm", "a.m.": "am", "p.m.": "pm"}
+DAY_HALVES = {"am": "am", "pm": "pm", "a.m": "am", "p.m": "pm", "a.m.": "am", "p.m.": "pm"}
 _NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
 NUMBER_WORDS = {name: value for value, name in enumerate(_NUMBERS.split())}
 
@@ -59,7 +60,7 @@ NOT_UNITS = frozenset(
     "approximately about roughly nearly almost around either neither nor both also wait hmm i it we you this these those "
     "answer correct wrong true false yes would could should might may can cannot must only else otherwise unless except".split()
 )
-"""Words that no unit starts with: after them comes a condition, a doubt or a sentence."""
+"""Words that begin a condition, a doubt or a sentence, and never a unit."""
 
 ALWAYS_WORDS = frozenset("yes no Yes No true false none odd even all any not never undefined YES NO TRUE FALSE NONE".split())
 _SHORT_WORDS = frozenset("is of if no an be by we it at to so us my he".split())
@@ -72,17 +73,17 @@ _ENGLISH = frozenset("cost tank tang sing sink sine since cosine logo logs lone 
 
 def split_function(run: str) -> tuple[str, str] | None:
     """Return `sinx` as (`sin`, `x`)."""
-    found = _PREFIX.fullmatch(run)
-    return (found.group(1), found.group(2)) if found and run not in _ENGLISH else None
+    match = _PREFIX.fullmatch(run)
+    return (match.group(1), match.group(2)) if match and run not in _ENGLISH else None
 
 
 def is_product(run: str) -> bool:
-    """Tell letters that go up the alphabet in small steps from a word."""
+    """Whether letters go up the alphabet in small steps, as in a product of variables."""
     return all(0 < ord(after) - ord(before) <= 2 for before, after in zip(run, run[1:], strict=False))
 
 
 def is_word(run: str, before: str, after: str) -> bool:
-    """Tell whether a run of two or more letters in a formula is a word; before and after are the nearest printed characters."""
+    """Whether a run of two or more letters in a formula is a word; `before` and `after` are the nearest printed characters."""
     if run in ALWAYS_WORDS:
         return True
     size = len(run)

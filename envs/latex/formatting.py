@@ -1,20 +1,20 @@
-r"""LaTeX's dress around words and numbers: commands for upright, bold or plain text, sizes, spacing, escaped signs.
+r"""Removes LaTeX formatting around words and numbers: commands for fonts, sizes and spacing, escaped signs.
 
-One linear scan takes it off, so that `\textbf{(B)}\ \text{Paris}` reads `(B) Paris` and `Qxf7\#` reads `Qxf7#`. What has a
-meaning stays as it is: `\frac{1}{2}`, `10^{3}`, `\{1, 2\}`.
+One linear scan turns `\textbf{(B)}\ \text{Paris}` into `(B) Paris` and `Qxf7\#` into `Qxf7#`. Commands with a meaning stay:
+`\frac{1}{2}`, `10^{3}`, `\{1, 2\}`.
 """
 
 from __future__ import annotations
 
 import re
 
-from verigym.envs.latex.commands import BOXES, SILENT, TEXT
+from verigym.envs.latex.commands import BOX_COMMANDS, TEXT_COMMANDS, UNPRINTED_COMMANDS
 
-_WRAPPERS = TEXT | frozenset("mathbf boldsymbol bm mathbb".split())
+_WRAPPERS = TEXT_COMMANDS | frozenset("mathbf boldsymbol bm mathbb".split())
 _SPACES = frozenset("quad qquad thinspace medspace thickspace enspace space enskip".split())
 _MEANT = frozenset("therefore because qed middle n".split())
-"""Of the commands that print nothing those that say something to other readers, or are often no command."""
-_BARE = (SILENT | _WRAPPERS) - BOXES - _SPACES - _MEANT
+"""Unprinted commands to keep, since they carry meaning for other readers or are often no command."""
+_BARE = (UNPRINTED_COMMANDS | _WRAPPERS) - BOX_COMMANDS - _SPACES - _MEANT
 _TOKEN = re.compile(
     r"\\(?P<name>[A-Za-z]++)[ \t]*+(?P<open>\{)?"
     r"|\\(?P<sign>[#%&_$])|(?P<space>\\[,;:! \n]|(?<=[^\s~])~(?=[^\s~]))|(?P<other>\\.)|(?P<brace>\{)|(?P<close>\})",
@@ -24,12 +24,12 @@ _WHOLE = re.compile(r"\\([A-Za-z]++)\{([^{}]*+)\}")
 _MATHS = re.compile(r"\\\((.*)\\\)|\\\[(.*)\\\]|\$\$?([^$]*)\$\$?", re.DOTALL)
 
 
-def undressed(text: str, *, boxes: bool = False) -> str:
-    r"""Return the text without LaTeX's dress: `\text{Ann} and \textbf{Bob}` is "Ann and Bob"; spacing is a space.
+def strip_formatting(text: str, *, boxes: bool = False) -> str:
+    r"""Return the text without LaTeX formatting: `\text{Ann} and \textbf{Bob}` is "Ann and Bob"; spacing becomes a space.
 
     Args:
-        text: may hold anything; braces that never close stay.
-        boxes: whether boxes are dress too.
+        text: any text; braces that never close stay.
+        boxes: whether to remove boxes too.
     """
     text = text.strip()
     whole = _MATHS.fullmatch(text)
@@ -38,7 +38,7 @@ def undressed(text: str, *, boxes: bool = False) -> str:
     if "\\" not in text:
         return text
     parts: list[str] = []
-    opened: list[bool] = []  # whether each brace around this place was a wrapper's
+    opened: list[bool] = []  # for each open brace, whether it belongs to a removed command
     last = 0
     for token in _TOKEN.finditer(text):
         parts.append(text[last : token.start()])
@@ -46,10 +46,10 @@ def undressed(text: str, *, boxes: bool = False) -> str:
         name = token["name"]
         shown = token[0]
         if name:
-            dress = name in _BARE or (boxes and name in BOXES)
+            removed = name in _BARE or (boxes and name in BOX_COMMANDS)
             if token["open"]:
-                opened.append(dress)
-            if dress:
+                opened.append(removed)
+            if removed:
                 shown = ""
             elif name in _SPACES and not token["open"]:
                 shown = " "
@@ -65,7 +65,7 @@ def undressed(text: str, *, boxes: bool = False) -> str:
     return "".join([*parts, text[last:]]).strip()
 
 
-def unwrapped(text: str) -> str:
-    r"""Return what stands in the one `\text{...}`, or the like, of which the text consists, or else the text."""
+def unwrap_text(text: str) -> str:
+    r"""Return the content of a text that is a single `\text{...}` or the like; any other text unchanged."""
     whole = _WHOLE.fullmatch(text)
     return whole[2].strip() if whole and whole[1] in _BARE else text

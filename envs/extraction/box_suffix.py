@@ -1,4 +1,4 @@
-r"""What directly follows a box and belongs to its answer: `\boxed{28}\%`, `\boxed{204}_5`, `\boxed{5}$ square miles`."""
+r"""The suffix of a box that belongs to its answer: `\boxed{28}\%`, `\boxed{204}_5`, `\boxed{5}$ square miles`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IN_TEXT = re.compile(
 _IN_WORDS = re.compile(
     rf"{_SKIP}(?P<words>[^\W\d_]++(?: [^\W\d_]++){{0,3}})(?P<power>\$?{_POWER}\$?|[\u00b2\u00b3])?",
 )
-# A letter is a unit only where the sentence or the formula ends after it.
+# A letter is a unit only at the end of a sentence or formula.
 _LETTER = re.compile(rf"{_SKIP}(?P<unit>[A-Za-z])(?P<power>\s?{_POWER}|[\u00b2\u00b3])?(?=[ \t]*+(?:[.,;)$\n]|\\[)\]]|\Z))")
 _BASE = re.compile(r"_(?:[0-9](?![0-9])|\{[0-9]{1,2}\})")
 _PERCENT = frozenset("percent pct percents".split())
@@ -26,9 +26,9 @@ _PLAIN = _SCALES | {"square", "cubic"}
 
 
 def after_box(text: str, start: int = 0) -> str:
-    r"""Return the percent sign, degree sign, base, scale word or unit at the start; an empty string for any other text.
+    r"""Return the percent sign, degree sign, base, scale word or unit at `start`; an empty string for any other text.
 
-    A unit that a formula would read as letters is in `\text`.
+    Units that a formula would read as letters are put into `\text`.
     """
     text = text[start : start + _REACH]
     sign = _SIGN.match(text)
