@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from verigym.envs.contract.base import BaseEnvironment, Environment, require_declared
@@ -80,6 +81,19 @@ def register(name: str) -> Callable[[C], C]:
 
 
 def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
+    return _read_entry_points(tuple((folder, _changed_at(folder)) for folder in sys.path))
+
+
+def _changed_at(folder: str) -> int:
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=1)
+def _read_entry_points(folders: tuple[tuple[str, int], ...]) -> dict[str, importlib.metadata.EntryPoint]:
+    """Return the entry points of all packages; kept until a folder of `sys.path` changes, for reading takes long."""
     found: dict[str, importlib.metadata.EntryPoint] = {}
     for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
         other = found.get(point.name)

@@ -10,6 +10,8 @@ from verigym.envs import UsageError, available, load, register, registry
 @pytest.fixture(autouse=True)
 def own_names(monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})
+    yield
+    registry._read_entry_points.cache_clear()
 
 
 def test_load_by_name_with_options():
@@ -51,6 +53,7 @@ def test_a_name_is_given_once():
 def points(monkeypatch, *values):
     found = [importlib.metadata.EntryPoint(name, value, registry.ENTRY_POINT_GROUP) for name, value in values]
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: found)
+    registry._read_entry_points.cache_clear()
 
 
 def test_entry_points_of_other_packages(monkeypatch):
@@ -69,6 +72,16 @@ def test_two_packages_with_one_name(monkeypatch):
     points(monkeypatch, ("math", "a:A"))
     with pytest.raises(UsageError, match="by verigym.envs.math.environment:MathEnvironment and by a:A"):
         load("anything")
+
+
+def test_a_package_that_is_installed_meanwhile_is_found(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "theirs" not in available()
+    info = tmp_path / "theirs-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: theirs\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[{registry.ENTRY_POINT_GROUP}]\ntheirs = sample_envs:ExactEnvironment\n")
+    assert load("theirs").name == "exact"
 
 
 def test_a_file_and_a_class_are_a_name(tmp_path, monkeypatch):
