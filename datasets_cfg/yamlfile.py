@@ -152,7 +152,7 @@ def _value(text: str, name: str, at: Callable[[int], str]) -> tuple[Any, Any]:
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_bombs(tree, at)
         _refuse_repeated_keys(tree, at)
-        return yaml.safe_load(text), tree
+        return None if tree is None else yaml.SafeLoader("").construct_document(tree), tree
     except yaml.MarkedYAMLError as error:
         place = at(error.problem_mark.line + 1) if error.problem_mark else name
         raise UsageError(f"{place}: not YAML: {error.problem or error.context}") from None
