@@ -173,4 +173,4 @@ def test_time_grows_with_the_length(piece):
     start = time.process_time()
     refusal(repeated(piece))
     refusal("by simp [" + repeated(piece) + "]")
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 2

@@ -122,7 +122,7 @@ def test_time_grows_with_the_length(piece):
     for text in (repeated(piece) + "\ntheorem u : 1 = 1", "theorem u : 1 = 1\n" + repeated(piece)):
         with contextlib.suppress(UsageError):
             split_statement(text)
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize(
