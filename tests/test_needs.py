@@ -38,7 +38,7 @@ pytest_terminal_summary = module.pytest_terminal_summary
 """
 
 
-@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("parallel", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_end_of_a_run_says_what_was_not_tested(tmp_path: Path, parallel: bool) -> None:
     folder = Path(__file__).parent
     (tmp_path / "conftest.py").write_text(CONFTEST.format(support=str(folder / "support"), root=str(folder / "conftest.py")))

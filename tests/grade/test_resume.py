@@ -84,11 +84,17 @@ def test_kept_lines_are_not_graded_again(finished, tmp_path, capsys):
     assert lines > 1 and f"({lines} graded before)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("share", [0.2, 0.7])
-def test_killed_for_real(tmp_path, share, capsys):
-    source = write_rows(tmp_path / "in.jsonl", 1500)
-    whole = tmp_path / "whole.jsonl"
+@pytest.fixture(scope="module")
+def longer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("longer")
+    source, whole = write_rows(folder / "in.jsonl", 600), folder / "whole.jsonl"
     assert main(command(source, whole)) == 1
+    return source, whole
+
+
+@pytest.mark.parametrize("share", [0.2, 0.7])
+def test_killed_for_real(longer, tmp_path, share, capsys):
+    source, whole = longer
     out = tmp_path / "out.jsonl"
     process = subprocess.Popen(
         [sys.executable, "-m", "verigym.cli", *command(source, out)],

@@ -170,13 +170,15 @@ def test_bad_options_are_refused(name: str, options: dict[str, Any]) -> None:
 
 
 def test_operands_keep_to_the_options() -> None:
+    minus, times = make("arithmetic", digits=1, operations="-"), make("arithmetic", digits=3, operations="*")
+    units, bases = make("units", largest=2), make("bases", largest=4)
     for index in range(200):
-        a, b = map(int, re.findall(r"\d+", make("arithmetic", digits=1, operations="-").drawn("train", 0, index)[0]))
+        a, b = map(int, re.findall(r"\d+", minus.drawn("train", 0, index)[0]))
         assert b <= a <= 9
-        a, b = map(int, re.findall(r"\d+", make("arithmetic", digits=3, operations="*").drawn("train", 0, index)[0]))
+        a, b = map(int, re.findall(r"\d+", times.drawn("train", 0, index)[0]))
         assert a <= 999 and b <= 9
-        assert int(re.findall(r"\d+", make("units", largest=2).drawn("train", 0, index)[0])[0]) <= 2
-        assert int(make("bases", largest=4).drawn("train", 0, index)[0].split("base ")[1][0]) <= 4
+        assert int(re.findall(r"\d+", units.drawn("train", 0, index)[0])[0]) <= 2
+        assert int(bases.drawn("train", 0, index)[0].split("base ")[1][0]) <= 4
 
 
 class OneQuestion(ProceduralEnvironment):

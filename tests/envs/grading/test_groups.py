@@ -46,7 +46,7 @@ def test_one_without_a_verdict_leaves_the_others_theirs() -> None:
     assert [score.reward for score in scores] == [0.5, None, 0.0]
 
 
-@pytest.mark.parametrize("culprit", ["DIE", "RAISE", "HANG"])
+@pytest.mark.parametrize("culprit", ["DIE", "RAISE", pytest.param("HANG", marks=pytest.mark.slow)])
 def test_who_brings_the_grader_down_is_found_and_the_others_are_judged(culprit: str) -> None:
     scores = graded(["aa", culprit, "a"], workers=1, timeout_s=30.0 if culprit != "HANG" else 1.0)
     assert [score.status for score in scores] == [Status.PARTIAL, Status.LIMIT, Status.PARTIAL]

@@ -9,9 +9,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from python_trees import tree
-
 import pytest
+from python_trees import tree
 
 from verigym.envs.math.equality.values import compare_values
 
