@@ -87,12 +87,12 @@ def test_kept_lines_are_not_graded_again(finished, tmp_path, capsys):
 @pytest.fixture(scope="module")
 def longer(tmp_path_factory):
     folder = tmp_path_factory.mktemp("longer")
-    source, whole = write_rows(folder / "in.jsonl", 600), folder / "whole.jsonl"
+    source, whole = write_rows(folder / "in.jsonl", 1500), folder / "whole.jsonl"
     assert main(command(source, whole)) == 1
     return source, whole
 
 
-@pytest.mark.parametrize("share", [0.2, 0.7])
+@pytest.mark.parametrize("share", [pytest.param(0.2, marks=pytest.mark.slow), 0.7])
 def test_killed_for_real(longer, tmp_path, share, capsys):
     source, whole = longer
     out = tmp_path / "out.jsonl"
