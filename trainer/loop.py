@@ -106,7 +106,7 @@ class Run:
             self.builder.restore(found[1].drawn, store.load_batch_state(found[0]))
             if changed:  # a judge that was broken may have been mended
                 self.builder.bugs = GraderBugs(config.broken_grader_share)
-        self.engine: Engine = build_engine(config, self.learner.spread.inference_copy, self.codec)
+        self.engine: Engine = build_engine(config, self.learner.sharded.inference_copy, self.codec)
 
     def run(self, stop: StopRequest) -> Path:
         """Train to the last step and return the final model's folder.

@@ -1,4 +1,4 @@
-"""Advantages on the scale of the whole batch: no group is blown up because its own rewards hardly differ.
+"""Advantages scaled by the whole batch, so that groups whose rewards hardly differ are not amplified.
 
 Shapes: P prompts, G samples a prompt. All take `(rewards_PG, scored_PG, *, lengths_PG=None)` and settings of their
 own; see `advantages` for what they share. Means and deviations are over completions, not tokens, and over the rewards
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-from verigym.trainer.advantages.common import check_scale, divided, groups
+from verigym.trainer.advantages.common import check_scale, compare_groups, divided
 from verigym.trainer.advantages.group import grpo
 
 
@@ -28,7 +28,7 @@ def batch_std(
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
         scored_PG: bool, True where the verifier gave a verdict.
-        lengths_PG: not looked at.
+        lengths_PG: unused.
         ddof: 0 divides the sum of squares by n (population), 1 by n - 1 (sample).
         eps: added to the standard deviation, in the unit of the rewards; at least 0.
 
@@ -38,11 +38,11 @@ def batch_std(
     Raises:
         ValueError: shapes or dtypes do not fit, a scored reward is not finite, or `ddof` or `eps` is out of range.
     """
-    found = groups(rewards_PG, scored_PG)
+    batch = compare_groups(rewards_PG, scored_PG)
     check_scale(ddof, eps)
-    whole = groups(rewards_PG.reshape(1, -1), scored_PG.reshape(1, -1))
+    whole = compare_groups(rewards_PG.reshape(1, -1), scored_PG.reshape(1, -1))
     scale = _deviation(whole.deviation_PG, scored_PG, ddof) + eps
-    return divided(found.deviation_PG, scale).to(rewards_PG.dtype)
+    return divided(batch.deviation_PG, scale).to(rewards_PG.dtype)
 
 
 def reinforce_pp(
@@ -60,7 +60,7 @@ def reinforce_pp(
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
         scored_PG: bool, True where the verifier gave a verdict.
-        lengths_PG: not looked at.
+        lengths_PG: unused.
         ddof: 0 divides the sum of squares by n (population), 1 by n - 1 (sample).
         eps: added to the standard deviation, in the unit of the rewards; at least 0.
 
@@ -70,7 +70,7 @@ def reinforce_pp(
     Raises:
         ValueError: shapes or dtypes do not fit, a scored reward is not finite, or `ddof` or `eps` is out of range.
     """
-    groups(rewards_PG, scored_PG)  # the checks, before the shape is lost
+    compare_groups(rewards_PG, scored_PG)  # the checks, before the shape is lost
     return grpo(rewards_PG.reshape(1, -1), scored_PG.reshape(1, -1), ddof=ddof, eps=eps).reshape(rewards_PG.shape)
 
 
@@ -89,7 +89,7 @@ def reinforce_pp_baseline(
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
         scored_PG: bool, True where the verifier gave a verdict.
-        lengths_PG: not looked at.
+        lengths_PG: unused.
         ddof: 0 divides the sum of squares by n (population), 1 by n - 1 (sample).
         eps: added to the standard deviation, in the unit of the rewards; at least 0.
 
@@ -99,9 +99,9 @@ def reinforce_pp_baseline(
     Raises:
         ValueError: shapes or dtypes do not fit, a scored reward is not finite, or `ddof` or `eps` is out of range.
     """
-    found = groups(rewards_PG, scored_PG)
+    batch = compare_groups(rewards_PG, scored_PG)
     check_scale(ddof, eps)
-    return divided(found.deviation_PG, _deviation(found.deviation_PG, scored_PG, ddof) + eps).to(rewards_PG.dtype)
+    return divided(batch.deviation_PG, _deviation(batch.deviation_PG, scored_PG, ddof) + eps).to(rewards_PG.dtype)
 
 
 def gdpo(
@@ -114,7 +114,7 @@ def gdpo(
 ) -> torch.Tensor:
     """Normalise each of R rewards in its group, add them with weights, whiten over the batch (GDPO, arXiv 2601.05242).
 
-    A sum of rewards that is normalised afterwards forgets which of them differed; here each keeps its weight.
+    Normalising the sum of the rewards would lose which of them differed; here each keeps its weight.
 
     Args:
         rewards_PGR: floating point rewards `[P, G, R]`, each in any unit; ignored where unscored.
@@ -139,7 +139,7 @@ def gdpo(
     total_PG = torch.zeros(rewards_PGR.shape[:2], dtype=torch.float64, device=rewards_PGR.device)
     for reward_PG, weight in zip(rewards_PGR.unbind(dim=2), weights, strict=True):
         total_PG = total_PG + weight * grpo(reward_PG, scored_PG, ddof=ddof, eps=eps).double()
-    # Each group sums to 0 already; subtracting the batch's mean would only put rounding into groups of equal rewards.
+    # Each group already sums to 0; subtracting the batch's mean would only add rounding errors to groups of equal rewards.
     return divided(total_PG, _deviation(total_PG, scored_PG, ddof) + eps).to(rewards_PGR.dtype)
 
 

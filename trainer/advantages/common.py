@@ -1,4 +1,4 @@
-"""What every advantage starts from: checked rewards in float64, the scored ones apart, and which groups differ at all.
+"""Shared parts of the advantages: checked rewards in float64, group means, and which groups differ at all.
 
 Shapes: P prompts, G samples a prompt.
 """
@@ -12,15 +12,15 @@ import torch
 from verigym.trainer.tensor_shapes import check_same_shape
 
 EQUAL_RELATIVE = 1e-9
-"""Rewards of a group that differ by no more than this share of the largest count as equal: 0.1 + 0.2 and 0.3 are the
-same reward, reached by two ways of adding. For float32 and shorter it is 8 machine epsilons."""
+"""Rewards of a group count as equal if they differ by at most this share of the largest: 0.1 + 0.2 and 0.3 are the same
+reward, added in two ways. For float32 and shorter types it is 8 machine epsilons."""
 EQUAL_ABSOLUTE = 1e-12
-"""Differences below this count as equal whatever the size: 1 - 0.9 - 0.1 and 0 are the same reward too."""
+"""Rewards that differ by less than this count as equal, whatever their size, such as 1 - 0.9 - 0.1 and 0."""
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Rewards of a batch in float64, so that a sum of large float32 rewards does not overflow."""
+    """Rewards of a batch with their group statistics, in float64, so that a sum of large float32 rewards does not overflow."""
 
     reward_PG: torch.Tensor
     """The rewards; 0 where unscored."""
@@ -29,14 +29,14 @@ class Groups:
     compared_PG: torch.Tensor
     """bool, True for the scored completions of groups whose rewards are not all equal."""
     scored_P1: torch.Tensor
-    """Scored completions in each group, at least 2, so that one may divide by it less 1."""
+    """Number of scored completions in each group, at least 2, because it and itself minus 1 are divisors."""
     mean_P1: torch.Tensor
-    """Mean of the scored rewards of each group of at least 2."""
+    """Mean of the scored rewards of each group; meaningful for groups with at least 2."""
     deviation_PG: torch.Tensor
-    """Reward minus the group's mean; exactly 0 where there is nothing to compare."""
+    """Reward minus the group's mean; exactly 0 where `compared_PG` is False."""
 
 
-def groups(rewards_PG: torch.Tensor, scored_PG: torch.Tensor) -> Groups:
+def compare_groups(rewards_PG: torch.Tensor, scored_PG: torch.Tensor) -> Groups:
     """Check the rewards and compare each with its group.
 
     Args:
@@ -78,7 +78,7 @@ def divided(deviation_PG: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 
 
 def check_scale(ddof: int, eps: float) -> None:
-    """Refuse what a standard deviation cannot be made with.
+    """Refuse options that a standard deviation cannot have.
 
     Raises:
         ValueError: `ddof` or `eps` is out of range.

@@ -1,6 +1,6 @@
 """Generalised advantage estimation from a critic's values, and the critic's loss.
 
-Shapes: B rows (completions), T tokens. The value of a token is what the critic expects of the state *before* it: the prompt
+Shapes: B rows (completions), T tokens. The value of a token is the critic's estimate for the state *before* it: the prompt
 and the tokens up to there.
 """
 
@@ -17,20 +17,19 @@ def gae(
     """Generalised advantage estimation: `A_t = sum_k (gamma lam)^k d_(t+k)`, `d_t = r_t + gamma V_(t+1) - V_t`.
 
     Schulman et al., arXiv 1506.02438, equation 16. With `lam` 1 it is the return minus the value, with `lam` 0 the error
-    of one step. What a row does after its last token is worth 0, a row that was cut off included: its verdict was given on
-    what it wrote, so nothing of its reward is still to come. Places outside the mask, wherever they stand, are no steps: the
-    token before them is followed by the next one inside.
+    of one step. The value after a row's last token is 0, also for a truncated row: its verdict is on the text so far, so no
+    reward is still to come. Places outside the mask are skipped: a token inside is followed by the next one inside.
 
     Args:
-        rewards_BT: paid for each token, in any unit; ignored outside the mask, as the values are.
+        rewards_BT: of each token, in any unit; ignored outside the mask, like the values.
         values_BT: of the state before each token, in the unit of the rewards.
-        mask_BT: bool, True on the tokens that the policy wrote.
+        mask_BT: bool, True on the tokens that the policy sampled.
         gamma: discount a token, 0 to 1.
-        lam: how far ahead rewards are trusted more than values, 0 to 1.
+        lam: 0 to 1; the larger, the more later rewards count instead of values.
 
     Returns:
         (advantages_BT, returns_BT) in the unit of the rewards and the dtype of the values, both 0 outside the mask. The
-        returns, advantage plus value, are what the values should have been.
+        returns, advantage plus value, are the targets of the values.
 
     Raises:
         ValueError: the shapes differ, the mask is not bool, or `gamma` or `lam` is out of range.

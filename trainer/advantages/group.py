@@ -1,4 +1,4 @@
-"""Advantages within a group: how much better a completion is than the others to the same prompt.
+"""Advantages within a group: how much better a completion is than the others of the same prompt.
 
 Shapes: P prompts, G samples a prompt. All take `(rewards_PG, scored_PG, *, lengths_PG=None)` and settings of their
 own; see `advantages` for what they share.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from verigym.trainer.advantages.common import check_scale, divided, groups
+from verigym.trainer.advantages.common import check_scale, compare_groups, divided
 from verigym.trainer.tensor_shapes import check_same_shape
 
 
@@ -27,7 +27,7 @@ def grpo(
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
         scored_PG: bool, True where the verifier gave a verdict.
-        lengths_PG: not looked at.
+        lengths_PG: unused.
         ddof: 0 divides the sum of squares by n (population), 1 by n - 1 (sample).
         eps: added to the standard deviation, in the unit of the rewards; at least 0.
 
@@ -37,10 +37,10 @@ def grpo(
     Raises:
         ValueError: shapes or dtypes do not fit, a scored reward is not finite, or `ddof` or `eps` is out of range.
     """
-    found = groups(rewards_PG, scored_PG)
+    batch = compare_groups(rewards_PG, scored_PG)
     check_scale(ddof, eps)
-    variance_P1 = found.deviation_PG.square().sum(dim=1, keepdim=True) / (found.scored_P1 - ddof)
-    return divided(found.deviation_PG, variance_P1.sqrt() + eps).to(rewards_PG.dtype)
+    variance_P1 = batch.deviation_PG.square().sum(dim=1, keepdim=True) / (batch.scored_P1 - ddof)
+    return divided(batch.deviation_PG, variance_P1.sqrt() + eps).to(rewards_PG.dtype)
 
 
 def centred(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
@@ -51,7 +51,7 @@ def centred(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: to
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
         scored_PG: bool, True where the verifier gave a verdict.
-        lengths_PG: not looked at.
+        lengths_PG: unused.
 
     Returns:
         Advantages `[P, G]` in the unit and dtype of the rewards.
@@ -59,7 +59,7 @@ def centred(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: to
     Raises:
         ValueError: shapes or dtypes do not fit, or a scored reward is not finite.
     """
-    return groups(rewards_PG, scored_PG).deviation_PG.to(rewards_PG.dtype)
+    return compare_groups(rewards_PG, scored_PG).deviation_PG.to(rewards_PG.dtype)
 
 
 def rloo(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
@@ -70,7 +70,7 @@ def rloo(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
         scored_PG: bool, True where the verifier gave a verdict.
-        lengths_PG: not looked at.
+        lengths_PG: unused.
 
     Returns:
         Advantages `[P, G]` in the unit and dtype of the rewards.
@@ -78,19 +78,19 @@ def rloo(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch
     Raises:
         ValueError: shapes or dtypes do not fit, or a scored reward is not finite.
     """
-    found = groups(rewards_PG, scored_PG)
-    return (found.deviation_PG * found.scored_P1 / (found.scored_P1 - 1)).to(rewards_PG.dtype)
+    batch = compare_groups(rewards_PG, scored_PG)
+    return (batch.deviation_PG * batch.scored_P1 / (batch.scored_P1 - 1)).to(rewards_PG.dtype)
 
 
 def maxrl(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
     """Divide by the group's mean: `A = (r - mean) / mean` (MaxRL, arXiv 2602.02710).
 
-    Rare successes count most: with rewards of 0 and 1 the gradient is that of the log of the pass rate.
+    Rare successes weigh most: with rewards of 0 and 1 the gradient is that of the log of the pass rate.
 
     Args:
         rewards_PG: floating point rewards of at least 0, in any unit; ignored where unscored.
         scored_PG: bool, True where the verifier gave a verdict.
-        lengths_PG: not looked at.
+        lengths_PG: unused.
 
     Returns:
         Advantages `[P, G]`, without a unit, in the dtype of the rewards.
@@ -98,13 +98,13 @@ def maxrl(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torc
     Raises:
         ValueError: shapes or dtypes do not fit, or a scored reward is negative or not finite.
     """
-    found = groups(rewards_PG, scored_PG)
-    if bool((found.reward_PG < 0).any()):
+    batch = compare_groups(rewards_PG, scored_PG)
+    if bool((batch.reward_PG < 0).any()):
         raise ValueError(
             "rewards_PG: maxrl divides by the mean reward, so a reward below 0 has no meaning here; "
             "shift the rewards to start at 0, or take another advantage"
         )
-    return divided(found.deviation_PG, found.mean_P1).to(rewards_PG.dtype)
+    return divided(batch.deviation_PG, batch.mean_P1).to(rewards_PG.dtype)
 
 
 def passk(
@@ -115,15 +115,15 @@ def passk(
     ddof: int = 1,
     eps: float = 1e-6,
 ) -> torch.Tensor:
-    """Credit only the best, by its lead over the second: `A = (r1 - r2) / (std + eps)` (pass@k, arXiv 2503.19595).
+    """Credit only the best completion, by its lead over the second: `A = (r1 - r2) / (std + eps)` (pass@k, arXiv 2503.19595).
 
-    Without its best completion the group would have reached r2: the lead is what that completion adds to the best of
-    the group. Two that share the first place add nothing.
+    Without its best completion the best reward of the group would be r2, so the lead is what that completion adds. Two
+    completions that share the first place add nothing.
 
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
         scored_PG: bool, True where the verifier gave a verdict.
-        lengths_PG: not looked at.
+        lengths_PG: unused.
         ddof: 0 divides the sum of squares by n (population), 1 by n - 1 (sample).
         eps: added to the standard deviation, in the unit of the rewards; at least 0.
 
@@ -133,22 +133,22 @@ def passk(
     Raises:
         ValueError: shapes or dtypes do not fit, a scored reward is not finite, or `ddof` or `eps` is out of range.
     """
-    found = groups(rewards_PG, scored_PG)
+    batch = compare_groups(rewards_PG, scored_PG)
     check_scale(ddof, eps)
     if rewards_PG.shape[1] < 2:
         return torch.zeros_like(rewards_PG)
-    variance_P1 = found.deviation_PG.square().sum(dim=1, keepdim=True) / (found.scored_P1 - ddof)
-    best_PG, order_PG = found.deviation_PG.masked_fill(~found.scored_PG, -torch.inf).sort(dim=1, descending=True, stable=True)
-    compared_P1 = found.compared_PG.any(dim=1, keepdim=True)
+    variance_P1 = batch.deviation_PG.square().sum(dim=1, keepdim=True) / (batch.scored_P1 - ddof)
+    best_PG, order_PG = batch.deviation_PG.masked_fill(~batch.scored_PG, -torch.inf).sort(dim=1, descending=True, stable=True)
+    compared_P1 = batch.compared_PG.any(dim=1, keepdim=True)
     lead_P1 = torch.where(compared_P1, best_PG[:, :1] - best_PG[:, 1:2], 0.0)
     credit_P1 = divided(lead_P1, variance_P1.sqrt() + eps)
-    return torch.zeros_like(found.deviation_PG).scatter(1, order_PG[:, :1], credit_P1).to(rewards_PG.dtype)
+    return torch.zeros_like(batch.deviation_PG).scatter(1, order_PG[:, :1], credit_P1).to(rewards_PG.dtype)
 
 
 def opo(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
     """Subtract the length-weighted mean: `A = r - sum(l r) / sum(l)` (OPO, arXiv 2505.23585).
 
-    That baseline has the least variance where the squared gradient of a completion grows with its length.
+    This baseline has the least variance if the squared gradient of a completion grows with its length.
 
     Args:
         rewards_PG: floating point rewards, in any unit; ignored where unscored.
@@ -161,7 +161,7 @@ def opo(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.
     Raises:
         ValueError: shapes or dtypes do not fit, a scored reward is not finite, or the lengths are missing or below 0.
     """
-    found = groups(rewards_PG, scored_PG)
+    batch = compare_groups(rewards_PG, scored_PG)
     if lengths_PG is None:
         raise ValueError("lengths_PG: opo weights rewards with the completions' lengths in tokens; got None")
     check_same_shape("PG", rewards_PG=rewards_PG, lengths_PG=lengths_PG)
@@ -170,5 +170,5 @@ def opo(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.
         raise ValueError("lengths_PG: a length is below 0 tokens")
     total_P1 = lengths_PG.sum(dim=1, keepdim=True).clamp(min=1)
     # Deviations rather than rewards: the same by algebra, and large rewards keep their digits.
-    baseline_P1 = (lengths_PG * found.deviation_PG).sum(dim=1, keepdim=True) / total_P1
-    return (found.deviation_PG - baseline_P1).masked_fill(~found.compared_PG, 0.0).to(rewards_PG.dtype)
+    baseline_P1 = (lengths_PG * batch.deviation_PG).sum(dim=1, keepdim=True) / total_P1
+    return (batch.deviation_PG - baseline_P1).masked_fill(~batch.compared_PG, 0.0).to(rewards_PG.dtype)

@@ -1,4 +1,4 @@
-"""A batch whose loss or gradient is not finite, kept for a person to look at."""
+"""Save batches whose loss or gradient is not finite, for inspection."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from safetensors.torch import save_file
 from verigym.trainer.credit.training_row import TrainingRow
 
 KEPT = 3
-"""Most batches that are saved; the first ones tell most."""
+"""Most batches that are saved; the first ones are the most informative."""
 
 
 def save_bad_batch(
     folder: Path, step: int, rows: Sequence[TrainingRow], metrics: Mapping[str, float], decode: Callable[[Sequence[int]], str]
 ) -> Path | None:
-    """Save a batch as `step-<n>.safetensors` (numbers) and `step-<n>.json` (for reading), unless `KEPT` are there already.
+    """Save a batch as `step-<n>.safetensors` (numbers) and `step-<n>.json` (readable), unless `KEPT` batches exist already.
 
-    The tensors are flat, one row's values after the other's: `prompt_ids` and `prompt_lengths`, `token_ids` and
-    `completion_lengths`, `trained`, and one a completion token `advantages` and, where they were known, `sampler_logprobs`,
-    `old_logprobs`, and a critic's `values` and `returns`.
+    The tensors concatenate the rows: `prompt_ids` with `prompt_lengths`, `token_ids` with `completion_lengths`, `trained`, and
+    for each completion token `advantages` and, where known, `sampler_logprobs`, `old_logprobs`, and a critic's `values` and
+    `returns`.
 
     Args:
-        folder: is made where it is absent.
-        step: number of the step, counted from 1.
-        rows: what the update was made of.
-        metrics: what it reported; values that are not finite are written as text, such as "nan".
+        folder: made if absent.
+        step: counted from 1.
+        rows: of the update.
+        metrics: of the update; values that are not finite are written as text, such as "nan".
         decode: from tokens to text.
 
     Returns:
-        The JSON file, None where enough are saved.
+        The JSON file; None if `KEPT` batches exist already.
     """
     path = folder / f"step-{step:08d}.json"
     others = [other for other in folder.glob("step-*.json") if other != path]
@@ -42,12 +42,12 @@ def save_bad_batch(
         return None
     folder.mkdir(parents=True, exist_ok=True)
     save_file(_tensors(rows), path.with_suffix(".safetensors"))
-    page = {
+    document = {
         "step": step,
         "metrics": {name: _plain(value) for name, value in metrics.items()},
         "rows": [_readable(row, decode) for row in rows],
     }
-    path.write_text(json.dumps(page, indent=1), encoding="utf-8")
+    path.write_text(json.dumps(document, indent=1), encoding="utf-8")
     return path
 
 
@@ -68,7 +68,7 @@ def _tensors(rows: Sequence[TrainingRow]) -> dict[str, torch.Tensor]:
 
 
 def _readable(row: TrainingRow, decode: Callable[[Sequence[int]], str]) -> dict[str, Any]:
-    odd = [value for value in (*(row.sampler_logprobs or ()), *(row.old_logprobs or ())) if not math.isfinite(value)]
+    not_finite = [value for value in (*(row.sampler_logprobs or ()), *(row.old_logprobs or ())) if not math.isfinite(value)]
     return {
         "prompt": decode(row.prompt_ids),
         "completion": decode(row.token_ids),
@@ -77,10 +77,10 @@ def _readable(row: TrainingRow, decode: Callable[[Sequence[int]], str]) -> dict[
         "advantage": _plain(row.advantage),
         "trained": row.trained,
         "lowest_logprob": _plain(min(row.sampler_logprobs)) if row.sampler_logprobs else None,
-        "logprobs_not_finite": len(odd),
+        "logprobs_not_finite": len(not_finite),
     }
 
 
 def _plain(value: float) -> float | str:
-    """Return what JSON can hold: a finite number, or its name."""
+    """Return a value that JSON can hold: a finite number, or the text of another."""
     return value if math.isfinite(value) else str(value)

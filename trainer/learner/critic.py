@@ -1,4 +1,4 @@
-"""A critic: a model of values beside the policy, which PPO needs where GRPO compares the completions of a group.
+"""The critic of PPO: a value model beside the policy, in place of GRPO's comparison within groups.
 
 Legend: B rows (completions), T completion tokens (padded), N real completion tokens, H hidden size.
 """
@@ -19,8 +19,8 @@ from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.learner.optimizers import build_optimizer, learning_rate, set_learning_rate, step_if_finite
 from verigym.trainer.learner.update import padded, policy_logprobs
-from verigym.trainer.logprobs.forward import Forward, checkpointing, decoder
-from verigym.trainer.logprobs.shared_prefix import passes
+from verigym.trainer.logprobs.forward import ForwardOptions, checkpointing, decoder
+from verigym.trainer.logprobs.shared_prefix import micro_batch_passes
 from verigym.trainer.losses.aggregate import token_weights, weighted_sum
 from verigym.trainer.models.loading import load_model
 from verigym.trainer.rng import keyed_int
@@ -29,13 +29,13 @@ logger = logging.getLogger("verigym.trainer")
 
 
 class ValueModel(torch.nn.Module):
-    """A language model's decoder with one number a position: `policy` and `prefix` run it as they run a policy.
+    """A language model's decoder with a value head. `trainer.logprobs` runs it as it runs a policy.
 
-    What they call a token's log-probability is here the value of the state before it.
+    In place of a token's log-probability it gives the value of the state before the token.
     """
 
     def __init__(self, base_model: Any, seed: int) -> None:
-        """Put a head on a decoder; its weights depend on the seed alone and are so small that values begin near 0."""
+        """Put a value head on a decoder. Its weights depend only on the seed and are small, so that values start near 0."""
         super().__init__()
         self.base_model = base_model
         self.config = base_model.config
@@ -55,18 +55,18 @@ class ValueModel(torch.nn.Module):
 
 
 class Critic:
-    """A value model with its optimizer: gives tokens their advantages and learns what their states were worth."""
+    """A value model with its optimizer: computes advantages of tokens, and learns from their returns."""
 
     def __init__(self, config: TrainConfig, device: torch.device, start: Path | None = None) -> None:
-        """Begin with the initial policy's decoder, or go on from a checkpoint.
+        """Load the initial policy's decoder, or a checkpoint.
 
         Args:
             config: the run.
             device: of the policy.
-            start: the checkpoint's folder; None at the beginning.
+            start: the checkpoint's folder; None for a new run.
 
         Raises:
-            UsageError: the initial model is not there.
+            UsageError: the initial model does not exist.
         """
         self.config = config
         self.model = ValueModel(decoder(load_model(config.model, device)[0]), config.seed).eval()
@@ -77,7 +77,7 @@ class Critic:
             self.optimizer.load_state_dict(saved["optimizer"])
 
     def save(self, folder: Path) -> None:
-        """Write what a checkpoint needs to go on, `critic.pt`."""
+        """Write model and optimizer to `critic.pt`."""
         torch.save({"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, folder / "critic.pt")
 
     def credit(
@@ -85,14 +85,14 @@ class Critic:
     ) -> tuple[list[list[TrainingRow]], dict[str, float]]:
         """Return the rows with an advantage, a value and a return for each token, and metrics of the values.
 
-        A row's `advantage` is its reward here; it is paid for the last token that the policy wrote. Rows that are not
-        trained on get 0 and are in no mean. Among the metrics is `reward_spread`, the largest reward minus the smallest, where
-        several rows are trained on.
+        A row's `advantage` holds its reward at this point, which is given to the last token that the policy sampled. Rows that
+        are not trained on get 0 and are in no mean. If several rows are trained on, `reward_spread` is the largest reward
+        minus the smallest.
 
         Args:
-            rows_by_group: a whole step's.
-            penalties_BT: taken off the tokens' rewards, such as a KL; row by row as in `rows_by_group`.
-            **forward: see `policy.Forward`.
+            rows_by_group: of a whole step.
+            penalties_BT: subtracted from the tokens' rewards, such as a KL; rows as in `rows_by_group`.
+            **forward: see `ForwardOptions`.
         """
         config = self.config
         rows = [row for group in rows_by_group for row in group]
@@ -101,33 +101,33 @@ class Critic:
             return [[replace(row, advantage=0.0) for row in group] for group in rows_by_group], {}
         blank_BT = torch.zeros(len(rows), max(len(row.token_ids) for row in rows), dtype=torch.float64)
         mask_BT = padded([row.trained_mask for row in rows], blank_BT.bool())
-        found = iter(policy_logprobs(self.model, trained, temperature=1.0, **forward))
-        values_BT = padded([next(found) if any(row.trained_mask) else () for row in rows], blank_BT)
+        values = iter(policy_logprobs(self.model, trained, temperature=1.0, **forward))
+        values_BT = padded([next(values) if any(row.trained_mask) else () for row in rows], blank_BT)
         rewards_BT = blank_BT if penalties_BT is None else -penalties_BT.to(blank_BT)
-        for row, learned, reward_T in zip(rows, mask_BT, rewards_BT, strict=True):
-            if learned.any():
-                reward_T[learned.nonzero()[-1]] += row.advantage
+        for row, mask_T, reward_T in zip(rows, mask_BT, rewards_BT, strict=True):
+            if mask_T.any():
+                reward_T[mask_T.nonzero()[-1]] += row.advantage
         advantages_BT, returns_BT = gae(rewards_BT, values_BT, mask_BT, gamma=config.gae_gamma, lam=config.gae_lambda)
         metrics = {"value": float(values_BT[mask_BT].mean()), **_explained(values_BT[mask_BT], returns_BT[mask_BT])}
-        if len(trained) > 1:  # one reward alone is neither equal nor different
+        if len(trained) > 1:  # a single reward has no spread
             rewards = [row.advantage for row in trained]
             metrics["reward_spread"] = max(rewards) - min(rewards)
         if config.whiten_advantages:
             advantages_BT = whitened(advantages_BT, mask_BT)
-        lists = zip(rows, advantages_BT.tolist(), values_BT.tolist(), returns_BT.tolist(), strict=True)
+        columns = zip(rows, advantages_BT.tolist(), values_BT.tolist(), returns_BT.tolist(), strict=True)
         credited = (
             replace(row, token_advantages=_cut(row, advantages), values=_cut(row, values), returns=_cut(row, returns))
-            for row, advantages, values, returns in lists
+            for row, advantages, values, returns in columns
         )
         return [list(islice(credited, len(group))) for group in rows_by_group], metrics
 
     def update(self, step: int, rows: Sequence[TrainingRow], **forward: Any) -> dict[str, float]:
-        """Take one step towards the rows' returns and return its metrics; none where nothing is trained on.
+        """Take one optimizer step towards the rows' returns and return its metrics; none where no row is trained on.
 
         Args:
             step: counted from 0, for the schedule.
             rows: from `credit`, of one update.
-            **forward: see `policy.Forward`.
+            **forward: see `ForwardOptions`.
         """
         config = self.config
         if not any(any(row.trained_mask) for row in rows):
@@ -138,26 +138,30 @@ class Critic:
         set_learning_rate(self.optimizer, rate)
         self.optimizer.zero_grad(set_to_none=True)
         with checkpointing(self.model, config.gradient_checkpointing):
-            metrics = accumulate_values(self.model, rows, value_clip=config.value_clip, how=Forward(**forward))
+            metrics = accumulate_values(self.model, rows, value_clip=config.value_clip, how=ForwardOptions(**forward))
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.max_grad_norm)
         step_if_finite(self.optimizer, norm, step, "critic")
         return {**metrics, "critic_grad_norm": float(norm)}
 
 
-def accumulate_values(model: Any, rows: Sequence[TrainingRow], *, value_clip: float | None, how: Forward) -> dict[str, float]:
+def accumulate_values(
+    model: Any, rows: Sequence[TrainingRow], *, value_clip: float | None, how: ForwardOptions
+) -> dict[str, float]:
     """Add the gradient of the value loss, a mean over the trained tokens of all rows, and return its metrics.
 
     Args:
         model: a `ValueModel`.
         rows: with `values` and `returns`.
         value_clip: see `gae.value_loss`.
-        how: see `policy.Forward`; its temperature is not looked at.
+        how: see `ForwardOptions`; its temperature has no effect.
     """
     blank_BT = torch.zeros(len(rows), max(len(row.token_ids) for row in rows), dtype=torch.bool)
     weights_BT = token_weights(padded([row.trained_mask for row in rows], blank_BT), "token_mean", dtype=torch.float64)
     prompts, completions = [row.prompt_ids for row in rows], [row.token_ids for row in rows]
     total = clipped = 0.0
-    for batch, run in passes(model, prompts, completions, [b for b, row in enumerate(rows) if any(row.trained_mask)], how):
+    for batch, run in micro_batch_passes(
+        model, prompts, completions, [b for b, row in enumerate(rows) if any(row.trained_mask)], how
+    ):
         values_BT = run(None).logp_BT
         old_BT, returns_BT = (padded([getattr(rows[b], name) for b in batch], values_BT) for name in ("values", "returns"))
         loss_BT, clipped_BT = value_loss(values_BT, old_BT, returns_BT, value_clip=value_clip)
@@ -174,8 +178,8 @@ def _cut(row: TrainingRow, values: Sequence[float]) -> tuple[float, ...]:
 
 
 def _explained(values_N: torch.Tensor, returns_N: torch.Tensor) -> dict[str, float]:
-    """Return the share of the returns' variance that the values explain; nothing where the returns are all equal."""
-    spread = float(returns_N.var(correction=0))
-    if spread < 1e-12:  # rounding
+    """Return the share of the returns' variance that the values explain; nothing where all returns are equal."""
+    variance = float(returns_N.var(correction=0))
+    if variance < 1e-12:  # rounding
         return {}
-    return {"explained_variance": 1 - float((returns_N - values_N).var(correction=0)) / spread}
+    return {"explained_variance": 1 - float((returns_N - values_N).var(correction=0)) / variance}

@@ -1,4 +1,4 @@
-"""KL in the reward: what tokens lose because the policy that wrote them has moved away from the initial model.
+"""KL in the reward: a penalty for each token, by how far the policy has moved from the reference model.
 
 Legend: P prompts, G samples a prompt, B = P*G rows, T completion tokens.
 """
@@ -22,15 +22,15 @@ def kl_penalties(
     coef: float,
     **forward: Any,
 ) -> tuple[torch.Tensor, dict[str, float]]:
-    """Return (penalties_BT, metrics): `coef` times each token's KL, to take off the reward; a completion loses their sum.
+    """Return (penalties_BT, metrics): `coef` times each token's KL, to subtract from the reward; a completion loses their sum.
 
-    The policy's log-probabilities are those that its tokens were sampled with, so only the reference is run.
+    The policy's log-probabilities are those at sampling, so only the reference needs a forward pass.
 
     Args:
-        reference: the frozen initial model.
+        reference: a frozen model.
         groups: completions, the same number in each.
-        estimator: a function of `kl.KL_ESTIMATORS`; only its value counts here.
-        coef: reward a nat.
+        estimator: a function of `kl.KL_ESTIMATORS`; only its value matters here, not its gradient.
+        coef: in reward per nat.
         **forward: as for `update.policy_logprobs`.
     """
     rows = [
@@ -41,6 +41,6 @@ def kl_penalties(
     longest = max((len(row.token_ids) for row in rows), default=0)
     blank_BT = torch.zeros(len(rows), longest, dtype=torch.float64)
     sampled_BT = padded([row.sampler_logprobs or () for row in rows], blank_BT)
-    written_BT = padded([row.trained_mask for row in rows], blank_BT)
-    kl_BT = written_BT * estimator(sampled_BT, padded(policy_logprobs(reference, rows, **forward), blank_BT))
-    return coef * kl_BT, {"kl": float(kl_BT.sum()) / max(1, int(written_BT.sum()))}
+    mask_BT = padded([row.trained_mask for row in rows], blank_BT)
+    kl_BT = mask_BT * estimator(sampled_BT, padded(policy_logprobs(reference, rows, **forward), blank_BT))
+    return coef * kl_BT, {"kl": float(kl_BT.sum()) / max(1, int(mask_BT.sum()))}

@@ -1,4 +1,4 @@
-"""What learns: the policy, its optimizer and one step's updates."""
+"""`Learner`: the policy, its optimizer, and the updates of a step."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ from verigym.trainer.rollout.collect import Group
 logger = logging.getLogger("verigym.trainer")
 
 REFERENCE = "reference"
-"""What holds the reference's weights in a checkpoint of a run that replaces it."""
+"""Name of the reference's weights in the checkpoint of a run that renews its reference."""
 
 COUNTS = ("trained_rows", "rows_with_advantage", "rows_with_gradient")
 """Metrics that are summed over the updates of one epoch; the others are means over all updates of a step."""
 
 
 class Learner:
-    """The policy with everything that changes it."""
+    """The policy and its optimizer, objective and critic."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class Learner:
 
         Args:
             config: the run.
-            start: the checkpoint to go on from; the config's model where None.
+            start: the checkpoint to resume from; the config's model if None.
             world: the processes that train it together.
-            environments: by the label of their source; step_rewards asks them for their parts.
+            environments: by the label of their source; step_rewards needs their parts.
 
         Raises:
             UsageError: the model, its size or the objective does not fit the config.
@@ -84,14 +84,14 @@ class Learner:
         if config.liger:
             use_liger(self.model, self.device)
         self.codec = Codec(tokenizer, self.model.generation_config)
-        self.spread = ShardedPolicy(self.model, world, self.device)
+        self.sharded = ShardedPolicy(self.model, world, self.device)
         self.optimizer = build_optimizer(self.model.parameters(), config)
         if start:
             restore(start, self.model, self.optimizer)
-        self.spread.gather()
-        room = getattr(self.model.config, "max_position_embeddings", None)
-        if room is not None and config.max_new_tokens >= room:
-            raise UsageError(f"max_new_tokens is {config.max_new_tokens}, but the model has {room} positions in all")
+        self.sharded.gather()
+        positions = getattr(self.model.config, "max_position_embeddings", None)
+        if positions is not None and config.max_new_tokens >= positions:
+            raise UsageError(f"max_new_tokens is {config.max_new_tokens}, but the model has {positions} positions in all")
         self.objective = self._objective(start)
         self.critic = Critic(config, self.device, start) if config.advantage == "gae" else None
 
@@ -116,7 +116,7 @@ class Learner:
         return build_objective(config, reference, **limits)
 
     def _renew_reference(self, step: int) -> dict[str, float]:
-        """Make the policy the reference of the KL if this step, counted from 0, begins with that; return the metric of it."""
+        """Copy the policy into the KL's reference if that is due at this step, counted from 0; return the metric of it."""
         every, reference = self.config.reference_every, self.objective.reference
         if not every:
             return {}
@@ -125,34 +125,34 @@ class Learner:
             if isinstance(reference, EarlierAdapter):
                 reference.take()
             else:
-                with self.spread.released(), torch.no_grad():
-                    for theirs, mine in zip(reference.parameters(), self.model.parameters(), strict=True):
-                        own_rows(theirs).copy_(own_rows(mine))
+                with self.sharded.released(), torch.no_grad():
+                    for copied, parameter in zip(reference.parameters(), self.model.parameters(), strict=True):
+                        own_rows(copied).copy_(own_rows(parameter))
         return {"reference_step": float(step - step % every)}
 
     def update(self, step: int, groups: Sequence[Group]) -> tuple[dict[str, float], list[list[TrainingRow]]]:
-        """Train on a step's groups and return the metrics and each group's rows, as they were before the first update.
+        """Train on a step's groups; return the metrics, and each group's rows as before the first update.
 
         Args:
             step: counted from 0.
-            groups: what is trained on; may be empty.
+            groups: may be empty.
         """
         config = self.config
         rate = learning_rate(
             step, peak=config.learning_rate, warmup=config.warmup_steps, total=config.steps, schedule=config.schedule
         )
         set_learning_rate(self.optimizer, rate)
-        # Not at the end of the step before: its checkpoint must not depend on whether another step follows.
+        # Not at the end of the previous step, whose checkpoint must not depend on whether another step follows.
         renewed = self._renew_reference(step)
         forward = forward_options(config, self.codec.pad_id, config.dtype)
-        together = {**forward, "world": self.world}
+        distributed = {**forward, "world": self.world}
         penalties_BT, metrics = None, dict[str, float]()
         if config.kl_place == "reward" and config.kl_coef > 0 and groups:
             kl = KL_ESTIMATORS[config.kl_estimator]
             penalties_BT, metrics = kl_penalties(
-                self.objective.reference, groups, kl, config.kl_coef, temperature=config.temperature, **together
+                self.objective.reference, groups, kl, config.kl_coef, temperature=config.temperature, **distributed
             )
-        whole = rows_by_group = training_rows(
+        initial = rows_by_group = training_rows(
             groups,
             self.credit,
             self.codec,
@@ -161,23 +161,23 @@ class Learner:
             ratio_to_sampler=config.correction in (None, "opsm"),
         )
         if self.critic:
-            whole, values = self.critic.credit(whole, penalties_BT, **forward)
-            rows_by_group, metrics = whole, metrics | values
+            initial, values = self.critic.credit(initial, penalties_BT, **forward)
+            rows_by_group, metrics = initial, metrics | values
         shares = config.updates_per_step
         if shares * config.epochs_per_step > 1:
-            rows_by_group = with_old_logprobs(self.model, rows_by_group, self.objective, **together)
+            rows_by_group = with_old_logprobs(self.model, rows_by_group, self.objective, **distributed)
         reports: dict[str, list[float]] = {}
         for number in range(shares * config.epochs_per_step):
             rows = [row for rows in rows_by_group[number % shares :: shares] for row in rows]
             self.optimizer.zero_grad(set_to_none=True)
             with checkpointing(self.model, config.gradient_checkpointing):
-                parts = accumulate(self.model, rows, self.objective, **together)
+                parts = accumulate(self.model, rows, self.objective, **distributed)
             if "loss" in parts:
-                self.spread.reduce_gradients()
+                self.sharded.reduce_gradients()
                 norm = clip_gradients(self.model.parameters(), config.max_grad_norm)
                 parts["grad_norm"] = float(norm)
                 step_if_finite(self.optimizer, norm, step)
-                self.spread.gather()
+                self.sharded.gather()
             elif parts["trained_rows"] == 0:
                 logger.warning("step %d: no completion could be trained on; the weights stay as they are", step + 1)
             if self.critic:
@@ -186,17 +186,17 @@ class Learner:
                 save_bad_batch(config.output / "bad_batches", step + 1, rows, parts, self.codec.decode)
             for name, value in parts.items():
                 reports.setdefault(name, []).append(value)
-        # Counts add up, and every epoch has the same; the rest is a mean over the updates that reported it.
+        # Counts are summed over the updates of one epoch, as every epoch has the same; the rest are means over updates.
         metrics |= {name: sum(v) / (config.epochs_per_step if name in COUNTS else len(v)) for name, v in reports.items()}
-        return {"learning_rate": rate, **renewed, **metrics}, whole
+        return {"learning_rate": rate, **renewed, **metrics}, initial
 
     def save(self, folder: Path) -> None:
-        """Write what a checkpoint needs to go on: the policy, its tokenizer and the optimizer's state.
+        """Write the policy, its tokenizer and the optimizer's state.
 
-        Of several processes each writes its part of weights and state; tokenizer and settings are those of the run's model.
+        With several processes, each writes its rows of weights and state; tokenizer and settings are those of the run's model.
         """
         if self.world.size > 1:
-            with self.spread.released():
+            with self.sharded.released():
                 save_shards(folder, self.model, self.optimizer, self.world)
             self._save_reference(folder)
             return
@@ -218,7 +218,7 @@ class Learner:
     def export(self, folder: Path) -> Path:
         """Write the policy and its tokenizer as a folder that transformers loads."""
         if self.world.main:
-            export_policy(self.spread.inference_copy, folder)
+            export_policy(self.sharded.inference_copy, folder)
             self.codec.tokenizer.save_pretrained(folder)
         self.world.wait()
         return folder

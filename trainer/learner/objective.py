@@ -1,4 +1,4 @@
-"""From settings to what is minimised: functions chosen by name, with the options they take and no others."""
+"""From settings to the objective: loss, KL and correction by name, with their options checked."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ K1_IN_THE_LOSS = (
     "depends on its length, as in sequence_mean, a pull on lengths), so it adds noise and does not hold the policy near the "
     "reference; k2, k3, kl_unbiased or kl_place reward do"
 )
-"""What a run says where the loss holds k1, which some texts write there."""
+"""Warning for a KL of estimator k1 in the loss, which some texts recommend."""
 
 
 def choose_loss(config: UpdateFields) -> Callable[..., LossAndMetrics]:
     """Return the loss that the settings name, with its options bound.
 
     Raises:
-        UsageError: there is no such loss, it takes no such option, an option's value is refused, or the loss of whole
-            completions comes with an aggregation of tokens.
+        UsageError: the loss or an option is unknown, an option's value is refused, or a loss of whole completions comes with an
+            aggregation over tokens.
     """
     given = {name: getattr(config, name) for name in SHARED_OPTIONS if getattr(config, name) is not None}
     loss = bind("loss", config.loss, {name: loss.function for name, loss in LOSSES.items()}, {**given, **config.loss_options})
@@ -55,7 +55,7 @@ def choose_correction(config: UpdateFields) -> Correction | None:
     """Return the correction that the settings name, with its bounds bound; None where they name none.
 
     Raises:
-        UsageError: there is no such correction, it takes no such bound, or a bound is refused.
+        UsageError: the correction or a bound is unknown, or a bound's value is refused.
     """
     if config.correction is None:
         return None
@@ -97,11 +97,11 @@ def _opsm(
 
 
 def build_objective(config: UpdateFields, reference: Any, *, max_new_tokens: int, temperature: float) -> Objective:
-    """Return what the settings say is minimised.
+    """Return the objective of the settings.
 
     Args:
         config: the settings.
-        reference: the frozen initial model; None where kl_coef is 0.
+        reference: a frozen model; None where kl_coef is 0.
         max_new_tokens: most tokens of a completion.
         temperature: of the sampler.
 

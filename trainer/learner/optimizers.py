@@ -15,26 +15,26 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def build_optimizer(parameters: Iterable[torch.nn.Parameter], config: OptimizerSettings) -> torch.optim.Optimizer:
-    """Return AdamW over the parameters that are trained, with its moments in fp32 or in 8 bits.
+    """Return AdamW over the trainable parameters, with moments in fp32 or in 8 bits.
 
-    In 8 bits (2110.02861) a moment is one byte a number, an index into a table of 256, with one fp32 scale for each block of
-    256; tensors below 4,096 numbers keep theirs in fp32. Its state saves and loads exactly.
+    In 8 bits (arXiv 2110.02861) each number of a moment is one byte, an index into a table of 256 values, with one fp32 scale a
+    block of 256; tensors of fewer than 4,096 numbers keep fp32 moments. The state saves and loads exactly.
 
     Args:
-        parameters: of the policy; frozen ones are left out.
+        parameters: of the policy; frozen ones are ignored.
         config: a run's or a stage's settings.
 
     Raises:
-        UsageError: bitsandbytes is asked for and is absent.
+        UsageError: bitsandbytes is needed and not installed.
     """
-    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    trainable = [parameter for parameter in parameters if parameter.requires_grad]
     kind: type[torch.optim.Optimizer] = torch.optim.AdamW
     if config.optimizer == "adamw_8bit":
         kind = need("bitsandbytes", "optimizer: adamw_8bit").optim.AdamW8bit
     options: dict[str, Any] = {"lr": config.learning_rate, "betas": config.adam_betas, "weight_decay": config.weight_decay}
-    if config.optimizer == "adamw" and all(_can_be_fused(parameter) for parameter in trained):
-        options["fused"] = True  # one pass over memory; a checkpoint that was made without it goes on without it
-    optimizer = kind(trained, **options)
+    if config.optimizer == "adamw" and all(_can_be_fused(parameter) for parameter in trainable):
+        options["fused"] = True  # one pass over memory; a checkpoint that was made without it continues without it
+    optimizer = kind(trainable, **options)
     if options.get("fused"):
         optimizer.register_step_pre_hook(_lay_out_gradients)
     return optimizer
@@ -45,7 +45,7 @@ def _can_be_fused(parameter: torch.Tensor) -> bool:
 
 
 def _lay_out_gradients(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    # Autograd lays gradients out as their parameters. The fused kernel of the CPU would take others for that, and be wrong.
+    # The fused CPU kernel assumes that a gradient is laid out as its parameter; with another layout its result is wrong.
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if parameter.grad is not None and parameter.grad.stride() != parameter.stride():

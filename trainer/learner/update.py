@@ -1,4 +1,4 @@
-"""One optimizer update: micro-batches by token budget, gradients summed with weights of the whole batch.
+"""One update: micro-batches within a token budget, gradients summed with the token weights of the whole batch.
 
 Legend: B rows, T completion tokens.
 """
@@ -16,9 +16,9 @@ from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.distributed.balance import share_rows
 from verigym.trainer.distributed.fsdp import gathered
 from verigym.trainer.distributed.world import SOLO, World
-from verigym.trainer.logprobs.chunked import Expected
-from verigym.trainer.logprobs.forward import Forward, Scored
-from verigym.trainer.logprobs.shared_prefix import passes
+from verigym.trainer.logprobs.chunked import ExpectedGradient
+from verigym.trainer.logprobs.forward import CompletionLogprobs, ForwardOptions
+from verigym.trainer.logprobs.shared_prefix import micro_batch_passes
 from verigym.trainer.losses.aggregate import token_weights, weighted_sum
 from verigym.trainer.losses.common import LossAndMetrics
 from verigym.trainer.models.lora import opened
@@ -30,7 +30,7 @@ Correction = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, t
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised. `reference` is a frozen model, or the policy as `lora.opened` makes it another; None without a KL."""
+    """The loss with its terms. `reference` is a frozen model, or the policy with other adapters (`lora.opened`), for the KL."""
 
     loss: Callable[..., LossAndMetrics]
     aggregation: str
@@ -43,9 +43,9 @@ class Objective:
     entropy_coef: float = 0.0
 
     def learns_from(self, row: TrainingRow) -> bool:
-        """Whether a row can have a gradient at all."""
-        moved = self.kl_coef > 0 or self.entropy_coef > 0
-        return any(own and (moved or advantage) for own, advantage in zip(row.trained_mask, row.advantages, strict=True))
+        """Whether a row can have a gradient other than 0."""
+        always = self.kl_coef > 0 or self.entropy_coef > 0
+        return any(on and (always or advantage) for on, advantage in zip(row.trained_mask, row.advantages, strict=True))
 
 
 def accumulate(
@@ -62,12 +62,12 @@ def accumulate(
 ) -> dict[str, float]:
     """Add the batch's gradient to the model's parameters and return its metrics.
 
-    A row whose gradient is exactly zero (advantage 0, no KL term and no entropy bonus) skips the forward pass and keeps its
-    place in the denominator; the other metrics are means over the tokens of the rows that do not skip it. A batch with nothing
-    to train on leaves the gradients alone and returns no `loss`. Of several processes each runs its share of the rows, with
-    the weights that the whole batch gives them; the metrics are the batch's. For the keyword arguments see `policy.Forward`.
+    A row whose gradient is exactly zero (advantage 0, no KL and no entropy bonus) skips the forward pass but counts in the
+    loss's denominator; metrics other than the loss are means over the tokens of the remaining rows. A batch with nothing to
+    train on leaves the gradients unchanged and returns no `loss`. With several processes, each runs its share of the rows with
+    the token weights of the whole batch, and returns the metrics of the whole batch. Keyword arguments: see `ForwardOptions`.
     """
-    how = Forward(pad_id, objective.temperature, dtype, token_budget, shared_prefix, chunk, objective.entropy_coef > 0)
+    how = ForwardOptions(pad_id, objective.temperature, dtype, token_budget, shared_prefix, chunk, objective.entropy_coef > 0)
     longest = max((len(row.token_ids) for row in rows), default=1)
     mask_BT = padded([row.trained_mask for row in rows], torch.zeros(len(rows), longest, dtype=torch.bool))
     active = [objective.learns_from(row) for row in rows]
@@ -79,25 +79,25 @@ def accumulate(
     }
     if not numbers:
         return metrics
-    # Float64 for a model in float64, so that the sums are exact to its precision.
+    # In float64, so that a float64 model gets weights of its own precision.
     weights_BT = token_weights(mask_BT, objective.aggregation, max_tokens=objective.max_new_tokens, dtype=torch.float64)
     means_BT = token_weights(mask_BT & torch.tensor(active)[:, None], "token_mean", dtype=torch.float64)
-    fresh = [on and not row.off_policy for on, row in zip(active, rows, strict=True)]
-    fresh_BT = token_weights(mask_BT & torch.tensor(fresh)[:, None], "token_mean", dtype=torch.float64)
+    on_policy = [on and not row.off_policy for on, row in zip(active, rows, strict=True)]
+    on_policy_BT = token_weights(mask_BT & torch.tensor(on_policy)[:, None], "token_mean", dtype=torch.float64)
     prompts, completions = [row.prompt_ids for row in rows], [row.token_ids for row in rows]
-    mine = share_rows(prompts, completions, numbers, world)
+    local = share_rows(prompts, completions, numbers, world)
     reference: Sequence[tuple[float, ...]] = ()
     if objective.kl is not None and objective.kl_coef > 0:
-        reference = _logprobs(objective.reference, rows, mine, replace(how, entropy=False))
+        reference = _logprobs(objective.reference, rows, local, replace(how, entropy=False))
     sums: dict[str, torch.Tensor] = {}
-    for batch, run in passes(model, prompts, completions, mine, how):
+    for batch, run in micro_batch_passes(model, prompts, completions, local, how):
         part = _MicroBatch(
             objective,
             [rows[number] for number in batch],
             [reference[number] for number in batch] if reference else None,
             weights_BT[batch].to(model.device),
             means_BT[batch].to(model.device),
-            fresh_BT[batch].to(model.device),
+            on_policy_BT[batch].to(model.device),
         )
         values = part.values(run(part.expected if part.predictable else None))
         values["loss"].backward()  # type: ignore[no-untyped-call]
@@ -109,36 +109,37 @@ def accumulate(
 
 @dataclass(frozen=True)
 class _MicroBatch:
-    """Some rows with the weights that the whole batch gives their tokens."""
+    """Some rows with their token weights in the whole batch, which are as wide (L) as its longest completion."""
 
     objective: Objective
     rows: Sequence[TrainingRow]
     reference: Sequence[tuple[float, ...]] | None
     weights_BL: torch.Tensor
-    """As wide as the longest row of the whole batch, like `means_BL` and `fresh_BL`."""
+    """For the loss."""
     means_BL: torch.Tensor
-    fresh_BL: torch.Tensor
-    """Of means over the rows that this policy wrote."""
+    """For metrics that are means over all tokens."""
+    on_policy_BL: torch.Tensor
+    """For metrics that are means over the tokens of on-policy rows."""
 
     @property
     def predictable(self) -> bool:
-        """Whether the gradient at the log-probabilities does not depend on them: the ratio is 1 and all else is constant."""
-        fresh = all(row.old_logprobs is None for row in self.rows)
-        return fresh and self.reference is None and self.objective.correction is None
+        """Whether the loss's gradient at the log-probabilities is known before them: the ratio is 1, the rest is constant."""
+        first_update = all(row.old_logprobs is None for row in self.rows)
+        return first_update and self.reference is None and self.objective.correction is None
 
-    def expected(self, zeros_BT: torch.Tensor, mask_BT: torch.Tensor) -> Expected:
-        """Return the gradient of a first update, for the real tokens; see `policy.Expect`."""
+    def expected(self, zeros_BT: torch.Tensor, mask_BT: torch.Tensor) -> ExpectedGradient:
+        """Return the gradient of a first update for the real tokens; see `ExpectedGradient`."""
         weights_BT = self._cut(self.weights_BL, zeros_BT)
         with torch.enable_grad():
             logp_BT = zeros_BT.clone().requires_grad_()
-            learned_BT = self._learned(mask_BT)
-            loss_BT, _ = self.objective.loss(logp_BT, zeros_BT, self._advantages(zeros_BT), mask_BT=learned_BT)
+            trained_BT = self._trained(mask_BT)
+            loss_BT, _ = self.objective.loss(logp_BT, zeros_BT, self._advantages(zeros_BT), mask_BT=trained_BT)
             (gradient_BT,) = torch.autograd.grad(weighted_sum(loss_BT, weights_BT), logp_BT)
-        return Expected(gradient_BT[mask_BT], -self.objective.entropy_coef * weights_BT[mask_BT])
+        return ExpectedGradient(gradient_BT[mask_BT], -self.objective.entropy_coef * weights_BT[mask_BT])
 
-    def values(self, scored: Scored) -> dict[str, torch.Tensor]:
-        """Return the micro-batch's share of the loss, attached to the graph, and of the metrics."""
-        objective, logp_BT, mask_BT = self.objective, scored.logp_BT, self._learned(scored.mask_BT)
+    def values(self, scored: CompletionLogprobs) -> dict[str, torch.Tensor]:
+        """Return the micro-batch's share of the loss, attached to the graph, and of the metrics, by name."""
+        objective, logp_BT, mask_BT = self.objective, scored.logp_BT, self._trained(scored.mask_BT)
         weights_BT, means_BT = self._cut(self.weights_BL, logp_BT), self._cut(self.means_BL, logp_BT)
         old_BT = logp_BT.detach()
         given = [row.old_logprobs is not None for row in self.rows]
@@ -151,8 +152,8 @@ class _MicroBatch:
         if self.rows[0].sampler_logprobs is not None:
             sampled_BT = padded([row.sampler_logprobs or () for row in self.rows], logp_BT)
             if not all(row.off_policy for row in self.rows):
-                fresh_BT = self._cut(self.fresh_BL, logp_BT)
-                values["logprob_mismatch"] = weighted_sum((old_BT - sampled_BT).abs() * mask_BT, fresh_BT)
+                on_policy_BT = self._cut(self.on_policy_BL, logp_BT)
+                values["logprob_mismatch"] = weighted_sum((old_BT - sampled_BT).abs() * mask_BT, on_policy_BT)
             if objective.correction is not None:
                 correction_BT = objective.correction(logp_BT.detach(), old_BT, sampled_BT, advantages_BT, mask_BT)
                 values["correction"] = weighted_sum(correction_BT, means_BT)
@@ -170,7 +171,7 @@ class _MicroBatch:
     def _advantages(self, like: torch.Tensor) -> torch.Tensor:
         return padded([row.advantages for row in self.rows], like)
 
-    def _learned(self, mask_BT: torch.Tensor) -> torch.Tensor:
+    def _trained(self, mask_BT: torch.Tensor) -> torch.Tensor:
         return padded([row.trained_mask for row in self.rows], mask_BT)
 
     def _cut(self, weights_BL: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -178,7 +179,7 @@ class _MicroBatch:
 
 
 def padded(values: Sequence[Sequence[float]], like: torch.Tensor) -> torch.Tensor:
-    """Return the rows as one tensor in the shape of `like`, filled up with 0 (or False)."""
+    """Return the rows as one tensor with the shape, dtype and device of `like`, padded with 0 (or False)."""
     rows = [[*row, *[0] * (like.shape[1] - len(row))] for row in values]
     return torch.tensor(rows, device=like.device, dtype=like.dtype)
 
@@ -195,40 +196,40 @@ def policy_logprobs(
     chunk: int | None = None,
     world: World = SOLO,
 ) -> list[tuple[float, ...]]:
-    """Return each row's log-probabilities under the model as it is now; for the keyword arguments see `policy.Forward`."""
-    how = Forward(pad_id, temperature, dtype, token_budget, shared_prefix, chunk)
-    mine = share_rows([row.prompt_ids for row in rows], [row.token_ids for row in rows], range(len(rows)), world)
-    found = _logprobs(model, rows, mine, how)
-    everywhere = dict(pair for part in world.gather([(number, found[number]) for number in mine]) for pair in part)
+    """Return each row's log-probabilities under the model, without gradient. For the keyword arguments see `ForwardOptions`."""
+    how = ForwardOptions(pad_id, temperature, dtype, token_budget, shared_prefix, chunk)
+    local = share_rows([row.prompt_ids for row in rows], [row.token_ids for row in rows], range(len(rows)), world)
+    logprobs = _logprobs(model, rows, local, how)
+    everywhere = dict(pair for part in world.gather([(number, logprobs[number]) for number in local]) for pair in part)
     return [everywhere[number] for number in range(len(rows))]
 
 
 @torch.no_grad()
-def _logprobs(model: Any, rows: Sequence[TrainingRow], numbers: Sequence[int], how: Forward) -> list[tuple[float, ...]]:
-    found: list[tuple[float, ...]] = [()] * len(rows)
+def _logprobs(model: Any, rows: Sequence[TrainingRow], numbers: Sequence[int], how: ForwardOptions) -> list[tuple[float, ...]]:
+    logprobs: list[tuple[float, ...]] = [()] * len(rows)
     prompts, completions = [row.prompt_ids for row in rows], [row.token_ids for row in rows]
     with opened(model) as live, gathered(live):
-        for batch, run in passes(live, prompts, completions, numbers, how):
+        for batch, run in micro_batch_passes(live, prompts, completions, numbers, how):
             for number, row in zip(batch, run(None).logp_BT.tolist(), strict=True):
-                found[number] = tuple(row[: len(completions[number])])
-    return found
+                logprobs[number] = tuple(row[: len(completions[number])])
+    return logprobs
 
 
 def with_old_logprobs(
     model: Any, rows_by_group: Sequence[Sequence[TrainingRow]], objective: Objective, **forward: Any
 ) -> list[list[TrainingRow]]:
-    """Return the rows with the model's log-probabilities as the old ones, before several updates on one batch.
+    """Return the rows with the model's current log-probabilities as the old ones, before several updates on one batch.
 
-    Rows that have some already keep them, and rows without a gradient need none. For the keyword arguments see `accumulate`.
+    Rows that have old ones keep them, and rows without a gradient need none. For the keyword arguments see `accumulate`.
     """
-    wanted = [row for rows in rows_by_group for row in rows if row.old_logprobs is None and objective.learns_from(row)]
-    found = policy_logprobs(model, wanted, temperature=objective.temperature, **forward)
-    now = {id(row): logp for row, logp in zip(wanted, found, strict=True)}
-    return [[replace(row, old_logprobs=now[id(row)]) if id(row) in now else row for row in rows] for rows in rows_by_group]
+    pending = [row for rows in rows_by_group for row in rows if row.old_logprobs is None and objective.learns_from(row)]
+    logprobs = policy_logprobs(model, pending, temperature=objective.temperature, **forward)
+    old = {id(row): logp for row, logp in zip(pending, logprobs, strict=True)}
+    return [[replace(row, old_logprobs=old[id(row)]) if id(row) in old else row for row in rows] for rows in rows_by_group]
 
 
 def forward_options(config: UpdateFields, pad_id: int, dtype: str) -> dict[str, Any]:
-    """Return the keyword arguments of `accumulate` and `policy_logprobs` that the settings give."""
+    """Return the keyword arguments of `accumulate` and `policy_logprobs` that follow from the settings."""
     return {
         "token_budget": config.micro_batch_tokens,
         "pad_id": pad_id,

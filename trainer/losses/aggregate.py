@@ -2,11 +2,11 @@
 
 Shapes: B rows (completions), T tokens.
 
-Weights are computed once, over the whole optimizer batch, and travel with their rows. A micro-batch then only sums, so
-that any split, packing or order of the batch gives the same gradient as one big batch; a mean a micro-batch would not.
+Weights are computed once over the whole optimizer batch and stay with their rows. A micro-batch only sums, so that any split,
+packing or order of the batch gives the gradient of one large batch; means of micro-batches would not.
 
-A row without a trained token (its verifier failed, or it was filtered out) does not count in any denominator. A batch
-of nothing but such rows has weights 0 and loss 0.
+A row without a trained token (its verifier failed, or it was filtered out) counts in no denominator. A batch of only such
+rows has weights 0 and loss 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _tokens_B1(mask_BT: torch.Tensor) -> torch.Tensor:
 
 
 def _rows(mask_BT: torch.Tensor) -> torch.Tensor:
-    """Count the rows with a trained token, at least 1 so that one may divide by it."""
+    """Count the rows with a trained token; at least 1, because it is a divisor."""
     return mask_BT.any(dim=1).sum().clamp(min=1)
 
 
@@ -81,7 +81,7 @@ def token_weights(
     Args:
         mask_BT: bool, True on the tokens to train on, for the *whole* optimizer batch and not a micro-batch.
         kind: a name in `AGGREGATIONS`.
-        max_tokens: the generation limit, in tokens; `fixed_length` divides by it, the others do not look at it.
+        max_tokens: the generation limit, in tokens; `fixed_length` divides by it, the others ignore it.
         dtype: of the result.
 
     Returns:
@@ -108,7 +108,7 @@ def weighted_sum(values_BT: torch.Tensor, weights_BT: torch.Tensor) -> torch.Ten
 
     Returns:
         A scalar in the unit of the values, attached to them even if every weight is 0: `backward` works and gives 0.
-        A nan at a weight of 0 does not reach the sum, but it does reach the gradient of what made it: see `losses`.
+        A nan at a weight of 0 does not reach the sum, but it reaches the gradient of what it was computed from: see `losses`.
 
     Raises:
         ValueError: the shapes differ or do not have two axes.

@@ -1,4 +1,4 @@
-"""What every policy loss starts from: shapes checked, padding made harmless, the probability ratio held finite.
+"""Shared parts of the policy losses: checked shapes, neutral padding, bounded probability ratios.
 
 Shapes: B rows (completions), T tokens.
 """
@@ -10,8 +10,8 @@ import torch
 from verigym.trainer.tensor_shapes import check_same_shape
 
 LossAndMetrics = tuple[torch.Tensor, dict[str, torch.Tensor]]
-"""`(loss_BT, metrics)`. Metrics are per token, detached, and averaged by the caller, who has the mask: `ratio_BT` (ratio
-of the token's probability to the old one) and `clipped_BT` (bool: clipping took or bounded this token's gradient)."""
+"""`(loss_BT, metrics)`. Metrics are per token, detached, and averaged by the caller, who has the mask: `ratio_BT` (the token's
+probability over the old one) and `clipped_BT` (bool: clipping removed or bounded the token's gradient)."""
 
 
 def prepared(
@@ -26,8 +26,8 @@ def prepared(
         mask_BT: bool, True on real tokens; None where all are.
 
     Returns:
-        `(logp_BT, old_logp_BT, advantages_BT)`, the last two detached. What stands outside the mask, nan included,
-        reaches neither values nor gradients.
+        `(logp_BT, old_logp_BT, advantages_BT)`, the last two detached. Values outside the mask, nan included, reach neither
+        results nor gradients.
 
     Raises:
         ValueError: the shapes do not fit, or the mask is not bool.
@@ -52,9 +52,9 @@ def prepared(
 
 
 def held(log_ratio: torch.Tensor, max_log_ratio: float) -> torch.Tensor:
-    """Hold a log ratio within plus or minus `max_log_ratio` nats, with no gradient beyond.
+    """Clamp a log ratio to plus or minus `max_log_ratio` nats, with no gradient beyond.
 
-    `exp` overflows to inf, and inf gives nan gradients even where a clip discards it.
+    Otherwise `exp` could overflow to inf, which gives nan gradients even where a clip discards it.
 
     Raises:
         ValueError: `max_log_ratio` is not above 0.
@@ -65,7 +65,7 @@ def held(log_ratio: torch.Tensor, max_log_ratio: float) -> torch.Tensor:
 
 
 def check_range(clip_low: float, clip_high: float) -> None:
-    """Refuse a clip range that is not `[1 - clip_low, 1 + clip_high]` with a lower bound from 0 to 1.
+    """Refuse clip distances that do not give a range `[1 - clip_low, 1 + clip_high]` with a lower bound from 0 to 1.
 
     Raises:
         ValueError: naming the bound.
@@ -77,5 +77,5 @@ def check_range(clip_low: float, clip_high: float) -> None:
 
 
 def beyond(ratio: torch.Tensor, advantages: torch.Tensor, clip_low: float, clip_high: float) -> torch.Tensor:
-    """Return where PPO's clip takes the gradient: the ratio has left the range in the direction that the advantage asks for."""
+    """Return where PPO's clip removes the gradient: the ratio is out of range on the side to which the advantage pushes."""
     return ((advantages > 0) & (ratio > 1 + clip_high)) | ((advantages < 0) & (ratio < 1 - clip_low))

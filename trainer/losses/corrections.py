@@ -1,11 +1,11 @@
-"""Corrections for completions that another distribution than the policy has sampled: weights for the tokens of a loss.
+"""Off-policy corrections: weights of tokens that another distribution than the policy has sampled.
 
-Shapes: B rows (completions), T tokens. `w = exp(old_logp - sampler_logp)`, the policy's probability of a token over the
-sampler's, is what an expectation over the sampler lacks to be one over the policy. Engines that generate with other
-kernels or in another precision need it, and so do completions that were sampled some updates ago. The sampler's
-log-probabilities must be of the distribution sampled from: after temperature, top-p and top-k.
+Shapes: B rows (completions), T tokens. `w = exp(old_logp - sampler_logp)` is the importance weight of a token: the policy's
+probability over the sampler's. It matters where an engine generates with other kernels or in another precision, and for
+completions that were sampled some updates ago. The sampler's log-probabilities must be those of the distribution sampled from,
+after temperature, top-p and top-k.
 
-`sampler_weights` goes by that ratio. `opsm` goes by the current policy and the advantage, and keeps or drops.
+`sampler_weights` weighs by that ratio. `opsm` keeps or drops completions by the current policy and the advantage.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def _geometric(log_w_BT: torch.Tensor, mask_BT: torch.Tensor) -> torch.Tensor:
 
 
 class Correction(NamedTuple):
-    """One kind of weight."""
+    """One kind of weight, with its default bounds."""
 
     log_weight: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-    """From the tokens' log ratios, 0 outside the mask, and the mask to the log of what is bounded."""
+    """Takes the tokens' log ratios, 0 outside the mask, and the mask; returns the log of the weight to bound."""
     masked: bool
-    """True drops what is outside `[low, high]`, False truncates at `high`."""
+    """True drops weights outside `[low, high]`, False truncates at `high`."""
     low: float
     high: float
 
@@ -59,18 +59,18 @@ def sampler_weights(
 ) -> torch.Tensor:
     """Weigh tokens by the ratio of the policy's probability to the sampler's, bounded.
 
-    token: each token's own w. sequence: the product over the row, which is exact for the whole completion and varies the
-    more the longer it is. geometric: the geometric mean over the row, which does not, and is no importance weight any
-    more. truncated: at most `high`, so that a few tokens cannot carry the gradient (TIS). masked: 0 outside the band, on
-    the ground that such a token or row tells more about the gap than about the task (IcePop; TRL's sequence mask).
+    token: each token's own w. sequence: the product over the row, exact for the whole completion, with a variance that grows
+    with its length. geometric: the geometric mean over the row, of low variance, but not an importance weight. truncated: at
+    most `high`, so that a few tokens cannot dominate the gradient (TIS). masked: 0 outside the band, because such a token or
+    row says more about the mismatch than about the task (IcePop; TRL's sequence mask).
 
     Args:
         old_logp_BT: log-probabilities of the sampled tokens under the policy before the update, in nats.
         sampler_logp_BT: the same under the distribution that they were drawn from, in nats.
         mask_BT: bool, True on real tokens.
         kind: a name in `CORRECTIONS`.
-        low: least ratio of the masked kinds, at least 0; the kind's own default when None.
-        high: largest ratio, finite; the kind's own default when None.
+        low: least ratio of the masked kinds, at least 0; the kind's default if None.
+        high: largest ratio, finite; the kind's default if None.
 
     Returns:
         Weights `[B, T]` without a unit or a gradient, 0 outside the mask; multiply `loss_BT` with them.
@@ -81,25 +81,25 @@ def sampler_weights(
     _check(mask_BT, old_logp_BT=old_logp_BT, sampler_logp_BT=sampler_logp_BT)
     if kind not in CORRECTIONS:
         raise ValueError(f"kind: unknown correction {kind!r}; known: {', '.join(sorted(CORRECTIONS))}")
-    found = CORRECTIONS[kind]
-    if low is not None and not found.masked:
+    correction = CORRECTIONS[kind]
+    if low is not None and not correction.masked:
         raise ValueError(f"low: {kind} has no lower bound, got {low}; leave it out or take a masked kind")
-    low, high = found.low if low is None else low, found.high if high is None else high
+    low, high = correction.low if low is None else low, correction.high if high is None else high
     if not 0.0 <= low <= high < float("inf"):
         raise ValueError(f"low, high: expected finite numbers with 0 <= low <= high, got {low} and {high}")
     log_w_BT = (old_logp_BT - sampler_logp_BT).detach().masked_fill(~mask_BT, 0.0)
-    w_BT = found.log_weight(log_w_BT, mask_BT).exp()
-    dropped_BT = ~mask_BT | ((w_BT < low) | (w_BT > high) if found.masked else False)
+    w_BT = correction.log_weight(log_w_BT, mask_BT).exp()
+    dropped_BT = ~mask_BT | ((w_BT < low) | (w_BT > high) if correction.masked else False)
     return w_BT.clamp(max=high).masked_fill(dropped_BT, 0.0)
 
 
 def opsm(
     logp_BT: torch.Tensor, old_logp_BT: torch.Tensor, advantages: torch.Tensor, mask_BT: torch.Tensor, *, delta: float
 ) -> torch.Tensor:
-    """Drop bad completions that the policy has moved away from already (off-policy sequence mask, arXiv 2512.02556).
+    """Drop bad completions from which the policy has already moved away (off-policy sequence mask, arXiv 2512.02556).
 
-    A completion of negative advantage is dropped where `mean(old_logp - logp) > delta` over its tokens. Pushing further
-    down what has become unlikely costs stability and teaches little.
+    A completion of negative advantage is dropped where `mean(old_logp - logp) > delta` over its tokens. Making
+    unlikely completions still less likely costs stability and teaches little.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
@@ -109,7 +109,7 @@ def opsm(
         delta: largest mean difference, in nats a token; at least 0.
 
     Returns:
-        1 for what is kept and 0 for the rest and outside the mask, `[B, T]`, in the dtype of `logp_BT`, without a gradient.
+        1 for kept tokens, 0 for the rest and outside the mask, `[B, T]`, in the dtype of `logp_BT`, without a gradient.
 
     Raises:
         ValueError: the shapes do not fit, or `delta` is below 0.

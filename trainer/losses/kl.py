@@ -2,7 +2,7 @@
 
 Shapes: B rows (completions), T tokens. They do not reduce: `aggregate` owns the weights of the tokens.
 
-Which to take depends on where it stands. Below, `x` is the policy's log-probability of the token that it sampled, `ref`
+The right one depends on where it is used. Below, `x` is the policy's log-probability of the token that it sampled, `ref`
 the reference's, and expectations are over the policy.
 
 | | value | gradient in x | value unbiased | gradient unbiased, as a loss |
@@ -12,11 +12,10 @@ the reference's, and expectations are over the policy.
 | k3 | exp(ref - x) - (ref - x) - 1 | 1 - exp(ref - x) | yes | no |
 | on_policy(k3) | as k3 | x - ref | yes | yes (arXiv 2506.09477) |
 
-In the reward, where only the value counts, k1 is right. In the loss its gradient is that of the token's log-probability alone:
-the reference does not occur in it. Where every token has the same weight its mean over the policy's own completions is 0; where
-weights depend on a completion's length, as 1 / length in `sequence_mean`, it is the gradient of the mean weight, a pull on
-lengths. Either way it does not hold the policy near the reference and adds variance. The reference's log-probabilities are
-constants: no gradient flows into them.
+In the reward, where only the value counts, k1 is right. In the loss its gradient is that of the token's log-probability and
+does not depend on the reference. If all tokens have one weight, its mean over the policy's own completions is 0; if weights
+depend on a completion's length, as 1 / length in `sequence_mean`, it is the gradient of the mean weight, a pull on lengths.
+Either way it adds variance and does not keep the policy near the reference. No gradient flows into the reference.
 """
 
 from __future__ import annotations
@@ -67,8 +66,9 @@ def k3(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor, *, max_log_ratio: float
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         ref_logp_BT: the same under the reference model, in nats.
-        max_log_ratio: `ref - x` is held within plus or minus this many nats, with no gradient beyond: one token that the
-            reference likes and the policy has given up would otherwise be the whole loss, or inf. At most 88 in float32.
+        max_log_ratio: `ref - x` is clamped to plus or minus this many nats, with no gradient beyond. Otherwise one token that
+            is likely under the reference and unlikely under the policy could dominate the loss, or make it inf. At most 88
+            in float32.
 
     Returns:
         The estimate for each token `[B, T]`, in nats; never negative, up to rounding.
@@ -79,12 +79,12 @@ def k3(logp_BT: torch.Tensor, ref_logp_BT: torch.Tensor, *, max_log_ratio: float
     if not max_log_ratio > 0.0:
         raise ValueError(f"max_log_ratio: expected a number above 0, in nats, got {max_log_ratio}")
     log_ratio_BT = (-k1(logp_BT, ref_logp_BT)).clamp(-max_log_ratio, max_log_ratio)
-    # expm1, because near a ratio of 1, where training starts, exp(d) - 1 - d in float32 is all rounding.
+    # expm1, because near a ratio of 1, where training starts, exp(d) - 1 - d in float32 is only rounding error.
     return torch.expm1(log_ratio_BT) - log_ratio_BT
 
 
 def on_policy(kl_BT: torch.Tensor, logp_BT: torch.Tensor) -> torch.Tensor:
-    """Multiply by the on-policy ratio `exp(x - stop_gradient(x))`: the value stays, the gradient gains the score term.
+    """Multiply by the on-policy ratio `exp(x - stop_gradient(x))`: the value stays, the gradient gains the score-function term.
 
     With k3 the gradient becomes `x - ref`, the unbiased one of the reverse KL (arXiv 2506.09477).
 

@@ -1,8 +1,8 @@
-"""Policy losses of whole completions: every token of a row carries the row's loss.
+"""Policy losses of whole completions: every token of a row has the row's loss.
 
 Shapes: B rows (completions), T tokens. All take `(logp_BT, old_logp_BT, advantages, *, mask_BT=None)` and settings of
-their own. They want the aggregation `sequence_mean`, which gives back one loss a row; `token_mean` would silently
-weight a row by its length. A row must come whole: its tokens may not be split over two calls.
+their own. They need the aggregation `sequence_mean`, which turns them back into one loss a row; `token_mean` would
+weight a row by its length. The tokens of a row must not be split over two calls.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def gspo(
         mask_BT: bool, True on real tokens; None where all are.
         clip_low: distance of the lower bound of s from 1; 0 to 1. A mean moves far less than a token's ratio.
         clip_high: distance of the upper bound of s from 1; at least 0.
-        max_log_ratio: see `common.held`, in nats; holds the mean.
+        max_log_ratio: see `common.held`, in nats; clamps the mean.
 
     Returns:
-        `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; both are the row's, on each of its tokens.
+        `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; both are the row's, repeated on each of its tokens.
 
     Raises:
         ValueError: the shapes do not fit, or a bound is outside its range.
@@ -66,7 +66,7 @@ def gmpo(
 ) -> LossAndMetrics:
     """Geometric mean of ratios clipped by token: `-exp(mean clip(log r)) A` (GMPO, arXiv 2507.20673).
 
-    `log r` is held below `clip_high` where `A > 0` and above `-clip_low` where `A < 0`; the other side is open.
+    `log r` is at most `clip_high` where `A > 0` and at least `-clip_low` where `A < 0`; the other side is unbounded.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
@@ -75,7 +75,7 @@ def gmpo(
         mask_BT: bool, True on real tokens; None where all are.
         clip_low: most that `log r` counts below 0, in nats; at least 0.
         clip_high: most that `log r` counts above 0, in nats; at least 0.
-        max_log_ratio: see `common.held`, in nats; holds the mean.
+        max_log_ratio: see `common.held`, in nats; clamps the mean.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; both are the token's own.
@@ -108,7 +108,7 @@ def sequence_reinforce(
 ) -> LossAndMetrics:
     """REINFORCE as textbooks write it: `-A log p(completion)`, where `log p` is the sum over tokens.
 
-    With `sequence_mean` its gradient is that of `reinforce` with `sequence_sum_mean`: long completions pull harder.
+    With `sequence_mean` its gradient is that of `reinforce` with `sequence_sum_mean`: long completions weigh more.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.

@@ -36,7 +36,7 @@ def clipped(
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
         old_logp_BT: the same under the policy that the clip range is centred on, in nats.
         advantages: `[B]`, one a completion, or `[B, T]`, one a token.
-        mask_BT: bool, True on real tokens; None where all are. Elsewhere the loss is 0, whatever stands there.
+        mask_BT: bool, True on real tokens; None where all are. Elsewhere the loss is 0, whatever the values.
         clip_low: distance of the lower bound of r from 1; 0 to 1.
         clip_high: distance of the upper bound of r from 1; at least 0.
         dual_clip: c, above 1; None for no dual clip.
@@ -64,7 +64,7 @@ def clipped(
         loss_BT = torch.where(bad_BT, torch.minimum(loss_BT, -dual_clip * advantages_BT), loss_BT)
         clipped_BT = clipped_BT | (bad_BT & (ratio_BT > dual_clip))
     if delta is not None:
-        # Below 1 + clip_high, delta is the bound of both terms that binds, except where A < 0 and the clipped one still grows.
+        # Below 1 + clip_high, delta bounds both terms, except where A < 0 and the clipped term still grows.
         clipped_BT = clipped_BT | (bad_BT & (ratio_BT > max(delta, 1 + clip_high))) | ((advantages_BT > 0) & (ratio_BT > delta))
     return loss_BT, {"ratio_BT": ratio_BT, "clipped_BT": clipped_BT}
 
@@ -81,7 +81,7 @@ def cispo(
 ) -> LossAndMetrics:
     """REINFORCE weighted with a clipped, constant ratio: `-sg[clip(r, 1 - low, 1 + high)] A logp` (CISPO, arXiv 2506.13585).
 
-    No token loses its gradient: rare tokens that change the course of a solution go on counting. The defaults have no
+    No token loses its gradient, so that rare tokens which change the course of a solution keep counting. The defaults have no
     lower bound and an upper bound of 5.
 
     Args:
@@ -126,7 +126,7 @@ def sapo(
         old_logp_BT: the same under the old policy, in nats.
         advantages: `[B]`, one a completion, or `[B, T]`, one a token.
         mask_BT: bool, True on real tokens; None where all are.
-        tau_positive: temperature of the gate where `A > 0`; above 0, the larger the narrower.
+        tau_positive: temperature of the gate where `A > 0`; above 0, larger is narrower.
         tau_negative: the same where `A <= 0`.
         max_log_ratio: see `common.held`, in nats.
 
@@ -155,10 +155,10 @@ def dppo_tv(
     delta: float = 0.2,
     max_log_ratio: float = 20.0,
 ) -> LossAndMetrics:
-    """`-r A`, dropped where the probability has changed by more than `delta` and would go on (DPPO, arXiv 2602.04879).
+    """`-r A`, dropped where the probability has changed by more than `delta` and would change further (DPPO, arXiv 2602.04879).
 
     A bound on `|p - p_old|` (total variation) rather than on the ratio: a rare token may double, a likely one may not
-    move far.
+    change much.
 
     Args:
         logp_BT: log-probabilities of the sampled tokens under the policy, in nats.
