@@ -286,7 +286,7 @@ def find_directories(controller: str, memberships: str, mounts: str) -> tuple[li
 
 
 def _below_mount(mounts: str, path: str, wanted: Callable[[str, list[str]], bool]) -> str | None:
-    """Return the directory of the group `path` in the first mount that `wanted` accepts by type and options, and that holds it."""
+    """Return the directory of the group `path` in the first mount that holds it and that `wanted` accepts (type, options)."""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         root, mount_point = before.split()[3:5]

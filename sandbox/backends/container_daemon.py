@@ -104,7 +104,7 @@ def remove_container(api: Any, container: str) -> bool:
 
 
 def sweep(daemon: Daemon, *, ours: bool = False) -> Sequence[str]:
-    """Remove containers of dead supervisors, those we could not remove before, and with `ours` all of ours. Returns their ids."""
+    """Remove containers of dead supervisors, those not removed before, and with `ours` all of ours. Returns their ids."""
     gone = []
     with daemon.client() as client:
         for entry in client.api.containers(all=True, filters={"label": [OWNER]}):

@@ -1,4 +1,4 @@
-"""Makes a forked process what `python3 main.py` would have made: its world before the program, and its end after it."""
+"""Makes a forked process behave like `python3 main.py`: the interpreter's state before the program, and the exit after it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 _exit = os._exit
 _prepared = False
 _unregistered: list[Any] = []
-"""What `random` wants called after a fork, until there is a program that may fork."""
+"""The after-fork hook of `random`, registered only once a program runs that may fork."""
 kept: list[Any] = []
-"""Objects of the process before the program; kept, so that nothing of them runs while the program does."""
+"""Objects from before the program, kept alive so that their finalizers do not run during it."""
 
 
 def prepare() -> None:
-    """Make what the worlds of all programs share; once, and before forking where many programs will run."""
+    """Set up the state shared by all programs; once, before forking if many programs will run."""
     global _prepared
     if _prepared:
         return
     forget_ourselves()
     open_streams()
     reset_signals()
-    sys.dont_write_bytecode = True  # as the environment says, which a fork does not read again
+    sys.dont_write_bytecode = True  # as PYTHONDONTWRITEBYTECODE says, which a fork does not read again
     for name in ("excepthook", "displayhook", "unraisablehook", "breakpointhook"):
         setattr(sys, name, getattr(sys, f"__{name}__"))
     for name in ("exit", "quit"):
@@ -50,7 +50,7 @@ def prepare() -> None:
 
 
 def enter(path: str, args: Sequence[str]) -> ModuleType:
-    """Make the world in which the program at `path` starts. Returns its empty `__main__`."""
+    """Set up the state in which the program at `path` starts. Returns its empty `__main__`."""
     path = _absolute(path)
     begin()
     sys.argv = [path, *args]
@@ -63,11 +63,11 @@ def enter(path: str, args: Sequence[str]) -> ModuleType:
 
 
 def _absolute(path: str) -> str:
-    return path if path[:1] == "/" else os.path.abspath(path)  # to look whether it is normal already costs twenty pages
+    return path if path[:1] == "/" else os.path.abspath(path)  # normalizing a path touches twenty memory pages
 
 
 def begin() -> None:
-    """In the process of one program: what cannot be shared, and what was not prepared."""
+    """In the process of one program: set up what cannot be shared, and what was not prepared."""
     prepare()
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     if _unregistered:
@@ -75,7 +75,7 @@ def begin() -> None:
 
 
 def import_random() -> None:
-    """Import `random` without its reseeding after forks, which `begin` adds: a fork of ours keeps the seed, and costs less."""
+    """Import `random` without its reseeding after forks, which `begin` adds: our own forks keep the seed and cost less."""
     if "random" in sys.modules:
         return
     register = os.register_at_fork
@@ -87,7 +87,7 @@ def import_random() -> None:
 
 
 def fresh_main(path: str, name: str = "__main__") -> ModuleType:
-    """An empty module for the program at `path`, in place of the one of that name."""
+    """Return an empty module for the program at `path`, and put it into `sys.modules` under that name."""
     kept.append(sys.modules.get(name))
     main = type(sys)(name)
     main.__dict__.update(
@@ -103,12 +103,12 @@ def fresh_main(path: str, name: str = "__main__") -> ModuleType:
 
 
 def forget_ourselves() -> None:
-    """Take our modules and our importer out of the program's sight; once, and before forking where many programs will run."""
+    """Remove our modules and importer from where programs could see them; once, before forking if many programs will run."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if "MemoryFinder" not in (type(finder).__name__, _name(finder))]
     for name in [name for name in sys.modules if name.partition(".")[0] == "verigym"]:
         kept.append(sys.modules.pop(name))
     linecache = sys.modules.get("linecache")
-    if linecache is not None:  # from Python 3.13 on the text of `-c` is there
+    if linecache is not None:  # from Python 3.13 on it holds the text of `-c`
         linecache.cache.clear()
 
 
@@ -117,12 +117,12 @@ def _name(finder: object) -> str:
 
 
 def open_streams() -> None:
-    """Standard streams over descriptors 0 to 2, as Python makes them for pipes."""
+    """Open the standard streams over descriptors 0 to 2 as Python does for pipes."""
     for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         kept.append(getattr(sys, name))
         stream: io.TextIOWrapper | None
         try:
-            buffer = io.open(fd, f"{mode}b", -1, closefd=False)  # noqa: UP020, an `open` that the test side may have replaced
+            buffer = io.open(fd, f"{mode}b", -1, closefd=False)  # noqa: UP020, the test may have replaced `open`
         except OSError:
             stream = None
         else:
@@ -135,7 +135,7 @@ def open_streams() -> None:
 
 
 def reset_signals() -> None:
-    """The dispositions that Python sets when it starts, but for SIGINT, and nothing blocked."""
+    """Set the signal dispositions of a fresh Python, except SIGINT, and unblock all signals."""
     ignored = (_signal.SIGPIPE, _signal.SIGXFSZ)
     for number in range(1, _signal.NSIG):
         if number in (_signal.SIGKILL, _signal.SIGSTOP):
@@ -151,7 +151,7 @@ def reset_signals() -> None:
 
 
 def load(path: str) -> CodeType:
-    """Compile the program. Its errors are the program's."""
+    """Compile the program. Exceptions are the program's errors."""
     path = _absolute(path)
     with open(path, "rb") as file:
         source = file.read()
@@ -161,12 +161,12 @@ def load(path: str) -> CodeType:
 
 
 def execute(code: CodeType, namespace: dict[str, Any]) -> BaseException | None:
-    """Run the code. Returns what it raised, with no frames of ours in its traceback."""
+    """Run the code. Returns the exception that it raised, without our frames in the traceback."""
     depth, frame = 2, sys._getframe()
     while frame.f_back is not None:
         depth, frame = depth + 1, frame.f_back
     del frame
-    # So that as many frames are left to the program as if it had been started alone.
+    # Leaves the program as many frames as if it had been started alone.
     sys.setrecursionlimit(1000 + depth)
     failed: BaseException | None = None
     try:
@@ -175,14 +175,14 @@ def execute(code: CodeType, namespace: dict[str, Any]) -> BaseException | None:
         trace = error.__traceback__
         error.__traceback__ = trace.tb_next if trace is not None else None
         failed = error
-    # What Python does after the last line of a file, before it prints errors and runs atexit.
+    # As Python does after the last line of a file, before it prints errors and runs atexit.
     for name in ("stderr", "stdout"):
         _flush(name, say=False)
     return failed
 
 
 def report(error: BaseException) -> int:
-    """Say what ended the program on standard error, as Python does. Returns the exit code."""
+    """Print the exception that ended the program to standard error, as Python does. Returns the exit code."""
     if isinstance(error, SystemExit):
         return _exit_code(error)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
@@ -214,12 +214,12 @@ def _exit_code(error: SystemExit) -> int:
 def _print(text: str) -> None:
     try:
         print(text, file=sys.stderr, flush=True)
-    except Exception:  # noqa: S110, standard error is gone, and there is nowhere else
+    except Exception:  # noqa: S110, standard error is gone
         pass
 
 
 def finish(code: int) -> NoReturn:
-    """End the process as Python does: threads, atexit, finalizers, flushed streams. Its caller holds nothing of `__main__`."""
+    """End the process as Python does: threads, atexit, finalizers, flushing. The caller must not hold `__main__`."""
     threading = sys.modules.get("threading")
     if threading is not None:
         _quietly(threading._shutdown)
@@ -236,7 +236,7 @@ def finish(code: int) -> NoReturn:
         if main is not None:
             _clear(main.__dict__)
             _quietly(gc.collect)
-    flush()  # the streams that the process began with; a program that has replaced them may have taken them apart
+    flush()  # the original streams; a program that replaced them may have detached them
     if code == -_signal.SIGINT:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
         os.kill(os.getpid(), _signal.SIGINT)

@@ -1,6 +1,6 @@
-"""Answers calls to a program's functions, in the program's own process. Whatever the program does can only spoil its answers.
+"""Runs a Python program in its own process: as a script, or as a server of calls to its functions.
 
-The channel carries inputs in and answers out, never a verdict: those who compare sit in another process.
+The channel carries inputs in and answers out, never a verdict: comparisons happen in another process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def _nothings() -> AsyncGenerator[None, None]:
 
 _made = _nothing()
 _AWAITED = (type(_made), type(_nothings().asend(None)), type(_nothings().aclose()))
-"""What a call gives that does nothing before it is awaited."""
+"""Types of results that do nothing until they are awaited."""
 _made.close()
 _FUNCTION = type(_nothing)
 _exit, _fstat, _pread = os._exit, os.fstat, os.pread
@@ -51,8 +51,8 @@ def run_program(path: str, args: Sequence[str] = (), prelude: bool = False) -> N
     """Run the file as `python3 path *args` would, in this freshly forked process, and end the process.
 
     Args:
-        path: of the file.
-        args: of the program.
+        path: path of the file.
+        args: arguments of the program.
         prelude: whether it finds the names that judges provide.
     """
     code = 1
@@ -76,7 +76,7 @@ def _run(path: str, args: Sequence[str], prelude: bool) -> int:
 
 
 def serve_calls(path: str, fd: int = 3, prelude: bool = False) -> NoReturn:
-    """Load the file as a module and answer calls to its functions on the channel until that closes; then end the process."""
+    """Load the file as a module and answer requests on the channel until it closes; then end the process."""
     try:
         _serve(path, fd, prelude)
     finally:
@@ -85,15 +85,15 @@ def serve_calls(path: str, fd: int = 3, prelude: bool = False) -> NoReturn:
 
 
 def _serve(path: str, fd: int, prelude: bool) -> NoReturn:
-    """Load the program at `path`, say how that went, and answer until the channel ends.
+    """Load the program at `path`, report the result, and answer until the channel ends.
 
     Args:
-        path: of the program.
+        path: path of the program.
         fd: the channel.
         prelude: whether it finds the names that judges provide.
     """
     program.enter(path, ())
-    # A module, not `__main__`, as others load functions too: a block for the command line would wait for input.
+    # A module, not `__main__`, as other graders load functions: a main block would wait for input.
     main = program.fresh_main(path, MODULE)
     provided: dict[str, Any] = {}
     own: set[str] = set()
@@ -129,23 +129,23 @@ def _serve(path: str, fd: int, prelude: bool) -> NoReturn:
 
 
 class Server:
-    """Looks up, calls and describes for one program."""
+    """Answers requests about one program: looks up names, calls functions, describes objects."""
 
     def __init__(self, namespace: dict[str, Any], provided: dict[str, Any], fd: int = -1) -> None:
         self.fd = fd
         self.asked = 0
-        """How many requests are being answered: a function of the test's can be called while there is one."""
+        """Number of requests being answered: functions of the test can be called only while there is one."""
         self.namespace = namespace
         self.provided = provided
         self.objects = ObjectTable(MODULE, self.call_back)
         self.aliases = SharedContainers(self.objects.encode, self.objects.get, -1)
         self.loop: Any = None
         self.calling_back = _thread.RLock()
-        """Held by the thread whose call of a function of the test's is being answered: the channel is for one at a time."""
+        """Held by the thread that calls a function of the test: the channel serves one call at a time."""
         self.out_seen = 0
 
     def names(self) -> list[str]:
-        """The program's own definitions."""
+        """Return the names that the program itself defines."""
         found = [name for name in self.namespace if type(name) is str and self.owns(name)]
         solution = self.namespace.get("Solution")
         if isinstance(solution, type):
@@ -154,7 +154,7 @@ class Server:
         return found[:10_000]
 
     def functions(self) -> dict[str, dict[str, Any]]:
-        """What its first functions are, which otherwise would be asked for one by one."""
+        """Describe its first functions in advance, which saves a request for each."""
         found: dict[str, dict[str, Any]] = {}
         for name, value in self.namespace.items():
             if type(value) is _FUNCTION and type(name) is str and self.owns(name):
@@ -164,19 +164,19 @@ class Server:
         return found
 
     def owns(self, name: str) -> bool:
-        """Whether a global is the program's own."""
+        """Whether a global name is defined by the program itself."""
         value = self.namespace[name]
         if name[:2] == "__" or type(value) is _MODULE:
             return False
         return not (name in self.provided and self.provided[name] is value)
 
     def is_from_elsewhere(self, name: str) -> bool:
-        """Whether a global is what the program has imported, or was provided with, to do its work."""
+        """Whether a global name is imported or provided by the prelude."""
         value = self.namespace[name]
         return not self.owns(name) or getattr(value, "__module__", MODULE) != MODULE
 
     def find(self, name: str) -> Any:
-        """The program's function, class or value of that name."""
+        """Return the program's function, class or value of that name."""
         solution = self.namespace.get("Solution")
         if isinstance(solution, type) and hasattr(solution, name):
             if name not in self.namespace or self.is_from_elsewhere(name):
@@ -191,11 +191,11 @@ class Server:
         hold = self.objects.encode if request.get("handles") else None
         self.asked += 1
         found: list[Any] = []
-        """What is given; in a list, so that nobody else holds it."""
+        """The result, in a list so that no local variable holds a reference to it."""
         met: list[Any] = []
         try:
             found.append(self.perform(request))
-            if type(found[0]) in _AWAITED:  # of tests by calls there is nobody who could await it
+            if type(found[0]) in _AWAITED:  # sessions have no test code that could await it
                 answer["async"] = True
                 found[0] = self.run(found[0]) if hold is None else self.objects.number(found[0])
             said, met = self.answer(found, request, hold)
@@ -218,7 +218,7 @@ class Server:
             frames.send(fd, {"id": request["id"], "cannot": str(error), "out": ""})
 
     def given(self, request: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of a request; what the test has changed of what both hold is changed."""
+        """Decode the arguments of a request, and apply the test's changes to shared containers."""
         count, names = len(request.get("args", ())), list(request.get("kwargs", {}))
         data = [*request.get("args", ()), *request.get("kwargs", {}).values()]
         if not request.get("handles"):
@@ -229,10 +229,10 @@ class Server:
         return values[:count], dict(zip(names, values[count:], strict=True))
 
     def answer(self, found: list[Any], request: dict[str, Any], hold: Any) -> tuple[dict[str, Any], list[Any]]:
-        """What says of the value in the list what was asked for, and the containers in it.
+        """Encode the result in the list as the request wants it. Returns the answer's fields, and the containers in the result.
 
         Raises:
-            CannotCross: nothing does.
+            CannotCross: the result cannot be encoded.
         """
         op = request.get("op")
         is_class = op == "attr" and isinstance(found[0], type)
@@ -252,7 +252,7 @@ class Server:
         return {"value": value}, met
 
     def call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], *, awaited: bool = False) -> Any:
-        """Have a function of the test's called, and awaited if it is to be; meanwhile the test may ask in turn."""
+        """Call a function of the test, and await it if `awaited`; the test may send requests meanwhile."""
         with self.calling_back:
             return self._call_back(number, args, kwargs, awaited)
 
@@ -279,14 +279,14 @@ class Server:
             return values[0]
 
     def states(self, request: dict[str, Any]) -> list[list[Any]]:
-        """The states of the object that was asked for something, and of those that were given to it."""
+        """Return the states of the request's object and of the objects among its arguments."""
         given = [data["h"] for data in request.get("args", ()) if type(data) is dict and type(data.get("h")) is int]
         if "h" in request and request.get("op") in _CHANGING:
             given.append(request["h"])
         return [[number, self.objects.state(self.objects.held[number])] for number in given]
 
     def perform(self, request: dict[str, Any]) -> Any:
-        """Do what is asked for."""
+        """Perform a request and return its result."""
         args, kwargs = self.given(request)
         if "get" in request:
             return self.find(request["get"])
@@ -300,7 +300,7 @@ class Server:
         return self.find(request["call"])(*args, **kwargs)
 
     def run(self, coroutine: Any) -> Any:
-        """What a coroutine gives: all of a program's run in one loop, as where one test awaits them."""
+        """Run a coroutine and return its result. All coroutines of a program share one event loop, as in an async test."""
         if self.loop is None:
             import asyncio
 
@@ -309,7 +309,7 @@ class Server:
         return self.loop.run_until_complete(coroutine if type(coroutine) is _AWAITED[0] else _awaited(coroutine))
 
     def printed(self) -> str:
-        """What was printed since the last time, if standard output is a file."""
+        """Return what was printed since the last call, if standard output is a file."""
         try:
             if sys.stdout is not None:
                 sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""How exceptions cross: what is said of one, and what is made of that on the program's side."""
+"""How exceptions cross: their description as plain data, and the exception rebuilt from it on the program's side."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _BUILTIN = {
 
 
 def describe_exception(error: BaseException, hold: Callable[..., Any] | None = None, depth: int = 0) -> dict[str, Any]:
-    """An exception as plain data: its names, its arguments where they can cross, its message.
+    """Describe an exception as plain data: class names, message, and those arguments and attributes that can cross.
 
     Args:
         error: the exception.
-        hold: writes the objects among its arguments and attributes.
-        depth: of how many it is the cause.
+        hold: encodes objects among its arguments and attributes.
+        depth: position in the chain of causes.
     """
     mro, own = bases(type(error))
     described: dict[str, Any] = {"type": str(type(error).__name__)[:200], "mro": mro, "own": own, "args": []}
@@ -47,37 +47,37 @@ def describe_exception(error: BaseException, hold: Callable[..., Any] | None = N
 
 
 def bases(kind: type) -> tuple[list[str], list[str]]:
-    """The names of its built-in bases and of its own ones, nearest first."""
+    """Return the names of the built-in bases and of the other ones, nearest first."""
     bases = [(str(base.__name__)[:200], base) for base in type.__dict__["__mro__"].__get__(kind)[:-1]]
     own = [_qualified(name, base) for name, base in bases if _BUILTIN.get(name) is not base]
     return [name for name, base in bases if _BUILTIN.get(name) is base], own[:50]
 
 
 def unique_name(name: str, kind: type) -> str:
-    """A name that no other class has here: the second of one name is `Empty#2`."""
+    """Return a name that no other class has here: the second class named `Empty` is `Empty#2`."""
     alike = _NAMED.setdefault(name := name.replace(".", "_").replace("#", "_"), {})
     place, _ = alike.setdefault(id(kind), (len(alike), kind))
     return f"{name}#{place + 1}" if place else name
 
 
 def plain_name(name: str) -> str:
-    """The name by which a class calls itself."""
+    """Return the plain class name of a unique or qualified name."""
     return name.rpartition(".")[2].partition("#")[0]
 
 
 _NAMED: dict[str, dict[int, tuple[int, type]]] = {}
-"""Classes by name and identity, and which of that name each is; held, so that no other comes to have its identity."""
+"""Name -> id of class -> (index among classes of that name, the class). Holding the class keeps its id from being reused."""
 
 
 def _qualified(name: str, kind: type) -> str:
-    """A name with its module where that has the class under it; without a dot where the class is the program's."""
+    """Return the name with its module if the class is a library's; a name without a dot if it is the program's."""
     module = getattr(kind, "__module__", None)
     is_librarys = type(module) is str and getattr(sys.modules.get(module), name, None) is kind
     return f"{module}.{name}" if is_librarys and module != PROGRAM else unique_name(name, kind)
 
 
 def rebuild_exception(answer: dict[str, Any]) -> Any:
-    """The exception that a function of the test's raised: of the same names, with the number that it is known by there."""
+    """Rebuild the exception that a function of the test raised: with the same class names, and its number in the test."""
     names = answer["mro"]
     built_in = next((name for name in names if name in _BUILTIN), "Exception")
     kind = _BUILTIN[built_in]

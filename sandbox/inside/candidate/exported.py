@@ -1,7 +1,7 @@
-"""Objects of classes that the test defines, lent to the candidate: it asks the test's process for all they do.
+"""Objects of the test's classes that the candidate uses by reference: every access is a request to the test's process.
 
-A function of the test's is called back in the test's process; an object is a function with a state. The candidate may read
-and set what it could in one process, but for names with two underscores, which lead to frames and modules.
+Functions of the test are called back in the same way. The candidate may read
+and set what it could in one process, except names with two leading underscores, which lead to frames and modules.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 _TEXTS = ("__repr__", "__str__")
 _BASES = ("abc", "builtins", "enum", "typing", "unittest.mock")
-"""Modules of whose classes a class of the test's may be made. A TestCase, say, would hand out the test itself."""
+"""Modules whose classes an exported class may derive from. A TestCase, for instance, would give access to the test itself."""
 
 
 def is_exported(value: Any, module: str) -> bool:
-    """Whether an object crosses by number: its class is the test's, or a mock, and plain data cannot be meant."""
+    """Whether an object crosses by number: its class is the test's or a mock, and it is not plain data."""
     kind = type(value)
     if kind is object:
         return True
@@ -28,13 +28,13 @@ def is_exported(value: Any, module: str) -> bool:
 
 
 def special(kind: type) -> list[str]:
-    """The special methods that a class of the test's defines; those of `object` need nobody to be asked."""
-    found = [*special_methods.of(kind), *_TEXTS]
-    return [name for name in found if getattr(kind, name) is not getattr(object, name, None)]
+    """Return the special methods that a class of the test defines, without those of `object`."""
+    names = [*special_methods.of(kind), *_TEXTS]
+    return [name for name in names if getattr(kind, name) is not getattr(object, name, None)]
 
 
 class ExportedObject:
-    """Does with an object of the test's what the candidate asks for. Called as a function of the test's is."""
+    """Wraps an object of the test and performs the candidate's operations on it. Called like a function of the test."""
 
     __slots__ = ("value",)
 
@@ -42,19 +42,19 @@ class ExportedObject:
         self.value = value
 
     def __call__(self, op: str, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Do it.
+        """Perform an operation.
 
         Returns:
-            What the object gives; of a special method, whether it is implemented for these arguments, and what it gives.
+            The result; for a special method, whether it is implemented for these arguments, and the result.
 
         Raises:
-            AttributeError: the name is not the candidate's to use.
+            AttributeError: the candidate may not use this name.
         """
         if op == "special":
             if name not in special(type(self.value)):
                 raise AttributeError(name)
-            found = getattr(type(self.value), name)(self.value, *args, **kwargs)
-            return (False, None) if found is NotImplemented else (True, found)
+            result = getattr(type(self.value), name)(self.value, *args, **kwargs)
+            return (False, None) if result is NotImplemented else (True, result)
         if type(name) is not str or name[:2] == "__":
             raise AttributeError(name)
         if op == "set":
@@ -63,17 +63,17 @@ class ExportedObject:
 
 
 def make_stub(ask: Callable[..., Any], about: dict[str, Any]) -> Any:
-    """What the candidate gets for an object of the test's.
+    """Make the stub that the candidate gets for an object of the test.
 
     Args:
-        ask: has the object's `ExportedObject` called.
-        about: the name of its class, and the special methods that this has.
+        ask: calls the object's `ExportedObject` in the test's process.
+        about: the class name, docstring and special methods of the object.
     """
 
     def method(name: str) -> Callable[..., Any]:
         def special(self: Any, *args: Any, **kwargs: Any) -> Any:
-            is_implemented, found = ask("special", name, *args, **kwargs)
-            return found if is_implemented else NotImplemented
+            is_implemented, result = ask("special", name, *args, **kwargs)
+            return result if is_implemented else NotImplemented
 
         special.__name__ = name
         return special

@@ -1,4 +1,4 @@
-"""How a program's objects and exceptions are described to the other side: plain data, or a number that stands for them."""
+"""The table of a program's objects that the test holds by number, their description, and operations on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _OWN = {name: value for name, value in vars(builtins).items() if isinstance(value, type)}
 TESTS_OWN = "test."
-"""Before the number of a class that the test has derived, in place of its name."""
+"""Prefix of the number of a class that the test derived, sent in place of its name."""
 _derived: dict[type, int] = {}
 _MOST_HANDLES = 200_000
 _HARMLESS = {"__hash__", "__format__"}
@@ -39,7 +39,7 @@ def _is_enum(kind: type) -> bool:
 
 
 def _names(kind: type) -> list[str]:
-    """The names of a class and its bases, nearest first: of Python's own with modules, the second of one name with a number."""
+    """Return the names of a class and its bases, nearest first: Python's own with module, duplicate names with a number."""
     found = []
     for base in type.__dict__["__mro__"].__get__(kind)[:-1] or (object,):
         name = str(base.__name__)[:200]
@@ -61,45 +61,47 @@ async def _awaited(value: Any) -> Any:
 
 
 class ObjectTable:
-    """The objects that the other side holds by number."""
+    """The objects that the test holds by number, and stubs for what the test exported."""
 
     def __init__(self, module: str, call_back: Callable[..., Any] | None = None) -> None:
         self.call_back: Any = call_back
-        """Has a function of the test's called, by number."""
+        """Calls a function of the test by number."""
         self._callbacks: dict[int, Any] = {}
         self.lent: dict[int, int] = {}
-        """Numbers of what stands for objects of the test's, by identity."""
+        """Id of a stub -> number of the test's object."""
         self.held: list[Any] = []
         self.numbers: dict[int, int] = {}
         self._module = module
         self._special: dict[type, list[str]] = {}
         self._left = 0
-        """How many values of states may still be sent with this answer."""
+        """Number of values of object states that may still be sent with this answer."""
         self._inside: set[int] = set()
         self._failed: dict[int, BaseException] = {}
-        """What iterators raised behind items that were taken, by number."""
+        """Number of an iterator -> exception that it raised after items that were already taken."""
 
     def encode(self, value: Any, to: Encoder, plain: Callable[[Encoder, Any, int], Any] | None, depth: int) -> Any:
-        """What stands for an object: its number, and its plain value as well where its class is built upon a built-in one."""
+        """Encode an object: its handle, and its plain value if its class derives from a built-in type."""
         if plain is None:
             number = self.lent.get(id(value))
             return {"h": self.about(value) if number is None else {"lent": number}}
         if plain is iterator:
-            # Not read here: what reading it does, it does when the test reads it, and for a state it would be used up.
+            # Not consumed here: side effects must happen when the test reads it, and a state must not exhaust it.
             known = {"h": [self.number(value), ["iterator"], [], None]}
             return known if self._inside else {"gen" if type(value) is _GENERATOR else "its": [[], self.number(value)]}
         own = [base for base in type(value).__mro__ if getattr(base, "__module__", None) == self._module]
         if not own and not (isinstance(value, tuple) and hasattr(type(value), "_fields")):
             return None
-        if any(special_methods.SPECIAL & base.__dict__.keys() - _HARMLESS for base in own):  # it is not what it is built upon
+        if any(
+            special_methods.SPECIAL & base.__dict__.keys() - _HARMLESS for base in own
+        ):  # it does not behave like its base type
             return {"h": self.about(value)}
         return {"v": [plain(to, value, depth + 1), self.about(value)]}
 
     def take(self, number: int, count: int) -> tuple[list[Any], bool]:
-        """The next items of an iterator, at most so many, and whether it has ended.
+        """Return the next items of an iterator, at most `count`, and whether it has ended.
 
         Raises:
-            BaseException: what the iterator raises, once all before it was taken.
+            BaseException: what the iterator raises, after all items before it were taken.
         """
         failed = self._failed.pop(number, None)
         if failed is not None:
@@ -118,12 +120,12 @@ class ObjectTable:
         return taken, False
 
     def instance(self, value: Any) -> Any:
-        """What stands for an object that the other side has made: its number, whatever its class is built upon."""
+        """Encode an object that the test has made: always by handle, even if its class derives from a plain type."""
         exact = type(value) in PLAIN or value is None or id(value) in self.lent
         return encode(value, self.encode) if exact else {"h": self.about(value)}
 
     def number(self, value: Any) -> int:
-        """The number of an object, the same each time."""
+        """Return the number of an object, assigning one if needed."""
         number = self.numbers.get(id(value))
         if number is None:
             if len(self.held) >= _MOST_HANDLES:
@@ -133,7 +135,7 @@ class ObjectTable:
         return number
 
     def about(self, value: Any) -> list[Any]:
-        """Number, names of the classes, special methods, and the state as it is now."""
+        """Return the handle of an object: number, class names, special methods, and present state."""
         kind = type(value)
         special = self._special.get(kind)
         if special is None:
@@ -141,7 +143,7 @@ class ObjectTable:
         return [self.number(value), _names(kind), special, self.state(value)]
 
     def state(self, value: Any) -> Any:
-        """The attributes of an object as plain data; None where it has none, or too many, or what cannot cross."""
+        """Encode the attributes of an object; None if it has none, too many, or some that cannot cross."""
         if isinstance(value, type) or id(value) in self._inside or len(self._inside) >= _STATE_DEPTH:
             return None
         attributes = _attributes(value)
@@ -163,7 +165,7 @@ class ObjectTable:
             self._left = to.nodes
 
     def describe(self, value: Any, hold: bool) -> dict[str, Any]:
-        """What a function or class is, for the one who asked for it by name."""
+        """Describe a function or class that the test looked up by name."""
         about: dict[str, Any] = {"kind": "function", "doc": _doc(value), "async": False}
         if hold:
             about["h"] = self.about(value)
@@ -183,7 +185,7 @@ class ObjectTable:
         return about
 
     def get(self, about: Any, plain: Any = None, *_: Any) -> Any:
-        """The object of a number; of a function of the test's, one that asks for it to be called."""
+        """Return the object of a handle; for a function or object of the test, its stub."""
         if plain is iter:
             return self._going_on(*about)
         if type(about) is not dict:
@@ -199,7 +201,7 @@ class ObjectTable:
         return known
 
     def _going_on(self, number: int, begun: list[Any]) -> Any:
-        """An iterator of the test's: what was given of it, then what its process gives."""
+        """Iterate over an iterator of the test: first the items that were sent, then one request per item."""
         yield from begun
         while True:
             try:
@@ -208,7 +210,7 @@ class ObjectTable:
                 return
 
     def perform(self, op: str, number: int, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Do with an object what is asked for."""
+        """Perform an operation on an object."""
         if op == "derive":
             name, members, others = args
             return self.derive(self.held[number], name, members, others, kwargs)
@@ -217,7 +219,7 @@ class ObjectTable:
         return _OPERATIONS[op](self.held[number], *args, **kwargs)
 
     def derive(self, base: type, name: str, members: dict[str, list[Any]], others: list[type], options: dict[str, Any]) -> int:
-        """Make the class that the test derives from one of the program's. Returns its number."""
+        """Make the counterpart of a class that the test derives from one of the program's. Returns its number."""
         body: dict[str, Any] = {"__module__": self._module}
         for key, (how, *parts) in members.items():
             if how == "function":
@@ -239,7 +241,7 @@ _MADE_AS: dict[str, Callable[..., Any]] = {"property": property, "static": stati
 
 
 def _shape(kind: type) -> list[str]:
-    """What the program's classes define for an instance of a class, and for those derived from it: properties behind an `@`."""
+    """Return the names that the program's classes define for instances of a class; properties start with an `@`."""
     bases = [base for base in kind.__mro__ if _OWN.get(base.__name__) is not base]
     found = {name for base in bases for name, value in vars(base).items() if type(value) is _FUNCTIONS[0]}
     found |= {f"@{name}" for base in bases for name, value in vars(base).items() if isinstance(value, property)}
@@ -280,7 +282,7 @@ def _attributes(value: Any) -> dict[str, Any] | None:
 
 
 def _parameters(kind: type) -> list[str] | None:
-    """The names of what making an instance takes, in order; None where nothing says."""
+    """Return the names of a constructor's parameters, in order; None if unknown."""
     try:
         fields = getattr(kind, "_fields", None)
         if issubclass(kind, tuple) and fields is not None:
@@ -289,7 +291,7 @@ def _parameters(kind: type) -> list[str] | None:
             code = getattr(getattr(kind, name), "__code__", None)
             if code is not None:
                 names = list(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & _REST_FLAG)])
-                if code.co_flags & _REST_FLAG:  # between the others, in the order of a call
+                if code.co_flags & _REST_FLAG:  # moved to its position in a call
                     names.insert(code.co_argcount - 1, f"*{names.pop()}")
                 if code.co_flags & _NAMED_REST_FLAG:
                     names.append(f"**{code.co_varnames[len(names) + 1]}")
@@ -300,13 +302,13 @@ def _parameters(kind: type) -> list[str] | None:
 
 
 def _below(kind: type, base: type) -> type:
-    """Of a class's bases, the one before another: behind it `super` begins with that."""
+    """Return the class before `base` in the MRO: `super` of it starts with `base`."""
     bases = kind.__mro__
     return bases[bases.index(base) - 1]
 
 
 def _signature(value: Any) -> list[list[Any]]:
-    """Name, kind, whether there is a default, and that, of each parameter."""
+    """Return name, kind, whether there is a default, and the default, of each parameter."""
     import inspect
 
     found = inspect.signature(value).parameters.values()
@@ -323,7 +325,7 @@ def _operate(value: Any, name: str, other: Any, is_right: bool) -> Any:
 
 
 def _left(mro: list[str] | None, message: str) -> tuple[Any, ...]:
-    """What a context is told of how it is left: with an exception of the names that the test's has."""
+    """Return the arguments of `__exit__`, with an exception of the same class names as the test's."""
     if mro is None:
         return None, None, None
     error = rebuild_exception({"mro": mro, "message": message, "raised": -1})
@@ -331,12 +333,12 @@ def _left(mro: list[str] | None, message: str) -> tuple[Any, ...]:
 
 
 def _plain_value(value: Any) -> Any:
-    """The value as an instance of the plain type that its class is built upon."""
+    """Convert a value to the plain type that its class derives from."""
     for kind in type(value).__mro__:
         if kind in PLAIN:
             make: Any = {str: str.__str__, int: int.__int__, float: float.__float__}.get(kind, kind)
             return make(value)
-    raise TypeError(f"{type(value).__name__} is built upon no plain type")
+    raise TypeError(f"{type(value).__name__} derives from no plain type")
 
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {

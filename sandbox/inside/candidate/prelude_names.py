@@ -1,4 +1,4 @@
-"""Names that programs use without importing them, because judges provide them: those of `typing` and of common modules."""
+"""Names that programs may use without importing them, as online judges provide them: from `typing` and common modules."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ PLACES = {name: (name, "") for name in MODULES} | {
 
 
 def find(name: str) -> Any:
-    """What judges mean by a name.
+    """Return the module or object that judges provide under a name.
 
     Raises:
-        LookupError: nothing.
+        LookupError: they provide none.
     """
     try:
         module, attribute = PLACES[name]
@@ -59,7 +59,7 @@ def find(name: str) -> Any:
 
 
 def provide(code: CodeType, namespace: dict[str, Any]) -> dict[str, Any]:
-    """Put into the namespace what the code uses of these names. Returns what was put there."""
+    """Add those of these names that the code uses to its namespace. Returns the added ones."""
     provided, known = {}, vars(builtins)
     for name in used(code):
         if name in PLACES and name not in known:
@@ -72,7 +72,7 @@ def provide(code: CodeType, namespace: dict[str, Any]) -> dict[str, Any]:
 
 
 def used(code: CodeType) -> set[str]:
-    """All names that the code and the functions in it use, as globals or as attributes."""
+    """Return all names that the code and its functions use, as globals or attributes."""
     found: set[str] = set()
     todo = [code]
     kind = type(code)
@@ -84,7 +84,7 @@ def used(code: CodeType) -> set[str]:
 
 
 def stored(code: CodeType) -> set[str]:
-    """The names that the code, of a module, itself assigns."""
+    """Return the names that a module's code assigns."""
     import dis
 
     return {step.argval for step in dis.get_instructions(code) if step.opname in ("STORE_NAME", "STORE_GLOBAL", "IMPORT_STAR")}

@@ -1,6 +1,6 @@
-"""The cell: has one run at a time forked from a warm Python behind walls. It gets descriptors and never reads what is in them.
+"""The cell: runs one program at a time, forked from a warm Python. It passes descriptors on and never reads their content.
 
-Datagrams of JSON with descriptors attached, over one SOCK_SEQPACKET socket:
+Messages are JSON datagrams with descriptors attached, over one SOCK_SEQPACKET socket:
 supervisor -> cell: {"op": "run", "mode", "argv", "source", "env", "limits", "fds": [part of each descriptor], "collect"} and
 {"op": "kill"}; cell -> supervisor: {"ready"}, {"done", "exit", "signal", "cpu_s", "memory_kb", "files", "note"}.
 When the socket closes, the cell ends, and with it everything behind the walls.
@@ -29,15 +29,15 @@ _MOST_FDS = 250
 
 
 def main(config: Mapping[str, Any], socket_fd: int) -> None:
-    """Build the walls, say so, and serve until the socket closes."""
+    """Build the walls, report readiness, and serve runs until the socket closes."""
     sock = _socket.socket(fileno=socket_fd)
     os.umask(0o022)
-    # One that bubblewrap has started is put into its control group only when it is ready, and must not fork before.
+    # A cell under bubblewrap joins its control group only when it is ready, and must not fork before.
     warm = "enclosed" not in config
     try:
         starter = Zygote(config) if warm and config["level"] >= 3 else _forker(config, warm=warm)
     except ForkFailed:
-        os._exit(1)  # which may pass, unlike what can be said
+        os._exit(1)  # without a message: the supervisor treats this as transient
     except BaseException as error:
         why = str(error) if isinstance(error, NotStarted) else f"{type(error).__name__}: {error}"
         sock.send(json.dumps({"ready": False, "error": why}).encode())
@@ -53,11 +53,11 @@ def main(config: Mapping[str, Any], socket_fd: int) -> None:
         idle.register(starter.lifeline, 0)
     while True:
         if warm:
-            with contextlib.suppress(OSError):  # said when it is needed
+            with contextlib.suppress(OSError):  # reported when the run starts
                 starter.fork_ahead()
         request: dict[str, Any] = {}
         fds: list[int] = []
-        while request.get("op") != "run":  # also a kill that came too late
+        while request.get("op") != "run":  # skip kills that come too late
             _close(fds)
             if any(fd == starter.lifeline for fd, _ in idle.poll()):
                 os._exit(1)
@@ -68,7 +68,7 @@ def main(config: Mapping[str, Any], socket_fd: int) -> None:
 def _forker(config: Mapping[str, Any], *, warm: bool) -> Forker:
     walls = build_walls(config)
     runs.prepare_for_runs(walls, config["path"] if walls.packages is None else [walls.packages], warm=warm)
-    # Under bubblewrap it is pid 1, which ignores signals it has no handler for: Python's own for SIGINT would let a run end it.
+    # Under bubblewrap this is pid 1, which ignores signals without a handler; with Python's SIGINT handler a run could end it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return Forker(walls, functools.partial(runs.become, walls))
 
@@ -86,9 +86,9 @@ def _serve(sock: _socket.socket, starter: RunStarter, run_dir: RunDir, header: M
     files, names = [], []
     limit = int(header["limits"]["collect_bytes"])
     for path in header["collect"]:
-        found = run_dir.collect(path, limit)
-        if found is not None:
-            files.append(found)  # outlives the file system that it lies in
+        file = run_dir.collect(path, limit)
+        if file is not None:
+            files.append(file)  # the descriptor outlives the file system
             names.append(path)
     clean = run_dir.clean() and ending.clean
     report.update(done=True, files=names, note=note.decode("utf-8", "replace"), clean=clean)
@@ -102,7 +102,7 @@ def _await(sock: _socket.socket, starter: RunStarter) -> RunEnd:
     poll.register(sock, select.POLLIN)
     poll.register(watcher, select.POLLIN)
     while watcher not in {fd for fd, _ in poll.poll()}:
-        _, stray = _receive(sock, starter)  # only ever a kill; exits when the supervisor is gone
+        _, stray = _receive(sock, starter)  # always a kill; exits if the supervisor is gone
         _close(stray)
         starter.kill()
     return starter.finish()
@@ -114,7 +114,7 @@ def _receive(sock: _socket.socket, starter: RunStarter) -> tuple[dict[str, Any],
         # Nobody is left to report to.
         starter.shut_down()
         os._exit(0)
-    return json.loads(data.decode()), fds  # of bytes it would first guess the encoding
+    return json.loads(data.decode()), fds  # given bytes, it would first guess the encoding
 
 
 def _close(fds: list[int]) -> None:

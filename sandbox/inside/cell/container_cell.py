@@ -1,8 +1,8 @@
-"""The cell of a container: like `cell`, but over one byte stream, because no descriptor can be sent into a container.
+"""The cell of a container: like `cell`, but over one byte stream, because descriptors cannot be sent into a container.
 
-The cell is pid 1, so nothing in the container can kill it, and its `kill(-1)` leaves nobody. It relays payloads, which `cell`
-never sees: they only pass through buffers that are overwritten with zeros before the next fork, so that no run can find in its
-memory what another was given.
+The cell is pid 1, so nothing in the container can kill it, and its `kill(-1)` reaches everything. Unlike `cell`, it relays
+payloads, but only through buffers that are overwritten with zeros before the next fork, so that no run can find in its
+memory the data of another.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from verigym.sandbox.inside.walls import syscalls as sys_
 from verigym.sandbox.inside.walls.build import Walls
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random")
-# Of /proc a run sees its own directory and these: what the container's runtime has masked there looks like something to find.
+# In /proc a run sees its own directory and these; files that the container's runtime has masked there would look suspicious.
 _PROC = ("cpuinfo", "meminfo", "stat", "uptime", "loadavg", "version", "filesystems", "sys")
 _OOM_COUNTS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 _RLIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
@@ -38,7 +38,7 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 
 
 def main(config: Mapping[str, Any], source: int, sink: int) -> None:
-    """Say that the cell is ready and serve runs until the stream ends."""
+    """Report readiness and serve runs until the stream ends."""
     relay = Relay(fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, 100), fcntl.fcntl(sink, fcntl.F_DUPFD_CLOEXEC, 100))
     try:
         null = os.open(os.devnull, os.O_RDWR)
@@ -55,7 +55,7 @@ def main(config: Mapping[str, Any], source: int, sink: int) -> None:
     while True:
         cell.fork_ahead()
         kind, body = relay.receive()
-        while kind != RUN:  # a late frame of the run before
+        while kind != RUN:  # skip late frames of the previous run
             kind, body = relay.receive()
         cell.run(json.loads(relay.receive_payload(ACK.unpack(body)[0])))
         relay.wipe()
@@ -65,23 +65,23 @@ class Cell:
     """Runs one program at a time.
 
     Args:
-        relay: the stream.
-        run_dir: holds one run's files.
-        chosen: the packages that programs may import: `names`, whether `all_there`, and the empty `place` for links to them.
+        relay: the stream to the supervisor.
+        run_dir: directory of one run's files.
+        chosen: packages that programs may import: `names`, whether `all_there`, and `place`, an empty folder for links.
 
     Raises:
-        OSError: the container does not hold what the back end relies on.
-        packages.NotInstalled: nor the packages that are named.
+        OSError: the container lacks something that the back end relies on.
+        packages.NotInstalled: a named package is missing.
     """
 
     def __init__(self, relay: Relay, run_dir: str, chosen: Mapping[str, Any]) -> None:
         self._relay = relay
         self.lacks: dict[str, str] = {}
         self.state: object = None
-        """What `own_state` was before the first run."""
+        """Result of `own_state` before the first run."""
         if os.getpid() != 1:
             raise OSError(errno.EPERM, "not pid 1: the container was started with an init process or the host's pid namespace")
-        # pid 1 ignores signals it has no handler for; Python's own for SIGINT would let any program end it.
+        # pid 1 ignores signals without a handler; with Python's SIGINT handler any program could end it.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         sys_.prctl(sys_.PR_SET_DUMPABLE, 0)
         sys_.prctl(sys_.PR_SET_NO_NEW_PRIVS, 1)
@@ -111,7 +111,7 @@ class Cell:
             self.lacks["memory_kills"] = "the container does not see its memory cgroup's counters"
 
     def fork_ahead(self) -> None:
-        """Fork the process of the next run. All that passed here before is wiped."""
+        """Fork the process of the next run. The buffers have been wiped."""
         self._forker.fork_ahead()
 
     def run(self, header: dict[str, Any]) -> None:

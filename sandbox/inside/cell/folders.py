@@ -1,4 +1,4 @@
-"""Emptying a folder in which a program could do as it liked."""
+"""Empties a folder that an untrusted program wrote to."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import stat
 
 
 def empty(folder: str) -> bool:
-    """Remove what is in a folder, whatever modes and however deep. Returns whether nothing is left.
+    """Remove everything in a folder, regardless of modes and depth. Returns whether nothing is left.
 
-    Folders are moved up before they are removed, so that no path grows too long and nothing recurses.
+    Nested folders are moved to the top before they are removed, so that paths stay short and nothing recurses.
     """
     try:
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
@@ -44,6 +44,6 @@ def _is_folder(name: str, parent: int) -> bool:
 
 
 def _open_folder(name: str, parent: int) -> int:
-    """Open a folder after giving its owner all rights. No process of the run is left that could put a link in its place."""
+    """Open a folder after giving its owner all rights. No process is left that could replace it by a link."""
     os.chmod(name, 0o700, dir_fd=parent)
     return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)

@@ -1,6 +1,6 @@
-"""Forks the processes of runs from this very process, waits for their ends, and kills what they leave.
+"""Forks the processes of runs, waits for them, and kills what they leave.
 
-Two classes do this for a cell: `Forker` here, and `zygote.Zygote`, which has it done by another process.
+A cell uses one of two starters: `Forker`, which forks from the cell itself, or `zygote.Zygote`, which uses another process.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from verigym.sandbox.inside.walls.privileges import apply_landlock, drop_privile
 
 
 class ForkFailed(OSError):
-    """There is no process to tell anything, and none to wait for."""
+    """No process could be forked, so there is none to wait for."""
 
 
 class RunEnd(NamedTuple):
-    """How the first process of a run ended, and what the run has used."""
+    """How the first process of a run ended, and the resources that the run used."""
 
     status: int
-    """As `wait` gives it."""
+    """Exit status as returned by `wait`."""
     cpu_us: int
-    """CPU time of all its processes that were waited for, microseconds."""
+    """CPU time in microseconds of all its processes that were waited for."""
     memory_kb: int
-    """Largest resident size of its first process."""
+    """Largest resident size of its first process, in KiB."""
     clean: bool = True
-    """Whether nothing of it is left in the kernel."""
+    """Whether no kernel objects of the run are left."""
     core: int = -1
-    """Where the next will be forked, if that has changed."""
+    """Core of the next fork, if it has changed; else -1."""
 
     def report(self) -> dict[str, Any]:
-        """The same as the supervisor reads it."""
+        """Return the report that is sent to the supervisor."""
         code = os.waitstatus_to_exitcode(self.status)
         return {
             "exit": code if code >= 0 else None,
@@ -54,49 +54,49 @@ NEVER_STARTED = RunEnd(prefork.SETUP_FAILED << 8, 0, 0)
 
 
 class RunStarter(Protocol):
-    """What a cell has its runs started by, one at a time."""
+    """Interface through which a cell starts its runs, one at a time."""
 
     walls: Walls
 
     def fork_ahead(self) -> None:
-        """See to it that a process waits for the next run, if that is not so by itself."""
+        """Fork the process of the next run, unless one is already waiting."""
 
     def start(self, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
-        """Tell the waiting process what to become.
+        """Send the waiting process the specification of its run.
 
         Raises:
-            NotForked: there is none.
-            OSError: the process is gone; it still is to be finished.
+            ForkFailed: there is no process.
+            OSError: the process is gone; `finish` must still be called.
         """
 
     def set_core(self, number: int) -> None:
-        """Fork on that core from now on; -1: leave it as it is."""
+        """Fork on that core from now on; -1 keeps the present one."""
 
     @property
     def watcher(self) -> int:
-        """A descriptor that can be read when the first process of the run has ended; not the caller's to close."""
+        """A descriptor that becomes readable when the run's first process has ended; the caller must not close it."""
 
     @property
     def lifeline(self) -> int:
-        """A descriptor that hangs up when no more runs can be started; -1 where that ends the cell too."""
+        """A descriptor that hangs up when no more runs can be started; -1 if that would end the cell too."""
 
     def kill(self) -> None:
         """Kill the run."""
 
     def finish(self) -> RunEnd:
-        """Wait for the run's first process, and see to it that no other is left."""
+        """Wait for the run's first process and make sure that no other process of the run is left."""
 
     def shut_down(self) -> None:
-        """The cell is about to end: take along what would not end with it."""
+        """Clean up before the cell ends: processes and files that would outlive it."""
 
 
 class Forker:
-    """Starts runs as children of this process, which keeps its privileges: each child gives them up.
+    """Starts runs as children of this process, which keeps its privileges; each child drops them.
 
     Args:
-        walls: what they are confined by.
-        become: what a child does when it is told to.
-        first: what it does before anything else.
+        walls: their isolation.
+        become: called in a child with the specification of its run.
+        first: called in a child before anything else.
     """
 
     def __init__(self, walls: Walls, become: prefork.Become, first: Callable[[], None] | None = None) -> None:
@@ -114,17 +114,17 @@ class Forker:
             self._first()
         drop_privileges(self.walls)
         expose_to_user_and_oom()
-        if not self.walls.owns_all:  # else it ends with its namespace
+        if not self.walls.owns_all:  # otherwise it ends with its namespace
             sys_.prctl(sys_.PR_SET_PDEATHSIG, signal.SIGKILL)
         apply_landlock(self.walls)
 
     def fork_ahead(self) -> None:
-        """Fork the process of the next run, unless one waits."""
+        """Fork the process of the next run, unless one is already waiting."""
         if self._sock is None:
             self._sock, self.pid = fork(self._become, self._confine)
 
     def start(self, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
-        """Tell it what to become; see `RunStarter`."""
+        """Send it the specification; see `RunStarter`."""
         try:
             self.fork_ahead()
         except OSError as error:
@@ -139,18 +139,18 @@ class Forker:
             sock.close()
 
     def set_core(self, number: int) -> None:
-        """It keeps to no core."""
+        """Does nothing: this process is not pinned."""
 
     @property
     def watcher(self) -> int:
-        """Its pidfd."""
+        """The pidfd of the run's first process."""
         if self._watcher is None:
             self._watcher = os.pidfd_open(self.pid)
         return self._watcher
 
     @property
     def lifeline(self) -> int:
-        """None is needed."""
+        """-1: runs can be started as long as the cell lives."""
         return -1
 
     def kill(self) -> None:
@@ -158,7 +158,7 @@ class Forker:
         kill_all(self.walls)
 
     def finish(self) -> RunEnd:
-        """Wait for its first process, kill and reap all others."""
+        """Wait for the run's first process, kill and reap all others."""
         ending = end(self.walls, self.pid, self._used)
         if self._watcher is not None:
             os.close(self._watcher)
@@ -167,7 +167,7 @@ class Forker:
         return ending
 
     def shut_down(self) -> None:
-        """Where it does not all end with this process: kill it, and remove its files."""
+        """Kill the run and remove its files, unless they end with this process's namespaces."""
         if not self.walls.owns_all:
             reap(self.walls)
             scratch = os.path.dirname(self.walls.run_dir)
@@ -177,27 +177,27 @@ class Forker:
 
 
 def fork(become: prefork.Become, confine: Callable[[], None] | None = None) -> tuple[_socket.socket, int]:
-    """Fork a process that waits to be told what to become; returns the socket to it, and its pid."""
-    ours, its = _socket.socketpair()
+    """Fork a process that waits for a specification; returns the socket to it, and its pid."""
+    parent_end, child_end = _socket.socketpair()
     pid = os.fork()
     if not pid:
         try:
-            ours.close()
-            prefork.wait(its, become, confine)
+            parent_end.close()
+            prefork.wait(child_end, become, confine)
         finally:
             os._exit(prefork.SETUP_FAILED)
-    its.close()
-    return ours, pid
+    child_end.close()
+    return parent_end, pid
 
 
 def collect_sockets() -> None:
-    """Have the kernel look for sockets that are left in messages to one another: it does so when one is closed."""
+    """Make the kernel collect sockets that refer to each other in unread messages, which it does when a socket is closed."""
     for sock in _socket.socketpair():
         sock.close()
 
 
 def used() -> int:
-    """CPU time of all children waited for so far, microseconds."""
+    """CPU time in microseconds of all children waited for so far."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return round((usage.ru_utime + usage.ru_stime) * 1e6)
 
@@ -210,7 +210,7 @@ def end(walls: Walls, pid: int, used_before: int) -> RunEnd:
 
 
 def reap(walls: Walls) -> None:
-    """Kill and reap until no child is left."""
+    """Kill and reap children until none is left."""
     while True:
         kill_all(walls)
         try:
@@ -223,14 +223,14 @@ def reap(walls: Walls) -> None:
 def kill_all(walls: Walls) -> None:
     """Kill every process of the run."""
     if walls.owns_all:
-        # Atomic against fork bombs: a process with a pending SIGKILL cannot fork.
+        # Atomic, even against fork bombs: a process with a pending SIGKILL cannot fork.
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
     elif walls.uid is not None:
         killer = os.fork()
         if killer == 0:
             with contextlib.suppress(OSError):
-                # May signal the uid's processes, and may not be signalled by them: who is signalled goes by real and saved ids.
+                # May signal the uid's processes but not be signalled by them: the target's real and saved uids decide.
                 os.setresuid(walls.killer_uid, walls.uid, walls.killer_uid)
                 os.kill(-1, signal.SIGKILL)
             os._exit(0)
@@ -247,10 +247,10 @@ def _descendants() -> list[int]:
         if entry.isdigit():
             with contextlib.suppress(OSError, ValueError), open(f"/proc/{entry}/stat", "rb") as file:
                 parents.setdefault(int(file.read().rpartition(b")")[2].split()[1]), []).append(int(entry))
-    found: list[int] = []
+    descendants: list[int] = []
     todo = [os.getpid()]
     while todo:
         children = parents.get(todo.pop(), [])
-        found += children
+        descendants += children
         todo += children
-    return found
+    return descendants

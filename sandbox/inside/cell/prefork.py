@@ -1,7 +1,7 @@
-"""A process forked ahead of its run, while the supervisor is still busy with the run before.
+"""A process forked ahead of its run, while the supervisor still handles the previous one.
 
-It has given up every privilege, and waits to be told what to become: in bytes that it hands on, and descriptors.
-It knows nothing of other runs: it is forked when the one before is gone, and payloads only ever pass it as descriptors.
+It has dropped every privilege and waits for a specification: bytes that it passes on, and descriptors.
+It holds no data of other runs: it is forked when the previous one is gone, and payloads pass it as descriptors only.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _SIZE = 8
 _CHUNK = 1 << 12
 
 Become = Callable[[bytes, Sequence[int], int], None]
-"""What the process does with what it is told, the run's descriptors and the one for notes; should not return."""
+"""Called with the specification, the run's descriptors and the descriptor for notes; should not return."""
 
 
 def send_spec(sock: _socket.socket, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
-    """Say to the process at the other end of `sock` what it is to become.
+    """Send the specification and descriptors to the process at the other end of `sock`.
 
     Raises:
-        OSError: it is gone.
+        OSError: the process is gone.
     """
     message = len(spec).to_bytes(_SIZE, "big") + spec
     sent = fd_passing.send(sock, message, [note_fd, *fds])
@@ -35,7 +35,7 @@ def send_spec(sock: _socket.socket, spec: bytes, fds: Sequence[int], note_fd: in
 
 
 def wait(sock: _socket.socket, become: Become, confine: Callable[[], None] | None = None) -> None:
-    """In the new process: be confined, wait to be told, and become that."""
+    """In the new process: confine it, wait for the specification, and become the run."""
     failed: BaseException | None = None
     try:
         os.setsid()
@@ -57,7 +57,7 @@ def wait(sock: _socket.socket, become: Become, confine: Callable[[], None] | Non
 
 
 def receive_spec(sock: _socket.socket) -> tuple[bytes, list[int]]:
-    """What `send_spec` says at the other end, and the descriptors; ends the process where nobody is there any more."""
+    """Return the specification and descriptors from `send_spec`; ends the process if the other end is closed."""
     data, fds = fd_passing.receive(sock, _CHUNK, _MOST_FDS)
     while len(data) < _SIZE or len(data) < _SIZE + int.from_bytes(data[:_SIZE], "big"):
         part = sock.recv(_CHUNK)
@@ -68,5 +68,5 @@ def receive_spec(sock: _socket.socket) -> tuple[bytes, list[int]]:
 
 
 def note(text: str) -> bytes:
-    """A note of a setup that failed, as a run's report carries it."""
+    """Encode the reason of a failed setup for the run's report."""
     return _NOTE + text.encode("utf-8", "replace")[:400]

@@ -1,7 +1,7 @@
-"""Frames over one byte stream, with buffers that can be wiped and credit instead of waiting.
+"""Frames over one byte stream, with buffers that can be wiped and credit-based flow control.
 
-Frames both ways: type (1 byte), length (4 bytes), body. Neither side ever waits for a program: bytes towards the supervisor,
-and on each channel towards the program, are limited by credit that the receiver gives back. So a kill is never stuck.
+A frame is type (1 byte), length (4 bytes), body. Neither side ever blocks on a program: bytes towards the supervisor,
+and on each channel towards the program, are limited by credit that the receiver returns. So a kill always gets through.
 
 Supervisor -> cell: RUN (bytes of the header), PAYLOAD (the header in JSON, then the parts), CHANNEL (index, data),
 SHUT (index), CREDITED (bytes), KILL. Cell -> supervisor: READY (JSON), STDOUT, STDERR, CHANNEL, SHUT,
@@ -21,11 +21,11 @@ from typing import Any
 HEADER = struct.Struct(">BI")
 ACK = struct.Struct(">I")
 BODY = 1 << 16
-"""No frame's body is longer."""
+"""Maximum length of a frame's body."""
 CREDIT = 1 << 18
-"""Bytes that may be on their way to the supervisor."""
+"""Bytes that may be in flight to the supervisor."""
 CHANNEL_CREDIT = 1 << 16
-"""Bytes that may be on their way to the program on each channel."""
+"""Bytes that may be in flight to the program on each channel."""
 
 RUN, PAYLOAD, CHANNEL, SHUT, CREDITED, KILL, READY, STDOUT, STDERR, FILE, DONE = b"RPCSAKYOEFD"
 _FRAME = HEADER.size + BODY
@@ -34,7 +34,7 @@ ON_CREDIT = (STDOUT, STDERR, CHANNEL, FILE)
 
 
 class Relay:
-    """Frames over the stream, through buffers that can be wiped."""
+    """Sends and receives frames through buffers that can be wiped."""
 
     def __init__(self, source: int, sink: int) -> None:
         self.source = source
@@ -47,11 +47,11 @@ class Relay:
 
     @property
     def body(self) -> memoryview:
-        """Where the body of the next outgoing frame is put."""
+        """The buffer for the body of the next outgoing frame."""
         return self._out[self._held + HEADER.size :][:BODY]
 
     def receive(self) -> tuple[int, memoryview]:
-        """Return the next frame; its body is overwritten by the one after it."""
+        """Return the next frame; its body is valid until the next call."""
         head = bytearray(HEADER.size)
         self._fill(memoryview(head))
         kind, length = HEADER.unpack(head)
@@ -60,7 +60,7 @@ class Relay:
         return kind, body
 
     def receive_payload(self, size: int) -> bytes:
-        """Return the next `size` bytes of payload: a header, for it makes a copy that cannot be wiped."""
+        """Return the next `size` bytes of payload. For headers only: it makes a copy that cannot be wiped."""
         data = bytearray()
         while len(data) < size:
             kind, body = self.receive()
@@ -76,7 +76,7 @@ class Relay:
             view = view[count:]
 
     def send(self, kind: int, length: int, *, hold: bool = False) -> None:
-        """Send a frame with what is in `body`; or hold it to go with the next one, for every piece wakes the daemon."""
+        """Send a frame with the content of `body`, or hold it back to join the next one, since every write wakes the daemon."""
         HEADER.pack_into(self._out, self._held, kind, length)
         self._held += HEADER.size + length
         if kind in ON_CREDIT:
@@ -85,7 +85,7 @@ class Relay:
             self.flush()
 
     def flush(self) -> None:
-        """Send the frames that are held."""
+        """Send the held frames."""
         rest, self._held = self._out[: self._held], 0
         try:
             while rest:
@@ -100,14 +100,14 @@ class Relay:
         self.send(kind, len(data))
 
     def wipe(self) -> None:
-        """Forget what has passed, for the next run."""
+        """Overwrite the buffers with zeros before the next run."""
         self._in[:] = self._zeros[:BODY]
         self._out[:] = self._zeros
         self.credit = CREDIT
 
 
 class Channel:
-    """One channel's end towards the program."""
+    """The cell's end of one channel to the program."""
 
     def __init__(self, index: int, sock: socket.socket, relay: Relay) -> None:
         self.index, self.sock, self._relay = index, sock, relay
@@ -117,13 +117,13 @@ class Channel:
         self._shut = False
 
     def write(self, data: memoryview) -> None:
-        """Pass bytes on, keeping what the program does not take yet. More than the credit is never sent to us."""
+        """Pass bytes on, buffering what the program does not read yet, which never exceeds the credit."""
         self._buffer[self.pending : self.pending + len(data)] = data
         self.pending += len(data)
         self.flush()
 
     def flush(self) -> None:
-        """Pass on what the program takes."""
+        """Pass on as much of the buffer as the program's socket accepts."""
         sent = 0
         try:
             sent = self.sock.send(self._buffer[: self.pending])
@@ -141,13 +141,13 @@ class Channel:
             self.shut()
 
     def shut(self) -> None:
-        """The supervisor's side writes no more."""
+        """Close the direction to the program, once the buffer is empty."""
         self._shut = True
         if not self.pending:
             with contextlib.suppress(OSError):
                 self.sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close it and forget what has passed."""
+        """Close the socket and overwrite the buffer with zeros."""
         self.sock.close()
         self._buffer[:] = bytes(CHANNEL_CREDIT)

@@ -1,6 +1,6 @@
-"""The files of one run: laid out before it starts, brought back and removed when it has ended.
+"""The files of one run: created before it starts, collected and removed after it has ended.
 
-By the cell, which hands contents from descriptor to descriptor and never reads them.
+The cell copies contents from descriptor to descriptor and never reads them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _AT_ONCE = 1 << 30
 
 
 class RunDir:
-    """The place for the files of one run after another.
+    """The directory for the files of successive runs.
 
-    Where it is a file system of its own, whose top runs cannot write to, it stays mounted as long as all that can be seen of it
-    is new. To unmount one waits until every core has been in the kernel, which takes milliseconds where they are busy.
+    If it is a tmpfs whose root directory runs cannot write to, it stays mounted while it looks unused.
+    Unmounting waits until every core has entered the kernel, which takes milliseconds on busy machines.
     """
 
     def __init__(self, walls: Walls) -> None:
@@ -34,33 +34,33 @@ class RunDir:
         self._run_dir = walls.run_dir
         self._work_dir = f"{walls.run_dir}/{WORK}"
         self._size = ""
-        """Of what is mounted; empty: nothing is."""
+        """Mount options that hold the size of the mounted tmpfs; empty if none is mounted."""
         self._new: object = None
-        """What `_used` was of it when it was."""
+        """Result of `_used` right after mounting."""
         self._next = 0
-        """Number of the next file to be made in it; 0: not known."""
+        """Expected inode number of the next file in it; 0: unknown."""
         self._made = 0
         self._files: list[str] = []
         if not walls.mounts and walls.uid is not None:
-            os.chmod(walls.run_dir, 0o755)  # to be passed through, and ours
+            os.chmod(walls.run_dir, 0o755)  # runs may pass through it; it stays ours
 
     def create(self, limits: Mapping[str, Any], files: Mapping[str, int], executable: str | None) -> None:
-        """Make the folders of a run and its files, which are copied from descriptors.
+        """Create the folders of a run and its files, which are copied from descriptors.
 
         Raises:
-            OSError: there is no room, or a path leads out of the work folder.
+            OSError: the file system is full, or a path leads out of the work folder.
         """
         self._files = list(files)
         if self._walls.mounts:
             self._mount(f"size={limits['files_bytes']},nr_inodes={limits['inodes'] + 16}")
         self._made = 0
         first = self._folder(self._work_dir, numbered=True)
-        if self._next and first != self._next:  # its numbers tell that the last run made files, and how many
+        if self._next and first != self._next:  # a gap in inode numbers would tell this run how many files the last one made
             self._unmount()
             self._mount(f"size={limits['files_bytes']},nr_inodes={limits['inodes'] + 16}")
             self._made = 0
             first = self._folder(self._work_dir, numbered=True)
-        self._next = 0  # as long as this does not come to its end
+        self._next = 0  # unknown until this function completes
         for name in _OTHERS:
             self._folder(f"{self._run_dir}/{name}")
         if files:
@@ -91,12 +91,12 @@ class RunDir:
         self._size, self._next = "", 0
 
     def _used(self) -> tuple[int, int]:
-        """Blocks and files."""
+        """Return the numbers of used blocks and inodes."""
         now = os.statvfs(self._run_dir)
         return now.f_blocks - now.f_bfree, now.f_files - now.f_ffree
 
     def _folder(self, path: str, at: int | None = None, *, numbered: bool = False) -> int:
-        """Make a folder; returns its number, where that is asked for and means something."""
+        """Create a folder; returns its inode number if `numbered` and on a tmpfs, else 0."""
         os.mkdir(path, 0o755, dir_fd=at)
         self._made += 1
         uid = self._walls.uid
@@ -134,10 +134,10 @@ class RunDir:
             os.close(out)
 
     def unnamed(self) -> int:
-        """Open a regular file that has no name: what a run printed can be read back from it.
+        """Create an unnamed regular file, from which output can be read back.
 
         Raises:
-            OSError: there is no room.
+            OSError: the file system is full.
         """
         path = f"{self._run_dir}/stdout"
         fd = os.open(path, os.O_RDWR | os.O_APPEND | _NEW, 0o600)
@@ -147,7 +147,7 @@ class RunDir:
         return fd
 
     def collect(self, path: str, limit: int) -> int | None:
-        """Open a regular file that the run left, following no link. Returns a descriptor, or None."""
+        """Open a regular file that the run left, without following links. Returns a descriptor, or None."""
         try:
             folder = os.open(self._work_dir, _FOLDER)
         except OSError:  # the run has removed or replaced it
@@ -161,8 +161,8 @@ class RunDir:
                 os.close(folder)
                 folder = inner
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode) or found.st_size > limit or found.st_nlink > 1:
+            info = os.fstat(fd)
+            if not stat.S_ISREG(info.st_mode) or info.st_size > limit or info.st_nlink > 1:
                 os.close(fd)
                 return None
             return fd
@@ -184,11 +184,11 @@ class RunDir:
 
     @property
     def _keeps(self) -> bool:
-        """Whether runs cannot write to the top; where they have the cell's own uid, its times and attributes are theirs."""
+        """Whether runs cannot modify the root directory. With the cell's own uid they could change its times and attributes."""
         return self._walls.uid is not None
 
     def _empty_quickly(self) -> bool:
-        """Remove what was laid out. Returns whether that was all."""
+        """Remove what `create` made. Returns whether nothing else was there."""
         if len(self._files) > 1:
             return False
         try:
@@ -202,5 +202,5 @@ class RunDir:
                 os.rmdir(f"{self._run_dir}/{name}")
         except OSError:
             return False
-        # What is left at the top counts as used where there is a file system to count it.
+        # On a tmpfs, anything left in the root directory shows up in `_used`.
         return self._walls.mounts or not os.listdir(self._run_dir)

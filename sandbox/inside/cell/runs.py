@@ -1,6 +1,6 @@
-"""One run inside the cell: tell a process what to become, and in that process become it.
+"""One run inside the cell: sends a waiting process its specification, and turns that process into the program.
 
-The cell itself never reads what it runs: programs, inputs and channels arrive as descriptors and are handed on.
+The cell never reads what it runs: programs, inputs and channels arrive as descriptors and are passed on.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from verigym.sandbox.inside.walls import syscalls as sys_
 from verigym.sandbox.inside.walls.build import Walls
 from verigym.sandbox.inside.walls.privileges import resource_limits
 
-_HIGH = 128  # descriptors are moved above this where they are in the way of others
-_ANY = 1024  # above every descriptor of the cell's, so that without close_range(2) no more need be tried
+_HIGH = 128  # descriptors that occupy needed numbers are moved above this
+_ANY = 1024  # above every descriptor of the cell, a bound for kernels without close_range(2)
 _NOTHING = "nothing"
-_NOT_EXECUTABLE = 126  # as shells say it
+_NOT_EXECUTABLE = 126  # the exit code that shells use
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -40,7 +40,7 @@ ENVIRONMENT = {
 
 
 def start(starter: RunStarter, place: run_dir.RunDir, header: Mapping[str, Any], fds: Sequence[int], note_fd: int) -> bool:
-    """Start the run; `header["fds"]` names each descriptor's part. Setup failures are written to `note_fd`.
+    """Start the run; `header["fds"]` names the role of each descriptor. Setup failures are written to `note_fd`.
 
     Returns:
         Whether there is a process to wait for.
@@ -91,10 +91,10 @@ def start(starter: RunStarter, place: run_dir.RunDir, header: Mapping[str, Any],
 
 
 def become(walls: Walls, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
-    """In the process of the run: become what `start` says. Its descriptors take the places 0, 1, 2...
+    """In the process of the run: become what the specification from `start` says. Its descriptors become 0, 1, 2, ...
 
     Raises:
-        OSError: the process is not what it should be.
+        OSError: the process could not be set up.
     """
     mode, source, prelude, argv, env, limits, number = marshal.loads(spec)  # noqa: S302, made by the cell, above
     cpu_affinity.here.start_run(number)
@@ -122,15 +122,15 @@ def become(walls: Walls, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
 
 
 def _execute(argv: list[str], note_fd: int, free: int) -> None:
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):  # those that Python sets when it starts
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):  # those that Python changes at its start
         signal.signal(number, signal.SIG_DFL)
-    os.dup2(note_fd, free, inheritable=False)  # kept until exec, so that a missing tool is told apart from a failing program
+    os.dup2(note_fd, free, inheritable=False)  # open until exec, to tell a missing tool from a failing program
     os.closerange(free + 1, _ANY)
     try:
         os.execve(argv[0], argv, os.environ)
     except OSError as error:
         text = f"{argv[0]}: {error.strerror}"
-        if argv[0][:2] == "./":  # the program's own executable, and what makes it unfit is in it
+        if argv[0][:2] == "./":  # the program's own executable: its fault
             os.write(2, f"{text}\n".encode())
             os._exit(_NOT_EXECUTABLE)
         os.write(free, note(text))
@@ -142,12 +142,12 @@ def _module(name: str) -> Any:
 
 
 def prepare_for_runs(walls: Walls, path: Sequence[str], *, warm: bool = True) -> None:
-    """Make what all runs share: the environment, and what most programs import, kept from the collector's touch.
+    """Set up what all runs share: the environment, and modules that most programs import, frozen for the garbage collector.
 
     Args:
-        walls: what runs are confined by.
-        path: where installed packages are.
-        warm: whether more than one run is to come; for one alone, what it imports itself is less.
+        walls: the isolation of runs.
+        path: folders with installed packages.
+        warm: whether to preload modules; False for a cell that serves a single run.
     """
     import gc
 
@@ -157,7 +157,7 @@ def prepare_for_runs(walls: Walls, path: Sequence[str], *, warm: bool = True) ->
     os.environ.update(ENVIRONMENT, HOME=f"{walls.run_dir}/{run_dir.WORK}", TMPDIR=temporary)
     sys.stdout = sys.stderr = sys.stdin = None
     program = importlib.import_module(_PROGRAM)
-    program.import_random()  # which is seeded before a program sees it
+    program.import_random()  # it is seeded before a program sees it
     if not warm:
         return
     for name in _PRELOADED:
@@ -166,17 +166,17 @@ def prepare_for_runs(walls: Walls, path: Sequence[str], *, warm: bool = True) ->
     _loaded.update((name, importlib.import_module(name)) for name in (_CALLS, _HARNESS))
     warmup = importlib.import_module(_WARMUP)
     with _like_a_run():
-        program.prepare()  # nothing of ours is imported by name from here on
+        program.prepare()  # from here on our modules cannot be imported by name
         warmup.warm_up()
-    vars(sys.modules["__main__"]).pop("boot", None)  # our modules, which nothing is loaded from any more
+    vars(sys.modules["__main__"]).pop("boot", None)  # the sources of our modules, no longer needed
     gc.collect()
-    sys_.trim_memory()  # every page that is there is a page to be shared and let go of in each fork
+    sys_.trim_memory()  # every resident page is shared with, and released by, each fork
     gc.freeze()
 
 
 @contextlib.contextmanager
 def _like_a_run() -> Iterator[None]:
-    """Descriptors 0 to 2 of the kinds that a run gets: Python looks at them when it makes streams."""
+    """Give descriptors 0 to 2 the types that they have in a run: Python inspects them when it opens streams."""
     before = [os.dup(fd) for fd in range(3)]
     out, into = os.pipe()
     try:
@@ -195,8 +195,8 @@ _CALLS, _HARNESS, _PROGRAM, _WARMUP = (
     f"verigym.sandbox.inside.{name}" for name in ("candidate.calls", "testside.harness", "program", "cell.warmup")
 )
 _loaded: dict[str, Any] = {}
-# Those that programs import often. Every page of a module goes into each run's page tables and out again: with inspect,
-# hashlib, shutil and the like a run costs an eighth more.
+# Modules that programs import often. Each page of a module is mapped and unmapped in every run: with inspect,
+# hashlib, shutil and the like, a run costs an eighth more.
 _PRELOADED = """
 abc ast atexit bisect collections collections.abc copy datetime decimal enum fractions functools heapq itertools json math
 operator random re signal string struct sys time typing

@@ -1,4 +1,4 @@
-"""Where a run in a container writes to, and its channels: their far ends, relayed to the supervisor."""
+"""The cell's ends of a container run's output pipes and channels, relayed to the supervisor."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from verigym.sandbox.inside.cell.relay import ACK, BODY, CHANNEL, CREDITED, FILE
 
 _POLL_MS = 5  # where the kernel has no pidfd
 _LINGER_MS = 2
-_PATIENCE = 3  # times in a run that output waits so long for the program's end
+_PATIENCE = 3  # times per run that output is held back for _LINGER_MS
 
 
 class RunOutputs:
-    """The pipes and sockets of one run.
+    """The output pipes and channel sockets of one run.
 
     Args:
         relay: the stream to the supervisor.
-        channels: how many.
-        kill: kills the run; called when the supervisor says so.
+        channels: number of channels.
+        kill: kills the run; called when the supervisor requests it.
     """
 
     def __init__(self, relay: Relay, channels: int, kill: Callable[[], None]) -> None:
@@ -31,7 +31,7 @@ class RunOutputs:
         self._channels: dict[int, Channel] = {}
         self.names: list[str] = []
         self.fds: list[int] = []
-        """The run's ends, in the order of their names; for the caller to close."""
+        """The run's ends, in the order of `names`; the caller closes them."""
         for name, kind in (("stdout", STDOUT), ("stderr", STDERR)):
             ours, theirs = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(ours, False)
@@ -48,7 +48,7 @@ class RunOutputs:
         self.fds.append(fd)
 
     def serve(self, pid: int) -> None:
-        """Relay until the process has ended; it is left to be waited for."""
+        """Relay until the process has ended, without reaping it."""
         watcher, patience = None, _PATIENCE
         with contextlib.suppress(OSError):
             watcher = os.pidfd_open(pid)
@@ -56,7 +56,7 @@ class RunOutputs:
             while True:
                 ready = self._poll(watcher)
                 if watcher is not None and patience and all(fd in self._outputs for fd, _ in ready):
-                    # Most programs print when they end: what they print then goes with the report, in one piece.
+                    # Most programs print just before they end: that output then joins the report in one write.
                     patience -= 1
                     if self._ends_soon(watcher):
                         return
@@ -112,7 +112,7 @@ class RunOutputs:
                     channel.write(body[1:]) if kind == CHANNEL else channel.shut()
 
     def _pass_output(self, fd: int, *, hold: bool = False) -> bool:
-        """Read what is there, within the credit. Returns whether there may be more."""
+        """Relay available output, within the credit. Returns whether there may be more."""
         try:
             count = os.readv(fd, [self._relay.body[: min(BODY, self._relay.credit)]])
         except BlockingIOError:
@@ -141,7 +141,7 @@ class RunOutputs:
             self._on_frame()
 
     def drain(self) -> None:
-        """Send what the dead have left in pipes and sockets, and close them."""
+        """Relay what is left in pipes and sockets after all processes have ended, and close them."""
         for fd in list(self._outputs):
             self._await_credit()
             while self._pass_output(fd, hold=True):
@@ -154,7 +154,7 @@ class RunOutputs:
         self._channels.clear()
 
     def send_files(self, files: Sequence[int]) -> None:
-        """Send the content of these descriptors and close them."""
+        """Send the content of these files and close them."""
         for index, fd in enumerate(files):
             while True:
                 self._await_credit()

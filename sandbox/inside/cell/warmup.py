@@ -1,7 +1,7 @@
-"""What every run does, done a few times before any is forked.
+"""Runs a program, calls and a test a few times before the first fork.
 
-The interpreter writes into code that it runs for the first times, and fills its caches: in a fork each page that is written to
-is copied first. After this, those pages stay shared.
+The interpreter specializes code and fills caches on its first executions. In a fork each page that is written to must be
+copied; after the warm-up those pages stay shared.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from verigym.sandbox.inside.cell import prefork
 from verigym.sandbox.inside.testside import harness
 from verigym.sandbox.inside.wire import frames
 
-_TIMES = 12  # more than the interpreter waits before it adapts code
+_TIMES = 12  # more executions than the interpreter needs before it specializes code
 _SOURCE = "def f(n):\n    return 2 * n\n"
 _TEST = "assert f(1) == 2\nassert f(2) == 4\n"
 _JOB = {"kind": "assert", "code": _TEST, "setup": "", "entry_point": None, "module": "solution", "candidate": ""}
 
 
 def warm_up() -> None:
-    """Run a program, calls to one and a test of one, and leave nothing of them.
+    """Run a program, calls and a test, and restore the state of the process.
 
     Raises:
-        RuntimeError: the test did not pass.
+        RuntimeError: the test failed.
     """
     modules, limit, kept = dict(sys.modules), sys.getrecursionlimit(), len(program.kept)
     streams = sys.stdin, sys.stdout, sys.stderr

@@ -1,13 +1,13 @@
-"""Pid 1 of a cell's namespaces: forks the process of each run, waits for its end and kills what is left. Nothing else.
+"""The zygote: pid 1 of a cell's namespaces, which forks the process of each run, waits for it and kills what is left.
 
-It has built the walls, imported what most programs import and then given up every privilege, so that its forks need not: the
-system call filter is compiled once, and one fork writes to few pages that it shares with the next. As pid 1 it can be neither
-killed nor stopped by runs, which have its uid; its memory is closed to them, and by the filter so are its limits and its
-priorities. The cell, a process outside the namespace of processes that keeps its privileges, mounts, moves files in and out and
+It builds the walls, imports what most programs import and then drops every privilege, so that its forks need not: the
+system call filter is compiled once, and a fork writes to few shared pages. As pid 1 it can be neither
+killed nor stopped by runs, which have its uid; they cannot access its memory, and the filter protects its limits and
+priorities. The cell itself stays outside the pid namespace and keeps its privileges: it mounts, moves files in and out and
 talks to the supervisor.
 
-Zygote -> cell, datagrams: JSON, `{"error"}` or what it is; then in turn for each run a byte with two descriptors, the socket
-to the process that waits and its pidfd, and how it ended.
+Zygote -> cell, as datagrams: JSON with `{"error"}` or its `Walls`; then for each run, a byte with two descriptors (the socket
+to the waiting process and its pidfd), and a packed `RunEnd`.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from verigym.sandbox.inside.walls.privileges import RUN_OOM_SCORE, apply_landloc
 _LARGEST = 1 << 14
 _ENDING = struct.Struct("iqq?i")
 _FORKED = b"F"
-_PLACES = 10  # more than most runs have descriptors
+_PLACES = 10  # more descriptors than most runs have
 _COLLECT_TIMES, _COLLECT_S = 50, 0.002
 
 
 class NotStarted(Exception):
-    """The zygote ended before it could serve; the text says why."""
+    """The zygote ended before it could serve; the message says why."""
 
 
 class Zygote:
-    """The cell's side: a `forker.Starter`.
+    """The cell's side: a `forker.RunStarter`.
 
     Args:
         config: as for `walls.build.build_walls`, of level 3.
 
     Raises:
-        OSError: there are no namespaces.
+        OSError: namespaces are not available.
         NotStarted: the walls cannot be built.
-        forker.NotForked: it could not be made, or ended without a word; may pass.
+        forker.ForkFailed: it could not be made, or ended without a word; may pass.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -81,10 +81,10 @@ class Zygote:
         self._process = -1
 
     def fork_ahead(self) -> None:
-        """It forks unasked."""
+        """Does nothing: the zygote forks by itself."""
 
     def start(self, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
-        """Tell the process that waits what to become; see `forker.Starter`."""
+        """Send the waiting process its specification; see `forker.RunStarter`."""
         said, received = fd_passing.receive(self._sock, _LARGEST, 2)
         if said != _FORKED:
             raise forker.ForkFailed(said.decode("utf-8", "replace") or "what forks it has ended")
@@ -96,15 +96,15 @@ class Zygote:
             sock.close()
 
     def set_core(self, number: int) -> None:
-        """Have it and what it will fork be on that core; see `forker.Starter`."""
+        """Pin the zygote, and so its forks, to that core; see `forker.RunStarter`."""
         if 0 <= number != self._core:
             self._core = number
-            with contextlib.suppress(OSError):  # not allowed to: the process of the run goes there by itself
+            with contextlib.suppress(OSError):  # if not permitted, the run's process pins itself
                 os.sched_setaffinity(self._pid, {number})
 
     @property
     def watcher(self) -> int:
-        """The socket on which the zygote says how it ended."""
+        """The socket on which the zygote reports the run's end."""
         return self._sock.fileno()
 
     @property
@@ -113,15 +113,15 @@ class Zygote:
         return self._sock.fileno()
 
     def kill(self) -> None:
-        """Kill the run's first process, upon which the zygote kills all others."""
+        """Kill the run's first process; the zygote then kills all others."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
     def finish(self) -> forker.RunEnd:
-        """Wait until the zygote has killed and reaped what was left."""
+        """Wait until the zygote has killed and reaped the rest of the run."""
         said = self._sock.recv(_ENDING.size)
         if not said:
-            os._exit(1)  # it was killed, and with it all others: the supervisor replaces this cell
+            os._exit(1)  # the zygote was killed, and its namespace with it: the supervisor replaces this cell
         os.close(self._process)
         ending = forker.RunEnd(*_ENDING.unpack(said))
         if ending.core >= 0:
@@ -129,19 +129,19 @@ class Zygote:
         return ending
 
     def shut_down(self) -> None:
-        """The zygote ends with this process, and with it the namespace."""
+        """Does nothing: the zygote and its namespace end with this process."""
 
 
 def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lacks: dict[str, str]) -> NoReturn:
     try:
         sys_.close_range_except(3, [sock.fileno()])
-        sock = _out_of_the_way(sock)  # before anything else is opened
+        sock = _reserve_low_fds(sock)  # before anything else is opened
         os.setsid()
         walls = build_walls_of_level_3(config, uid, lacks)
         runs.prepare_for_runs(walls, config["path"])
         sockets = _open("/proc/self/net/unix", os.O_RDONLY)
-        # Landlock will not let it open this one to write. Its own value may be above zero, and not to be lowered.
-        sys_.prctl(sys_.PR_SET_DUMPABLE, 1)  # else the file is root's, and an ordinary user may not write to it
+        # Landlock would forbid opening this one for writing. The zygote's own value may be above zero and not be lowerable.
+        sys_.prctl(sys_.PR_SET_DUMPABLE, 1)  # otherwise the file belongs to root and an ordinary user may not write to it
         oom = _open("/proc/self/oom_score_adj", os.O_RDWR)
         last_to_go = os.pread(oom, 32, 0) if oom >= 0 else b""
         drop_privileges(walls)
@@ -149,12 +149,10 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
         sys_.prctl(sys_.PR_SET_PDEATHSIG, signal.SIGKILL)
         dumpable = sys_.prepared("prctl", sys_.PR_SET_DUMPABLE)
         dumpable(0)  # a change of uid may have reset it
-        # pid 1 ignores signals it has no handler for; Python's own for SIGINT would let a run end it.
+        # pid 1 ignores signals without a handler; with Python's SIGINT handler a run could end it.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         none = _count(sockets)
-        here = cpu_affinity.here = cpu_affinity.CorePinning(
-            choose=True
-        )  # before the cell knows that there is somebody to be moved
+        here = cpu_affinity.here = cpu_affinity.CorePinning(choose=True)  # before the cell can ask to pin it
     except BaseException as error:
         sock.send(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
         os._exit(1)
@@ -163,7 +161,7 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
     become = functools.partial(runs.become, walls)
     while True:
         before = forker.used()
-        # What the fork is to be, for as long as nothing but the two of us is here.
+        # The fork inherits these two; no run is alive that could use them against the zygote meanwhile.
         dumpable(1)
         _write(oom, RUN_OOM_SCORE)
         try:
@@ -186,7 +184,7 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
 
 
 def _open(path: str, flags: int) -> int:
-    """A descriptor of its own of something in /proc; -1 where that cannot be had."""
+    """Open a file in /proc; returns -1 if that fails."""
     try:
         return os.open(path, flags | os.O_CLOEXEC)
     except OSError:
@@ -196,17 +194,17 @@ def _open(path: str, flags: int) -> int:
 def _write(fd: int, data: bytes) -> None:
     try:
         os.pwrite(fd, data, 0)
-    except OSError:  # there is no such descriptor, or the value may not be lowered here
+    except OSError:  # no such descriptor, or the value may not be lowered here
         return
 
 
 def _count(sockets: int) -> int:
-    """How many unix sockets there are in this namespace; 0 where that cannot be known."""
+    """Return the number of unix sockets in this network namespace; 0 if unknown."""
     return os.pread(sockets, 1 << 16, 0).count(b"\n") if sockets >= 0 else 0
 
 
 def _collected(sockets: int, none: int) -> bool:
-    """Whether those that a run has left in messages to one another go: with them are names, locks and files of that run."""
+    """Collect sockets that a run left in unread messages: they hold names, locks and files. Returns whether all are gone."""
     for _ in range(_COLLECT_TIMES):
         forker.collect_sockets()
         time.sleep(_COLLECT_S)
@@ -215,8 +213,8 @@ def _collected(sockets: int, none: int) -> bool:
     return False
 
 
-def _out_of_the_way(sock: _socket.socket) -> _socket.socket:
-    """The same socket, at a high number; the low ones are taken, so that what forks receive is not in its own way either."""
+def _reserve_low_fds(sock: _socket.socket) -> _socket.socket:
+    """Move the socket to a high number and occupy the low ones, so that descriptors received by forks need not be moved."""
     moved = _socket.socket(fileno=fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD_CLOEXEC, _PLACES))
     sock.detach()
     for fd in range(3, _PLACES):

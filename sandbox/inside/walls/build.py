@@ -1,7 +1,7 @@
-"""Builds the walls of a cell: namespaces, an own root of read-only mounts, nothing of the host but what is listed.
+"""Builds the walls of a cell: namespaces, and a root of read-only mounts that shows only listed paths of the host.
 
-Level 3: own pid, mount, network, ipc and uts namespaces; as an ordinary user a user namespace around them. Level 2: none of
-these; what a run may do is then limited by its own uid (as root), seccomp and Landlock. Runs before the cell serves anything.
+Level 3: own pid, mount, network, ipc and uts namespaces, for an ordinary user inside a user namespace. Level 2: none of
+these; runs are then limited by a uid of their own (as root), seccomp and Landlock. Executed before the cell serves runs.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _FEW_UIDS = 4000
 
 
 class Walls:
-    """What stands around the runs of this cell.
+    """The isolation that applies to the runs of this cell.
 
     Args:
-        level: of the ladder.
-        uid: runs take this uid and gid; None leaves them the cell's.
-        run_dir: holds one run's files; no link leads to it.
-        mounts: whether each run gets a tmpfs of its own there.
-        owns_all: whether whoever forks the runs is pid 1 of their pid namespace, so that every process it can see is theirs.
-        ours: how many processes of ours have the runs' uid and user namespace, and so count towards its limit of processes.
-        lacks: layer -> why it could not be had.
+        level: 3, 2 or 1.
+        uid: uid and gid of runs; None keeps the cell's.
+        run_dir: directory of one run's files; contains no symbolic link.
+        mounts: whether a tmpfs is mounted there for runs.
+        owns_all: whether the forking process is pid 1 of the runs' pid namespace, so that it sees only processes of runs.
+        ours: number of our own processes with the runs' uid and user namespace, which count towards their limit of processes.
+        lacks: missing layer -> reason.
     """
 
     def __init__(
@@ -53,18 +53,18 @@ class Walls:
         self.ours = ours
         self.lacks = lacks if lacks is not None else {}
         self.killer_uid = -1
-        """Level 2 as root: real uid of what kills a run's processes; no run has it."""
+        """Level 2 as root: real uid of the process that kills a run's processes; no run has it."""
         self.packages: str | None = None
-        """Where nothing can be mounted: the folder of links to the packages that programs may import."""
+        """Where nothing can be mounted: the folder of links to packages that programs may import."""
         self.landlock_fd: int | None = None
         self.filter: seccomp.Filter | None = None
 
 
 def build_walls(config: Mapping[str, Any]) -> Walls:
-    """Build the walls around this process: those of level 2 and 1, or what bubblewrap leaves to be done of level 3.
+    """Build the walls around this process: all of level 2 or 1, or the part of level 3 that bubblewrap leaves to us.
 
     Raises:
-        OSError: a wall that the level promises cannot be built.
+        OSError: a layer that the level promises cannot be built.
     """
     want = int(config["level"])
     if "enclosed" in config:  # bubblewrap has made the namespaces and mounted the visible part
@@ -76,7 +76,7 @@ def build_walls(config: Mapping[str, Any]) -> Walls:
         with contextlib.suppress(OSError):
             sys_.mount("proc", "/proc", "proc", sys_.MS_REMOUNT | root.PROC_FLAGS, root.PROC_OPTIONS)
         root.make_read_only()
-        # In its user namespace the cell, and what bubblewrap has started it with, are of the same uid.
+        # In its user namespace the cell and bubblewrap's own process have the same uid as runs.
         walls = Walls(want, uid, root.RUN_DIR, mounts=True, owns_all=True, ours=0 if uid is not None else 2)
         return _confine(walls, ["/"], [root.WRITABLE_DIR, "/dev"])
     uid = _own_uid(os.getpid()) if os.geteuid() == 0 else None
@@ -89,21 +89,21 @@ def build_walls(config: Mapping[str, Any]) -> Walls:
     masked.link(walls.packages, config["masked"])
     if uid is not None:
         walls.killer_uid = (_uids() or range(1))[0]
-        os.chmod(scratch, 0o755)  # to be passed through, and ours
+        os.chmod(scratch, 0o755)  # runs may pass through it; it stays ours
     read, listed = masked.readable(config["visible"], config["masked"])
     writable = [walls.run_dir, *(f"/dev/{name}" for name in root.DEVICES)]
     return _confine(walls, [*read, walls.packages, walls.run_dir], writable, listed)
 
 
 def build_walls_of_level_3(config: Mapping[str, Any], uid: int | None, lacks: dict[str, str]) -> Walls:
-    """Build those of level 3, as pid 1 of namespaces that `make_namespaces` has made.
+    """Build the walls of level 3, as pid 1 in the namespaces that `make_namespaces` made.
 
     Raises:
         OSError: one of them cannot be built.
     """
     root.build(config["visible"], config["masked"], lacks)
     follow_python()
-    # The process that forks the runs has their uid; the other one only where a user namespace has no second.
+    # The forking process has the runs' uid; the cell has it too where the user namespace has only one uid.
     walls = Walls(3, uid, root.RUN_DIR, mounts=True, owns_all=True, ours=1 if uid is not None else 2, lacks=lacks)
     return _confine(walls, ["/"], [root.WRITABLE_DIR, "/dev"])
 
@@ -128,20 +128,20 @@ def _confine(walls: Walls, visible: Sequence[str], writable: Sequence[str], list
 
 
 def harden() -> None:
-    """Close this process's memory to others, and see to it that nothing started from here gains a privilege."""
+    """Deny others access to this process's memory, and make sure that no program started from here gains privileges."""
     sys_.prctl(sys_.PR_SET_DUMPABLE, 0)
     sys_.prctl(sys_.PR_SET_NO_NEW_PRIVS, 1)
     sys_.drop_bounding_set()
 
 
 def make_namespaces(lacks: dict[str, str]) -> int | None:
-    """Make the namespaces of level 3; this process's next child is pid 1 of the one for processes.
+    """Make the namespaces of level 3; this process's next child is pid 1 of the pid namespace.
 
     Returns:
-        The uid that runs take, or None where the user namespace has but one.
+        The uid for runs, or None if the user namespace has only one uid.
 
     Raises:
-        OSError: they cannot be had.
+        OSError: namespaces are not available.
     """
     if os.geteuid() == 0 and (uid := _own_uid(os.getpid())) is not None:
         try:
@@ -163,13 +163,13 @@ def make_namespaces(lacks: dict[str, str]) -> int | None:
 
 
 def _own_uid(number: int) -> int | None:
-    """Return a uid that nothing else on this machine uses: limits and signals by user then concern one cell only."""
+    """Return a uid that nothing else on this machine uses, so that per-user limits and signals concern one cell only."""
     uids = _uids()
     return None if uids is None else uids[1 + number % (len(uids) - 1)]
 
 
 def _uids() -> range | None:
-    """The uids for runs, and first the one for what kills them; None where too few are mapped here."""
+    """The uid of the killing process followed by those for runs; None if too few are mapped in this user namespace."""
     usual = range(_FIRST_UID, _FIRST_UID + (1 << 24))
     try:
         with open("/proc/self/uid_map", encoding="ascii") as file:

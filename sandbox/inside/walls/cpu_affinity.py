@@ -1,7 +1,7 @@
-"""Keeps what forks runs, and whoever waits, on one core.
+"""Keeps the forking process and waiting processes on one core.
 
-Who is woken is otherwise put on a core that idles: away from the caches with the memory that is about to be copied, and woken
-from afar. Nothing that computes is kept anywhere: a core may be busy with something else.
+The scheduler otherwise wakes a process on an idle core: away from the caches that hold the memory about to be copied, and
+by a slower wake-up. Computing processes are not pinned, since the core may be busy with something else.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import ctypes
 import os
 
-_RUNS = 32  # on one core before the scheduler may choose another
-_set = os.sched_setaffinity  # a program may replace it
+_RUNS = 32  # runs on one core before the scheduler may choose another
+_set = os.sched_setaffinity  # a private reference: a program may replace the attribute
 
 
 class CorePinning:
-    """The core of this process. Where none can be chosen it does nothing."""
+    """Pins this process to a core while it waits. Does nothing where no core can be chosen."""
 
     def __init__(self, *, choose: bool = False) -> None:
         self._usable = os.sched_getaffinity(0)
@@ -24,18 +24,18 @@ class CorePinning:
         """-1: any."""
 
     def unpin_now_and_then(self) -> None:
-        """Before waiting for a run's end: now and then let the scheduler choose where to wake up."""
+        """Called before waiting for a run's end: every 32 runs, let the scheduler choose the core to wake on."""
         if self._ask is not None:
             if self._left == 0:
                 _set_cores(self._usable)
             self._left -= 1
 
     def pin_where_woken(self) -> bool:
-        """After waiting: stay where this was woken. Returns whether that has been chosen anew."""
+        """Called after waiting: pin to the core this was woken on. Returns whether the core was newly chosen."""
         if self._left >= 0 or self._ask is None:
             return False
         number = self._ask()
-        if number < 0:  # this kernel does not say
+        if number < 0:  # this kernel cannot tell
             self._ask = None
             return False
         self.number = number
@@ -44,20 +44,20 @@ class CorePinning:
         return True
 
     def unpin(self) -> None:
-        """Go on wherever there is room."""
+        """Allow all usable cores, for computing."""
         if self.number >= 0:
             _set_cores(self._usable)
 
     def pin(self) -> None:
-        """Be woken on this core."""
+        """Allow only the chosen core, for waiting."""
         if self.number >= 0:
             _set_cores({self.number})
 
     def start_run(self, number: int) -> None:
-        """In the process of a run: that is its core; work.
+        """In the process of a run: move to its core, then allow all.
 
         Args:
-            number: -1: none.
+            number: the core; -1 for none.
         """
         if 0 <= number != self.number and number in self._usable:
             self.number = number
@@ -68,7 +68,7 @@ class CorePinning:
 def _set_cores(cores: set[int]) -> None:
     try:
         _set(0, cores)
-    except OSError:  # they have been taken from us since
+    except OSError:  # they have since been taken from this process
         return
 
 

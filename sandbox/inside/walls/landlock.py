@@ -1,8 +1,7 @@
-"""Landlock: a process gives up the parts of the file system, the TCP ports and the processes it does not need.
+"""Landlock: restricts a process's access to files, TCP ports, and signals to other processes.
 
-Needs no privilege, only no_new_privs. The ruleset is a descriptor that a zygote makes once; each run binds itself by it with
-one call.
-Older kernels know fewer rights: those are left out, never an error.
+Needs no privilege, only no_new_privs. The ruleset is a descriptor that a zygote makes once; each run applies it with one call.
+Rights that an older kernel does not know are left out without an error.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _REFER = 1 << 13
 _TRUNCATE = 1 << 14
 _IOCTL_DEV = 1 << 15
 
-# Rights on files in the order the versions brought them: ABI 1 has thirteen, then one more each in 2, 3 and 5.
+# File rights by the ABI version that introduced them: thirteen in ABI 1, then one each in 2, 3 and 5.
 _FS = {1: (1 << 13) - 1, 2: _REFER, 3: _TRUNCATE, 5: _IOCTL_DEV}
 _NET = 3  # since ABI 4: binding and connecting TCP
 _SCOPES = 3  # since ABI 6: abstract unix sockets and signals
@@ -43,7 +42,7 @@ _RULE_PATH_BENEATH = 1
 
 
 def abi() -> int:
-    """Return the kernel's Landlock version; 0 where there is none."""
+    """Return the kernel's Landlock ABI version; 0 if there is none."""
     try:
         return syscall("landlock_create_ruleset", None, 0, _CREATE_RULESET_VERSION)
     except OSError:
@@ -55,12 +54,12 @@ def create(
 ) -> int:
     """Make a ruleset and return its descriptor (close-on-exec).
 
-    A rule holds for everything beneath the directory. What is mounted later on a directory *inside* a named one is covered too;
-    what is mounted on the named directory itself is not. Paths that do not exist are left out.
+    A rule applies to everything beneath the directory, including later mounts on directories *inside* it, but not to what is
+    later mounted on the named directory itself. Paths that do not exist are skipped.
 
     Args:
         read_exec: files and directories to read and execute.
-        write: directories in which everything may be done but making device files.
+        write: directories in which everything is allowed except making device files.
         devices: device files to read and write.
         listed: directories to list only, and all directories in them.
 
@@ -72,7 +71,7 @@ def create(
         raise OSError(errno.EOPNOTSUPP, "Landlock is not available")
     handled = sum(rights for since, rights in _FS.items() if version >= since)
     attributes = struct.pack("QQQ", handled, _NET if version >= 4 else 0, _SCOPES if version >= 6 else 0)
-    # An older kernel takes a larger structure as long as what it does not know is zero.
+    # An older kernel accepts a larger structure if the fields that it does not know are zero.
     fd = syscall("landlock_create_ruleset", attributes, len(attributes), 0)
     try:
         for paths, rights in (
@@ -90,7 +89,7 @@ def create(
 
 
 def add(ruleset: int, path: str) -> None:
-    """Allow one more file or directory to be read and executed, by whoever binds itself by the ruleset from now on."""
+    """Allow one more file or directory to be read and executed, for processes that apply the ruleset from now on."""
     _allow(ruleset, path, _READ)
 
 
@@ -109,9 +108,9 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def restrict(ruleset: int) -> None:
-    """Bind the calling thread, and all it will start, by the ruleset. For ever; can be done again, and only narrows.
+    """Apply the ruleset to the calling thread and its future children. Irreversible; applying another one only narrows access.
 
     Raises:
-        OSError: EPERM without no_new_privs; E2BIG after sixteen times.
+        OSError: EPERM without no_new_privs; E2BIG after sixteen rulesets.
     """
     syscall("landlock_restrict_self", ruleset, 0)

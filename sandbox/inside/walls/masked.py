@@ -1,4 +1,4 @@
-"""Showing some paths of a folder and hiding the rest where nothing can be mounted: by links, and by what Landlock allows."""
+"""Masked folders where nothing can be mounted: shows only listed paths, by links and by Landlock rules."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 
 def link(place: str, folders: Mapping[str, Sequence[str]]) -> None:
-    """Fill an empty folder with links to what is shown, where nothing can be mounted.
+    """Fill an empty folder with links to the shown paths.
 
     Raises:
-        OSError: there is no room.
+        OSError: the file system is full.
     """
     for folder, paths in folders.items():
         for path in paths:
             at = f"{place}/{path}"
-            if os.path.lexists(at):  # the first folder counts
+            if os.path.lexists(at):  # the first folder wins
                 continue
             try:
                 os.makedirs(os.path.dirname(at), exist_ok=True)
@@ -25,10 +25,10 @@ def link(place: str, folders: Mapping[str, Sequence[str]]) -> None:
 
 
 def readable(visible: Iterable[str], masked: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
-    """Return what to allow so that all that is visible can be read but, of what is covered, only what is shown.
+    """Return the Landlock rules under which all visible paths can be read but, in masked folders, only the shown ones.
 
     Returns:
-        Files and folders to read with all below them, and folders that can only be listed.
+        Paths that can be read with everything below them, and folders that can only be listed.
     """
     read = [f"{folder}/{path}" for folder, paths in masked.items() for path in paths]
     listed: list[str] = []
@@ -47,7 +47,7 @@ def _readable_below(path: str, masked: Iterable[str]) -> tuple[list[str], list[s
         return [], []
     read, listed = [], [path]
     for entry in os.scandir(path):
-        if not entry.is_symlink():  # a link would allow what it leads to, wherever that is
+        if not entry.is_symlink():  # a rule for a link would allow its target, wherever that is
             more_read, more_listed = _readable_below(entry.path, masked)
             read += more_read
             listed += more_listed

@@ -1,8 +1,8 @@
-"""What of the packages beside a Python a program may import: those named, with what they need, and never verigym.
+"""Installed packages that a program may import: those named, with their requirements, and never verigym.
 
-A package is what `importlib.metadata` knows under a name. Its folders, its modules and its `.dist-info` are shown, in a folder
-in which nothing else is; the folders where packages are installed are covered, so nothing else can be opened by path either.
-Files named `.pth` and what they bring are left out: this Python runs without `site`, and no folder is shown for them.
+A package is a distribution known to `importlib.metadata`. Its folders, modules and `.dist-info` are shown in a folder
+with nothing else in it; the folders where packages are installed are masked, so nothing else can be opened by path.
+`.pth` files and what they add are left out: the sandbox's Python runs without `site`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ USUAL = (
     "selenium sendgrid python-http-client wikipedia cryptography pycryptodome rsa blake3 psutil pyfakefs pytest "
     "pytest-asyncio pytest-mock mock parameterized freezegun hypothesis"
 ).split()
-"""Named where nobody names others: what programs and their tests use, of which what is installed is shown."""
+"""The default choice: packages that programs and their tests commonly use; those that are installed are shown."""
 
 _PLACES = ("lib*/python*/*-packages", "local/lib*/python*/*-packages", "envs/*/lib*/python*/*-packages", "python*/*-packages")
 _REQUIRED = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
@@ -35,11 +35,11 @@ _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
 
 
 class NotInstalled(ValueError):
-    """A package that was named is not there to be shown."""
+    """A named package is not installed or cannot be shown."""
 
 
 def installed_in() -> list[str]:
-    """Return the folders from which this Python imports installed packages, but for what their `.pth` files add."""
+    """Return the folders from which this Python imports installed packages, without those that `.pth` files add."""
     import site
     import sysconfig
 
@@ -50,7 +50,7 @@ def installed_in() -> list[str]:
 
 
 def installed_below(prefixes: Iterable[str]) -> list[str]:
-    """Return the folders of installed packages, of whatever Python, at the usual places below these paths."""
+    """Return the folders of installed packages, of any Python, at the usual places below these paths."""
     import glob
 
     found = (path for prefix in prefixes for place in _PLACES for path in glob.glob(f"{glob.escape(prefix)}/{place}"))
@@ -58,15 +58,15 @@ def installed_below(prefixes: Iterable[str]) -> list[str]:
 
 
 def shown(names: Iterable[str], folders: Sequence[str], *, all_there: bool = True) -> dict[str, list[str]]:
-    """Return what is shown of each folder for these packages and all that they need: paths in it, none below another.
+    """Return folder -> paths in it to show for these packages and their requirements; no path lies below another.
 
     Args:
-        names: of distributions, as `pip list` has them.
-        folders: where packages are installed; the first that has one counts.
-        all_there: whether each of the names must be there.
+        names: distribution names as in `pip list`.
+        folders: where packages are installed; the first that has a package wins.
+        all_there: whether every name must be installed.
 
     Raises:
-        NotInstalled: one is not, or nothing of it can be shown.
+        NotInstalled: one is not installed, or nothing of it can be shown.
     """
     found: dict[str, set[str]] = {folder: set() for folder in folders}
     todo = [(name, frozenset[str](), all_there) for name in names]
@@ -107,8 +107,8 @@ def _find(name: str, folders: Sequence[str]) -> Distribution | None:
 
 
 def _needs(package: Distribution, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """What a package requires, with the extras of it that are asked for. Conditions on platforms are taken as met."""
-    head = (package.read_text("METADATA") or "").partition("\n\n")[0]  # the rest, which may be a book, need not be parsed
+    """The requirements of a package with these extras. Platform conditions are assumed to hold."""
+    head = (package.read_text("METADATA") or "").partition("\n\n")[0]  # the rest can be very long
     lines = re.findall(r"^Requires-Dist:(.*)$", head, re.MULTILINE) if head else package.requires or ()
     for line in lines:
         text, _, condition = line.partition(";")
@@ -120,7 +120,7 @@ def _needs(package: Distribution, extras: frozenset[str]) -> Iterator[tuple[str,
 
 
 def _paths(package: Distribution) -> set[str]:
-    """What a package is, relative to where it is installed: nothing for one whose code is elsewhere, and for ours."""
+    """The paths of a package, relative to where it is installed; empty for editable installs and for verigym."""
     import json
 
     origin = json.loads(package.read_text("direct_url.json") or "{}")
@@ -128,11 +128,11 @@ def _paths(package: Distribution) -> set[str]:
         return set()
     files = _files(package)
     holding = {path.rpartition("/")[0] for path in files}
-    # At the top all packages put theirs, in `__pycache__` too: these are files of their own. What is outside are scripts.
+    # The top folder and its `__pycache__` are shared by all packages: list single files there. Paths outside are scripts.
     found = {path for path in files if path.rpartition("/")[0] in ("", "__pycache__") and path[-4:] != ".pth"}
     for folder in holding - {"", "__pycache__"}:
         first, *rest = folder.split("/")
-        while first not in holding and rest:  # a namespace that packages share
+        while first not in holding and rest:  # a namespace package
             first = f"{first}/{rest.pop(0)}"
         if first[:2] != ".." and first[:1] != "/":
             found.add(first)
@@ -140,13 +140,13 @@ def _paths(package: Distribution) -> set[str]:
 
 
 def _files(package: Distribution) -> list[str]:
-    """The files of a package, or as many as tell where they are."""
+    """The files of a package, or enough of them to locate it."""
     import csv
 
     record = package.read_text("RECORD")
     if record:
         return [row[0] for row in csv.reader(record.splitlines()) if row]
-    # Without a list, as Debian installs: what its modules are called, and the folder with its metadata.
+    # Debian installs no RECORD: use the names of top-level modules and the metadata folder.
     about = os.path.basename(str(getattr(package, "_path", "")))
     names = (package.read_text("top_level.txt") or package.metadata["Name"].replace("-", "_")).split()
     found = [f"{about}/METADATA"]
@@ -159,7 +159,7 @@ def _files(package: Distribution) -> list[str]:
 
 
 def _outermost(paths: set[str]) -> Iterator[str]:
-    """The paths, in order, without those below another."""
+    """Yield the paths in order, without those below another."""
     last = "/"
     for path in sorted(paths, key=lambda path: path.split("/")):
         if not path.startswith(f"{last}/"):

@@ -1,20 +1,20 @@
-"""Where paths of the host are behind the walls of level 3."""
+"""Maps paths of the host to their place behind the walls of level 3."""
 
 from __future__ import annotations
 
 import sys
 
-_PRIVATE = ("/tmp/", "/var/tmp/", "/dev/shm/")  # a run's own
+_PRIVATE = ("/tmp/", "/var/tmp/", "/dev/shm/")  # each run has its own
 _ELSEWHERE = "/host"
 
 
 def placed(path: str) -> str:
-    """Return where a path of the host is shown: where it was, unless a run has a folder of its own there."""
+    """Return where a path of the host appears inside: unchanged, unless each run has its own folder there."""
     return _ELSEWHERE + path if path.startswith(_PRIVATE) else path
 
 
 def follow_python() -> None:
-    """Import from where this Python is shown now: a run could fill the place where it was."""
+    """Make this process import from where its Python appears now: a run could put files in the old place."""
     if placed(sys.base_prefix) == sys.base_prefix:
         return
     sys.path[:] = map(placed, sys.path)

@@ -1,4 +1,4 @@
-"""What a run's process, or what forks it, gives up. One-way: nothing here can be taken back."""
+"""Drops the privileges of a run's process, or of the process that forks it. Irreversible."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from verigym.sandbox.inside.walls.build import Walls
 
 OPEN_FILES = 256
 RUN_OOM_SCORE = b"1000"
-"""For oom_score_adj of runs, so that the kernel never picks what forks them."""
-_SIGNALS = 1024  # waiting, and timers: the user has them in common
+"""Value of oom_score_adj for runs, so that the OOM killer never picks the process that forks them."""
+_SIGNALS = 1024  # pending signals and timers, counted per user
 
 
 def drop_privileges(walls: Walls) -> None:
-    """Take on the uid of runs and give up every privilege for good: for this process and all that it will start.
+    """Switch to the uid of runs and drop every privilege, for this process and its future children.
 
     Raises:
-        OSError: a privilege could not be given up; the caller must not go on.
+        OSError: a privilege could not be dropped; the caller must not go on.
     """
     if walls.uid is not None:
         os.setgroups([])
@@ -35,10 +35,10 @@ def drop_privileges(walls: Walls) -> None:
 
 
 def apply_landlock(walls: Walls) -> None:
-    """Bind this process, and all that it will start, by Landlock.
+    """Apply the Landlock ruleset to this process and its future children.
 
     Raises:
-        OSError: Landlock is there and refuses.
+        OSError: Landlock is available but fails.
     """
     if walls.landlock_fd is not None:
         landlock.restrict(walls.landlock_fd)
@@ -46,8 +46,8 @@ def apply_landlock(walls: Walls) -> None:
 
 
 def expose_to_user_and_oom() -> None:
-    """Make this process what the kernel picks first when memory runs out, and give its user its directory in /proc."""
-    # /proc/self would otherwise belong to root, and /dev/stdin could not be opened.
+    """Make this process the OOM killer's first choice, and its /proc directory accessible to its own user."""
+    # Otherwise /proc/self would belong to root, and /dev/stdin could not be opened.
     sys_.prctl(sys_.PR_SET_DUMPABLE, 1)
     with contextlib.suppress(OSError):
         fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
@@ -56,7 +56,7 @@ def expose_to_user_and_oom() -> None:
 
 
 def process_limit(walls: Walls, wanted: int) -> int:
-    """Return the limit for RLIMIT_NPROC, which counts all tasks of a user (in this user namespace) and so the run itself."""
+    """Return the value for RLIMIT_NPROC, which counts all tasks of the user in this user namespace, the run included."""
     if walls.uid is not None or walls.level >= 3:
         return wanted + walls.ours
     count = 0
@@ -68,11 +68,11 @@ def process_limit(walls: Walls, wanted: int) -> int:
 
 
 def resource_limits(walls: Walls, limits: Mapping[str, Any]) -> list[tuple[int, tuple[int, int]]]:
-    """Return what `setrlimit` is to be called with in a run's process; not above what this process has itself."""
+    """Return the arguments of `setrlimit` for a run's process, none above the limits of this process."""
     cpu = int(limits["cpu_s"])
     values = {
-        # A second more than allowed, for the kernel counts in ticks and signals early; what was used decides. SIGXCPU says why,
-        # SIGKILL a second later cannot be ignored.
+        # One second above the limit, for the kernel counts in ticks and signals early; the measured use decides. SIGXCPU tells
+        # the reason; SIGKILL, a second later, cannot be ignored.
         resource.RLIMIT_CPU: (cpu + 1, cpu + 2),
         resource.RLIMIT_NPROC: (process_limit(walls, limits["processes"]),) * 2,
         resource.RLIMIT_FSIZE: (limits["file_bytes"],) * 2,
@@ -97,5 +97,5 @@ def resource_limits(walls: Walls, limits: Mapping[str, Any]) -> list[tuple[int, 
 
 @functools.cache
 def _hard_limit(kind: int) -> int:
-    """What this process itself is limited to, which does not change."""
+    """The hard limit of this process, which does not change."""
     return resource.getrlimit(kind)[1]

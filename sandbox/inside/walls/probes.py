@@ -1,6 +1,6 @@
-"""Tries what the walls are made of, each in a process of its own that ends at once and leaves nothing behind.
+"""Probes of the layers that the walls consist of, each in a process of its own that ends and leaves nothing behind.
 
-A version says little: distributions change kernels, and containers forbid what the kernel has. So every layer is used for real.
+A kernel version says little: distributions patch kernels, and containers forbid features. So every layer is really used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ANOTHER_UID = 1_900_000_000
 
 
 def main(config: Mapping[str, Any], out_fd: int) -> None:
-    """Try everything and write {layer: [available, detail]} as JSON."""
+    """Run all probes and write {layer: [available, detail]} as JSON."""
     results = {name: _tried(probe) for name, probe in PROBES.items()}
     with open(out_fd, "w", encoding="utf-8") as out:
         json.dump(results, out)
@@ -69,7 +69,7 @@ def _outcome(probe: Callable[[], str]) -> tuple[bool, str]:
 
 
 class _Unavailable(Exception):
-    """The layer is not there; the message says what was seen."""
+    """The layer is not available; the message says what was observed."""
 
 
 def _expect(condition: bool, seen: str) -> None:
@@ -79,7 +79,7 @@ def _expect(condition: bool, seen: str) -> None:
 
 
 def _new(flags: int) -> str:
-    """Enter new namespaces as the walls do: as root directly, else inside a user namespace."""
+    """Enter new namespaces as the walls do: directly as root, otherwise inside a user namespace."""
     if os.geteuid() == 0:
         with contextlib.suppress(PermissionError):
             sys_.unshare(flags)
@@ -97,7 +97,7 @@ def _new_user(flags: int) -> None:
 
 
 def _in_child(check: Callable[[], None]) -> None:
-    """Run a check in a new child, the first process of a pid namespace if one was made, and pass its OSError on."""
+    """Run a check in a child (pid 1 of a new pid namespace, if there is one) and raise its OSError here."""
     lead, follow = os.pipe()
     child = os.fork()
     if not child:
@@ -120,10 +120,10 @@ def _in_child(check: Callable[[], None]) -> None:
 
 
 def _user_probe() -> str:
-    """Whether anybody may make a user namespace and use it."""
+    """An ordinary user can make and use a user namespace."""
     _new_user(0)
     _expect(os.geteuid() == 1000, f"uid {os.geteuid()} in it, not 1000")
-    sys_.unshare(sys_.CLONE_NEWUTS)  # AppArmor lets anybody make one and refuses what it is for
+    sys_.unshare(sys_.CLONE_NEWUTS)  # AppArmor allows making one but forbids its use
     return "works, with capabilities in it"
 
 
@@ -160,7 +160,7 @@ def _mount_probe() -> str:
 
 
 def _tmpfs_probe() -> str:
-    """A tmpfs that keeps to its size."""
+    """A tmpfs that enforces its size."""
     how = _private_mounts()
     place = tempfile.gettempdir()
     sys_.mount("tmpfs", place, "tmpfs", sys_.MS_NOSUID | sys_.MS_NODEV, "size=64k,nr_inodes=16")
@@ -175,7 +175,7 @@ def _tmpfs_probe() -> str:
 
 
 def _proc_probe() -> str:
-    """A /proc that shows its own pid namespace only."""
+    """A /proc that shows only its own pid namespace."""
     how = _new(sys_.CLONE_NEWPID | sys_.CLONE_NEWNS)
 
     def check() -> None:
@@ -189,9 +189,9 @@ def _proc_probe() -> str:
 
 
 def _network_probe() -> str:
-    """A network namespace that leads nowhere."""
+    """A network namespace without connections."""
     how = _new(sys_.CLONE_NEWNET)
-    # Some tunnels put a device into every new namespace: down, and with no address.
+    # Some tunnel drivers add a device to every new namespace, down and without an address.
     with socket.socket() as outside:
         outside.settimeout(0.2)
         code = outside.connect_ex(("192.0.2.1", 9))
@@ -208,7 +208,7 @@ def _ipc_probe() -> str:
 
 
 def _uts_probe() -> str:
-    """A uts namespace with a host name of its own."""
+    """A uts namespace with its own host name."""
     how = _new(sys_.CLONE_NEWUTS)
     sys_.sethostname("probe")
     _expect(os.uname().nodename == "probe", "the host name stays")
@@ -318,4 +318,4 @@ PROBES: dict[str, Callable[[], str]] = {
     "own uid": _other_uid,
     "process limit": _process_limit,
 }
-"""Layer -> what tries it: returns a detail, raises _Unavailable or OSError."""
+"""Layer -> probe, which returns a detail or raises _Unavailable or OSError."""

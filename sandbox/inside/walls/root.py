@@ -1,4 +1,4 @@
-"""The file system of level 3: read-only mounts of what programs may see, one writable place, nothing else of the host."""
+"""The file system of level 3: read-only mounts of visible paths, one writable directory, nothing else of the host."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from verigym.sandbox.inside.walls import syscalls as sys_
 from verigym.sandbox.inside.walls.paths import placed
 
-WRITABLE_DIR = "/box"  # the only writable place is below it
+WRITABLE_DIR = "/box"  # contains the only writable directory
 RUN_DIR = "/box/run"  # where each run's tmpfs is mounted
 USER = 1000
-"""The user's name is for this id: the one id of a user namespace, and as root what programs that ask for a name may find."""
+"""The uid named `sandbox` in /etc/passwd: the only uid of a user namespace; as root, one that programs can look up."""
 DEVICES = ("null", "zero", "full", "random", "urandom")
 PROC_FLAGS = sys_.MS_NOSUID | sys_.MS_NODEV | sys_.MS_NOEXEC
 PROC_OPTIONS = "hidepid=2"
@@ -28,12 +28,12 @@ _LINKS = {
 
 
 def build(visible: Sequence[str], masked: Mapping[str, Sequence[str]], lacks: dict[str, str]) -> None:
-    """Make it, and move this process and all others of its mount namespace into it.
+    """Build the root and move this process, and all others in its mount namespace, into it.
 
     Args:
-        visible: what of the host is shown, with all below it.
+        visible: paths of the host to show, with everything below them.
         masked: folders among these of which only the listed paths are shown; see `mask`.
-        lacks: layer -> why it could not be had.
+        lacks: receives missing layer -> reason.
 
     Raises:
         OSError: a part cannot be mounted.
@@ -64,7 +64,7 @@ def build(visible: Sequence[str], masked: Mapping[str, Sequence[str]], lacks: di
 
 
 def add_own_files(root: str, visible: Sequence[str]) -> None:
-    """Make the folders, links and files of our own."""
+    """Create our own directories, links and files."""
     for directory in ("proc", "etc", "var", "dev", RUN_DIR[1:]):
         os.makedirs(f"{root}/{directory}", exist_ok=True)
     for link, target in _LINKS.items():
@@ -81,19 +81,19 @@ def add_own_files(root: str, visible: Sequence[str]) -> None:
 
 
 def mask(folders: Mapping[str, Sequence[str]], root: str = "") -> None:
-    """Lay an empty folder over each of these that is there, in which only the paths that go with it are to be seen.
+    """Mount an empty tmpfs over each existing folder, and show in it only the listed paths.
 
     Raises:
         OSError: one cannot be mounted.
     """
     there = {folder: paths for folder, paths in sorted(folders.items()) if os.path.isdir(root + folder)}
-    # Opened before any is covered, for one may lie below another.
+    # Opened before any is masked, for one may lie below another.
     held = {folder: os.open(root + folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for folder in there}
     mounted = []
     for folder, paths in there.items():
         target = root + folder
         if not os.path.isdir(target):
-            if not paths:  # it is hidden already
+            if not paths:  # already hidden
                 continue
             os.makedirs(target)
         sys_.mount("tmpfs", target, "tmpfs", sys_.MS_NOSUID | sys_.MS_NODEV, "size=1m,mode=755")
@@ -108,13 +108,13 @@ def mask(folders: Mapping[str, Sequence[str]], root: str = "") -> None:
 
 
 def _show_in_mask(source: str, at: str, *, nested: bool) -> None:
-    """Mount a file or folder on a new one at that place, read-only as what it is a part of."""
+    """Bind-mount a file or folder, read-only like the file system that contains it, on a new node at `at`."""
     try:
         mode = os.lstat(source).st_mode
         if linked := stat.S_ISLNK(mode):
             mode = os.stat(source).st_mode
     except OSError:
-        return  # listed as installed, and not there
+        return  # listed as installed but missing
     if nested:
         os.makedirs(os.path.dirname(at), exist_ok=True)
     if stat.S_ISDIR(mode):
@@ -127,14 +127,14 @@ def _show_in_mask(source: str, at: str, *, nested: bool) -> None:
 
 
 def _hide_parents(root: str, path: str, visible: Sequence[str]) -> None:
-    """Let what leads to a path be passed through and not listed: names of users and projects are the host's."""
+    """Make the parents of a path traversable but not listable: they could show names of the host's users and projects."""
     while (path := os.path.dirname(path)) not in ("/", "/etc"):
         if not any(path == known or path.startswith(f"{known}/") for known in visible):
             os.chmod(root + path, 0o111)
 
 
 def make_read_only() -> None:
-    """Make the root itself read-only."""
+    """Make the root mount itself read-only."""
     sys_.mount("none", "/", None, sys_.MS_REMOUNT | sys_.MS_BIND | sys_.MS_RDONLY | sys_.MS_NOSUID | sys_.MS_NODEV, None)
 
 
@@ -147,7 +147,7 @@ def _bind(path: str, fd: int, root: str) -> None:
         return
     if os.path.lexists(target):
         if not stat.S_ISDIR(mode) or os.listdir(target):
-            return  # lies below one that is there already
+            return  # lies below a path that is already mounted
     elif stat.S_ISDIR(mode):
         os.mkdir(target)
     else:

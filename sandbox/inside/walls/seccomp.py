@@ -1,8 +1,8 @@
-"""The system call filter: what no program under test needs and attacks are made of, written as a classic BPF program in Python.
+"""The system call filter: a classic BPF program that refuses calls which attacks use and honest programs do not need.
 
-A list of what is refused, because the honest use everything else. Calls newer than this file get ENOSYS, which programs must
-cope with on older kernels anyway. Numbers are found by binary search, and the kernel remembers which of them are always allowed
-without looking at arguments, so the common calls cost almost nothing.
+It is a deny list, because honest programs use everything else. Calls newer than this file get ENOSYS, which programs must
+handle on older kernels anyway. Numbers are found by binary search, and the kernel caches which of them are always allowed
+regardless of arguments, so common calls cost almost nothing.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ _REFUSED = """
     name_to_handle_at open_by_handle_at fanotify_init fanotify_mark inotify_init inotify_init1 inotify_add_watch
 """.split()
 
-# Landlock does not govern these, so without an own file system they would reach every file of the user.
+# Landlock does not govern these, so without a separate file system they would reach every file of the user.
 _ATTRIBUTES = """
     chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat utime utimes futimesat utimensat
     setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr setxattrat removexattrat
 """.split()
-# Their first argument is a process, 0 the caller. A uid may be shared with the cell, or with its user's other processes.
+# The first argument is a process, 0 the caller. The uid may be shared with the cell or other processes of the user.
 _OF_A_PROCESS = "prlimit64 sched_setaffinity sched_setscheduler sched_setparam sched_setattr".split()
 _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0, 1
 
-# The last call that was looked at when this list was made (removexattrat). Above it: "this kernel has no such call".
+# The newest call that this list takes into account (removexattrat). Calls above it get ENOSYS.
 _LAST_KNOWN = 466
 _X32_BIT = 0x40000000
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 _NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW* that clone(2) takes
-# TIOCSTI, TIOCLINUX: typing for somebody else; TIOCSETD: kernel drivers; FS_IOC_SETFLAGS (of 64 and 32 bits) and
-# FS_IOC_FSSETXATTR: marks on folders.
+# TIOCSTI, TIOCLINUX: inject terminal input; TIOCSETD: load kernel drivers; FS_IOC_SETFLAGS (64 and 32 bits) and
+# FS_IOC_FSSETXATTR: leave attributes on folders.
 _REQUESTS = (0x5412, 0x541C, 0x5423, 0x40086602, 0x40046602, 0x401C5820)
-_COMMANDS = (1024, 1026)  # F_SETLEASE, F_NOTIFY: who opens a file outside would wait, or be seen
+_COMMANDS = (1024, 1026)  # F_SETLEASE, F_NOTIFY: would delay or observe processes outside that open a file
 _S_IFMT, _S_IFCHR, _S_IFBLK = 0o170000, 0o020000, 0o060000
 _AF_UNIX = 1
 _TYPE_MASK, _SOCK_STREAM, _SOCK_SEQPACKET = 0xF, 1, 5
@@ -63,7 +63,7 @@ class _Fprog(ctypes.Structure):
 
 
 class Filter:
-    """A finished program, kept in the kernel's form so that installing it is one call."""
+    """An assembled BPF program in the kernel's format, installed with one call."""
 
     def __init__(self, program: Block) -> None:
         self.length = len(program)
@@ -72,7 +72,7 @@ class Filter:
 
 
 def available() -> bool:
-    """Whether this kernel takes filters with the actions used here. Changes nothing."""
+    """Whether this kernel supports filters with the actions used here. Changes nothing."""
     try:
         for action in (_ERRNO, _KILL):
             syscall("seccomp", _GET_ACTION_AVAIL, 0, ctypes.byref(ctypes.c_uint32(action)))
@@ -82,14 +82,14 @@ def available() -> bool:
 
 
 def build(deny_sockets: bool = False, allow_memfd: bool = False, deny_attributes: bool = False) -> Filter:
-    """Make the filter for this architecture.
+    """Assemble the filter for this architecture.
 
     Args:
-        deny_sockets: also refuse unix sockets, for a program that sees the host's file system or its abstract names.
-            Connected pairs stay, but for datagrams, which can be sent past the peer to any address.
-        allow_memfd: leave memfd_create alone. Its files escape the limits on file sizes.
-        deny_attributes: also refuse to change modes, owners, times and extended attributes of files, for a program that has the
-            uid of their owner.
+        deny_sockets: also refuse unix sockets, for programs that see the host's file system or abstract socket names.
+            Socket pairs stay allowed, except datagram ones, which can send to any address.
+        allow_memfd: allow memfd_create, whose files are exempt from the limits on file sizes.
+        deny_attributes: also refuse changes of modes, owners, times and extended attributes of files, for programs with the
+            uid of the files' owner.
 
     Raises:
         OSError: ENOSYS on an unknown architecture.
@@ -99,9 +99,9 @@ def build(deny_sockets: bool = False, allow_memfd: bool = False, deny_attributes
     rules = {name: _fail(errno.EPERM) for name in [*_REFUSED, *(_ATTRIBUTES if deny_attributes else ())]}
     rules |= {name: _argument(0) + _only((0,), errno.EPERM) for name in _OF_A_PROCESS}
     rules |= {
-        "clone3": _fail(errno.ENOSYS),  # its flags are in memory, where a filter cannot look; the C library falls back to clone
+        "clone3": _fail(errno.ENOSYS),  # its flags are in memory, which a filter cannot read; the C library falls back to clone
         "clone": _argument(0) + [(_JUMP_SET, 0, 1, _NEW_NAMESPACES)] + _fail(errno.EPERM) + _allow(),
-        "io_setup": _fail(errno.ENOSYS),  # its table is one for the whole machine
+        "io_setup": _fail(errno.ENOSYS),  # uses a table shared by the whole machine
         "ioctl": _argument(1) + _unless_in(_REQUESTS, errno.EPERM),
         "fcntl": _argument(1) + _unless_in(_COMMANDS, errno.EPERM),
         "mknod": _mknod(1),
@@ -130,10 +130,10 @@ def build(deny_sockets: bool = False, allow_memfd: bool = False, deny_attributes
 
 
 def install(program: Filter) -> None:
-    """Bind the calling thread, and all it will start, by the filter. For ever.
+    """Install the filter for the calling thread and its future children. Irreversible.
 
     Raises:
-        OSError: EACCES without no_new_privs, EINVAL or ENOSYS where the kernel has no filters.
+        OSError: EACCES without no_new_privs, EINVAL or ENOSYS if the kernel has no filters.
     """
     syscall("seccomp", _SET_MODE_FILTER, 0, ctypes.byref(program.header))
 
@@ -147,24 +147,24 @@ def _fail(code: int) -> Block:
 
 
 def _argument(index: int) -> Block:
-    # The low half only: the kernel takes each of these as 32 bits, or has no meaning for more.
+    # The low half only: the kernel reads these arguments as 32 bits, or defines no meaning for the rest.
     return [(_LOAD, 0, 0, _ARGUMENTS + 8 * index)]
 
 
 def _only(values: tuple[int, ...], code: int) -> Block:
-    """Allow where the loaded value is one of these, else fail."""
+    """Allow if the loaded value is one of these, else fail."""
     last = len(values) - 1
     return [(_JUMP_EQUAL, last - at + 1, 0, value) for at, value in enumerate(values)] + _fail(code) + _allow()
 
 
 def _unless_in(values: tuple[int, ...], code: int) -> Block:
-    """Fail where the loaded value is one of these, else allow."""
+    """Fail if the loaded value is one of these, else allow."""
     last = len(values) - 1
     return [(_JUMP_EQUAL, last - at + 1, 0, value) for at, value in enumerate(values)] + _allow() + _fail(code)
 
 
 def _of_itself(kind: int) -> Block:
-    """Allow where the first argument says that the second is a process, and that is 0, the caller."""
+    """Allow if the first argument says that the second is a process, and the second is 0, the caller."""
     return _argument(0) + [(_JUMP_EQUAL, 1, 0, kind)] + _fail(errno.EPERM) + _argument(1) + _only((0,), errno.EPERM)
 
 
@@ -182,13 +182,13 @@ def _socketpair(connected_only: bool) -> Block:
 def _unknown() -> Block:
     lines: Block = []
     if ARCHITECTURE == "x86_64":
-        # Numbers with this bit are the x32 calls: the same kernel code by other names. -1 is no call at all.
+        # Numbers with this bit are x32 calls, other entry points to the same kernel code. -1 is not a call.
         lines = [(_JUMP_EQUAL, 2, 0, 0xFFFFFFFF), (_JUMP_GE, 0, 1, _X32_BIT), (_RETURN, 0, 0, _KILL)]
     return lines + _fail(errno.ENOSYS)
 
 
 def _segments(rules: dict[int, Block]) -> list[tuple[int, Block]]:
-    """The number line as (first number, what happens from there on), neighbours with the same fate in one piece."""
+    """Partition the call numbers into segments (first number, block), merging neighbours with equal blocks."""
     segments: list[tuple[int, Block]] = []
     for number in range(_LAST_KNOWN + 1):
         block = rules.get(number) or _allow()
@@ -198,12 +198,12 @@ def _segments(rules: dict[int, Block]) -> list[tuple[int, Block]]:
 
 
 def _search(segments: list[tuple[int, Block]]) -> Block:
-    """A binary search for the segment of the loaded number."""
+    """Assemble a binary search for the segment of the loaded number."""
     if len(segments) == 1:
         return segments[0][1]
     middle = len(segments) // 2
     left, right = _search(segments[:middle]), _search(segments[middle:])
-    # Conditional jumps reach 255 instructions, plain ones any distance.
+    # Conditional jumps reach 255 instructions, unconditional ones any distance.
     if len(left) < 256:
         return [(_JUMP_GE, len(left), 0, segments[middle][0]), *left, *right]
     return [(_JUMP_GE, 0, 1, segments[middle][0]), (_JUMP, 0, 0, len(left)), *left, *right]

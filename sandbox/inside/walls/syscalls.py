@@ -1,7 +1,7 @@
-"""Raw system calls through ctypes: what a process needs to wall itself in and Python 3.11 does not offer.
+"""Raw system calls through ctypes that isolation needs and Python 3.11 lacks.
 
-Every call raises OSError with its errno when it fails; ENOSYS where the architecture or the C library is unknown, so a caller
-sees one kind of "not available here".
+A failed call raises OSError with its errno; ENOSYS if the architecture or the C library is unknown, so that callers
+handle one kind of "not available".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 
-# Root gets nothing from being root, ids changed later bring nothing back, and each of these settings is locked.
+# Uid 0 grants no capabilities, later uid changes restore none, and these settings are locked.
 _SECUREBITS = 0xEF
 _CAPABILITY_VERSION_3 = 0x20080522
 _NO_CAPABILITIES = struct.pack("2I", _CAPABILITY_VERSION_3, 0), bytes(24)  # of the calling thread
@@ -88,7 +88,7 @@ def _architecture() -> str:
 
 
 ARCHITECTURE = _architecture()
-"""`x86_64`, `aarch64`, or empty: unknown, and every call here says ENOSYS."""
+"""`x86_64`, `aarch64`, or empty: unknown, and every call here raises ENOSYS."""
 
 
 def _numbers() -> dict[str, int]:
@@ -98,7 +98,7 @@ def _numbers() -> dict[str, int]:
 
 
 NUMBERS = _numbers()
-"""The calls of this architecture by name."""
+"""System call numbers of this architecture by name."""
 
 try:
     libc: ctypes.CDLL | None = ctypes.CDLL(None, use_errno=True)
@@ -223,7 +223,7 @@ def close_range(first: int, last: int = 0xFFFFFFFF, flags: int = 0) -> None:
 
 
 def close_range_except(first: int, keep: Iterable[int]) -> None:
-    """Close every descriptor from `first` on but those to keep."""
+    """Close every descriptor from `first` on, except those to keep."""
     for kept in sorted(set(keep)):
         if kept >= first:
             if kept > first:

@@ -1,4 +1,4 @@
-"""The strict reader of what `encode` writes. Wrong shapes raise `CodecError`; nothing in it can take long or much memory."""
+"""Decodes what `encode` writes, strictly: malformed data raises `CodecError`, and time and memory are bounded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DIGITS = 100_000
 
 
 class Array:
-    """An array where numpy must not be used: what it was made of, equal to nothing."""
+    """An array where numpy must not be used: its parts, equal to nothing else."""
 
     __slots__ = ("kind", "shape", "values")
 
@@ -32,24 +32,24 @@ class Array:
 
 
 def decode(data: Any, handle: Callable[..., Any] | None = None, *, arrays: bool = True, guard: bool = False) -> Any:
-    """The value of an encoding: exact built-in types only, and numpy's arrays.
+    """Return the value of an encoding: only exact built-in types, and numpy's arrays.
 
     Args:
         data: parsed JSON.
-        handle: gives the value of a handle: called with what is said of the object, its plain value where its class is built
-            upon a built-in one, this decoder, and the depth. Without it a handle is an error.
-        arrays: whether arrays become numpy's; a trusted process has them as `Array`, whatever they say of themselves.
-        guard: whether a candidate's answer is read where a test uses it; see `guarded`.
+        handle: returns the object for a handle. Called with the object's description, its plain value if its class derives
+            from a built-in type, the decoder, and the depth. Without it a handle is an error.
+        arrays: whether arrays become numpy's; in a trusted process they are `Array` objects, so that numpy reads none of it.
+        guard: whether this is a candidate's answer that a test will use; see `inert_values`.
 
     Raises:
-        CodecError: it is not the encoding of a value.
+        CodecError: the data is not the encoding of a value.
     """
     with codec_errors():
         return Decoder(handle, arrays, guard).get(data, 0)
 
 
 class codec_errors:  # noqa: N801, used as a function
-    """Turns what goes wrong with the encoding of a value into a `CodecError`."""
+    """Context manager that turns errors of malformed data into `CodecError`."""
 
     def __enter__(self) -> None: ...
 
@@ -62,7 +62,7 @@ _WRONG = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, R
 
 
 class Decoder:
-    """Reads one value, within the limits."""
+    """Decodes values within the limits on size and depth."""
 
     __slots__ = ("arrays", "collisions", "guard", "handle", "nodes", "order", "shared")
 
@@ -79,12 +79,12 @@ class Decoder:
         self.nodes = MAX_NODES
         self.collisions = _COLLISIONS
         self.shared = shared
-        """Gives the container of a number that both sides hold."""
+        """Returns the container with a number that both sides hold."""
         self.order: list[Any] = []
-        """The containers read, each behind those in it."""
+        """The containers read, each after those inside it."""
 
     def get(self, data: Any, depth: int) -> Any:
-        """The value of an encoding at that depth."""
+        """Decode a value at that depth."""
         if self.shared is None or not (type(data) is list or (type(data) is dict and data.keys() & _CHANGEABLE)):
             return self.raw(data, depth)
         made = self.raw(data, depth)
@@ -92,7 +92,7 @@ class Decoder:
         return made
 
     def raw(self, data: Any, depth: int) -> Any:
-        """The same, of what has no place in the order of containers."""
+        """Decode a value without adding it to `order`."""
         kind = type(data)
         if kind is str or kind is bool or data is None:
             return data
@@ -115,7 +115,7 @@ class Decoder:
         raise CodecError("an unknown tag")
 
     def all(self, data: Any, depth: int) -> list[Any]:
-        """The values of a list of encodings."""
+        """Decode a list of encodings."""
         if type(data) is not list:
             raise CodecError("expected a list")
         if depth > MAX_DEPTH:
@@ -127,7 +127,7 @@ class Decoder:
         return [get(item, depth + 1) for item in data]
 
     def hashable(self, keys: list[Any]) -> list[Any]:
-        """The same, if putting them into a table is quick: equal hashes can be made at will, and cost the square."""
+        """Return the keys if hashing them is cheap: keys with equal hashes can be forged and take quadratic time."""
         if len(keys) > 100:
             run, last = 0, None
             for value in sorted(map(hash, keys)):

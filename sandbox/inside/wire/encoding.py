@@ -1,7 +1,7 @@
-"""Exact plain data as tagged JSON: what may cross between processes that do not trust each other.
+"""Encodes exact plain data as tagged JSON, for processes that do not trust each other.
 
-`encode` runs beside the candidate and may be lied to. Only what `decoding.decode` makes is ever compared: values whose types
-are exactly the built-in ones, so that no comparison can reach code of the candidate. Never pickle.
+`encode` runs in the candidate's process, which may tamper with it. Only values made by `decoding.decode` are compared: their
+types are exactly the built-in ones, so that no comparison can reach code of the candidate. Never pickle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_NODES = 2_000_000
 MAX_BYTES = 30 << 20
 SAFE_INT = 2**53
 PROGRAM = "solution"
-"""The module that a program is loaded as."""
+"""Name of the module that a program is loaded as."""
 VIEWS = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
 BUILTINS = {
     name: getattr(sys.modules["builtins"], name)
@@ -35,41 +35,41 @@ BUILTINS |= {
     for name, value in vars(sys.modules["builtins"]).items()
     if isinstance(value, type) and issubclass(value, BaseException) and value.__name__ == name
 }
-"""Functions and types that cross by name: they mean the same on both sides, and do nothing but compute."""
+"""Functions and types that cross by name: they mean the same on both sides and have no side effects."""
 _NAMES = {id(value): name for name, value in BUILTINS.items()}
 
 
 class CannotCross(TypeError):
-    """A value that is not plain data, or too much of it."""
+    """A value that is not plain data, or is too large."""
 
     def __init__(self, what: str, *, size: bool = False, value: object = None) -> None:
         super().__init__(what)
         self.what = what
         self.size = size
-        """Whether only its size or depth is in the way."""
+        """Whether only its size or depth prevents it."""
         self.value = value
 
 
 class CodecError(ValueError):
-    """Not the encoding of a value."""
+    """The data is not the encoding of a value."""
 
 
 def encode(value: Any, handle: Callable[..., Any] | None = None) -> Any:
-    """The JSON of a value.
+    """Return the JSON of a value.
 
     Args:
         value: anything.
-        handle: gives the encoding of what is not exactly plain data, or None: called with the value, this encoder, what writes
-            the plain type that the value's class is built upon, or None, and the depth.
+        handle: encodes what is not exactly plain data, or returns None. Called with the value, the encoder, the function that
+            encodes the plain base type of the value's class (or None), and the depth.
 
     Raises:
-        CannotCross: the value is not plain data, or too large, or too deep. What its iterators raise comes through.
+        CannotCross: the value is not plain data, or too large, or too deep. Exceptions of its iterators propagate.
     """
     return Encoder(handle).put(value, 0)
 
 
 class Encoder:
-    """Writes one value, within the limits."""
+    """Encodes values within the limits on size and depth."""
 
     __slots__ = ("_places", "handle", "nodes", "order", "room", "shared")
 
@@ -80,13 +80,13 @@ class Encoder:
         self.nodes = nodes
         self.room = MAX_BYTES
         self.shared = shared
-        """Numbers of containers that both sides hold, by identity; None: every container is written anew wherever it stands."""
+        """Identity -> number of containers that both sides hold; None: every occurrence of a container is written in full."""
         self.order: list[Any] = []
-        """The containers written, each behind those in it."""
+        """The containers written, each after those inside it."""
         self._places: dict[int, int] = {}
 
     def put(self, value: Any, depth: int) -> Any:
-        """The JSON of a value at that depth."""
+        """Encode a value at that depth."""
         kind = type(value)
         if kind is bool or value is None:
             return value
@@ -117,14 +117,14 @@ class Encoder:
         return made
 
     def content(self, value: Any) -> Any:
-        """The JSON of a container, whatever number it has."""
+        """Encode the content of a container, even if it has a number."""
         put = _PUT.get(type(value)) or _find(type(value))
         if put is None:
             raise CannotCross(type(value).__name__, value=value)
         return put(self, value, 1)
 
     def spend(self, nodes: int, room: int = 0) -> None:
-        """Count what is written."""
+        """Charge what is written against the limits."""
         self.nodes -= nodes
         self.room -= room + nodes
         if self.nodes < 0:
@@ -133,7 +133,7 @@ class Encoder:
             raise CannotCross(f"more than {MAX_BYTES} bytes", size=True)
 
     def all(self, values: Any, depth: int) -> list[Any]:
-        """The JSON of each."""
+        """Encode each value."""
         put = self.put
         return [put(value, depth) for value in values]
 
@@ -217,7 +217,7 @@ _PUT: dict[type, Callable[[Encoder, Any, int], Any]] = {
     **{kind: _view(name) for name, kind in VIEWS.items()},
 }
 PLAIN = frozenset(_PUT) | {bool}
-"""The types of plain values, but for iterators and those of modules that are imported later."""
+"""The types of plain values, without iterators and those of modules that are imported later."""
 iterator = _tagged("it", iter)
 for _made in (
     iter([]),
@@ -238,11 +238,11 @@ _PUT.update({kind: iterator for kind in vars(itertools).values() if isinstance(k
 
 
 BASE_VALUE = ""
-"""In an object's state, the name of the plain value that its class is built upon: no attribute is called so."""
+"""Key, in an object's state, of the plain value that its class derives from; no attribute has this name."""
 
 
 def base_encoder(kind: type) -> Callable[[Encoder, Any, int], Any] | None:
-    """What writes the container or text that a class is built upon; None where it is built upon none."""
+    """Return the encoder of the container or string type that a class derives from; None if there is none."""
     bases = type.__dict__["__mro__"].__get__(kind)[1:]
     return next((_PUT[base] for base in bases if base in (str, bytes, list, tuple, dict, set, frozenset)), None)
 
@@ -253,7 +253,7 @@ def _find(kind: type) -> Callable[[Encoder, Any, int], Any] | None:
             del _LATER[name]
             try:
                 register(sys.modules[name])
-            except Exception:  # noqa: S112, a module of the candidate's with that name
+            except Exception:  # noqa: S112, a module of the candidate with that name
                 continue
     for base in type.__dict__["__mro__"].__get__(kind):
         if base in _PUT:
@@ -261,12 +261,12 @@ def _find(kind: type) -> Callable[[Encoder, Any, int], Any] | None:
     numbers = sys.modules.get("numbers")
     if numbers is None or getattr(kind, "__module__", PROGRAM) == PROGRAM:
         return None
-    # A number of a library's, such as sympy's: its value.
+    # A number type of a library, such as sympy's, crosses as its value.
     for name, put in (("Integral", _integral), ("Rational", _rational), ("Real", _real)):
         try:
             if issubclass(kind, getattr(numbers, name)):
                 return put
-        except Exception:  # noqa: S112, a module of the candidate's with that name
+        except Exception:  # noqa: S112, a module of the candidate with that name
             continue
     return None
 
@@ -308,13 +308,13 @@ def _array(to: Encoder, value: Any, depth: int) -> Any:
 
 def _scalar(to: Encoder, value: Any, depth: int) -> Any:
     plain = value.item()
-    if type(plain) is type(value) or plain is None:  # a time that is none
+    if type(plain) is type(value) or plain is None:  # NaT
         raise CannotCross(type(value).__name__)
     return to.put(plain, depth)
 
 
 _CHANGEABLE = {_list, _dict, _PUT[set], _PUT[bytearray], _PUT[collections.deque], _array}
-"""What writes values that can be changed in place, of which it matters whether two are one."""
+"""Encoders of mutable types, whose identity matters."""
 
 
 def _later_numpy(module: Any) -> None:

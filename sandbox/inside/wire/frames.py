@@ -1,7 +1,7 @@
 """Frames on a channel: four bytes of length (big endian), then one JSON object in UTF-8.
 
-Whoever is at the other end may be hostile. What is not a frame raises `FrameError`; the end of the channel, also in the middle
-of a frame (a process that was killed), raises `EOFError`. Memory is bounded by the limit and by the number of values in it.
+The other end may be hostile. Malformed data raises `FrameError`; the end of the channel, even in the middle
+of a frame (a killed process), raises `EOFError`. Memory is bounded by the limits on bytes and on the number of values.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from typing import Any
 
 LIMIT = 32 << 20
-"""Bytes in a frame, where the caller names no other limit."""
+"""Default limit on the bytes of a frame."""
 MAX_MARKS = 4_000_000
-"""Brackets and commas in a frame: bounds what a small text can unfold to in memory."""
+"""Limit on brackets and commas in a frame, which bounds the memory that a small text can expand to."""
 _DEEP = 900
 _CHUNK = 1 << 18
-# Once escapes are out. An unclosed string ends with the text: an attempt that can fail would be made again from every quote.
+# For text without escapes. An unclosed string matches up to the end: a failing match would be retried from every quote.
 _STRING = re.compile(rb'"[^"]*+"?')
 
 
 class FrameError(ValueError):
-    """What came, or was to be sent, is no frame."""
+    """The received data, or the message to be sent, is not a frame."""
 
 
 def _refuse(name: object) -> object:
     raise ValueError(f"{name}: not a JSON value")
 
 
-# Private references: a program that replaces json.dumps, or the methods of its classes, must not change how frames are made.
+# Private references: a program that replaces json.dumps, or methods of its classes, must not change how frames are encoded.
 _read, _write = os.read, os.write
 _decoder: Any = json.decoder.JSONDecoder(parse_constant=_refuse)
 _scan = _decoder.scan_once
@@ -46,10 +46,10 @@ _chunks: Any = _make(None, _refuse, _quote, None, ":", ",", False, False, False)
 
 
 def pack(obj: dict[str, Any], limit: int = LIMIT) -> bytes:
-    """The bytes of a frame.
+    """Encode a frame.
 
     Raises:
-        FrameError: it would be larger than the limit, or holds what JSON does not have.
+        FrameError: it would exceed the limit, or holds values that JSON cannot represent.
     """
     try:
         text = "".join(_chunks(obj, 0)) if _chunks is not None else json.dumps(obj, separators=(",", ":"), allow_nan=False)
@@ -64,7 +64,7 @@ _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 def parse(payload: bytes, marks: int = MAX_MARKS) -> dict[str, Any]:
-    """The object in a frame's payload, which may hold at most so many brackets and commas.
+    """Decode a frame's payload, which may hold at most `marks` brackets and commas.
 
     Raises:
         FrameError: it is not one JSON object, or holds too many values, or is nested too deep.
@@ -82,12 +82,12 @@ def parse(payload: bytes, marks: int = MAX_MARKS) -> dict[str, Any]:
 
 def _bounded(payload: bytes, most: int) -> None:
     marks = payload.count(b",") + payload.count(b"[") + payload.count(b"{")
-    # Beyond a raised recursion limit the parser would overflow the C stack instead of raising RecursionError; from Python 3.12
-    # on it has a limit of its own, another one in each version.
+    # With a raised recursion limit the parser would overflow the C stack instead of raising RecursionError; from Python 3.12
+    # on it has its own limit, which differs between versions.
     deep = marks > _DEEP and (sys.getrecursionlimit() > 3000 or sys.version_info >= (3, 12))
     if marks <= most and not deep:
         return
-    # A backslash outside of a string ends the parse, so what this takes away behind one does not matter.
+    # A backslash outside of a string ends the parse, so what this removes after one does not matter.
     bare = _STRING.sub(b"", payload.replace(b"\\\\", b"").replace(b'\\"', b""))
     if bare.count(b",") + bare.count(b"[") + bare.count(b"{") > most:
         raise FrameError("too many values in a frame")
@@ -101,8 +101,8 @@ def send(channel: socket.socket | int, obj: dict[str, Any], limit: int = LIMIT) 
     """Send a frame.
 
     Raises:
-        FrameError: it would be larger than the limit, or holds what JSON does not have. Nothing was sent.
-        EOFError: nobody reads the channel any more.
+        FrameError: it would exceed the limit, or holds values that JSON cannot represent. Nothing was sent.
+        EOFError: the other side has closed the channel.
     """
     data = pack(obj, limit)
     try:
@@ -117,10 +117,10 @@ def send(channel: socket.socket | int, obj: dict[str, Any], limit: int = LIMIT) 
 
 
 def receive(channel: socket.socket | int, limit: int = LIMIT) -> dict[str, Any]:
-    """Wait for a frame.
+    """Receive a frame, waiting for it.
 
     Raises:
-        FrameError: what came is no frame.
+        FrameError: the received data is not a frame.
         EOFError: the channel ended.
     """
     size = int.from_bytes(_exactly(channel, 4), "big")

@@ -1,8 +1,8 @@
-"""Plain values of a candidate's that could do more for it than be compared, as a test gets them.
+"""Stand-ins for plain values of a candidate that could influence a comparison instead of only being compared.
 
-A built-in function or type would judge what a test passes to it: `bool` for a function that says whether its argument is right.
-What has no elements is close to everything by numpy's rules for different shapes: nothing in it differs. So numpy never reads
-such a value, whatever the operation and wherever in a list it lies.
+A built-in function or type would evaluate what a test passes to it: `bool` could pose as a function that confirms its argument.
+An empty sequence is close to everything by numpy's broadcasting rules, since no element differs. So numpy never reads
+such a value, in any operation and at any depth of a list.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 _NAMED = frozenset(("a", "b", "a1", "a2", "x", "y", "actual", "desired"))
-"""What numpy's comparisons call the two that they compare."""
+"""Names that numpy's comparisons give to their two operands."""
 _numpy_guarded = False
 
 
 class Builtin:
-    """A built-in function or type that the candidate named: equal to it, and called with nothing but no arguments."""
+    """A built-in function or type that the candidate returned: equal to it, and callable only without arguments."""
 
     __slots__ = ("__name__", "of")
 
@@ -49,7 +49,7 @@ class Builtin:
 
 
 class _NotForNumpy:
-    """What numpy must not read: it asks for these two before it looks at anything else, wherever such a value lies."""
+    """A value that numpy must not read: numpy looks up these two attributes first, wherever the value occurs."""
 
     __slots__ = ()
     __array_ufunc__ = None
@@ -59,7 +59,7 @@ class _NotForNumpy:
 
 
 class EmptyArray(_NotForNumpy):
-    """An array of the candidate's without elements: it equals its like, and numpy reads nothing of it."""
+    """An empty array of the candidate: equal to one of the same shape, and never read by numpy."""
 
     __slots__ = ("_array",)
 
@@ -77,7 +77,7 @@ class EmptyArray(_NotForNumpy):
         return mine == mine
 
     def __ne__(self, other: object) -> Any:
-        return self == other  # of no elements: none differs, and none is equal
+        return self == other  # an empty array either way
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -110,7 +110,7 @@ class _Tuple(tuple["Any", ...], _NotForNumpy):
 
 
 class _Nothing(_NotForNumpy):
-    """An empty value of a type that nothing can be derived from, or that numpy reads by its memory."""
+    """An empty value of a type that cannot be subclassed, or that numpy reads through the buffer protocol."""
 
     __slots__ = ("of",)
 
@@ -159,7 +159,7 @@ _EMPTY: dict[type, Any] = {
 
 
 def guard_empty(value: Any) -> Any:
-    """Where a test uses numpy, a sequence without elements, at any depth, as one that numpy does not read; else the value."""
+    """If the test uses numpy, return an empty sequence (or nested ones) as a value that numpy does not read; else the value."""
     if _numpy_guarded and type(value) in _EMPTY and all(isinstance(item, _NotForNumpy) for item in value):
         return _EMPTY[type(value)](value)
     return value
@@ -183,9 +183,9 @@ def _size(numpy: Any, value: Any) -> int:
 
 
 def guard_numpy() -> None:
-    """Have numpy's comparisons read what has no elements where both sides have none, and refuse it where one has some.
+    """Make numpy's comparisons accept empty operands if both are empty, and fail if only one is.
 
-    Where numpy is not there, do nothing.
+    Does nothing if numpy is not installed.
     """
     global _numpy_guarded
     if _numpy_guarded:

@@ -1,8 +1,8 @@
-"""Containers that test and program both hold, each a copy: whoever goes on next has the other's changes.
+"""Mutable containers of which test and program each hold a copy, kept equal: whoever runs next has the other's changes.
 
-Both sides have one table of them, by number. Arguments are held, with all that is in them, from when they are sent until the
-program is found to have kept none of them; results only where the program holds them elsewhere too. A held container is written
-as its number, so that one list stays one wherever it stands; a change to one is sent as its new items, once.
+Both sides keep the same table of containers by number. Arguments are held, with everything in them, until the
+program turns out to have kept none of them; results only if the program holds them elsewhere too. A held container is sent
+as its number, so that one list stays one list wherever it occurs; a change to it is sent once, as its new items.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MOST = 50_000
-"""Items of all held containers together, looked through at each crossing. When a call has ended, what is larger is a copy."""
+"""Limit on the items of all held containers, which every message compares. Beyond it, values are plain copies after a call."""
 _FEW = 256
-"""So many containers and items are not worth a search for those that nobody needs."""
+"""Below this number of containers and items, no search for unreferenced ones is made."""
 _INNER = frozenset(
     (list, dict, set, bytearray, tuple, frozenset, collections.deque)
     + (collections.defaultdict, collections.OrderedDict, collections.Counter)
@@ -33,53 +33,53 @@ _is = _operator.is_
 
 
 class SharedContainers:
-    """One side's table: containers by number, and the items that each had when the sides last agreed."""
+    """One side's table: containers by number, and the items that each had at the last message."""
 
     def __init__(self, handle: Callable[..., Any] | None = None, read: Callable[..., Any] | None = None, sign: int = 1) -> None:
         self.handle = handle
-        """Writes what is not plain data in a container."""
+        """Encodes what is not plain data in a container; see `encoding.encode`."""
         self._read = read
-        """Reads that."""
+        """Decodes it; see `decoding.decode`."""
         self._sign = sign
-        """This side's numbers have it, the other's do not."""
+        """Sign of the numbers that this side assigns; the other side's have the opposite one."""
         self._held: dict[int, list[Any]] = {}
         self._numbers: dict[int, int] = {}
         self._made = 0
         self._size = 0
         self._few = _FEW
         self._received: Sequence[int] = ()
-        """The numbers of what came with the last message."""
+        """Numbers of the containers that came with the last message."""
 
     def get(self, number: int) -> Any:
-        """The container of a number; None: there is none."""
+        """Return the container with that number; None if there is none."""
         return self._held[number][0] if number in self._held else None
 
     def write(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The JSON of each value, in which a container that stands in two places is one, and the containers met.
+        """Encode values, each container once even if it occurs twice. Returns the JSON of each, and the containers in them.
 
         Raises:
-            CannotCross: one is not plain data, or too large.
+            CannotCross: a value is not plain data, or too large.
         """
         to = Encoder(self.handle, shared=self._numbers)
         return [to.put(value, 0) for value in values], to.order
 
     def read(self, data: Sequence[Any], *, guard: bool = False) -> tuple[list[Any], list[Any]]:
-        """The values that the other side has written, and the containers met.
+        """Decode values that the other side has encoded. Returns them and the containers in them.
 
         Raises:
-            CodecError: they are no encodings.
+            CodecError: the data is malformed.
         """
         by = Decoder(self._read, True, guard, self.get)
         with codec_errors():
             return [by.get(item, 0) for item in data], by.order
 
     def send(self, containers: list[Any], holder: list[Any] | None = None, *, is_over: bool = False) -> dict[str, Any]:
-        """What the other side must know beside the values just written; both hold from now on what was met.
+        """Return the update to send with the values just written: new numbers, changes, and containers no longer held.
 
         Args:
             containers: those in the values.
-            holder: a list that holds the values; what nothing else holds is left out.
-            is_over: whether a call ends with this, so that what is too large may be forgotten.
+            holder: a list that holds the values; containers that nothing else holds are not numbered.
+            is_over: whether a call ends with this message, so that too large tables may be dropped.
         """
         places: Sequence[int] = range(len(containers))
         if holder is not None:
@@ -91,7 +91,7 @@ class SharedContainers:
             update["held"] = [self._number(len(containers)), None if holder is None else places]
             self._hold(containers, *update["held"])
         changed, dropped = self._changes()
-        if is_over and self._size > _MOST:  # first what this call was given
+        if is_over and self._size > _MOST:  # first the arguments of this call
             dropped += self._received
         dropped = self._drop(dropped)
         if self._size > self._few:
@@ -103,10 +103,10 @@ class SharedContainers:
         return update | ({"gone": dropped} if dropped else {})
 
     def receive(self, update: Any, containers: list[Any], *, guard: bool = False) -> None:
-        """Hold what came with a message, and change what the other side has changed.
+        """Apply the update that came with a message: hold new containers, apply changes, drop what is no longer held.
 
         Raises:
-            ValueError: it is not of that form.
+            ValueError: the update is malformed.
         """
         if type(update) is not dict or not all(type(update.get(key, [])) is list for key in ("held", "changed", "gone")):
             raise ValueError("no account of what both hold")
@@ -134,7 +134,7 @@ class SharedContainers:
         return first * self._sign
 
     def _hold_numbered(self, containers: list[Any], base: Any, places: Any) -> None:
-        """Hold what the other side has numbered."""
+        """Hold containers under numbers that the other side assigned."""
         if type(base) is not int or base * self._sign >= 0:
             raise ValueError("held by no number of that side's")
         if places is not None and (
@@ -150,21 +150,21 @@ class SharedContainers:
         for place in range(len(containers)) if places is None else places:
             value = containers[place]
             items = _items(value)
-            if id(value) in self._numbers:  # twice, by a side that says so of its own accord
+            if id(value) in self._numbers:  # numbered twice by the other side
                 continue
             self._held[base + sign * place] = [value, items]
             self._numbers[id(value)] = base + sign * place
             self._size += _weight(items)
 
     def _changes(self) -> tuple[list[Any], list[int]]:
-        """New items of what this side has changed since the sides last agreed; the numbers of what can no longer be written."""
+        """Return the new items of containers changed since the last message, and the numbers of those not encodable."""
         changed: list[Any] = []
         dropped = []
         for number, held in [pair for pair in self._held.items() if not _same(*pair[1])]:
             to = Encoder(self.handle, shared=self._numbers)
             try:
                 body = to.content(held[0])
-            except (CannotCross, RuntimeError):  # too much of it, or changed by another thread meanwhile
+            except (CannotCross, RuntimeError):  # too large, or mutated by another thread meanwhile
                 dropped.append(number)
                 continue
             self._size -= _weight(held[1])
@@ -177,14 +177,14 @@ class SharedContainers:
         return changed, dropped
 
     def _unreferenced(self, *passing: list[Any]) -> list[int]:
-        """The numbers of what nothing but this table holds, and the lists of what is passed now."""
+        """Return the numbers of containers that only this table and the `passing` lists hold."""
         needed = _held_elsewhere((self._held, *passing), self._numbers)
-        found = [number for number, held in self._held.items() if id(held[0]) not in needed]
-        self._few = _FEW + 2 * (self._size - sum(_weight(self._held[number][1]) for number in found))
-        return found
+        unreferenced = [number for number, held in self._held.items() if id(held[0]) not in needed]
+        self._few = _FEW + 2 * (self._size - sum(_weight(self._held[number][1]) for number in unreferenced))
+        return unreferenced
 
     def _drop(self, numbers: Iterable[int]) -> list[int]:
-        """Hold none of these any more; returns which were held."""
+        """Drop these containers; returns the numbers of those that were held."""
         found = []
         for number in numbers:
             held = self._held.pop(number, None)
@@ -202,7 +202,7 @@ def _parts(data: Any, count: int) -> list[Any]:
 
 
 def _items(value: Any) -> Any:
-    """What a container holds now, to be told from what it holds later by identity; of bytes and arrays the bytes."""
+    """Return a container's items, for later comparison by identity; of bytearrays and arrays the bytes."""
     if isinstance(value, dict):
         return [*dict.keys(value), *dict.values(value)]
     if isinstance(value, bytearray):
@@ -218,16 +218,16 @@ def _same(value: Any, items: Any) -> bool:
             return len(value) == len(items) and all(map(_is, value, items))
         now = _items(value)
         return len(now) == len(items) and all(map(_is, now, items)) if type(items) is list else bool(now == items)
-    except RuntimeError:  # changed by another thread meanwhile
+    except RuntimeError:  # mutated by another thread meanwhile
         return False
 
 
 def _weight(items: Any) -> int:
-    return 16 + len(items)  # to look at a container costs as much as to look at so many items
+    return 16 + len(items)  # comparing a container has a fixed cost of about 16 items
 
 
 def _size(holder: list[Any]) -> int:
-    """How much is in a list of values, counted as far as matters."""
+    """Count the objects in a list of values, up to the limit."""
     size, todo = 0, [holder]
     while todo and size <= _MOST:
         for child in gc.get_referents(todo.pop()):
@@ -238,10 +238,10 @@ def _size(holder: list[Any]) -> int:
 
 
 def _assign(value: Any, content: Any) -> None:
-    """Give a container other items.
+    """Replace a container's items.
 
     Raises:
-        ValueError: they are another kind's.
+        ValueError: they are of another kind of container.
     """
     if isinstance(value, list) and isinstance(content, list):
         list.__setitem__(value, slice(None), content)
@@ -264,12 +264,12 @@ def _assign(value: Any, content: Any) -> None:
 
 
 def _held_elsewhere(roots: Sequence[Any], known: Container[int], most: int | None = None) -> set[int]:
-    """Of what is in containers, at any depth, what something outside them holds as well, and what is in that; by identity.
+    """Return the ids of objects inside the containers, at any depth, that something outside also holds, and of their content.
 
     Args:
         roots: the containers.
-        known: identities of what counts beside the usual containers.
-        most: how many references are this function's own.
+        known: ids of objects that count beside the usual containers.
+        most: number of references that this function itself holds.
     """
     counts: dict[int, int] = {}
     nodes: dict[int, Any] = {}
@@ -298,4 +298,4 @@ def _held_elsewhere(roots: Sequence[Any], known: Container[int], most: int | Non
 
 _OWN = 0
 _OWN = next(most for most in range(10) if not _held_elsewhere(([[[1]], ([2],)],), (), most))
-"""How many references to what it looks at the search has itself, which interpreters count differently."""
+"""References that the search itself holds to each object, which differs between interpreters."""

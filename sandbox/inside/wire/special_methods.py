@@ -1,4 +1,4 @@
-"""The protocols of Python's syntax, by the special methods that a class has: both sides of the wall name them alike."""
+"""Names of Python's special methods and the operations that they stand for, shared by both sides."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ UNARY = {
     "__ceil__": "ceil",
     "__floor__": "floor",
 }
-"""What makes of one object a value: special method -> operation."""
+"""Operations on one object: special method -> operation."""
 _ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split()
 BINARY = {f"__{name}__": (name, False) for name in _ARITHMETIC} | {f"__r{name}__": (name, True) for name in _ARITHMETIC}
-"""Operators: special method -> operation, and whether the object stands on the right."""
+"""Binary operators: special method -> operation, and whether the object is the right operand."""
 IN_PLACE = {f"__i{name}__": f"i{name}" for name in _ARITHMETIC if name != "divmod"}
 ORDER = {f"__{name}__": name for name in ("lt", "le", "gt", "ge")}
 _OTHERS = (
@@ -31,10 +31,10 @@ SPECIAL = frozenset((*UNARY, *BINARY, *IN_PLACE, *ORDER, *_OTHERS))
 
 
 def of(kind: type) -> list[str]:
-    """The special methods that a class or one of its bases defines, in a fixed order; those of `object` are nobody's own."""
-    found: dict[str, bool] = {}
+    """Return the special methods that a class or one of its bases defines, sorted; those of `object` do not count."""
+    defined: dict[str, bool] = {}
     for base in type.__dict__["__mro__"].__get__(kind)[:-1]:
         for name in SPECIAL & base.__dict__.keys():
-            found.setdefault(name, base.__dict__[name] is not None)
-    found.setdefault("__hash__", True)  # what `object` has, and `None` in a class takes away
-    return sorted(name for name, there in found.items() if there)
+            defined.setdefault(name, base.__dict__[name] is not None)
+    defined.setdefault("__hash__", True)  # inherited from `object`, unless a class sets it to None
+    return sorted(name for name, present in defined.items() if present)
