@@ -97,7 +97,7 @@ def test_killed_for_real(longer, tmp_path, share, capsys):
     source, whole = longer
     out = tmp_path / "out.jsonl"
     process = subprocess.Popen(
-        [sys.executable, "-m", "verigym.cli", *command(source, out)],
+        [sys.executable, "-m", "verigym", *command(source, out)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
