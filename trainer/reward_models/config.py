@@ -1,4 +1,4 @@
-"""What the stages of reward models may be told. Unknown keys are refused; a sentence stands under each field."""
+"""Settings of the stages that make reward models and their data. Unknown keys are refused."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class PairsConfig(Frozen):
 
 
 class TrainedOnDataFields(StepFields):
-    """What stages that train a reward model on a file have."""
+    """Settings of the stages that train a reward model on files."""
 
     data: tuple[Path, ...] = Field(min_length=1)
     """JSON Lines files to learn from."""
     held_out_data: tuple[Path, ...] = ()
-    """Files of rows to look at and never learn; a share of `data` when left out."""
+    """Files of rows for evaluation alone; a share of `data` when left out."""
     held_out_share: float = Field(default=0.1, ge=0, lt=1)
     """Without held_out_data: share of the prompts that are held out, chosen by their hash: no prompt is on both sides."""
     held_out_count: int = Field(default=512, ge=1)
-    """Most held-out rows that are looked at."""
+    """Most held-out rows in an evaluation."""
     batch_size: int = Field(default=32, ge=1)
     """Rows an update: pairs, or solutions."""
     epochs: float = Field(default=1.0, gt=0, le=1000)
-    """Times that the rows are gone over, where steps is left out; more than one or two are soon learnt by heart."""
+    """Passes over the rows, if steps is left out; more than one or two soon overfit."""
     steps: int | None = Field(default=None, ge=1)
     """Updates; from epochs when left out."""
 
@@ -65,7 +65,7 @@ class RewardModelConfig(TrainedOnDataFields):
     trained: Literal["all", "head"] = "all"
     """all weights, or the head alone on the features of the frozen model, which is a logistic regression."""
     reads: Reads = "answer"
-    """What the model gets to read: `answer`, what follows the thinking, or `whole`; the environment reads the same."""
+    """What the model reads: `answer`, the text after the thinking, or `whole`; the environment reads the same."""
     centre: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Weight of the squared sum of a pair's outputs (2312.09244), which keeps outputs around 0; the paper has 0.01."""
 
@@ -77,18 +77,18 @@ class RewardModelConfig(TrainedOnDataFields):
 
 
 class StepLabelsConfig(SamplerFields):
-    """Labels of steps without people (Math-Shepherd, 2312.08935): what becomes of a solution from each of its steps on."""
+    """Step labels without human annotation (Math-Shepherd, 2312.08935): how often completions from each step are correct."""
 
     model: str
-    """Local model directory or hub id of the policy, which writes the solutions and what follows their steps."""
+    """Local model directory or hub id of the policy, which writes the solutions and completes them from their steps."""
     prompts: int = Field(ge=1)
-    """How many prompts in all, by the sources' shares; one that comes again counts, and is not labelled twice."""
+    """Prompts in all, by the sources' shares; a repeated one counts and is labelled once."""
     solutions: int = Field(default=1, ge=1)
-    """Solutions a prompt whose steps are labelled; other tasks teach more than other solutions of the same one."""
+    """Labelled solutions per prompt; other tasks teach more than other solutions of the same task."""
     rollouts: int = Field(default=8, ge=1)
     """Completions that are sampled from the end of each step but the last."""
     temperature: float = Field(default=1.0, gt=0, le=10)
-    """Of the sampler, for solutions and for what follows their steps."""
+    """Of the sampler, for solutions and for completions from their steps."""
     split: Splitting | Ends = "paragraphs"
     """Where steps end, as in the environment `process`: a name, or texts that end a step."""
 

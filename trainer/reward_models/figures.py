@@ -1,4 +1,4 @@
-"""What held-out rows say of a reward model: figures beside baselines, with bootstrap intervals over prompts. Pure functions."""
+"""Held-out figures of a reward model and of baselines, with bootstrap intervals over prompts. Pure functions."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def share(halves: Sequence[int], keys: Sequence[str]) -> Share:
 
 
 def preferred(chosen: float, rejected: float) -> int:
-    """Return 2 where the first is more, 1 where both are equal, 0 else."""
+    """Return 2 if the first is greater, 1 if both are equal, 0 otherwise."""
     return int(chosen > rejected) + int(chosen >= rejected)
 
 
 @dataclass(frozen=True)
 class PairRow:
-    """What is compared of a held-out pair."""
+    """The features of a pair that baselines use."""
 
     key: str
     """Of the prompt."""
@@ -60,10 +60,10 @@ class PairRow:
 
 
 def pair_baselines(rows: Sequence[PairRow], train: Sequence[PairRow]) -> dict[str, Share]:
-    """Return what rules get that look at no meaning.
+    """Return the accuracy of rules that ignore the meaning of the answers.
 
-    `longer` and `shorter` prefer an answer by its tokens, a draw where they are equal; `majority` says of pairs in an order
-    that is drawn by hash what was true of most training pairs: the first, or the second.
+    `longer` and `shorter` prefer an answer by its number of tokens; equal numbers are a draw. `majority` sees each pair in
+    an order drawn by hash, and always prefers the place, first or second, that most training pairs preferred.
 
     Args:
         rows: the held-out pairs.
@@ -82,7 +82,7 @@ def pair_baselines(rows: Sequence[PairRow], train: Sequence[PairRow]) -> dict[st
 def step_shares(
     probabilities: Sequence[float], labels: Sequence[float], keys: Sequence[str], common: bool
 ) -> tuple[Share, Share]:
-    """Return (how many verdicts on steps agree with the label, how many would by always saying the more common label).
+    """Return (share of step verdicts that agree with the label, share that always giving the more common label gets).
 
     Args:
         probabilities: of each step, the model's that it is right.
@@ -99,7 +99,7 @@ def step_shares(
 
 
 def flat(figures: Mapping[str, float | Share]) -> dict[str, float]:
-    """Return figures as plain numbers for a log: of the accuracy also both ends of its interval."""
+    """Return figures as plain numbers for a log, with both ends of the accuracy's interval."""
     found = {name: value.value if isinstance(value, Share) else value for name, value in figures.items()}
     accuracy = figures["accuracy"]
     if isinstance(accuracy, Share) and accuracy.low is not None and accuracy.high is not None:

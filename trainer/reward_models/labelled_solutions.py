@@ -1,4 +1,4 @@
-"""Solutions with labelled steps: in memory, and as lines of a file."""
+"""Solutions with labelled steps, and how they are read from JSON Lines."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _is_text(text: str) -> bool:
 
 
 def splits_of(paths: Sequence[Path]) -> dict[str, Any]:
-    """Return {"split": how steps were cut}, as `step-labels` writes it, where all lines agree; nothing where none says so.
+    """Return {"split": how steps were split}, as `step-labels` writes it, or {} if no line says.
 
     Raises:
         UsageError: lines name different ways, so that no environment could cut as all of them, or one names none that there is.

@@ -1,4 +1,4 @@
-"""Labels of steps without people: a step is good when a right answer can still be reached from it (Math-Shepherd, 2312.08935).
+"""Math-Shepherd (2312.08935): a step is labelled good if completions from it still reach a correct answer.
 
 From the prefix that ends with each step, the policy writes K completions; an environment grades the wholes. The hard
 estimate is 1 where any of them is right, the soft estimate is the share that is.
@@ -21,7 +21,7 @@ from verigym.trainer.reward_models.labelled_solutions import Estimate, LabelledS
 
 @dataclass(frozen=True)
 class StepOutcomes:
-    """What became of a solution from each of its steps on."""
+    """Roll-outs from each step of a solution."""
 
     prompt: Prompt
     text: str
@@ -38,7 +38,7 @@ class StepOutcomes:
         return estimates(self.right, self.scored, how)
 
     def labelled(self, how: Estimate = "hard") -> LabelledSolution:
-        """Return what a process reward model is trained on."""
+        """Return the labelled solution that a process reward model is trained on."""
         return LabelledSolution(self.prompt, tuple(span.of(self.text) for span in self.spans), self.labels(how))
 
 
@@ -54,7 +54,7 @@ def roll_out(
     how: Splitting | Ends = "paragraphs",
     seed: int = 0,
 ) -> list[StepOutcomes]:
-    """Find out how good each step of some solutions is.
+    """Estimate how good each step of some solutions is, by roll-outs.
 
     After the last step there is nothing left to write: its only rollout is the solution itself. A rollout without a verdict is
     in no count. What is drawn depends on the seed, the task, the solution, the step and the sample's number, and not on which
@@ -68,7 +68,7 @@ def roll_out(
         samples: K, completions a step.
         max_new_tokens: most tokens a completion.
         temperature: of sampling.
-        how: where steps end; see `envs/process/steps.py`.
+        how: how steps are split; see `envs/process/steps.py`.
         seed: key of the randomness.
 
     Raises:

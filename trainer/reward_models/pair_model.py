@@ -1,4 +1,4 @@
-"""A sequence classifier with one output between the steps of the stage, and pairs as it gets to see them.
+"""The Bradley-Terry model in training, a sequence classifier with one output, and the tokens of its pairs.
 
 The answer's text goes to the model as the `reward_model` environment shows it, through the same code, so that training and
 scoring agree.
@@ -52,18 +52,18 @@ class PairTokens:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """How many pairs are not used, and why."""
+    """Counts of pairs that are left out, by reason."""
 
     too_long: int = 0
     """More tokens than max_tokens, or than the model has positions for."""
     unreadable: int = 0
     """No answer after the thinking, or too many characters: the environment would not judge such a text."""
     alike: int = 0
-    """The model gets to read the same of both answers."""
+    """The model would read the same text for both answers."""
 
 
 class RewardModelRun(StepRun):
-    """A sequence classifier with one output between the steps of the stage."""
+    """The training run of a sequence classifier with one output."""
 
     config: RewardModelConfig
 

@@ -1,4 +1,4 @@
-"""Preference pairs: read from JSON Lines, parted by prompt, and made from graded completions."""
+"""Preference pairs: read from JSON Lines, split by prompt, and made from graded completions (stage `pairs`)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Preference:
 
 
 @dataclass(frozen=True)
-class Graded:
+class GradedCompletion:
     """A completion with its reward; None where the verifier failed."""
 
     messages: tuple[Message, ...]
@@ -83,7 +83,7 @@ def read_preferences(path: Path) -> list[Preference]:
     return found
 
 
-def read_graded(path: Path) -> list[Graded]:
+def read_graded(path: Path) -> list[GradedCompletion]:
     """Read graded completions from JSON Lines: `prompt`, `completion` and `reward` (null where it was not scored).
 
     Raises:
@@ -94,7 +94,7 @@ def read_graded(path: Path) -> list[Graded]:
         if "reward" not in row:
             raise UsageError(f"{place}: field 'reward' is missing; give a number, or null where there is no verdict")
         reward = None if row["reward"] is None else _number(row["reward"], "reward", place)
-        found.append(Graded(prompt_of(row, place), text_of(row, "completion", place), reward))
+        found.append(GradedCompletion(prompt_of(row, place), text_of(row, "completion", place), reward))
     return found
 
 
@@ -164,8 +164,8 @@ def _number(value: Any, field: str, place: str) -> float:
     return number
 
 
-def parted(pairs: Sequence[Preference], share: float, most: int) -> tuple[list[Preference], list[Preference]]:
-    """Return (pairs to learn, held-out pairs), parted by the hash of the prompt, so that no prompt is on both sides.
+def split_by_prompt(pairs: Sequence[Preference], share: float, most: int) -> tuple[list[Preference], list[Preference]]:
+    """Return (training pairs, held-out pairs), split by the hash of the prompt, so that no prompt is on both sides.
 
     Args:
         pairs: all of them.
@@ -177,10 +177,10 @@ def parted(pairs: Sequence[Preference], share: float, most: int) -> tuple[list[P
     return train, sorted(held, key=lambda one: one.digest)[:most]
 
 
-def paired(
-    graded: Sequence[Graded], *, per_prompt: int, least_gap: float, gap_as_margin: float, seed: int
+def make_preferences(
+    graded: Sequence[GradedCompletion], *, per_prompt: int, least_gap: float, gap_as_margin: float, seed: int
 ) -> tuple[list[Preference], dict[str, int]]:
-    """Return pairs of a better and a worse completion of one prompt, and counts of what gave none.
+    """Return pairs of a better and a worse completion of one prompt, and counts, also of prompts without a pair.
 
     Args:
         graded: completions, of any number of prompts in any order; a text that comes again for a prompt counts once.
@@ -189,7 +189,7 @@ def paired(
         gap_as_margin: the margin is this times the difference of the rewards.
         seed: key of the choice.
     """
-    prompts: dict[str, dict[str, Graded]] = {}
+    prompts: dict[str, dict[str, GradedCompletion]] = {}
     for one in graded:
         mine = prompts.setdefault(one.key, {})
         if one.reward is not None:
@@ -216,7 +216,7 @@ def paired(
     return pairs, counts
 
 
-def _gap(good: Graded, bad: Graded) -> float:
+def _gap(good: GradedCompletion, bad: GradedCompletion) -> float:
     return (good.reward or 0.0) - (bad.reward or 0.0)
 
 
@@ -229,7 +229,7 @@ def make_pairs(config: PairsConfig) -> Path:
     prepare(config.output)
     with locked(config.output):
         graded = [one for path in config.data for one in read_graded(path)]
-        pairs, counts = paired(
+        pairs, counts = make_preferences(
             graded,
             per_prompt=config.per_prompt,
             least_gap=config.least_gap,

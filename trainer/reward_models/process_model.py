@@ -1,4 +1,4 @@
-"""A process reward model of one's own: a decoder with a head of two classes at the end of each step.
+"""A process reward model in training: a decoder with a two-class head at the end of each step.
 
 It is laid out and saved as Qwen2.5-Math-PRM is (arXiv 2501.07301): the `process` environment loads it with `kind="qwen"`.
 

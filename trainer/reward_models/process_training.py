@@ -24,13 +24,13 @@ from verigym.trainer.reward_models.labelled_solutions import LabelledSolution, r
 from verigym.trainer.reward_models.losses import step_loss
 from verigym.trainer.reward_models.process_model import ProcessRewardModel, StepTokens
 from verigym.trainer.stages.sft import Batches
-from verigym.trainer.stages.step_run import StepRun, settle
+from verigym.trainer.stages.step_run import StepRun, prepare_stage
 
 logger = logging.getLogger("verigym.trainer")
 
 
 @dataclass(frozen=True)
-class Row:
+class SolutionTokens:
     """A solution in tokens, with the key of its task."""
 
     key: str
@@ -38,39 +38,39 @@ class Row:
 
 
 def train_prm(config: PrmConfig) -> Path:
-    """Train to the end, or on from the newest checkpoint in `config.output`, and return the final model's folder.
+    """Train, from the newest checkpoint in `config.output` if there is one, and return the final model's folder.
 
-    The environment `process` loads it with `kind: qwen`. `verigym.json` in it says what it was made of and how it does.
+    The environment `process` loads it with `kind: qwen`. `verigym.json` in it records how it was made and its held-out figures.
 
     Raises:
         UsageError: the model, the labels or a checkpoint do not fit.
-        Interrupted: Ctrl-C; the same call goes on from there.
+        Interrupted: Ctrl-C; the same call resumes.
     """
-    settle(config)
+    prepare_stage(config)
     with locked(config.output):
         train, held = gather(config)
         run = PrmRun(config, {"labels": digest(train), "model": model_digest(config.model)}, "process reward model")
-        learnt, left_out = tokenized(config, run, train)
-        looked, held_left_out = tokenized(config, run, held)
-        if not learnt:
+        trained, left_out = tokenized(config, run, train)
+        held_out, held_left_out = tokenized(config, run, held)
+        if not trained:
             raise UsageError(f"none of {len(train)} solutions can be learnt from: {left_out}")
-        batches = Batches(learnt, config.batch_size, config.seed)
+        batches = Batches(trained, config.batch_size, config.seed)
 
         def gradient(step: int) -> dict[str, float]:
             return step_gradient(run, batches.of(step), config)
 
-        def look() -> dict[str, float]:
-            return flat(held_out_figures(run, looked, learnt, config))
+        def held_out_metrics() -> dict[str, float]:
+            return flat(held_out_figures(run, held_out, trained, config))
 
-        if not looked:
+        if not held_out:
             logger.warning("no solutions are held out, so nothing says how good the model is; raise held_out_share")
-        steps = config.steps or max(1, math.ceil(config.epochs * len(learnt) / config.batch_size))
-        final = run.run(steps, gradient, look if looked else None)
-        figures = held_out_figures(run, looked, learnt, config) if looked else {}
+        steps = config.steps or max(1, math.ceil(config.epochs * len(trained) / config.batch_size))
+        final = run.run(steps, gradient, held_out_metrics if held_out else None)
+        figures = held_out_figures(run, held_out, trained, config) if held_out else {}
         training = {
             "kind": "prm",
             "base": model_digest(config.model),
-            "solutions": {"train": len(learnt), "held_out": len(looked), "sha256": digest(train)},
+            "solutions": {"train": len(trained), "held_out": len(held_out), "sha256": digest(train)},
             "left_out": {"train": left_out, "held_out": held_left_out},
             "steps": steps,
             "fields": deciding_settings(config),
@@ -81,7 +81,7 @@ def train_prm(config: PrmConfig) -> Path:
 
 
 def gather(config: PrmConfig) -> tuple[list[LabelledSolution], list[LabelledSolution]]:
-    """Return (solutions to learn from, held-out solutions), without those that have no label.
+    """Return (training solutions, held-out solutions), without those that have no label.
 
     Raises:
         UsageError: a file does not fit, no solution has a label, or held-out tasks are learnt as well.
@@ -116,7 +116,7 @@ def digest(solutions: Sequence[LabelledSolution]) -> str:
 
 
 class PrmRun(StepRun):
-    """A process reward model between the steps of the stage."""
+    """The training run of a process reward model."""
 
     config: PrmConfig
 
@@ -137,27 +137,29 @@ class PrmRun(StepRun):
         self.model.save(folder)
 
 
-def tokenized(config: PrmConfig, run: PrmRun, solutions: Sequence[LabelledSolution]) -> tuple[list[Row], dict[str, int]]:
+def tokenized(
+    config: PrmConfig, run: PrmRun, solutions: Sequence[LabelledSolution]
+) -> tuple[list[SolutionTokens], dict[str, int]]:
     """Return the solutions as the environment would show them, and how many are left out because they are too long."""
     held = getattr(run.model.model.config.get_text_config(), "max_position_embeddings", None)
     most = min(config.max_tokens, held or config.max_tokens)
-    rows = [Row(one.prompt.key, run.model.tokens(one, config.system)) for one in solutions]
+    rows = [SolutionTokens(one.prompt.key, run.model.tokens(one, config.system)) for one in solutions]
     kept = [row for row in rows if len(row.tokens.token_ids) <= most]
     if len(kept) < len(rows):
         logger.warning("%d of %d solutions are longer than %d tokens", len(rows) - len(kept), len(rows), most)
     return kept, {"too_long": len(rows) - len(kept)}
 
 
-def _cut(rows: Sequence[Row], config: PrmConfig, device: str) -> list[list[Row]]:
+def _micro_batches(rows: Sequence[SolutionTokens], config: PrmConfig, device: str) -> list[list[SolutionTokens]]:
     numbers = micro_batches([len(row.tokens.token_ids) for row in rows], config.micro_batch_tokens, device)
     return [[rows[number] for number in batch] for batch in numbers]
 
 
-def step_gradient(run: PrmRun, rows: Sequence[Row], config: PrmConfig) -> dict[str, float]:
+def step_gradient(run: PrmRun, rows: Sequence[SolutionTokens], config: PrmConfig) -> dict[str, float]:
     """Add the gradient of the mean loss over a batch's labelled steps, and return the batch's metrics."""
     run.model.train()
     total, loss = sum(len(row.tokens.labels) for row in rows), 0.0
-    for some in _cut(rows, config, run.device.type):
+    for some in _micro_batches(rows, config, run.device.type):
         with autocast(run.device, config.dtype):
             logits_N2, label_N = run.model.logits([row.tokens for row in some])
         part = step_loss(logits_N2, label_N, total=total)
@@ -167,15 +169,17 @@ def step_gradient(run: PrmRun, rows: Sequence[Row], config: PrmConfig) -> dict[s
 
 
 @torch.no_grad()
-def held_out_figures(run: PrmRun, rows: Sequence[Row], train: Sequence[Row], config: PrmConfig) -> dict[str, float | Share]:
-    """Return loss and accuracy of verdicts on held-out steps, and what always saying the more common label gets."""
+def held_out_figures(
+    run: PrmRun, rows: Sequence[SolutionTokens], train: Sequence[SolutionTokens], config: PrmConfig
+) -> dict[str, float | Share]:
+    """Return loss and accuracy on held-out steps, and the accuracy of always giving the more common label."""
     run.model.eval()
     probabilities: list[float] = []
     labels: list[float] = []
     keys: list[str] = []
     loss = 0.0
     total = sum(len(row.tokens.labels) for row in rows)
-    for some in _cut(rows, config, run.device.type):
+    for some in _micro_batches(rows, config, run.device.type):
         with autocast(run.device, config.dtype):
             logits_N2, label_N = run.model.logits([row.tokens for row in some])
         loss += float(step_loss(logits_N2, label_N, total=total))

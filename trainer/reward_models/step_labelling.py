@@ -1,4 +1,4 @@
-"""The stage `step-labels`: a policy's solutions, and what becomes of each from each of its steps on."""
+"""Stage `step-labels`: solutions of a policy, and roll-outs from each of their steps (Math-Shepherd)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Task = tuple[Source, Prompt]
 
 @dataclass(frozen=True)
 class Solution:
-    """A text whose steps were rolled out from."""
+    """A solution with the counts of its roll-outs."""
 
     text: str
     steps: tuple[str, ...]
@@ -49,7 +49,7 @@ class Solution:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledPrompt:
     """A prompt with its solutions."""
 
     number: int
@@ -60,14 +60,14 @@ class Labelled:
 
 
 def label_steps(config: StepLabelsConfig) -> Path:
-    """Label to the end, or on from where it was stopped, and return the data set's file, `labels.jsonl`.
+    """Label the steps, resuming where an earlier call stopped, and return the data set's file, `labels.jsonl`.
 
     Each line is a solution: `prompt`, `steps`, and of each step how many of its roll-outs were `right` and how many `scored`; a
     roll-out without a verdict is in neither. `summary.json` has the counts.
 
     Raises:
         UsageError: the model or a source does not fit, or no step has a label.
-        Interrupted: Ctrl-C; the same call goes on from there.
+        Interrupted: Ctrl-C; the same call resumes.
     """
     transformers.utils.logging.disable_progress_bar()
     if config.threads:
@@ -85,7 +85,7 @@ def label_steps(config: StepLabelsConfig) -> Path:
         model, tokenizer = load_model(config.model, pick_device(config.device))
         codec = Codec(tokenizer, model.generation_config)
         drawn, left_out = draw(sources, config, config.prompts, codec)
-        tasks = _different(drawn)
+        tasks = _without_repeats(drawn)
         made = {**config.model_dump(mode="json", exclude=FREE_FIELDS | {"model"}), **made_with}
         log = BlockLog(config.output / "outcomes.jsonl", made, config.prompts_at_a_time, len(tasks), _dump, _load)
         with log, closing(build_engine(run, model, codec)) as engine:
@@ -101,7 +101,7 @@ def label_steps(config: StepLabelsConfig) -> Path:
     return config.output / "labels.jsonl"
 
 
-def _different(tasks: Sequence[Task]) -> list[Task]:
+def _without_repeats(tasks: Sequence[Task]) -> list[Task]:
     found: dict[str, Task] = {}
     for source, prompt in tasks:
         found.setdefault(f"{source.label}/{prompt.key}", (source, prompt))
@@ -114,8 +114,8 @@ def _label_all(
     codec: Codec,
     graders: Mapping[str, Grader],
     tasks: Sequence[Task],
-    log: BlockLog[Labelled],
-) -> list[Labelled]:
+    log: BlockLog[LabelledPrompt],
+) -> list[LabelledPrompt]:
     done = len(log.found)
     with StopRequest() as stop, Progress(len(tasks), done, title="step labels", shown=("right",), unit="prompt") as progress:
         while done < len(tasks):
@@ -133,7 +133,7 @@ def _label_all(
 
 def _label_block(
     config: StepLabelsConfig, engine: Engine, codec: Codec, graders: Mapping[str, Grader], tasks: Sequence[Task], first: int
-) -> list[Labelled]:
+) -> list[LabelledPrompt]:
     """Sample solutions of some prompts and roll out from their steps."""
     groups = collect(
         engine,
@@ -164,7 +164,7 @@ def _label_block(
         for (n, _), one in zip(mine, rolled, strict=True):
             outcomes[n].append(one)
     return [
-        Labelled(first + n, source.label, prompt.messages, prompt.key, tuple(map(_solution, outcomes[n])))
+        LabelledPrompt(first + n, source.label, prompt.messages, prompt.key, tuple(map(_solution, outcomes[n])))
         for n, (source, prompt) in enumerate(tasks)
     ]
 
@@ -173,7 +173,7 @@ def _solution(one: StepOutcomes) -> Solution:
     return Solution(one.text, tuple(span.of(one.text) for span in one.spans), one.right, one.scored, one.unscored)
 
 
-def _row(config: StepLabelsConfig, one: Labelled, solution: Solution, made_with: Mapping[str, Any]) -> dict[str, Any]:
+def _row(config: StepLabelsConfig, one: LabelledPrompt, solution: Solution, made_with: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "prompt": [message.model_dump() for message in one.messages],
         "steps": solution.steps,
@@ -188,7 +188,7 @@ def _row(config: StepLabelsConfig, one: Labelled, solution: Solution, made_with:
     }
 
 
-def summary(found: Sequence[Labelled], *, repeated: int, too_long: int = 0) -> dict[str, float]:
+def summary(found: Sequence[LabelledPrompt], *, repeated: int, too_long: int = 0) -> dict[str, float]:
     """Return counts; `unscored` roll-outs are those that the verifier failed on."""
     solutions = [solution for one in found for solution in one.solutions]
     scored = [count for solution in solutions for count in solution.scored]
@@ -206,7 +206,7 @@ def summary(found: Sequence[Labelled], *, repeated: int, too_long: int = 0) -> d
     }
 
 
-def _dump(one: Labelled) -> dict[str, Any]:
+def _dump(one: LabelledPrompt) -> dict[str, Any]:
     return {
         "number": one.number,
         "source": one.source,
@@ -216,10 +216,10 @@ def _dump(one: Labelled) -> dict[str, Any]:
     }
 
 
-def _load(row: Mapping[str, Any]) -> Labelled:
+def _load(row: Mapping[str, Any]) -> LabelledPrompt:
     solutions = (
         Solution(text, tuple(steps), tuple(right), tuple(scored), unscored)
         for text, steps, right, scored, unscored in row["solutions"]
     )
     messages = tuple(Message(**message) for message in row["messages"])
-    return Labelled(row["number"], row["source"], messages, row["prompt_key"], tuple(solutions))
+    return LabelledPrompt(row["number"], row["source"], messages, row["prompt_key"], tuple(solutions))

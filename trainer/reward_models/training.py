@@ -21,66 +21,66 @@ from verigym.trainer.reward_models.config import RewardModelConfig, deciding_set
 from verigym.trainer.reward_models.figures import Share, flat, pair_baselines, preferred, share
 from verigym.trainer.reward_models.losses import bradley_terry_loss
 from verigym.trainer.reward_models.pair_model import PairTokens, RewardModelRun, outputs, tokenized
-from verigym.trainer.reward_models.pairs import Preference, parted, read_preferences
+from verigym.trainer.reward_models.pairs import Preference, read_preferences, split_by_prompt
 from verigym.trainer.stages.sft import Batches
-from verigym.trainer.stages.step_run import settle
+from verigym.trainer.stages.step_run import prepare_stage
 
 logger = logging.getLogger("verigym.trainer")
 
 
 def train_reward_model(config: RewardModelConfig) -> Path:
-    """Train to the end, or on from the newest checkpoint in `config.output`, and return the final model's folder.
+    """Train, from the newest checkpoint in `config.output` if there is one, and return the final model's folder.
 
-    The `reward_model` environment loads it. `verigym.json` in it says what it was made of, and its held-out figures.
+    The `reward_model` environment loads it. `verigym.json` in it records how it was made, and its held-out figures.
 
     Raises:
         UsageError: the model, the pairs or a checkpoint do not fit.
-        Interrupted: Ctrl-C; the same call goes on from there.
+        Interrupted: Ctrl-C; the same call resumes.
     """
-    settle(config)
+    prepare_stage(config)
     with locked(config.output):
         train, held = gather(config)
         run = RewardModelRun(config, {"pairs": digest(train), "model": model_digest(config.model)}, "reward model")
-        learnt, left_out = tokenized(config, run, train)
-        looked, held_left_out = tokenized(config, run, held)
-        if not learnt:
+        trained, left_out = tokenized(config, run, train)
+        held_out, held_left_out = tokenized(config, run, held)
+        if not trained:
             raise UsageError(f"none of {len(train)} pairs can be learnt from: {asdict(left_out)}")
-        batches = Batches(learnt, config.batch_size, config.seed)
+        batches = Batches(trained, config.batch_size, config.seed)
 
         def gradient(step: int) -> dict[str, float]:
             return pair_gradient(run, batches.of(step), config)
 
-        def look() -> dict[str, float]:
-            return flat(held_out_figures(run, looked, learnt, config))
+        def held_out_metrics() -> dict[str, float]:
+            return flat(held_out_figures(run, held_out, trained, config))
 
-        if not looked:
+        if not held_out:
             logger.warning("no pairs are held out, so nothing says how good the model is; raise held_out_share")
-        steps = config.steps or max(1, math.ceil(config.epochs * len(learnt) / config.batch_size))
-        final = run.run(steps, gradient, look if looked else None)
+        steps = config.steps or max(1, math.ceil(config.epochs * len(trained) / config.batch_size))
+        final = run.run(steps, gradient, held_out_metrics if held_out else None)
         figures = {name: asdict(part) for name, part in (("train", left_out), ("held_out", held_left_out))}
         training = {
             "kind": "reward-model",
             "base": model_digest(config.model),
-            "pairs": {"train": len(learnt), "held_out": len(looked), "sha256": digest(train)},
+            "pairs": {"train": len(trained), "held_out": len(held_out), "sha256": digest(train)},
             "left_out": figures,
             "steps": steps,
             "fields": deciding_settings(config),
             "template_sha256": sha256_hex(str(run.codec.tokenizer.chat_template)),
-            "held_out": conclusions(run, looked, learnt, config) if looked else None,
+            "held_out": conclusions(run, held_out, trained, config) if held_out else None,
         }
         write_record(final, {"reads": config.reads}, training)
     return final
 
 
 def gather(config: RewardModelConfig) -> tuple[list[Preference], list[Preference]]:
-    """Return (pairs to learn, held-out pairs).
+    """Return (training pairs, held-out pairs).
 
     Raises:
         UsageError: a file does not fit, none is left to learn, or held-out prompts are learnt as well.
     """
     found = [pair for path in config.data for pair in read_preferences(path)]
     if not config.held_out_data:
-        train, held = parted(found, config.held_out_share, config.held_out_count)
+        train, held = split_by_prompt(found, config.held_out_share, config.held_out_count)
         if not train:
             raise UsageError(f"held_out_share {config.held_out_share} leaves none of {len(found)} pairs to learn; lower it")
         return train, held
@@ -96,7 +96,7 @@ def digest(pairs: Sequence[Preference]) -> str:
     return sha256_hex(canonical_json([pair.digest for pair in pairs]))
 
 
-def _cut(pairs: Sequence[PairTokens], config: RewardModelConfig, device: str) -> list[list[PairTokens]]:
+def _micro_batches(pairs: Sequence[PairTokens], config: RewardModelConfig, device: str) -> list[list[PairTokens]]:
     """Return micro-batches; a pair is two rows."""
     numbers = micro_batches([pair.longest for pair in pairs], max(1, config.micro_batch_tokens // 2), device)
     return [[pairs[number] for number in batch] for batch in numbers]
@@ -111,7 +111,7 @@ def pair_gradient(run: RewardModelRun, pairs: Sequence[PairTokens], config: Rewa
         "margin": 0.0,
         "tokens": float(sum(len(p.chosen) + len(p.rejected) for p in pairs)),
     }
-    for some in _cut(pairs, config, run.device.type):
+    for some in _micro_batches(pairs, config, run.device.type):
         out_B = outputs(run, [*(pair.chosen for pair in some), *(pair.rejected for pair in some)])
         margin_B = torch.tensor([pair.margin for pair in some], device=out_B.device)
         chosen_B, rejected_B = out_B[: len(some)], out_B[len(some) :]
@@ -128,7 +128,7 @@ def _scored(
 ) -> list[tuple[PairTokens, float, float]]:
     run.model.eval()
     found = []
-    for some in _cut(pairs, config, run.device.type):
+    for some in _micro_batches(pairs, config, run.device.type):
         out = outputs(run, [*(pair.chosen for pair in some), *(pair.rejected for pair in some)]).tolist()
         found += list(zip(some, out[: len(some)], out[len(some) :], strict=True))
     return found
@@ -137,7 +137,7 @@ def _scored(
 def held_out_figures(
     run: RewardModelRun, pairs: Sequence[PairTokens], train: Sequence[PairTokens], config: RewardModelConfig
 ) -> dict[str, float | Share]:
-    """Return loss, mean margin and accuracy of held-out pairs, and what rules that look at no meaning get."""
+    """Return loss, mean margin and accuracy of held-out pairs, and the accuracy of the baselines."""
     scored = _scored(run, pairs, config)
     chosen_B = torch.tensor([chosen for _, chosen, _ in scored])
     rejected_B = torch.tensor([rejected for _, _, rejected in scored])
@@ -158,7 +158,7 @@ def held_out_figures(
 def conclusions(
     run: RewardModelRun, pairs: Sequence[PairTokens], train: Sequence[PairTokens], config: RewardModelConfig
 ) -> dict[str, Any]:
-    """Return the last held-out figures with their intervals, and warn where length explains them as well."""
+    """Return the final held-out figures with intervals; warn if a baseline explains the accuracy as well."""
     figures = held_out_figures(run, pairs, train, config)
     accuracy = figures["accuracy"]
     for name in ("longer", "shorter", "majority"):

@@ -21,10 +21,10 @@ from verigym.trainer.stages.selection import Condition, condition
 
 
 class StageFields(Frozen):
-    """What all stages have."""
+    """Settings of every stage."""
 
     output: Path
-    """Folder of the stage. One that finds its own work here goes on with it."""
+    """Folder of the stage; it resumes from its own work in it."""
     seed: int = 0
     """Key of all randomness."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -46,7 +46,7 @@ FIT_RULES: tuple[Rule, ...] = tuple(rule for rule in RUN_RULES if rule[0] == ("l
 
 
 class StepFields(StageFields, OptimizerFields):
-    """What all stages that train in steps have."""
+    """Settings of the stages that train in steps."""
 
     model: str
     """Local model directory or hub id of a transformers causal language model."""
@@ -74,7 +74,7 @@ class StepFields(StageFields, OptimizerFields):
     """Computes each layer again in the backward pass rather than keep its activations."""
 
     eval_every: int = Field(default=50, ge=0)
-    """Steps between looks at the held-out examples; 0 for none. The first and the last step always have one."""
+    """Steps between evaluations on the held-out examples; 0 for none. The first and the last step always have one."""
     checkpoint_every: int = Field(default=50, ge=1)
     """Steps between checkpoints; the last step always gets one."""
     keep_checkpoints: int = Field(default=1, ge=1)
@@ -93,7 +93,7 @@ class StepFields(StageFields, OptimizerFields):
 
 
 class FitFields(StepFields, AdapterFields):
-    """What the stages that train a policy in steps have. Adapters and 8-bit moments are those of a GRPO run."""
+    """Settings of the stages that train a policy in steps. Adapters and 8-bit moments are those of a GRPO run."""
 
     pack_tokens: int | None = Field(default=None, ge=1)
     """Most tokens of a row of packed examples; twice the longest of a batch when left out."""
@@ -115,7 +115,7 @@ EXAMPLE_RULES: tuple[Rule, ...] = (
 
 
 class ExampleFields(FitFields):
-    """What the stages that learn from examples have."""
+    """Settings of the stages that learn from examples."""
 
     data: tuple[Path, ...] = ()
     """JSON Lines files with `prompt` and `completion`, or with `messages` whose last is the assistant's."""
@@ -126,13 +126,13 @@ class ExampleFields(FitFields):
     batch_size: int = Field(default=32, ge=1)
     """Examples an update."""
     epochs: float = Field(default=1.0, gt=0, le=1000)
-    """Times that the examples are gone over, where steps is left out."""
+    """Passes over the examples, if steps is left out."""
     steps: int | None = Field(default=None, ge=1)
     """Updates; from epochs when left out."""
     held_out_share: float = Field(default=0.02, ge=0, lt=1)
     """Share of the prompts in data that are held out, chosen by their hash: no prompt is on both sides."""
     held_out_count: int = Field(default=64, ge=1)
-    """Most held-out examples that are looked at; as many demonstrations are made of the test split."""
+    """Most held-out examples in an evaluation; as many demonstrations are made of the test split."""
 
     @model_validator(mode="after")
     def _has_examples(self) -> Self:
@@ -161,12 +161,12 @@ class LogitConfig(ExampleFields):
 
 
 class OnPolicyConfig(FitFields):
-    """On-policy distillation: the student samples, and each of its tokens is graded by the teacher's reverse KL."""
+    """On-policy distillation: the student samples, and minus the reverse KL to the teacher is each token's advantage."""
 
     teacher: str
     """Local model directory or hub id; its tokenizer must be the student's."""
     sources: tuple[SourceConfig, ...] = Field(min_length=1)
-    """Where prompts come from; their environments grade held-out answers for the metrics, and nothing that is learnt from."""
+    """Where prompts come from; their environments grade held-out answers for the metrics, and nothing that is trained on."""
     steps: int = Field(default=100, ge=1)
     """Updates."""
     prompts_per_step: int = Field(default=16, ge=1)
@@ -174,11 +174,11 @@ class OnPolicyConfig(FitFields):
     samples: int = Field(default=4, ge=1)
     """Completions a prompt."""
     divergence: Literal["sampled", "full"] = "sampled"
-    """sampled takes the token's own log-ratio as its advantage; full the exact reverse KL over the vocabulary at each place."""
+    """sampled: each token's own log-ratio is its advantage; full: the exact reverse KL over the vocabulary at each token."""
     temperature: float = Field(default=1.0, gt=0, le=10)
     """Of the sampler; both models are compared at it."""
     max_prompt_tokens: int = Field(default=1024, ge=1)
-    """Longer prompts are passed over and counted."""
+    """Longer prompts are left out and counted."""
     max_left_out: float = Field(default=0.01, ge=0, le=1)
     """Most prompts of a source that may be longer than max_prompt_tokens, as a share; more is an error."""
     max_new_tokens: int = Field(default=512, ge=1)
@@ -191,7 +191,7 @@ class OnPolicyConfig(FitFields):
     """Grading processes; one a core by default. 0 grades in this process, without protection."""
 
     def as_run(self) -> TrainConfig:
-        """Return the training run that would sample like this, for what builds engines, tasks and graders."""
+        """Return a training run with these settings, for the builders of engines, tasks and graders."""
         names = ("model", "output", "sources", "seed", "device", "dtype", "threads", "workers", "eval_prompts", "max_left_out")
         sizes = ("prompts_per_step", "max_prompt_tokens", "max_new_tokens", "generation_rows", "temperature")
         fields: dict[str, Any] = {name: getattr(self, name) for name in (*names, *sizes)}
@@ -199,12 +199,12 @@ class OnPolicyConfig(FitFields):
 
 
 class SamplerFields(StageFields, EngineFields):
-    """What is asked, of which engine, and how it is graded."""
+    """Settings of the stages that sample: the tasks, the engine and the grading."""
 
     sources: tuple[SourceConfig, ...] = Field(min_length=1)
     """The tasks, as in a training run: environments that write their own, or data sets."""
     max_prompt_tokens: int = Field(default=1024, ge=1)
-    """Longer prompts are passed over and counted."""
+    """Longer prompts are left out and counted."""
     max_left_out: float = Field(default=0.01, ge=0, le=1)
     """Most prompts of a source that may be longer than max_prompt_tokens, as a share; more is an error."""
     max_new_tokens: int = Field(default=512, ge=1)
@@ -212,7 +212,7 @@ class SamplerFields(StageFields, EngineFields):
     generation_rows: int = Field(default=512, ge=1)
     """Most completions decoded at a time; bounds the memory of the KV cache."""
     prompts_at_a_time: int = Field(default=32, ge=1)
-    """Prompts that are sampled, graded and then written; a stopped stage goes on after the last ones."""
+    """Prompts that are sampled, graded and written together; a stopped stage resumes after the last ones written."""
     workers: int | None = Field(default=None, ge=0)
     """Grading processes; one a core by default. 0 grades in this process, without protection."""
     grade_timeout_s: float = Field(default=30.0, gt=0)
@@ -226,8 +226,8 @@ class SamplerFields(StageFields, EngineFields):
         return self
 
     def as_run(self, model: str) -> TrainConfig:
-        """Return the training run that would sample like this, for what builds engines, tasks and graders."""
-        # Training samples at temperatures above 0 alone; a stage gives its own with each call.
+        """Return a training run with these settings, for the builders of engines, tasks and graders."""
+        # A run allows no temperature of 0; a stage passes its own with each call.
         shared = self.model_fields_set & set(TrainConfig.model_fields) - {"temperature"}
         fields: dict[str, Any] = {name: getattr(self, name) for name in shared}
         fields.update(model=model, output=self.output, sources=self.sources, prompts_per_step=1)
@@ -242,24 +242,24 @@ class SampleConfig(SamplerFields):
     model: str
     """Local model directory or hub id: the policy, or a teacher."""
     prompts: int = Field(ge=1)
-    """How many prompts in all, by the sources' shares."""
+    """Prompts in all, by the sources' shares."""
     samples: int = Field(default=4, ge=1)
     """Completions a prompt."""
     temperature: float = Field(default=1.0, ge=0, le=10)
     """Of the sampler; 0 is greedy."""
     keep: Literal["best", "all_correct", "shortest_correct", "longest_correct"] = "shortest_correct"
-    """Which completions may be kept, the first choice first; best goes by the reward, right or wrong."""
+    """Which completions may be kept, in order of preference; best is by reward, correct or not."""
     keep_if: Mapping[str, str] = {}
-    """What a part's reward or component must be besides: {language: ">= 0.95", paragraphs/longest: "<= 300"}. Every source has
-    the part, if need be with weight 0 in `add`."""
+    """Further conditions on the reward of a part or on a component: {language: ">= 0.95", paragraphs/longest: "<= 300"}. Every
+    source must have the part, with weight 0 in `add` if it is not to count."""
     at_most: int | None = Field(default=1, ge=1)
-    """Completions that are kept of a prompt; null for no bound."""
+    """Most completions that are kept per prompt; null for no bound."""
     least_reward: float | None = None
-    """What the reward must be at least; none when left out."""
+    """Lowest reward that is kept; no bound when left out."""
 
     @property
     def conditions(self) -> list[Condition]:
-        """What `keep_if` says."""
+        """The conditions of `keep_if`."""
         return [condition(name, text) for name, text in self.keep_if.items()]
 
     @model_validator(mode="after")
@@ -277,7 +277,7 @@ class SampleConfig(SamplerFields):
 
 
 def part_names(source: SourceConfig) -> list[str]:
-    """Return the names of a source's parts: what grades it, what is added, its gate.
+    """Return the names of a source's parts: its grader, added rewards, and its gate.
 
     Raises:
         UsageError: its data set is unknown.

@@ -1,4 +1,4 @@
-"""Distillation: the teacher's distributions on given examples, or its opinion of what the student itself writes."""
+"""Stages `distill-logits` and `distill-on-policy`: a teacher's distributions on given examples or on the student's samples."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from verigym.trainer.stages.distill_losses import Direction, chunked_kl, kl_of_l
 from verigym.trainer.stages.examples import Pair
 from verigym.trainer.stages.packing import hidden_packed, packable, packed_rows
 from verigym.trainer.stages.sft import Batches, examples_digest, gather_examples, mean_nll, tokenized, total_steps
-from verigym.trainer.stages.step_run import PolicyRun, settle
+from verigym.trainer.stages.step_run import PolicyRun, prepare_stage
 from verigym.trainer.tasks.mixture import Mixture, build_source
 from verigym.trainer.tasks.too_long import check_tasks
 
@@ -36,13 +36,13 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def distill_logits(config: LogitConfig) -> Path:
-    """Distil on given examples to the end, or on from the newest checkpoint, and return the final model's folder.
+    """Distil on given examples, from the newest checkpoint if there is one, and return the final model's folder.
 
     Raises:
         UsageError: a model, the examples or a checkpoint do not fit.
-        Interrupted: Ctrl-C; the same call goes on from there.
+        Interrupted: Ctrl-C; the same call resumes.
     """
-    settle(config)
+    prepare_stage(config)
     with locked(config.output):
         examples, held_out = gather_examples(config)
         run = PolicyRun(
@@ -57,13 +57,13 @@ def distill_logits(config: LogitConfig) -> Path:
             run.model.train()
             return {"loss": kl_gradient(run.model, teacher, batches.of(step), run.how, config.pack_tokens, **how)}
 
-        def look() -> dict[str, float]:
+        def held_out_metrics() -> dict[str, float]:
             return {
                 "loss": mean_nll(run.model, test, run.how, config.pack_tokens),
                 "kl": kl_gradient(run.model, teacher, test, run.how, config.pack_tokens, backward=False, **how),
             }
 
-        return run.run(total_steps(config, len(train)), gradient, look if test else None)
+        return run.run(total_steps(config, len(train)), gradient, held_out_metrics if test else None)
 
 
 def load_teacher(name: str, run: PolicyRun) -> Any:
@@ -99,11 +99,11 @@ def kl_gradient(
         student: gets the gradient.
         teacher: a model of the same vocabulary.
         pairs: prompts with completions.
-        how: the numbers of the forward passes.
+        how: options of the forward passes.
         capacity: see `packing.packed_rows`.
         direction: see `kl_of_logits`.
         temperature: both models' logits are divided by it.
-        backward: whether gradients are wanted.
+        backward: whether to add gradients.
     """
     prompts, completions = [pair.prompt_ids for pair in pairs], [pair.token_ids for pair in pairs]
     total = sum(map(len, completions))
@@ -130,13 +130,13 @@ def kl_gradient(
 
 
 def distill_on_policy(config: OnPolicyConfig) -> Path:
-    """Distil on the student's own samples to the end, or on from the newest checkpoint, and return the final model's folder.
+    """Distil on the student's samples, from the newest checkpoint if there is one, and return the final model's folder.
 
     Raises:
         UsageError: a model, a source or a checkpoint does not fit.
-        Interrupted: Ctrl-C; the same call goes on from there.
+        Interrupted: Ctrl-C; the same call resumes.
     """
-    settle(config)
+    prepare_stage(config)
     settings = config.as_run()
     sources = [build_source(source, config.seed, config.eval_prompts) for source in config.sources]
     inputs = {source.label: source.environment.grader for source in sources}
@@ -158,12 +158,12 @@ def distill_on_policy(config: OnPolicyConfig) -> Path:
 
             def gradient(step: int) -> dict[str, float]:
                 plan = mixture.plan(step, config.prompts_per_step)
-                asked = [mixture.draw(source, lambda p: _fits(run, config, p)) for source in plan]
-                passed_over = {"prompts_left_out": mixture.left_out.total()} if mixture.left_out else {}
+                tasks = [mixture.draw(source, lambda p: _fits(run, config, p)) for source in plan]
+                left_out = {"prompts_left_out": mixture.left_out.total()} if mixture.left_out else {}
                 mixture.left_out.clear()
-                prompts = [run.codec.encode(prompt) for prompt in asked]
+                prompts = [run.codec.encode(prompt) for prompt in tasks]
                 keys = [
-                    [("on-policy", config.seed, step, n, p.key, g) for g in range(config.samples)] for n, p in enumerate(asked)
+                    [("on-policy", config.seed, step, n, p.key, g) for g in range(config.samples)] for n, p in enumerate(tasks)
                 ]
                 engine.sync()
                 limits: dict[str, Any] = {"max_new_tokens": config.max_new_tokens, "temperature": config.temperature}
@@ -176,25 +176,25 @@ def distill_on_policy(config: OnPolicyConfig) -> Path:
                     own = [Pair(ids, done.token_ids) for ids, done in pairs]
                     options: dict[str, Any] = {"direction": "reverse", "temperature": config.temperature}
                     loss = kl_gradient(run.model, teacher, own, run.how, config.pack_tokens, **options)
-                    return {"loss": loss, "completion_tokens": lengths, **passed_over}
+                    return {"loss": loss, "completion_tokens": lengths, **left_out}
                 rows = [TrainingRow(ids, done.token_ids, 0.0, True, done.logprobs) for ids, done in pairs]
-                told = policy_logprobs(teacher, rows, temperature=config.temperature, **forward)
-                rows = graded(rows, told)
+                teacher_logprobs = policy_logprobs(teacher, rows, temperature=config.temperature, **forward)
+                rows = with_advantages(rows, teacher_logprobs)
                 metrics = accumulate(run.model, rows, objective, **forward)
                 tokens = sum(len(row.token_ids) for row in rows)
                 kl = -sum(sum(row.token_advantages or ()) for row in rows) / tokens
                 gap = metrics.get("logprob_mismatch", 0.0)
-                return {"loss": kl, "completion_tokens": lengths, "logprob_mismatch": gap, **passed_over}
+                return {"loss": kl, "completion_tokens": lengths, "logprob_mismatch": gap, **left_out}
 
-            def look() -> dict[str, float]:
+            def held_out_metrics() -> dict[str, float]:
                 engine.sync()
                 metrics, _ = evaluate(engine, run.codec, sources, graders, settings)
                 return metrics
 
-            return run.run(config.steps, gradient, look)
+            return run.run(config.steps, gradient, held_out_metrics)
 
 
-def graded(rows: Sequence[TrainingRow], teacher_logprobs: Sequence[Sequence[float]]) -> list[TrainingRow]:
+def with_advantages(rows: Sequence[TrainingRow], teacher_logprobs: Sequence[Sequence[float]]) -> list[TrainingRow]:
     """Return the rows with each token's advantage; see `reverse_kl_advantages`."""
     found = []
     for row, told in zip(rows, teacher_logprobs, strict=True):
@@ -217,7 +217,7 @@ def _fits(run: PolicyRun, config: OnPolicyConfig, prompt: Any) -> bool:
 
 
 def _catch_up(mixture: Mixture, steps: int, prompts: int, fits: Any) -> None:
-    """Draw what was drawn before the checkpoint: which task is next depends on how many came before."""
+    """Draw the tasks of the steps before the checkpoint again: the next one depends on how many were drawn."""
     for step in range(steps):
         for source in mixture.plan(step, prompts):
             mixture.draw(source, fits)

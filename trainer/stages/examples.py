@@ -1,4 +1,4 @@
-"""Prompts with the completions to learn: from JSON Lines files, or from environments that write worked solutions."""
+"""Training examples, a prompt with its completion: from JSON Lines files, or written by environments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Example:
 
     @property
     def prompt(self) -> Prompt:
-        """The prompt as the tokenizer's chat template takes it; it is graded by nothing."""
+        """The prompt for the tokenizer's chat template; no environment grades it."""
         return Prompt(messages=self.messages, environment="", references={})
 
     @property
@@ -130,10 +130,10 @@ def messages_of(value: Any, field: str, place: str) -> tuple[Message, ...]:
 
 
 def demonstrations(sources: Sequence[SourceConfig], split: str, count: int, seed: int) -> list[Example]:
-    """Return worked solutions of environments that write their own, by turns.
+    """Return worked solutions that the environments write, in turn.
 
     Args:
-        sources: name the environments; their options count, weights and the rest do not.
+        sources: environments with their options and templates; weights and the rest do not matter.
         split: train or test; no question is in both.
         count: how many in all.
         seed: key of the tasks.
@@ -149,15 +149,15 @@ def demonstrations(sources: Sequence[SourceConfig], split: str, count: int, seed
                 "does, such as arithmetic, or give examples with `data`"
             )
     templates = [FewShotTemplate(load_template(source.template)) if source.template else None for source in sources]
-    found = []
+    examples = []
     for index in range(count):
         place = index % len(environments)
         prompt, text = environments[place].demonstration(split, seed, index)
         template = templates[place]
-        if template is not None:  # as reinforcement learning is going to ask
+        if template is not None:  # the wording that reinforcement learning will use
             prompt = template.apply(prompt, PreparedTask(prompt.text, {}, {}, prompt.text))
-        found.append(Example(prompt.messages, text))
-    return found
+        examples.append(Example(prompt.messages, text))
+    return examples
 
 
 def to_pairs(examples: Iterable[Example], codec: Codec) -> list[Pair]:

@@ -1,7 +1,7 @@
-"""Several examples in one row of a forward pass, none seeing another: little padding, few passes.
+"""Packing: several examples in one row of a forward pass, none attending to another, for less padding.
 
-A row's position ids begin anew with each example, which is what transformers builds the attention mask from. A model is tried
-on a few tokens first, and where it mixes examples up, each gets a row of its own.
+Position ids restart with each example; transformers builds the attention mask from them. Each model is tested on a few tokens
+first, and if its examples attend to each other, each gets a row of its own.
 
 Legend: R packed rows, L positions, N completion tokens, B examples, T completion tokens (padded).
 """
@@ -116,7 +116,7 @@ def packed_rows(
         model: a transformers causal language model.
         prompts: of all examples, none empty.
         completions: of all examples, none empty.
-        how: the numbers of it.
+        how: options of the forward pass.
         capacity: most tokens of a row; twice the longest example where None, because attention costs the square of it.
     """
     lengths = [len(prompt) + len(completion) for prompt, completion in zip(prompts, completions, strict=True)]
@@ -143,7 +143,7 @@ _packable: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def packable(model: Any) -> bool:
-    """Whether the model keeps the examples of a row apart; tried once a model, on a few tokens."""
+    """Whether the examples of a row do not attend to each other in this model; tested once per model, on a few tokens."""
     if model not in _packable:
         prompts, completions, how = [[0, 1, 2], [3], [1, 3]], [[1, 2], [0, 3, 3, 1], [2]], ForwardOptions(pad_id=0)
         with torch.no_grad(), evaluating(model):

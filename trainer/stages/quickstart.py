@@ -53,7 +53,7 @@ WARMUP_STEPS = 30
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is done. The defaults take a few minutes on two CPU cores."""
+    """Numbers of steps, prompts and evaluations. The defaults take a few minutes on two CPU cores."""
 
     cold_start_steps: int = 300
     cold_start_batch: int = 32
@@ -79,12 +79,12 @@ class Result:
 
 
 def quickstart(output: Path, seed: int = 0, sizes: Sizes | None = None, threads: int | None = None) -> Result:
-    """Run the whole way and print what was learnt. Killed at any time, the same call goes on where it was.
+    """Train the model and print its held-out accuracy before and after each stage. Killed at any time, the same call resumes.
 
     Args:
         output: folder for the model, the logs and the report.
         seed: key of all randomness.
-        sizes: how much is done.
+        sizes: numbers of steps and prompts.
         threads: CPU threads; torch's own choice when left out.
 
     Raises:
@@ -142,15 +142,15 @@ def _config(output: Path, seed: int, sizes: Sizes, threads: int | None) -> Train
 
 
 def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Console) -> float:
-    """Make the folder with the model after the cold start, unless it is there, and return the untrained accuracy."""
+    """Make the model after the cold start, unless its folder exists, and return the untrained accuracy."""
     note = folder / "untrained.json"
     made_with = {"seed": config.seed, **asdict(sizes)}
     made_with = {name: value for name, value in made_with.items() if name == "seed" or name.startswith("cold_start")}
     if folder.exists():
-        found = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
-        if found.get("made_with") != made_with:
+        record = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
+        if record.get("made_with") != made_with:
             raise UsageError(f"{folder} was not made with {made_with}; set the output to a new folder")
-        return float(found["accuracy"])
+        return float(record["accuracy"])
     count = max(TOKENIZER_TEXTS, sizes.cold_start_steps * sizes.cold_start_batch)
     examples = demonstrations(config.sources, "train", count, keyed_int("cold start", config.seed))
     tokenizer = scratch_tokenizer(tokenizer_texts(examples[:TOKENIZER_TEXTS]))

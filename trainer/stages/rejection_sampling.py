@@ -25,7 +25,7 @@ from verigym.trainer.models.loading import load_model, pick_device
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.stages.config import SampleConfig, SamplerFields
 from verigym.trainer.stages.sample_log import PromptSamples, SampleLog, sample_all
-from verigym.trainer.stages.selection import Candidate, Condition, select, spelling
+from verigym.trainer.stages.selection import Candidate, Condition, select, text_key
 from verigym.trainer.tasks.mixture import Mixture, Source, build_source
 from verigym.trainer.tasks.too_long import refuse_many
 
@@ -33,14 +33,14 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def sample(config: SampleConfig) -> Path:
-    """Sample to the end, or on from where it was stopped, and return the data set's file, `data.jsonl`.
+    """Sample and grade, resuming where an earlier call stopped, and return the data set's file, `data.jsonl`.
 
     Each line has `prompt`, `completion` and where they come from: the model's hash, the environment's id, the seed, the
     verdict. All samples, kept or not, are in `samples.jsonl`, and the counts in `summary.json`.
 
     Raises:
         UsageError: the model or a source does not fit, too many prompts are too long, or nothing was kept.
-        Interrupted: Ctrl-C; the same call goes on from there.
+        Interrupted: Ctrl-C; the same call resumes.
     """
     transformers.utils.logging.disable_progress_bar()
     if config.threads:
@@ -94,7 +94,7 @@ def sample(config: SampleConfig) -> Path:
 def draw(
     sources: Sequence[Source], config: SamplerFields, count: int, codec: Codec
 ) -> tuple[list[tuple[Source, Prompt]], Counter[str]]:
-    """Return tasks by the sources' shares, and by source how many prompts were passed over; a function of the arguments alone.
+    """Return tasks by the sources' shares, and how many prompts of each were left out; it depends on the arguments alone.
 
     Raises:
         UsageError: more prompts of a source are too long than max_left_out allows.
@@ -121,7 +121,7 @@ def draw(
 def kept_rows(
     found: Sequence[PromptSamples], config: SampleConfig, made_with: Mapping[str, Any], sources: Sequence[Source]
 ) -> tuple[list[dict[str, Any]], dict[str, Counter[str]]]:
-    """Return the data set, what the rules keep of each prompt, no text twice for one prompt; and counts of what they do not.
+    """Return the rows of the data set, without repeated texts of a prompt, and counts of what was removed by reason.
 
     Raises:
         UsageError: a condition is about a component that no verdict of a source has.
@@ -138,7 +138,7 @@ def kept_rows(
         for place in kept.numbers:
             chosen = one.samples[place]
             # The same task may have been drawn twice.
-            mark = (one.prompt_key, spelling(chosen.text))
+            mark = (one.prompt_key, text_key(chosen.text))
             if mark in seen:
                 removed[one.source]["same text"] += 1
                 continue

@@ -1,4 +1,4 @@
-"""Completions with verdicts that are written to a file as they come, so that sampling goes on where it was stopped."""
+"""Graded completions in a file that is written block by block, so that sampling resumes where it was stopped."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Sample:
 
     @property
     def correct(self) -> bool:
-        """Whether it was judged right; an unscored one was not."""
+        """Whether the verdict is correct; False without a verdict."""
         return self.score.status is Status.CORRECT
 
     @property
     def to_retry(self) -> bool:
-        """Whether it has no verdict, and another try may give one; an unusable gold stays one."""
+        """Whether it has no verdict and grading it again may give one; an invalid gold stays invalid."""
         return self.score.error is not None and self.score.error.kind != "gold_invalid"
 
 
@@ -61,11 +61,11 @@ class PromptSamples:
     metadata: Mapping[str, Any]
     samples: tuple[Sample, ...]
     gold: str | None = None
-    """What answers were compared with; see `gold_text`."""
+    """The reference answer as text; see `gold_text`."""
 
 
 def samples_of_group(number: int, group: Group) -> PromptSamples:
-    """Return what is kept of a group."""
+    """Return a group as the log keeps it."""
     rows = zip(group.texts, group.generated, group.scores, strict=True)
     samples = tuple(Sample(text, done.length, done.finish_reason, score, done.thought) for text, done, score in rows)
     prompt = group.prompt
@@ -73,9 +73,9 @@ def samples_of_group(number: int, group: Group) -> PromptSamples:
 
 
 class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
-    """A file with a line a prompt. Its first line says what the lines were made with.
+    """A file with one line per prompt. The first line holds the settings that made the others.
 
-    Lines that replace others stand in a file beside it, `FILE.retried`, until `settle` puts them in their places.
+    Replaced lines go to `FILE.retried` beside it, until `merge_replacements` puts them in their places.
     """
 
     def __init__(
@@ -87,15 +87,15 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
         dump: Callable[[T], dict[str, Any]],
         load: Callable[[dict[str, Any]], T],
     ) -> None:
-        """Open the file, or go on with it. What a kill cut short is dropped, back to the end of the last block.
+        """Open the file, new or to be continued. What a kill cut short is dropped, back to the end of the last block.
 
         Args:
             path: of the file.
-            made: everything that decides what the lines hold, as JSON.
-            block: prompts that are written together; what is drawn depends on where blocks begin.
+            made: all settings that decide what the lines hold, as JSON.
+            block: prompts that are written together; what is sampled depends on where blocks begin.
             total: prompts of a finished file.
-            dump: makes a line of a prompt.
-            load: makes it of the line again.
+            dump: turns a prompt into a JSON object.
+            load: turns the object back into the prompt.
 
         Raises:
             UsageError: it was made with other settings.
@@ -117,7 +117,7 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
         self._head = {"identity": fingerprint(made), "made_with": dict(made)}
         self._beside = path.with_name(f"{path.name}.retried")
         if self._beside.exists():
-            self._take_in()
+            self._apply_replacements()
 
     def add(self, prompts: Sequence[T]) -> None:
         """Write some prompts; they are on disk when this returns."""
@@ -132,8 +132,8 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
             file.flush()
             os.fsync(file.fileno())
 
-    def settle(self) -> None:
-        """Write the file anew with all replacements, whole or not at all."""
+    def merge_replacements(self) -> None:
+        """Rewrite the file with all replacements, in one atomic step."""
         if not self._beside.exists():
             return
         self._file.close()
@@ -143,12 +143,12 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
         os.replace(whole, self.path)
         self._beside.unlink()
 
-    def _take_in(self) -> None:
-        """Take in what a run replaced that was stopped before it could settle."""
+    def _apply_replacements(self) -> None:
+        """Apply the replacements of a run that was stopped before it merged them."""
         for line in self._beside.read_bytes().splitlines(keepends=True):
             if line.endswith(b"\n") and (entry := json.loads(line))["place"] < len(self.found):
                 self.found[entry["place"]] = self._load(entry["by"])
-        self.settle()
+        self.merge_replacements()
 
     def _write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         self._file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
@@ -216,7 +216,7 @@ def sample_all(
     temperature: float,
     prompts_at_a_time: int,
     title: str = "sampling",
-    told: Callable[[Sequence[PromptSamples]], None] = lambda found: None,
+    on_batch: Callable[[Sequence[PromptSamples]], None] = lambda found: None,
 ) -> list[PromptSamples]:
     """Sample and grade what the log does not hold yet, grade again what has no verdict in it, and return all of it.
 
@@ -232,7 +232,7 @@ def sample_all(
         temperature: 0 is greedy.
         prompts_at_a_time: prompts between two writes.
         title: what the progress bar says.
-        told: is given each batch of finished prompts.
+        on_batch: called with each batch of finished prompts.
 
     Raises:
         Interrupted: Ctrl-C, SIGTERM or SIGUSR1; what is finished is in the log.
@@ -258,7 +258,7 @@ def sample_all(
                 raise stop.interrupted(f"{title}: stopped after {done} of {len(tasks)} prompts") from None
             found = [samples_of_group(done + place, group) for place, group in enumerate(groups)]
             log.add(found)
-            told(found)
+            on_batch(found)
             done += len(batch)
             scored = [sample for one in found for sample in one.samples if sample.score.scored]
             accuracy = {"accuracy": sum(sample.correct for sample in scored) / len(scored)} if scored else {}
@@ -278,7 +278,7 @@ def _grade_again(
     stop: StopRequest,
     title: str,
 ) -> None:
-    """Grade the completions of the log again that have no verdict because our side failed; the texts and verdicts stay."""
+    """Grade again the completions of the log that have no verdict because our side failed; all else stays."""
     places = [place for place, one in enumerate(log.found) if any(sample.to_retry for sample in one.samples)]
     if not places:
         return
@@ -286,7 +286,7 @@ def _grade_again(
     of = sum(len(one.samples) for one in log.found)
     logger.warning("%s: %d of %d completions in %s have no verdict and are graded again", title, count, of, log.path.name)
     for start in range(0, len(places), prompts_at_a_time):
-        asked = {}
+        regraded = {}
         for place in places[start : start + prompts_at_a_time]:
             source, prompt = tasks[place]
             texts = {number: _completion(sample, codec) for number, sample in enumerate(log.found[place].samples)}
@@ -295,12 +295,12 @@ def _grade_again(
             else:
                 again = [number for number in texts if log.found[place].samples[number].to_retry]
                 futures = {number: graders[source.label].submit(prompt, texts[number]) for number in again}
-            asked[place] = futures
-        waiting = {future for futures in asked.values() for future in futures.values()}
+            regraded[place] = futures
+        waiting = {future for futures in regraded.values() for future in futures.values()}
         while waiting and not stop.urgent:
             waiting = wait(waiting, timeout=0.5).not_done
         if not waiting:
-            for place, futures in asked.items():
+            for place, futures in regraded.items():
                 samples = list(log.found[place].samples)
                 for number, future in futures.items():
                     if samples[number].to_retry:
@@ -308,10 +308,10 @@ def _grade_again(
                 log.replace(place, replace(log.found[place], samples=tuple(samples)))
         if stop.requested:
             raise stop.interrupted(f"{title}: stopped while completions without a verdict were graded again")
-    log.settle()
+    log.merge_replacements()
 
 
 def _completion(sample: Sample, codec: Codec) -> Completion:
-    """Return a completion for its grader; a log keeps no tokens, so they are made of the text again."""
+    """Return a completion for its grader. The log keeps no tokens, so the text is encoded again."""
     finished: Any = sample.finish_reason
     return Completion(text=sample.text, token_ids=tuple(codec.encode_text(sample.text)), finish_reason=finished)

@@ -1,4 +1,4 @@
-"""Which of a prompt's completions are kept, and why the others are not: pure functions of verdicts, lengths and texts."""
+"""Selection rules of rejection sampling: which completions of a prompt are kept. Pure functions of verdicts, lengths, texts."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from verigym.envs.contract.schema import Score, Status, sha256_hex
 
 @dataclass(frozen=True)
 class Candidate:
-    """A completion that might be kept."""
+    """A graded completion."""
 
     text: str
     tokens: int
     score: Score
     cut_off: bool = False
-    """Whether it was cut off by the token limit: nobody should learn to stop there."""
+    """Whether it was cut off by the token limit; training on it would teach stopping there."""
 
 
 Rule = Callable[[Sequence[Candidate]], list[int]]
 
 
 def best(candidates: Sequence[Candidate]) -> list[int]:
-    """Return all, the highest reward first, among equals the shortest; right or wrong: set a least reward beside it."""
+    """Return all by descending reward, then length. Wrong ones too: combine it with a least reward."""
     scored = [n for n, one in enumerate(candidates) if one.score.reward is not None]
     return sorted(scored, key=lambda n: (-(candidates[n].score.reward or 0.0), candidates[n].tokens, n))
 
 
 def all_correct(candidates: Sequence[Candidate]) -> list[int]:
-    """Return the right ones in the order in which they were sampled."""
+    """Return the correct ones in the order of sampling."""
     return [n for n, one in enumerate(candidates) if one.score.status is Status.CORRECT]
 
 
 def shortest_correct(candidates: Sequence[Candidate]) -> list[int]:
-    """Return the right ones, the shortest first."""
+    """Return the correct ones, the shortest first."""
     return sorted(all_correct(candidates), key=lambda n: (candidates[n].tokens, n))
 
 
 def longest_correct(candidates: Sequence[Candidate]) -> list[int]:
-    """Return the right ones, the longest first."""
+    """Return the correct ones, the longest first."""
     return sorted(all_correct(candidates), key=lambda n: (-candidates[n].tokens, n))
 
 
@@ -55,10 +55,10 @@ RULES: dict[str, Rule] = {
     "shortest_correct": shortest_correct,
     "longest_correct": longest_correct,
 }
-"""Each returns the numbers of what may be kept, the first choice first."""
+"""Each returns the indices of the completions that may be kept, in order of preference."""
 
 
-_COMPARISON = re.compile(r"\s*+(<=|>=|==|<|>)\s*+([-+]?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*+")
+_COMPARISON = re.compile(r"\s*(<=|>=|==|<|>)\s*([-+]?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*")
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -70,7 +70,7 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """What a part's reward, or one of its components, must be."""
+    """A bound on the reward of a part, or on one of its components."""
 
     name: str
     """Of a part (`language`), or of one of its components (`paragraphs/longest`)."""
@@ -99,7 +99,7 @@ class Condition:
         return f"{found[0]}/{inner}" if inner else found[0]
 
     def holds(self, value: float) -> bool:
-        """Whether the number is as it must be."""
+        """Whether the value satisfies the condition."""
         return _OPERATORS[self.comparison](value, self.number)
 
 
@@ -117,12 +117,12 @@ def condition(name: str, text: str) -> Condition:
 
 @dataclass(frozen=True)
 class Selection:
-    """What is kept of a prompt's completions."""
+    """Which completions of a prompt are kept."""
 
     numbers: list[int]
     """In the order of the rule."""
     removed: dict[int, str]
-    """Why each of the others is not."""
+    """The reason for each of the others."""
 
 
 def select(
@@ -135,8 +135,8 @@ def select(
 ) -> Selection:
     """Choose among a prompt's completions.
 
-    A completion without a verdict, one that was cut off, and one whose text (spaces aside) has been kept already are never
-    kept. Nor is one whose verdict lacks what a condition is about, such as a part behind a shut gate.
+    Never kept: a completion without a verdict, one that was cut off, one whose text (spaces aside) is kept already, and one
+    whose verdict lacks the component of a condition, such as a part behind a failed gate.
 
     Args:
         candidates: a prompt's completions.
@@ -152,7 +152,7 @@ def select(
     seen: set[str] = set()
     for number in order:
         one = candidates[number]
-        text = spelling(one.text)
+        text = text_key(one.text)
         reason = _unfit(one, least_reward, conditions) or ("same text" if text in seen else "")
         if not reason and at_most is not None and len(kept) == at_most:
             reason = "at_most"
@@ -165,7 +165,7 @@ def select(
 
 
 def _unfit(one: Candidate, least_reward: float | None, conditions: Sequence[tuple[Condition, str]]) -> str:
-    """Return what speaks against a completion by itself; nothing where nothing does."""
+    """Return why a completion is not kept, whatever the others are; empty if nothing speaks against it."""
     reward = one.score.reward
     if reward is None:
         return "no verdict"
@@ -180,6 +180,6 @@ def _unfit(one: Candidate, least_reward: float | None, conditions: Sequence[tupl
     return ""
 
 
-def spelling(text: str) -> str:
-    """Return a hash that is the same for texts that differ in spaces alone."""
+def text_key(text: str) -> str:
+    """Return a hash of a text that ignores differences in white space."""
     return sha256_hex(" ".join(text.split()))

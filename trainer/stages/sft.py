@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on completions: packed, resumable to the last bit, with a held-out loss."""
+"""Stage `sft`: supervised fine-tuning on completions, packed, with a held-out loss and bit-exact resume."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from verigym.trainer.rng import keyed_int, keyed_random
 from verigym.trainer.stages.config import ExampleFields, SftConfig
 from verigym.trainer.stages.examples import Example, Pair, demonstrations, read_examples, to_pairs
 from verigym.trainer.stages.packing import packed_passes
-from verigym.trainer.stages.step_run import PolicyRun, settle
+from verigym.trainer.stages.step_run import PolicyRun, prepare_stage
 from verigym.trainer.tasks.too_long import refuse_many
 
 logger = logging.getLogger("verigym.trainer")
@@ -28,13 +28,13 @@ T = TypeVar("T")
 
 
 def sft(config: SftConfig) -> Path:
-    """Fine-tune to the end, or on from the newest checkpoint in `config.output`, and return the final model's folder.
+    """Fine-tune, from the newest checkpoint in `config.output` if there is one, and return the final model's folder.
 
     Raises:
         UsageError: the model, the examples or a checkpoint do not fit.
-        Interrupted: Ctrl-C; the same call goes on from there.
+        Interrupted: Ctrl-C; the same call resumes.
     """
-    settle(config)
+    prepare_stage(config)
     with locked(config.output):
         examples, held_out = gather_examples(config)
         run = PolicyRun(config, {"examples": examples_digest(examples)}, "SFT")
@@ -47,19 +47,19 @@ def sft(config: SftConfig) -> Path:
             loss = nll_gradient(run.model, batch, run.how, config.pack_tokens)
             return {"loss": loss, "tokens": float(sum(len(pair.token_ids) for pair in batch))}
 
-        def look() -> dict[str, float]:
+        def evaluate() -> dict[str, float]:
             return {"loss": mean_nll(run.model, test, run.how, config.pack_tokens)}
 
-        return run.run(total_steps(config, len(train)), gradient, look if test else None)
+        return run.run(total_steps(config, len(train)), gradient, evaluate if test else None)
 
 
 def gather_examples(config: ExampleFields) -> tuple[list[Example], list[Example]]:
-    """Return (examples to learn, held-out examples)."""
-    found = [example for path in config.data for example in read_examples(path)]
-    held = [one for one in found if int(one.key[:8], 16) < config.held_out_share * 2**32]
-    train = [one for one in found if int(one.key[:8], 16) >= config.held_out_share * 2**32]
+    """Return (training examples, held-out examples)."""
+    examples = [example for path in config.data for example in read_examples(path)]
+    held = [one for one in examples if int(one.key[:8], 16) < config.held_out_share * 2**32]
+    train = [one for one in examples if int(one.key[:8], 16) >= config.held_out_share * 2**32]
     if config.data and not train:
-        raise UsageError(f"held_out_share {config.held_out_share} leaves none of {len(found)} examples to learn; lower it")
+        raise UsageError(f"held_out_share {config.held_out_share} leaves none of {len(examples)} examples to learn; lower it")
     held = sorted(held, key=lambda one: sha256_hex(one.key + one.completion))[: config.held_out_count]
     if config.demonstrations:
         seed = keyed_int("demonstrations", config.seed)
@@ -76,7 +76,7 @@ def examples_digest(examples: Sequence[Example]) -> str:
 def tokenized(
     config: ExampleFields, codec: Codec, examples: Sequence[Example], held_out: Sequence[Example]
 ) -> tuple[list[Pair], list[Pair]]:
-    """Return both kinds of examples in tokens, without those that are too long.
+    """Return (training, held-out) examples in tokens, without those that are too long.
 
     Raises:
         UsageError: more are too long than max_left_out allows, or none is left to learn.
@@ -108,7 +108,7 @@ def total_steps(config: ExampleFields, examples: int) -> int:
 
 
 class Batches(Generic[T]):
-    """The examples of each step: an order of its own an epoch, by the seed alone."""
+    """The examples of each step: shuffled anew each epoch, by the seed alone."""
 
     def __init__(self, pairs: Sequence[T], size: int, seed: int) -> None:
         self.pairs, self.size = pairs, size
@@ -130,13 +130,13 @@ class Batches(Generic[T]):
 def nll_gradient(model: Any, pairs: Sequence[Pair], how: ForwardOptions, capacity: int | None = None) -> float:
     """Add the gradient of the mean negative log-likelihood of the completions' tokens, and return that mean in nats.
 
-    Prompts are context: they are in no loss. The mean is over the tokens of the whole batch, so how it is packed and cut into
-    micro-batches changes nothing but rounding.
+    Prompts are context and in no loss. The mean is over the tokens of the whole batch, so packing and micro-batches change
+    nothing but rounding.
     """
     total = sum(len(pair.token_ids) for pair in pairs)
 
     def expect(zeros_BT: Any, mask_BT: Any) -> ExpectedGradient:
-        # The gradient at each log-probability is known, so the logits need not be computed a second time.
+        # The gradient at each log-probability is known, so the logits are computed only once.
         known = zeros_BT[mask_BT]
         return ExpectedGradient((known - 1) / total, known)
 
@@ -151,7 +151,7 @@ def nll_gradient(model: Any, pairs: Sequence[Pair], how: ForwardOptions, capacit
 
 
 def mean_nll(model: Any, pairs: Sequence[Pair], how: ForwardOptions, capacity: int | None = None) -> float:
-    """Return the mean negative log-likelihood of the completions' tokens, in nats; give `torch.no_grad()`."""
+    """Return the mean negative log-likelihood of the completions' tokens, in nats; call it under `torch.no_grad()`."""
     prompts, completions = [pair.prompt_ids for pair in pairs], [pair.token_ids for pair in pairs]
     total = sum(float(run(None).logp_BT.sum()) for _, run in packed_passes(model, prompts, completions, how, capacity))
     return -total / sum(len(pair.token_ids) for pair in pairs)

@@ -1,4 +1,4 @@
-"""A stage that trains in steps: goes on from its newest checkpoint, looks at held-out examples, saves, exports the model."""
+"""Training loop of the stages: resume from the newest checkpoint, train, evaluate on held-out examples, save, export."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from verigym.trainer.stages.config import FitFields, StepFields
 logger = logging.getLogger("verigym.trainer")
 
 
-def settle(config: StepFields) -> None:
+def prepare_stage(config: StepFields) -> None:
     """Make the output folder and set the number of threads.
 
     Raises:
@@ -45,15 +45,15 @@ def settle(config: StepFields) -> None:
 
 
 class StepRun(ABC):
-    """A stage's model between its steps; nothing but their number is carried over, so a resumed run is the same run."""
+    """A stage that trains in steps. Only the weights, the optimizer and the number of steps carry over, so resume is exact."""
 
     def __init__(self, config: StepFields, inputs: Mapping[str, str], title: str) -> None:
-        """Begin, or go on from the newest checkpoint in the output folder.
+        """Start, or resume from the newest checkpoint in the output folder.
 
         Args:
             config: the stage.
-            inputs: hashes of what else decides the result, such as the examples, by name.
-            title: what the progress bar says.
+            inputs: hashes of everything else that decides the result, such as the examples, by name.
+            title: of the progress bar.
 
         Raises:
             UsageError: the model or a checkpoint does not fit.
@@ -63,20 +63,20 @@ class StepRun(ABC):
         self.checkpoints = config.output / "checkpoints"
         self.inputs = dict(inputs)
         self.made_with = checkpoint.made_with(config, inputs)
-        found = checkpoint.latest(self.checkpoints, self.made_with, 10**9)
+        newest = checkpoint.latest(self.checkpoints, self.made_with, 10**9)
         self.device = pick_device(config.device)
-        self.model, tokenizer = self.load(found[0] if found else None)
+        self.model, tokenizer = self.load(newest[0] if newest else None)
         self.codec = Codec(tokenizer, getattr(self.model, "generation_config", None))
         self.optimizer = build_optimizer(self.model.parameters(), config)
         self.done = 0
-        self.resumed = found is not None
-        if found:
-            restore(found[0], self.model, self.optimizer)
-            self.done = found[1].step
+        self.resumed = newest is not None
+        if newest:
+            restore(newest[0], self.model, self.optimizer)
+            self.done = newest[1].step
 
     @abstractmethod
     def load(self, checkpoint: Path | None) -> tuple[Any, Any]:
-        """Return the model and its tokenizer, as a checkpoint that `save` wrote has them, or to begin with where None."""
+        """Return the model and its tokenizer from a checkpoint that `save` wrote; the initial ones if None."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
@@ -84,20 +84,20 @@ class StepRun(ABC):
 
     @abstractmethod
     def export(self, folder: Path) -> None:
-        """Write what the stage makes."""
+        """Write the trained model."""
 
     def run(
         self,
         steps: int,
         gradient: Callable[[int], dict[str, float]],
-        look: Callable[[], dict[str, float]] | None = None,
+        evaluate: Callable[[], dict[str, float]] | None = None,
     ) -> Path:
         """Train to the last step and return the final model's folder.
 
         Args:
             steps: how many in all.
             gradient: adds the gradient of a step, counted from 0, to the parameters and returns the step's metrics.
-            look: returns the metrics of held-out examples; None where there are none.
+            evaluate: returns the metrics of held-out examples; None if there are none.
 
         Raises:
             UsageError: more steps have been done already.
@@ -114,9 +114,9 @@ class StepRun(ABC):
                 numbers = size(sum(parameter.numel() for parameter in self.model.parameters()))
                 going = f"; resuming from step {self.done}" if self.done else ""
                 progress.say(f"{self.title} of {config.model} ({numbers} parameters) on {self.device}: {steps} steps{going}")
-                looked = {row["step"] for row in log.history() if row["kind"] == "eval"}
-                if self.done not in looked:
-                    self._look_if_due(look, log, steps, progress)
+                evaluated = {row["step"] for row in log.history() if row["kind"] == "eval"}
+                if self.done not in evaluated:
+                    self._evaluate_if_due(evaluate, log, steps, progress)
                 while self.done < steps:
                     start = time.perf_counter()
                     metrics = self._step(self.done, steps, gradient)
@@ -124,9 +124,9 @@ class StepRun(ABC):
                     metrics["step_s"] = time.perf_counter() - start
                     log.metrics(self.done, "train", metrics)
                     progress.step(self.done, metrics)
-                    # A look that is due when the run is to stop is had when it goes on.
+                    # An evaluation that is due when the run stops is made when it resumes.
                     if not stop.requested:
-                        self._look_if_due(look, log, steps, progress)
+                        self._evaluate_if_due(evaluate, log, steps, progress)
                     if stop.requested or self.done == steps or self.done % config.checkpoint_every == 0:
                         self._save()
                     if stop.requested:
@@ -149,13 +149,15 @@ class StepRun(ABC):
         step_if_finite(self.optimizer, norm, step)
         return {"learning_rate": rate, "grad_norm": float(norm), **metrics}
 
-    def _look_if_due(self, look: Callable[[], dict[str, float]] | None, log: RunLog, steps: int, progress: Progress) -> None:
+    def _evaluate_if_due(
+        self, evaluate: Callable[[], dict[str, float]] | None, log: RunLog, steps: int, progress: Progress
+    ) -> None:
         every = self.config.eval_every
-        if look is None or not every or (self.done % every and self.done != steps):
+        if evaluate is None or not every or (self.done % every and self.done != steps):
             return
         self.model.eval()
         with torch.no_grad():
-            metrics = look()
+            metrics = evaluate()
         log.metrics(self.done, "eval", metrics)
         shown = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         progress.say(f"{self.title} step {self.done}/{steps}: held-out {shown}")
@@ -170,7 +172,7 @@ class StepRun(ABC):
 
 
 class PolicyRun(StepRun):
-    """A causal language model between the steps of a stage."""
+    """A stage that trains a causal language model, whole or by adapters."""
 
     config: FitFields
 
@@ -189,7 +191,7 @@ class PolicyRun(StepRun):
 
     @property
     def how(self) -> ForwardOptions:
-        """How log-probabilities are computed."""
+        """Options of the forward pass."""
         config = self.config
         return ForwardOptions(
             self.codec.pad_id, 1.0, config.dtype, config.micro_batch_tokens, shared_prefix=False, chunk=config.logprob_chunk

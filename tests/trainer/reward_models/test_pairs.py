@@ -15,7 +15,15 @@ from verigym.envs.contract.schema import Message
 from verigym.trainer.reward_models.config import PairsConfig
 from verigym.trainer.reward_models.figures import PairRow, pair_baselines, preferred, share, step_shares
 from verigym.trainer.reward_models.labelled_solutions import estimates, read_labels, splits_of
-from verigym.trainer.reward_models.pairs import Graded, Preference, make_pairs, paired, parted, read_graded, read_preferences
+from verigym.trainer.reward_models.pairs import (
+    GradedCompletion,
+    Preference,
+    make_pairs,
+    make_preferences,
+    read_graded,
+    read_preferences,
+    split_by_prompt,
+)
 
 GOOD = {"prompt": "1+1=?", "chosen": "2", "rejected": "3"}
 
@@ -74,25 +82,27 @@ def test_a_file_without_pairs_is_named(tmp_path: Path, content: bytes | None) ->
 
 def test_no_prompt_is_on_both_sides() -> None:
     pairs = [Preference((Message(role="user", content=f"{n // 2}"),), f"a{n}", f"b{n}") for n in range(400)]
-    train, held = parted(pairs, 0.25, 1000)
+    train, held = split_by_prompt(pairs, 0.25, 1000)
     assert len(train) + len(held) == 400 and 50 < len(held) < 150
     assert not {one.key for one in train} & {one.key for one in held}
-    assert parted(pairs, 0.25, 7)[1] == held[:7] and parted(pairs, 0.0, 7) == (pairs, [])
+    assert split_by_prompt(pairs, 0.25, 7)[1] == held[:7] and split_by_prompt(pairs, 0.0, 7) == (pairs, [])
 
 
-def graded(*rewards: float | None, prompt: str = "1+1=?") -> list[Graded]:
-    return [Graded((Message(role="user", content=prompt),), f"{prompt}{n}", reward) for n, reward in enumerate(rewards)]
+def graded(*rewards: float | None, prompt: str = "1+1=?") -> list[GradedCompletion]:
+    messages = (Message(role="user", content=prompt),)
+    return [GradedCompletion(messages, f"{prompt}{n}", reward) for n, reward in enumerate(rewards)]
 
 
 def test_right_against_wrong_of_one_prompt() -> None:
     some = [*graded(1.0, 0.0, None, 0.0), *graded(1.0, 1.0, prompt="2+2=?"), *graded(1.0, 0.0)]
-    pairs, counts = paired(some, per_prompt=10, least_gap=0.5, gap_as_margin=2.0, seed=0)
+    pairs, counts = make_preferences(some, per_prompt=10, least_gap=0.5, gap_as_margin=2.0, seed=0)
     assert {(one.chosen, one.rejected) for one in pairs} == {("1+1=?0", "1+1=?1"), ("1+1=?0", "1+1=?3")}
     assert all(one.margin == 2.0 for one in pairs)
     assert counts == {"prompts": 2, "completions": 8, "unscored": 1, "prompts_without_a_pair": 1, "pairs": 2}
-    assert paired(some, per_prompt=10, least_gap=1.1, gap_as_margin=0, seed=0)[0] == []
-    (one,) = paired(some, per_prompt=1, least_gap=0.5, gap_as_margin=0, seed=0)[0]
-    drawn = {paired(some, per_prompt=1, least_gap=0.5, gap_as_margin=0, seed=seed)[0][0].rejected for seed in range(20)}
+    assert make_preferences(some, per_prompt=10, least_gap=1.1, gap_as_margin=0, seed=0)[0] == []
+    drawn_by_seed = [make_preferences(some, per_prompt=1, least_gap=0.5, gap_as_margin=0, seed=seed)[0] for seed in range(20)]
+    (one,) = drawn_by_seed[0]
+    drawn = {pairs[0].rejected for pairs in drawn_by_seed}
     assert one.margin == 0 and drawn == {"1+1=?1", "1+1=?3"}
 
 

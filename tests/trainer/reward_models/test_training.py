@@ -284,9 +284,9 @@ def test_labelling_goes_on_where_it_was_stopped(tmp_path: Path, base: Path, monk
     assert counts["rollouts"] == sum(sum(row["scored"]) for row in rows)
     assert all(row["scored"] == [2] * (len(row["steps"]) - 1) + [1] and row["split"] == ["1", "2"] for row in rows)
     config = StepLabelsConfig(output=tmp_path / "halved", **made)
-    from verigym.trainer.reward_models import labelling
+    from verigym.trainer.reward_models import step_labelling
 
-    real = labelling._label_block
+    real = step_labelling._label_block
 
     def stopping(*arguments: Any) -> Any:
         if arguments[-1] == 3:
@@ -294,7 +294,7 @@ def test_labelling_goes_on_where_it_was_stopped(tmp_path: Path, base: Path, monk
         return real(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(labelling, "_label_block", stopping)
+        patched.setattr(step_labelling, "_label_block", stopping)
         with pytest.raises(Interrupted, match="stopped after 6 of"):
             label_steps(config)
     log = tmp_path / "halved/outcomes.jsonl"

@@ -20,7 +20,7 @@ from verigym.trainer.monitoring.logs import read_rows
 from verigym.trainer.monitoring.progress import Interrupted
 from verigym.trainer.stages import step_run as run_module
 from verigym.trainer.stages.config import LogitConfig, OnPolicyConfig, SftConfig
-from verigym.trainer.stages.distill import distill_logits, distill_on_policy, graded, kl_gradient
+from verigym.trainer.stages.distill import distill_logits, distill_on_policy, kl_gradient, with_advantages
 from verigym.trainer.stages.examples import Pair
 from verigym.trainer.stages.sft import sft
 
@@ -117,7 +117,7 @@ def test_stopped_it_ends_with_the_same_bytes(
 
 
 def test_a_token_that_the_teacher_likes_better_has_an_advantage() -> None:
-    (row,) = graded([TrainingRow((1,), (5, 6), 0.0, True, sampler_logprobs=(-1.0, -2.0))], [(-0.5, -3.0)])
+    (row,) = with_advantages([TrainingRow((1,), (5, 6), 0.0, True, sampler_logprobs=(-1.0, -2.0))], [(-0.5, -3.0)])
     assert row.token_advantages == (0.5, -1.0)
     assert row.advantages == (0.5, -1.0)
 
