@@ -1,4 +1,4 @@
-"""What the loop asks of an engine, and what it gets."""
+"""Engine interface: requests and generated completions."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from typing import Literal, Protocol
 
 @dataclass(frozen=True)
 class Thought:
-    """What became of a completion's thought under a budget; see `evaluation.thinking`."""
+    """A completion's reasoning under a token budget; see `evaluation.thinking`."""
 
     tokens: int
-    """Sampled before the close."""
+    """Tokens sampled before the closing tag."""
     forced: bool
-    """Whether the close was put in, because the budget was used up."""
+    """Whether the closing tag was inserted because the budget was used up."""
     waits: int
-    """How often the thought was taken up again."""
+    """How often the reasoning was made to continue."""
 
 
 @dataclass(frozen=True)
 class Generated:
-    """One sampled completion, its end-of-sequence token included where it was sampled."""
+    """One sampled completion, including its end-of-sequence token if that was sampled."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     """Log-probability of each token under the distribution it was drawn from; greedy decoding reports temperature 1."""
     finish_reason: Literal["stop", "length"]
     loss_mask: tuple[bool, ...] | None = None
-    """False for the tokens that the policy did not sample, such as a tool's output between its turns, whose `logprobs` are 0;
-    None where it sampled all."""
+    """False for tokens that the policy did not sample, such as a tool's output between turns; their `logprobs` are 0.
+    None if it sampled all."""
     thought: Thought | None = None
-    """Where there was a budget for it."""
+    """Set if the reasoning had a budget."""
 
     @property
     def length(self) -> int:
-        """How many tokens the policy sampled."""
+        """Number of tokens that the policy sampled."""
         return len(self.token_ids) if self.loss_mask is None else sum(self.loss_mask)
 
 
 OnFinished = Callable[[int, int, Generated], None]
-"""Takes (prompt index, sample index, completion) as soon as a completion ends, so that grading can start while others go on."""
+"""Called with (prompt index, sample index, completion) when a completion ends: grading starts while others are sampled."""
 
 
 class Engine(Protocol):
-    """Samples completions from the policy as it was when `sync` was last called."""
+    """Samples completions from the policy as it was at the last call of `sync`."""
 
     def sync(self) -> None:
-        """Take over the policy's weights; called before sampling whenever they may have changed, and once at the start."""
+        """Load the policy's weights. Called once at the start, and before sampling whenever they may have changed."""
 
     def rest(self) -> None:
-        """Give back what memory it can until the next `sync`; called before the policy is updated."""
+        """Release memory until the next `sync`. Called before the policy is updated."""
 
     def generate(
         self,
@@ -65,14 +65,14 @@ class Engine(Protocol):
 
         Args:
             prompts: P token sequences of any lengths.
-            row_keys: for each prompt, one randomness key a sample.
-            max_new_tokens: most tokens a completion.
-            temperature: 0 takes the most likely token.
-            on_finished: see `OnFinished`; called once for every completion, from the calling thread.
+            row_keys: for each prompt, one randomness key per sample.
+            max_new_tokens: most tokens of a completion.
+            temperature: 0 samples greedily.
+            on_finished: called once for every completion, from the calling thread; see `OnFinished`.
 
         Returns:
             For each prompt its completions, in the order of its keys.
         """
 
     def close(self) -> None:
-        """Give back what the engine holds: memory, processes, connections."""
+        """Release memory, processes and connections."""

@@ -1,4 +1,4 @@
-"""The plain reference: transformers' own `generate`, fed with the same uniforms as the native loop.
+"""Reference engine: transformers' own `generate`, fed with the same uniforms as the native engine.
 
 Legend: B rows, V vocabulary.
 """
@@ -20,7 +20,7 @@ from verigym.trainer.rng import keyed_uniforms
 
 
 class TransformersEngine:
-    """Samples with `generate` of the model that is being trained: slow, and somebody else's code where ours could be wrong."""
+    """Samples with transformers' `generate` from the trained model itself: slow, an independent check of our decoding."""
 
     def __init__(self, model: Any, codec: Codec, *, rows_at_a_time: int, dtype: str) -> None:
         """Sample from this model.
@@ -45,7 +45,7 @@ class TransformersEngine:
         """Do nothing: the policy is the model itself."""
 
     def rest(self) -> None:
-        """Do nothing: it holds nothing of its own."""
+        """Do nothing: the engine holds no memory of its own."""
 
     def generate(
         self,
@@ -84,13 +84,13 @@ class TransformersEngine:
         uniforms_BT: torch.Tensor | None,
         finished: Any,
     ) -> None:
-        # Of a model with adapters the base, which runs them: peft's own `generate` would leave our settings in it.
+        # With adapters, generate from the base, which contains them: peft's `generate` would keep our settings.
         model = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
         width = max(map(len, prompts))
         pad, device = self.codec.pad_id, model.device
-        chooser = _Chooser(width, temperature, uniforms_BT, self.codec.eos_ids, max_new_tokens, finished)
+        processor = _SamplingProcessor(width, temperature, uniforms_BT, self.codec.eos_ids, max_new_tokens, finished)
         own = model.generation_config
-        # In place of the model's own, whose penalties and bounds would apply wherever ours say nothing.
+        # Replaces the model's generation config, whose penalties and bounds would apply wherever ours sets none.
         model.generation_config = transformers.GenerationConfig(
             max_new_tokens=max_new_tokens, do_sample=False, eos_token_id=sorted(self.codec.eos_ids) or None, pad_token_id=pad
         )
@@ -99,15 +99,15 @@ class TransformersEngine:
                 sequences_BL = model.generate(
                     input_ids=torch.tensor([[pad] * (width - len(ids)) + list(ids) for ids in prompts], device=device),
                     attention_mask=torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts], device=device),
-                    logits_processor=transformers.LogitsProcessorList([chooser]),
+                    logits_processor=transformers.LogitsProcessorList([processor]),
                 )
         finally:
             model.generation_config = own
-        chooser.look(sequences_BL)
+        processor.report_ended(sequences_BL)
 
 
-class _Chooser(transformers.LogitsProcessor):  # type: ignore[misc]
-    """Leaves one token possible, drawn as the native loop draws it, and sees which rows have ended."""
+class _SamplingProcessor(transformers.LogitsProcessor):  # type: ignore[misc]
+    """Samples as the native engine does: masks all tokens but the sampled one, and reports rows that have ended."""
 
     def __init__(
         self,
@@ -129,15 +129,15 @@ class _Chooser(transformers.LogitsProcessor):  # type: ignore[misc]
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return scores (B, V) that are 0 for the chosen token and -inf for the others."""
-        self.look(input_ids)
+        self.report_ended(input_ids)
         t = input_ids.shape[1] - self.width
         uniform_B = None if self.uniforms_BT is None else self.uniforms_BT[:, t].to(scores.device)
         token_B, logp_B = sample(scores, self.temperature, uniform_B)
         self.logprobs.append(logp_B.tolist())
         return torch.full_like(scores, float("-inf")).scatter(1, token_B[:, None], 0.0)
 
-    def look(self, sequences_BL: torch.Tensor) -> None:
-        """Tell of the rows that ended with the last token."""
+    def report_ended(self, sequences_BL: torch.Tensor) -> None:
+        """Report the rows that the last token ended."""
         length = sequences_BL.shape[1] - self.width
         if not length:
             return

@@ -1,4 +1,4 @@
-"""What engines beside the policy are told of one completion, so that they draw from the distribution that training assumes."""
+"""Sampling parameters for vLLM, such that it samples from the distribution that training assumes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def sampling_parameters(
     temperature: float,
     eos_ids: frozenset[int],
 ) -> dict[str, Parameter]:
-    """Return the parameters of one completion, by the names that vLLM and its server have in common.
+    """Return the parameters of one completion, by the names that vLLM and its server share.
 
-    Every parameter that a model's own `generation_config` could set is given, so that none of its defaults applies.
+    Every parameter that a model's own `generation_config` could set is given, so that none of its values applies.
 
     Args:
         prompt: its tokens.
-        key: of the row's randomness; the seed is its hash.
+        key: the row's randomness key; the seed is its hash.
         max_new_tokens: most tokens of the completion.
-        max_model_len: most tokens of prompt and completion that the engine takes; the completion is cut there.
-        temperature: 0 takes the most likely token.
+        max_model_len: most tokens of prompt and completion in the engine; bounds the completion.
+        temperature: 0 samples greedily.
         eos_ids: tokens that end the completion.
 
     Raises:

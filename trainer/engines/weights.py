@@ -1,4 +1,4 @@
-"""The policy's weights as an engine beside it takes them: by the names of the model's own checkpoints, adapters merged in."""
+"""The policy's weights for engines that hold a copy: under the names of the model's checkpoints, with adapters merged."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from transformers.core_model_loading import revert_weight_conversion
 from verigym.trainer.models.lora import merged_weights
 
 PART_BYTES = 2**30
-"""Most bytes of a file of weights, but for single tensors that are larger."""
+"""Most bytes of a file of weights, unless a single tensor is larger."""
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def policy_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield (name, tensor) as `save_pretrained` would name them. The policy stays as it is.
+    """Yield (name, tensor) under the names of `save_pretrained`. The policy is not changed.
 
-    Tied weights come under each of their names: vLLM keeps a copy of the head in a layout of its own, which it makes anew only
-    where the head is named. Of a model with adapters come the base's weights with the adapters merged in, computed one by one:
-    merging in place and back would change the base by rounding at every push.
+    Tied weights are yielded under each of their names, because vLLM keeps its own copy of the head and renews it only if the
+    head is named. For a model with adapters, merged weights are computed one by one: merging in place and undoing it would
+    change the base by rounding at every push.
     """
     if not hasattr(model, "get_base_model"):
         yield from revert_weight_conversion(model, model.state_dict()).items()
@@ -42,8 +42,8 @@ def write_weights(model: Any, folder: Path, dtype: torch.dtype, part_bytes: int 
 
     Args:
         model: the policy.
-        folder: where to; it is made.
-        dtype: of the floating-point tensors in the files.
+        folder: target, which is created.
+        dtype: dtype of the floating-point tensors in the files.
         part_bytes: most bytes of a file.
     """
     folder.mkdir(parents=True)
@@ -58,7 +58,7 @@ def write_weights(model: Any, folder: Path, dtype: torch.dtype, part_bytes: int 
 
     for name, tensor in policy_weights(model):
         kept = dtype if tensor.is_floating_point() else tensor.dtype
-        # A copy of its own, because tied weights would share memory, which safetensors refuses.
+        # A copy, because safetensors refuses tied weights that share memory.
         own = tensor.to(device="cpu", dtype=kept, copy=True).contiguous()
         size = own.numel() * own.element_size()
         if part and held + size > part_bytes:

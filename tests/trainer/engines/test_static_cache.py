@@ -16,7 +16,7 @@ from tape import record
 
 from verigym.trainer.engines.base import Generated
 from verigym.trainer.engines.native import decoders
-from verigym.trainer.engines.native.cuda_graphs import PLAIN_RUNS, Graphs
+from verigym.trainer.engines.native.cuda_graphs import PLAIN_RUNS, CapturedGraphs
 from verigym.trainer.engines.native.decoders import SharedDecoder, StaticDecoder, build_decoder
 from verigym.trainer.engines.native.generate import generate
 from verigym.trainer.rng import keyed_random
@@ -129,7 +129,7 @@ def test_a_shape_is_recorded_when_it_has_come_a_few_times() -> None:
         ran.append(1)
         return given * 2
 
-    graphs = Graphs(record)
+    graphs = CapturedGraphs(record)
     for number in range(PLAIN_RUNS + 3):
         given.fill_(float(number))
         assert graphs("shape", run).tolist() == [2.0 * number] * 2
@@ -142,7 +142,7 @@ def test_what_cannot_be_recorded_is_run(caplog: pytest.LogCaptureFixture) -> Non
     def refuses(run: Any) -> Any:
         raise RuntimeError("operation not permitted when stream is capturing\nCUDA kernel errors might ...")
 
-    graphs = Graphs(refuses)
+    graphs = CapturedGraphs(refuses)
     with caplog.at_level(logging.WARNING, logger="verigym.trainer"):
         found = [float(graphs("shape", lambda: torch.ones(()))) for _ in range(6)]
     assert found == [1.0] * 6

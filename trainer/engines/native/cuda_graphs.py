@@ -1,7 +1,7 @@
-"""Computations that are recorded once and played again, as CUDA graphs: on a GPU a small step then costs one launch.
+"""CUDA graphs: a computation is captured once and replayed, so that a small step costs one launch.
 
-A recording holds no Python: what is played again are the same operations on the same memory. So what is recorded reads what
-changes from tensors that stay where they are.
+A replay repeats the same operations on the same memory and runs no Python, so a captured computation must read its inputs from
+tensors that stay in place.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ logger = logging.getLogger("verigym.trainer")
 
 Run = Callable[[], torch.Tensor]
 Record = Callable[[Run], tuple[Callable[[], None], torch.Tensor]]
-"""Takes a computation, whose results it may leave undefined, and returns what plays it and where the result then is."""
+"""Captures a computation, whose results may stay undefined, and returns a function that replays it and the result's tensor."""
 
 PLAIN_RUNS = 2
-"""Times that a shape is run before it is recorded: what libraries prepare at first use must not be in the recording, and a
-shape that does not come again is not worth one."""
+"""Times that a shape is run before it is captured: initialisation of libraries must not be captured, and a rare shape is not
+worth a capture."""
 
 
 def wants_graphs(wanted: bool | None, device: torch.device) -> bool:
@@ -40,17 +40,17 @@ def wants_graphs(wanted: bool | None, device: torch.device) -> bool:
     return device.type == "cuda" if wanted is None else wanted
 
 
-class Graphs:
-    """Recordings of one computation, by its shape."""
+class CapturedGraphs:
+    """Captured graphs of one computation, by shape."""
 
     def __init__(self, record: Record | None) -> None:
-        """Record with this; never where None."""
+        """Capture with `record`; with None, never."""
         self._record = record
         self._runs: Counter[Hashable] = Counter()
         self._made: dict[Hashable, tuple[Callable[[], None], torch.Tensor]] = {}
 
     def __call__(self, shape: Hashable, run: Run) -> torch.Tensor:
-        """Return the computation's result, in memory that its next call for this shape writes to."""
+        """Return the computation's result; the next call for this shape overwrites it."""
         if shape not in self._made and self._record is not None and self._runs[shape] >= PLAIN_RUNS:
             try:
                 self._made[shape] = self._record(run)
@@ -67,16 +67,16 @@ class Graphs:
 
 
 def cuda_record() -> Record:
-    """Return what records CUDA graphs that share one pool of memory, which is given back with the last of them."""
+    """Return a function that captures CUDA graphs, which share one memory pool; it is freed with the last graph."""
     pool = torch.cuda.graph_pool_handle()
 
     def record(run: Run) -> tuple[Callable[[], None], torch.Tensor]:
         graph = torch.cuda.CUDAGraph()
-        # A weight that autocast converts in here belongs to the recording; outside it would hold nothing yet.
+        # A weight that autocast casts during capture is part of the graph; its cached cast would be empty outside.
         caching = torch.is_autocast_cache_enabled()
         torch.set_autocast_cache_enabled(False)
         try:
-            # Other threads, such as those that grade, may do what they like meanwhile.
+            # Other threads, such as grading, may use CUDA meanwhile.
             with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                 result = run()
         finally:

@@ -1,4 +1,4 @@
-"""What `generate` decodes with: rows come, get a token at a time, and go.
+"""Batched decoders whose rows can join and leave.
 
 Legend: P prompts, B rows, N new rows, S prompt tokens (padded), E hidden size, V vocabulary.
 """
@@ -14,52 +14,52 @@ from weakref import WeakKeyDictionary
 import torch
 from transformers.cache_utils import DynamicCache
 
-from verigym.trainer.engines.native.cuda_graphs import Graphs, Record, cuda_record
-from verigym.trainer.engines.native.growing_cache import give_room
-from verigym.trainer.engines.native.llama_step import DecodeModel, unknown_parts
-from verigym.trainer.engines.native.prefix_cache import DecodeCache
+from verigym.trainer.engines.native.cuda_graphs import CapturedGraphs, Record, cuda_record
+from verigym.trainer.engines.native.growing_cache import grow_in_place
+from verigym.trainer.engines.native.llama_step import LlamaStep, unknown_parts
+from verigym.trainer.engines.native.prefix_cache import PrefixCache
 from verigym.trainer.engines.native.static_cache import StaticCache
 from verigym.trainer.logprobs.forward import decoder, evaluating
 
 logger = logging.getLogger("verigym.trainer")
 
 NewRow = tuple[int, Sequence[int]]
-"""The number of a prompt, and its tokens."""
+"""Prompt index and prompt tokens."""
 
 PREFILL_TOKENS = 16384
-"""Prompts run together have at most so many tokens, padding included; more would take memory and save no time."""
+"""Most tokens of prompts that run together, padding included; more would take memory and save no time."""
 
-# Compacting copies the cache; below this share of finished rows the copy costs more than the rows do.
+# Removing rows copies the cache; below this share of finished rows, the copy costs more than decoding them.
 COMPACT_AT = 0.125
-# Where completions are short, rows leave at nearly every token, and each time the cache is copied anyway.
+# With shorter completions, rows leave at nearly every token, and the cache is copied anyway.
 LONG = 128
 
 
 class Decoder(Protocol):
-    """Rows that are being decoded, numbered from 0."""
+    """Decodes rows, numbered from 0, one token at a time."""
 
     refills: bool
-    """Whether rows may come while others are there."""
+    """Whether rows may join while others are being decoded."""
 
     def add(self, rows: Sequence[NewRow]) -> torch.Tensor:
-        """Take in rows, behind those that are there, and return the logits of their first tokens `[N, V]`."""
+        """Append rows and return the logits of their first tokens `[N, V]`."""
 
     def step(self, token_B: torch.Tensor) -> torch.Tensor:
-        """Add a token to each row and return the logits of the next ones `[B, V]`."""
+        """Append a token to each row and return the logits of the next tokens `[B, V]`."""
 
     def remove(self, rows: Sequence[int]) -> list[int]:
-        """Let go of rows and return the former numbers of those left; some of these rows may still be among them."""
+        """Remove rows and return the former numbers of the remaining ones, which may still include some removed rows."""
 
 
-class _FamilyDecoder:
-    """Runs each prompt once, for models of the family in `decode_model`."""
+class _LlamaDecoder:
+    """Runs each prompt once; for the models that `llama_step` supports."""
 
     refills = True
-    cache: DecodeCache | StaticCache
+    cache: PrefixCache | StaticCache
 
     def __init__(self, model: Any, positions: int, pad_id: int) -> None:
         self.model, self.pad_id = model, pad_id
-        self.step_model = parts = DecodeModel(model, positions)
+        self.step_model = parts = LlamaStep(model, positions)
         self.sizes = (len(parts.layers), parts.key_heads, parts.head_size)
 
     def add(self, rows: Sequence[NewRow]) -> torch.Tensor:
@@ -76,7 +76,7 @@ class _FamilyDecoder:
         return self.step_model.head(torch.stack([last[number] for number, _ in rows]))
 
     def _prefill(self, prompts: dict[int, Sequence[int]], *, keep: bool) -> dict[int, torch.Tensor]:
-        """Run prompts and return the last hidden state of each; padding stands behind them, where it changes nothing."""
+        """Run prompts, padded on the right, and return the last hidden state of each."""
         longest, device = max(map(len, prompts.values())), self.cache.device
         ids_PS = torch.tensor([[*ids, *[self.pad_id] * (longest - len(ids))] for ids in prompts.values()], device=device)
         out = decoder(self.model)(input_ids=ids_PS, past_key_values=DynamicCache(), use_cache=True)
@@ -95,22 +95,22 @@ class _FamilyDecoder:
         return order
 
 
-class SharedDecoder(_FamilyDecoder):
-    """Keeps the keys and values of a prompt once for all its rows."""
+class SharedDecoder(_LlamaDecoder):
+    """Stores the keys and values of a prompt once for all its rows."""
 
-    cache: DecodeCache
+    cache: PrefixCache
 
     def __init__(self, model: Any, positions: int, pad_id: int) -> None:
         """Begin without rows.
 
         Args:
-            model: for which `decodable` is true; its weights stay as they are while this decodes.
+            model: one for which `decodable` is true; its weights must not change while this decodes.
             positions: most tokens of a prompt and its completion.
             pad_id: any valid token id.
         """
         super().__init__(model, positions, pad_id)
         parts = self.step_model
-        self.cache = DecodeCache(*self.sizes, parts.scale, parts.dtype, parts.cos_LD.device)
+        self.cache = PrefixCache(*self.sizes, parts.scale, parts.dtype, parts.cos_LD.device)
 
     def step(self, token_B: torch.Tensor) -> torch.Tensor:
         """See `Decoder`."""
@@ -118,8 +118,8 @@ class SharedDecoder(_FamilyDecoder):
         return self.step_model(token_B, position_B, self.cache.attend)
 
 
-class StaticDecoder(_FamilyDecoder):
-    """Keeps everything in place and runs a few shapes of steps alone, so that a GPU can play recorded steps again."""
+class StaticDecoder(_LlamaDecoder):
+    """Uses buffers of a fixed size and few shapes of steps, so that CUDA graphs can replay them."""
 
     cache: StaticCache
 
@@ -130,13 +130,13 @@ class StaticDecoder(_FamilyDecoder):
             model: see `SharedDecoder`.
             positions: see `SharedDecoder`.
             pad_id: see `SharedDecoder`.
-            rows: most rows at a time.
-            record: see `graphs.Graphs`.
+            rows: most rows at the same time.
+            record: see `cuda_graphs.CapturedGraphs`.
         """
         super().__init__(model, positions, pad_id)
         parts, device = self.step_model, self.step_model.cos_LD.device
         self.cache = StaticCache(*self.sizes, parts.scale, parts.dtype, device, rows=rows, positions=positions)
-        self.graphs = Graphs(record)
+        self.graphs = CapturedGraphs(record)
 
     def step(self, token_B: torch.Tensor) -> torch.Tensor:
         """See `Decoder`."""
@@ -151,7 +151,7 @@ class StaticDecoder(_FamilyDecoder):
 
 
 def _bundles(prompts: dict[int, Sequence[int]]) -> list[dict[int, Sequence[int]]]:
-    """Return the prompts in parts of at most `PREFILL_TOKENS`, in their order."""
+    """Split prompts, in order, into parts of at most `PREFILL_TOKENS`."""
     parts: list[dict[int, Sequence[int]]] = []
     longest = 0
     for number, ids in prompts.items():
@@ -164,7 +164,7 @@ def _bundles(prompts: dict[int, Sequence[int]]) -> list[dict[int, Sequence[int]]
 
 
 class PlainDecoder:
-    """Runs the model's own modules over transformers' cache, for any model: the prompt's states are copied to each row."""
+    """Runs the model's own modules over transformers' cache; for any model. A prompt's states are copied to each row."""
 
     refills = False
 
@@ -193,7 +193,7 @@ class PlainDecoder:
         if not torch.equal(owner_B, torch.arange(len(prompts), device=device)):
             self.cache.batch_select_indices(owner_B)
         if self.max_new_tokens >= LONG:
-            give_room(self.cache, self.max_new_tokens)
+            grow_in_place(self.cache, self.max_new_tokens)
         self.mask_BL = mask_PS[owner_B]
         self.position_B = self.mask_BL.sum(1)
         self.dead, self.count = set(), len(rows)
@@ -231,14 +231,14 @@ class PlainDecoder:
 
 
 def build_decoder(model: Any, positions: int, max_new_tokens: int, pad_id: int, static_rows: int | None = None) -> Decoder:
-    """Return the quicker decoder where it can run the model.
+    """Return the fastest decoder that supports the model.
 
     Args:
         model: a transformers causal language model.
         positions: most tokens of a prompt and its completion.
         max_new_tokens: most tokens of a completion.
         pad_id: any valid token id.
-        static_rows: most rows at a time, where buffers of a fixed size are wanted; on CUDA their steps become graphs.
+        static_rows: most rows at the same time, for buffers of a fixed size (on CUDA, with graphs); None for growing ones.
     """
     if not decodable(model):
         return PlainDecoder(model, pad_id, max_new_tokens)
@@ -251,7 +251,7 @@ _decodable: WeakKeyDictionary[Any, dict[torch.dtype | None, bool]] = WeakKeyDict
 
 
 def decodable(model: Any) -> bool:
-    """Whether `SharedDecoder` gives this model's logits; tried once a model and dtype of autocast, on a few tokens."""
+    """Whether `SharedDecoder` gives this model's logits; checked once per model and autocast dtype, on a few tokens."""
     kind = model.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
     known = _decodable.setdefault(model, {})

@@ -1,4 +1,4 @@
-"""Native generation: one prefill a prompt; finished rows leave at once, and waiting ones take their places.
+"""Decode loop: one prefill per prompt; finished rows leave at once, and waiting rows take their places.
 
 Legend: P prompts, B rows that are being decoded, V vocabulary.
 """
@@ -18,15 +18,15 @@ from verigym.trainer.engines.native.decoders import build_decoder
 from verigym.trainer.rng import keyed_uniforms
 
 REFILL_AT = 0.125
-"""New rows come when this share of the places is free: whenever some come, the others wait for their prompts."""
+"""New rows join when this share of the places is free, because decoding pauses for the prefill of their prompts."""
 
 
 @dataclass
-class _Row:
+class _DecodingRow:
     place: tuple[int, int]
-    """Prompt and sample."""
+    """Prompt index, sample index."""
     draws: Any
-    """A uniform for each token; empty at temperature 0."""
+    """One uniform per token; empty at temperature 0."""
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     done: Generated | None = None
@@ -51,31 +51,30 @@ def generate(
     Args:
         model: a transformers causal language model.
         prompts: P token sequences of any lengths, none empty.
-        row_keys: for each prompt, one randomness key a sample: what a row draws depends on its key alone.
-        max_new_tokens: most tokens a completion.
-        temperature: 0 takes the most likely token.
+        row_keys: for each prompt, one randomness key per sample; a row's draws depend on its key alone.
+        max_new_tokens: most tokens of a completion.
+        temperature: 0 samples greedily.
         eos_ids: tokens that end a completion.
         pad_id: any valid token id.
         rows_at_a_time: most completions decoded at the same time; all of them where None.
-        static_cache: whether a row's keys and values have their place from the start, which CUDA graphs need.
-        on_finished: called with (prompt index, sample index, completion) as soon as a row ends, so that grading can
-            start while other rows go on.
+        static_cache: whether keys and values are in buffers of a fixed size, which CUDA graphs need.
+        on_finished: see `engines.base.OnFinished`.
 
     Returns:
         For each prompt its completions, in the order of its keys.
     """
     positions = max(map(len, prompts), default=0) + max_new_tokens
     waiting = deque((p, g) for p, keys in enumerate(row_keys) for g in range(len(keys)))
-    found: list[list[Any]] = [[None] * len(keys) for keys in row_keys]
+    completions: list[list[Any]] = [[None] * len(keys) for keys in row_keys]
     places = max(1, rows_at_a_time or len(waiting))
     static_rows = min(places, len(waiting)) if static_cache else None
     decoder = build_decoder(model, positions, max_new_tokens, pad_id, static_rows)
-    live: list[_Row] = []
+    live: list[_DecodingRow] = []
     logits: list[torch.Tensor] = []  # of the live rows
 
     while live or waiting:
         new = [
-            _Row((p, g), keyed_uniforms(max_new_tokens, *row_keys[p][g]).numpy() if temperature > 0 else ())
+            _DecodingRow((p, g), keyed_uniforms(max_new_tokens, *row_keys[p][g]).numpy() if temperature > 0 else ())
             for p, g in _next(waiting, len(live), places, decoder.refills)
         ]
         if new:
@@ -94,7 +93,7 @@ def generate(
             if token in eos_ids or len(row.tokens) == max_new_tokens:
                 p, g = row.place
                 row.done = Generated(tuple(row.tokens), tuple(row.logprobs), "stop" if token in eos_ids else "length")
-                found[p][g] = row.done
+                completions[p][g] = row.done
                 ended.append(number)
                 if on_finished is not None:
                     on_finished(p, g, row.done)
@@ -103,17 +102,17 @@ def generate(
             live = [live[number] for number in left]
             token_B = token_B[left]
         logits = [decoder.step(token_B)] if live else []
-    return found
+    return completions
 
 
 def _next(waiting: deque[tuple[int, int]], live: int, places: int, refills: bool) -> list[tuple[int, int]]:
-    """Take the rows that come now out of those that wait.
+    """Remove and return the waiting rows that join now.
 
     Args:
         waiting: (prompt, sample) in order; changed in place.
-        live: rows that are being decoded.
-        places: most rows that are.
-        refills: whether rows can come while others are there; if not, a prompt's rows are kept together where they fit.
+        live: number of rows that are being decoded.
+        places: most rows that are decoded at the same time.
+        refills: whether rows can join while others are decoded; if not, a prompt's rows are kept together where they fit.
     """
     count = min(places - live, len(waiting))
     if count == 0 or (live and (not refills or count < min(len(waiting), int(places * REFILL_AT)))):
@@ -126,9 +125,9 @@ def _next(waiting: deque[tuple[int, int]], live: int, places: int, refills: bool
 
 
 def sample(logits_BV: torch.Tensor, temperature: float, uniform_B: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (token_B, logp_B): the most likely token without uniforms, else by inversion of the cumulative distribution.
+    """Return (token_B, logp_B): the most likely token without uniforms, else sampled by inverting the cumulative distribution.
 
-    Inversion needs one uniform a token, so a row's draws do not depend on which other rows share its batch.
+    Inversion needs one uniform per token, so a row's draws do not depend on the other rows of its batch.
     """
     logp_BV = torch.log_softmax(logits_BV.double() / (temperature or 1.0), dim=-1)
     if uniform_B is None:

@@ -1,4 +1,4 @@
-"""A key-value cache with room to grow: a new token is written in place, where transformers' own copies the whole cache."""
+"""Key-value cache with spare room: a new token is written in place, where transformers' cache copies everything."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import torch
 from transformers.cache_utils import DynamicLayer
 
 SHARE, LEAST = 0.25, 32
-"""Room for new tokens: a share of those there, and no fewer than so many, as far as new tokens can come."""
+"""Spare room for new tokens: this share of the present ones, at least `LEAST`, at most what can still come."""
 
 
-class RoomyLayer(DynamicLayer):  # type: ignore[misc]
-    """One layer's keys and values `[B, H, L, D]`, views of larger buffers, with room for `most` tokens in all."""
+class GrowingLayer(DynamicLayer):  # type: ignore[misc]
+    """One layer's keys and values `[B, H, L, D]`: views of larger buffers, for at most `most` tokens."""
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor, most: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append the states of new tokens and return all."""
+        """Append the states of new tokens and return all states."""
         start = self.keys.shape[-2]
         end = start + key_states.shape[-2]
         if end > self._buffers[0].shape[-2]:
@@ -43,7 +43,7 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]
         self._show(self.keys.shape[-2])
 
     def _with_room(self, states: torch.Tensor, length: int | None = None) -> torch.Tensor:
-        """Return a buffer for `length` tokens and more that begins with the states."""
+        """Return a buffer for `length` tokens and spare room that begins with `states`."""
         there = states.shape[-2]
         length = length or there
         room = max(length, min(length + max(LEAST, int(SHARE * length)), self._most))
@@ -52,13 +52,13 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]
         return buffer
 
 
-def give_room(cache: Any, new_tokens: int) -> None:
-    """Let a cache grow in place, layer by layer; layers of other kinds, such as sliding windows, stay as they are.
+def grow_in_place(cache: Any, new_tokens: int) -> None:
+    """Replace a cache's dynamic layers by growing ones; other layers, such as sliding windows, stay as they are.
 
     Args:
-        cache: of a transformers model; changed in place.
-        new_tokens: most tokens that are going to come; no layer takes more memory than these and those there need.
+        cache: cache of a transformers model; changed in place.
+        new_tokens: most tokens that will be added, which bounds the spare room.
     """
     for number, layer in enumerate(getattr(cache, "layers", ())):
         if type(layer) is DynamicLayer and layer.is_initialized:
-            cache.layers[number] = RoomyLayer(layer.keys, layer.values, layer.keys.shape[-2] + new_tokens)
+            cache.layers[number] = GrowingLayer(layer.keys, layer.values, layer.keys.shape[-2] + new_tokens)

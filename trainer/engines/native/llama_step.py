@@ -1,4 +1,4 @@
-"""One decoding step of the Llama family, over the model's own weights, with fewer and larger operations than its modules take.
+"""One decoding step of the Llama family over the model's own weights, in fewer and larger operations than its modules.
 
 Legend: B rows, H query heads, K key heads, D head size, E hidden size, V vocabulary, L positions.
 """
@@ -15,19 +15,19 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 from verigym.trainer.logprobs.forward import decoder
 
 FAMILY = ("llama", "mistral", "qwen2", "qwen3")
-"""Values of `model_type` whose layers are known here: RMS norms, rotary positions, gated MLP, no windows."""
+"""Supported values of `model_type`: RMS norms, rotary positions, gated MLP, no sliding windows."""
 FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
-"""Kinds of rotary positions whose angles do not depend on how long the sequence has become."""
+"""Types of rotary positions whose angles do not depend on the sequence length."""
 COPY_BELOW = 2**22
-"""Matrices with fewer elements are copied: joined into one where they have one input, and transposed, which a CPU multiplies
-few rows with up to twice as fast. Of larger ones the copy would cost too much memory."""
+"""Matrices with fewer elements are copied: those with the same input are joined, and all are transposed, which a CPU multiplies
+up to twice as fast with few rows. Copies of larger ones would cost too much memory."""
 
 Attend = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-"""Takes (layer, query_BHD, key_BKD, value_BKD) of new tokens and returns what they find, `[B, H, D]`."""
+"""Attention: takes (layer, query_BHD, key_BKD, value_BKD) of new tokens and returns the attended values `[B, H, D]`."""
 
 
-class DecodeModel:
-    """What a step needs of a model, as its weights are now: an update of the model needs another one of these."""
+class LlamaStep:
+    """A decoding step with the weights of now: after an update of the model, make a new one."""
 
     def __init__(self, model: Any, positions: int) -> None:
         """Read the weights.
@@ -40,7 +40,7 @@ class DecodeModel:
         config, device = body.config, body.embed_tokens.weight.device
         wide = body.embed_tokens.weight.dtype
         self.dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else wide
-        """Of products and of the cache; sums along the layers keep the weights' own."""
+        """Dtype of products and of the cache; the residual stream keeps the weights' dtype."""
         attention = body.layers[0].self_attn
         self.heads, self.head_size = config.num_attention_heads, attention.head_dim
         self.key_heads = config.num_key_value_heads
@@ -51,7 +51,7 @@ class DecodeModel:
         angles = body.rotary_emb(self.norm.weight.to(wide), torch.arange(positions, device=device)[None])
         self.cos_LD, sine_LD = (part[0] for part in angles)
         half = self.head_size // 2
-        # The first half of a rotated vector takes the second half with a minus; so the sign can stand here, once.
+        # Rotation subtracts the second half from the first: the sign is put into the sine, once.
         self.sin_LD = torch.cat([-sine_LD[:, :half], sine_LD[:, half:]], dim=1)
 
     def __call__(self, token_B: torch.Tensor, position_B: torch.Tensor, attend: Attend) -> torch.Tensor:
@@ -90,7 +90,7 @@ class _Layer:
 
 
 class _Product:
-    """Linear modules of one input; the outputs stand side by side."""
+    """Linear modules with the same input; their outputs are concatenated."""
 
     def __init__(self, modules: Sequence[Any], dtype: torch.dtype) -> None:
         self.parts: list[Callable[[torch.Tensor], torch.Tensor]] = list(modules)
@@ -114,13 +114,13 @@ class _Product:
 
 
 def _normed(x_BXD: torch.Tensor, eps: float) -> torch.Tensor:
-    """Return the vectors divided by their root mean square, in float32 as transformers' modules do it."""
+    """Return the vectors divided by their root mean square, computed in float32 as in transformers."""
     y_BXD = x_BXD.float()
     return (y_BXD * torch.rsqrt(y_BXD.pow(2).mean(-1, keepdim=True) + eps)).to(x_BXD.dtype)
 
 
 def unknown_parts(model: Any) -> str:
-    """Return what of a model is not known here; empty where a step may be tried."""
+    """Return why the model is not supported; empty if it may be."""
     body = decoder(model)
     config = getattr(body, "config", None)
     kind = getattr(config, "model_type", "")

@@ -1,8 +1,7 @@
-"""Keys and values of rows that are being decoded: a prompt's once for all its rows, a completion's in a slot of its own.
+"""Key-value cache that stores each prompt once for all its rows, and each completion in its row's slot.
 
-Attention is over both parts at once: the softmax runs over the scores of the prompt's tokens and of the row's own. Only the
-products with the prompt are taken a prompt at a time, for all its rows together (Hydragen, arXiv 2402.05099), which reads its
-keys and values once and not once a row.
+The softmax runs over the scores of the prompt's and the completion's tokens together. Products with the prompt are computed for
+all its rows at once (Hydragen, arXiv 2402.05099), which reads its keys and values once instead of once per row.
 
 Legend: B rows, P prompts, G rows of a prompt, K key heads, R query heads of a key head, S prompt tokens, T completion tokens,
 D head size.
@@ -16,24 +15,24 @@ from dataclasses import dataclass, field
 import torch
 
 SHARE, LEAST = 0.25, 32
-"""Room for new tokens: a share of those there, and no fewer than so many."""
+"""Spare room for new tokens: this share of the present ones, at least `LEAST`."""
 
 
 @dataclass
 class Layout:
-    """Which row belongs to which prompt. Rows and prompts are numbered by the slots they are in."""
+    """Rows and their prompts, numbered by slot."""
 
     owners: list[int] = field(default_factory=list)
-    """Of each row, its prompt."""
+    """Each row's prompt."""
     lengths: list[int] = field(default_factory=list)
-    """Of each row, the tokens of its completion that are there."""
+    """Each row's number of completion tokens."""
     prompts: list[int] = field(default_factory=list)
-    """Of each prompt, its tokens."""
+    """Each prompt's number of tokens."""
     names: list[int] = field(default_factory=list)
-    """Of each prompt, what the caller calls it."""
+    """Each prompt's index at the caller."""
 
     def grid(self) -> tuple[int, list[int]]:
-        """Return the most rows of a prompt, G, and for each row its place in a grid of P times G."""
+        """Return G, the most rows of a prompt, and each row's place in a grid of P times G."""
         counts = [0] * len(self.prompts)
         places = []
         for owner in self.owners:
@@ -43,14 +42,14 @@ class Layout:
         return most, [owner * most + place for owner, place in zip(self.owners, places, strict=True)]
 
 
-class DecodeCache:
-    """All layers' keys and values. A row that ends gives its slot to the last one, so that nothing else is copied."""
+class PrefixCache:
+    """All layers' keys and values. The last row moves into the slot of a removed one, so that nothing else is copied."""
 
     def __init__(self, layers: int, key_heads: int, head_size: int, scale: float, dtype: torch.dtype, device: torch.device):
         self.layout = Layout()
         self.scale, self.device, self._key_heads = scale, device, key_heads
         empty = torch.empty(2, 0, key_heads, 0, head_size, dtype=dtype, device=device)
-        # Of each layer, keys and values one after the other: [2, P, K, S, D] and [2, B, K, T, D], with room.
+        # Per layer, keys and values stacked: [2, P, K, S, D] and [2, B, K, T, D], with spare room.
         self._prompts, self._texts = [empty] * layers, [empty] * layers
         self._arranged = False
         self._length_B = self._start_B = torch.empty(0, dtype=torch.long, device=device)
@@ -58,12 +57,12 @@ class DecodeCache:
     def add_prompts(
         self, names: Sequence[int], states: Sequence[tuple[torch.Tensor, torch.Tensor]], lengths: Sequence[int]
     ) -> None:
-        """Take in prompts.
+        """Append prompts.
 
         Args:
-            names: what `add_rows` is going to call them.
-            states: of each layer, keys and values `[P, K, S, D]`; what is behind a prompt's length is never looked at.
-            lengths: tokens of each prompt.
+            names: their indices at the caller, for `add_rows`.
+            states: keys and values `[P, K, S, D]` of each layer; positions after a prompt's length are ignored.
+            lengths: each prompt's number of tokens.
         """
         first = len(self.layout.prompts)
         self.layout.prompts += lengths
@@ -84,7 +83,7 @@ class DecodeCache:
         self._arranged = False
 
     def remove(self, row: int) -> None:
-        """Let go of a row, and of its prompt with its last one; the last row takes its number, and so with prompts."""
+        """Remove a row, and its prompt with the prompt's last row. The last row, or prompt, takes the free number."""
         layout = self.layout
         owner = layout.owners[row]
         _fill(self._texts, row, layout.owners, layout.lengths)
@@ -95,7 +94,7 @@ class DecodeCache:
         self._arranged = False
 
     def begin(self) -> torch.Tensor:
-        """Prepare for one more token of each row and return their positions."""
+        """Make room for one more token of each row and return the tokens' positions."""
         layout = self.layout
         if not self._arranged:
             self._arrange()
@@ -118,7 +117,7 @@ class DecodeCache:
         self._grid_width, places = layout.grid()
         full = len(layout.prompts) * self._grid_width
         heads = torch.arange(self._key_heads, device=self.device)
-        # Where the states of a grid's place and key head stand among those of the rows, and the other way round.
+        # Index maps between (row, key head) and (place in the grid, key head), in both directions.
         row_PG = torch.zeros(full, dtype=torch.long)
         row_PG[torch.tensor(places)] = torch.arange(len(places))
         row_P1G = row_PG.to(self.device).reshape(-1, 1, self._grid_width)
@@ -138,7 +137,7 @@ class DecodeCache:
         self._arranged = True
 
     def attend(self, layer: int, query_BHD: torch.Tensor, key_BKD: torch.Tensor, value_BKD: torch.Tensor) -> torch.Tensor:
-        """Take in a token of each row and return what it finds, `[B, H, D]`; see `decode_model.Attend`."""
+        """Append a token of each row and return its attention output `[B, H, D]`; see `llama_step.Attend`."""
         rows, key_heads, size = key_BKD.shape
         texts = self._texts[layer][:, :rows]
         if self._even:
@@ -150,7 +149,7 @@ class DecodeCache:
         prompts = len(self.layout.prompts)
         keys, values = self._prompts[layer][:, :prompts, :, : self._prompt_width].flatten(1, 2)
 
-        # Rows are numbered by row and key head from here, N of them: what belongs together is then together in memory.
+        # From here N counts pairs of row and key head, so that what is multiplied together is contiguous.
         query_NRD = query_BHD.reshape(rows * key_heads, -1, size)
         group = _scores(self._by_prompt(query_NRD), keys, self.scale, self._blank_P11S, prompts)
         group_NRS = group.reshape(-1, *query_NRD.shape[1:-1], self._prompt_width)[self._to_rows]
@@ -162,14 +161,14 @@ class DecodeCache:
         return torch.baddbmm(found_NRD, own_NRT, own_values).reshape(query_BHD.shape)
 
     def _by_prompt(self, x_NRX: torch.Tensor) -> torch.Tensor:
-        """Return rows as `[P * K, G * R, X]`, some row where a prompt has fewer than G."""
+        """Return rows as `[P * K, G * R, X]`; a prompt with fewer than G rows is filled up with arbitrary ones."""
         return x_NRX[self._to_grid].reshape(len(self.layout.prompts) * self._key_heads, -1, x_NRX.shape[-1])
 
 
 def _scores(
     query_NMD: torch.Tensor, key_NLD: torch.Tensor, scale: float, hidden_X11L: torch.Tensor | None, outer: int
 ) -> torch.Tensor:
-    """Return the scaled products `[N, M, L]`, in float32 at least, with -inf where hidden; N is `outer` (X) times heads."""
+    """Return the attention scores `[N, M, L]`, in float32 or wider, -inf where hidden; N is `outer` (X) times heads."""
     keys = key_NLD.transpose(1, 2)
     if query_NMD.dtype.itemsize < 4:
         scores = torch.bmm(query_NMD, keys, out_dtype=torch.float32) * scale
@@ -181,17 +180,17 @@ def _scores(
 
 
 def _with_room(kept: torch.Tensor, count: int, width: int) -> torch.Tensor:
-    """Return the states `[2, count, K, width, D]` of which the first ones are those there."""
+    """Return a buffer of at least `[2, count, K, width, D]` that begins with `kept`."""
     if kept.shape[1] >= count and kept.shape[3] >= width:
         return kept
-    # Zeros, because what is masked is still multiplied with, and new memory may hold nan.
+    # Zeros, because masked values are still multiplied, and new memory may hold nan.
     larger = kept.new_zeros(2, max(count, kept.shape[1]), kept.shape[2], max(width, kept.shape[3]), kept.shape[4])
     larger[:, : kept.shape[1], :, : kept.shape[3]] = kept
     return larger
 
 
 def _fill(states: Sequence[torch.Tensor], gap: int, *lists: list[int]) -> None:
-    """Move the last one into the gap."""
+    """Move the last entry into the gap."""
     last = len(lists[0]) - 1
     if gap != last:
         for kept in states:

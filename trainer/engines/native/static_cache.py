@@ -1,5 +1,6 @@
-"""Keys and values of rows that are being decoded, in buffers that never move and never grow: each row has its own copy of its
-prompt, so that a step is the same operations on the same memory whatever the rows are, which is what a CUDA graph needs.
+"""Key-value cache in buffers of a fixed size, as CUDA graphs need: a step is the same operations on the same memory.
+
+Each row has its own copy of its prompt.
 
 Legend: B rows, K key heads, H query heads, S prompt tokens, L places for tokens, D head size.
 """
@@ -15,11 +16,11 @@ from verigym.trainer.engines.native.llama_step import Attend
 from verigym.trainer.engines.native.prefix_cache import Layout
 
 NARROWEST = 64
-"""Fewest places of a row that a step looks at; CUDA's kernels want masks whose rows are multiples of 8."""
+"""Least number of positions that a step attends to; CUDA's kernels want mask rows that are multiples of 8."""
 
 
 class StaticCache:
-    """All layers' keys and values, with what a step is told in tensors that stay where they are."""
+    """All layers' keys and values, and a step's inputs in tensors that stay in place."""
 
     def __init__(
         self,
@@ -33,12 +34,12 @@ class StaticCache:
         rows: int,
         positions: int,
     ) -> None:
-        """Take the memory for `rows` rows of `positions` tokens, prompts included."""
+        """Allocate memory for `rows` rows of `positions` tokens, prompts included."""
         self.layout = Layout()
         self.scale, self.device = scale, device
         self._most = rows
         self._width = -(-positions // NARROWEST) * NARROWEST
-        # Zeros, because what is masked is still multiplied with, and new memory may hold nan.
+        # Zeros, because masked values are still multiplied, and new memory may hold nan.
         self._states = torch.zeros(layers, 2, rows, key_heads, self._width, head_size, dtype=dtype, device=device)
         self.token_B = torch.zeros(rows, dtype=torch.long, device=device)
         self.length_B = torch.zeros(rows, dtype=torch.long, device=device)
@@ -50,7 +51,7 @@ class StaticCache:
     def add_prompts(
         self, names: Sequence[int], states: Sequence[tuple[torch.Tensor, torch.Tensor]], lengths: Sequence[int]
     ) -> None:
-        """Take in prompts, each of which gets a row next; see `DecodeCache.add_prompts`."""
+        """Keep prompts for the rows that the next `add_rows` makes; see `PrefixCache.add_prompts`."""
         self._starts.update(zip(names, lengths, strict=True))
         self._waiting.append((names, states))
 
@@ -78,7 +79,7 @@ class StaticCache:
         self.length_B[first : len(layout.owners)] = torch.tensor(layout.lengths[first:], device=self.device)
 
     def remove(self, row: int) -> None:
-        """Let go of a row; the last one takes its number."""
+        """Remove a row; the last row takes its number."""
         layout = self.layout
         last = len(layout.owners) - 1
         if row != last:
@@ -93,16 +94,16 @@ class StaticCache:
         self._states[:, :, target, :, :length] = self._states[:, :, source, :, :length]
 
     def begin(self, token_B: torch.Tensor) -> tuple[int, int]:
-        """Take in the next token of each row and return how many rows and places the step runs over.
+        """Store the next token of each row and return the number of rows and positions that the step computes.
 
-        Both are powers of two as far as there is room, so that a few shapes serve all steps. Rows and places beyond those in
-        use are computed and mean nothing.
+        Both are rounded up, to powers of two where the buffers allow, so that few shapes occur. Results of surplus rows and
+        positions are ignored.
         """
         self.token_B[: len(token_B)] = token_B
         return _rounded(len(token_B), 1, self._most), _rounded(max(self.layout.lengths) + 1, NARROWEST, self._width)
 
     def attention(self, rows: int, width: int) -> Attend:
-        """Return what takes in a token of each row and finds what belongs to it; see `decode_model.Attend`."""
+        """Return the attention of a step over these rows and positions; see `llama_step.Attend`."""
         row_B, length_B = self._row_B[:rows], self.length_B[:rows]
         seen_B11L = (self._place_L[:width] <= length_B[:, None])[:, None, None]
 
@@ -110,7 +111,7 @@ class StaticCache:
             keys_BKLD, values_BKLD = self._states[layer, 0, :rows], self._states[layer, 1, :rows]
             keys_BKLD[row_B, :, length_B] = key_BKD
             values_BKLD[row_B, :, length_B] = value_BKD.to(values_BKLD.dtype)
-            # The query heads of a key head stand where a sequence of queries would: each sees the same places.
+            # The query heads of a key head take the axis of the sequence: all of them see the same positions.
             query_BKXD = query_BHD.reshape(rows, key_BKD.shape[1], -1, query_BHD.shape[-1])
             found = scaled_dot_product_attention(
                 query_BKXD, keys_BKLD[:, :, :width], values_BKLD[:, :, :width], attn_mask=seen_B11L, scale=self.scale
@@ -120,7 +121,7 @@ class StaticCache:
         return attend
 
     def end(self) -> None:
-        """Count the token that each row has got."""
+        """Increase each row's length by the token of this step."""
         self.layout.lengths = [length + 1 for length in self.layout.lengths]
         self.length_B[: len(self.layout.lengths)] += 1
 

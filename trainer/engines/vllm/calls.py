@@ -1,4 +1,4 @@
-"""Every call into vLLM's Python interface, as version 0.32 has it; nothing else in the trainer's process makes one."""
+"""All calls of vLLM's Python interface (version 0.32) in the trainer's process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def prepare_environment(by_reference: bool) -> None:
     """Set the variables that vLLM reads when it is imported.
 
     Args:
-        by_reference: whether it shall read the policy's weights where they are, which it can only in this process.
+        by_reference: whether vLLM reads the policy's tensors directly, which needs it in this process.
     """
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")  # our threads stay as they are
@@ -37,12 +37,12 @@ class Vllm:
     """vLLM's engine in this process, without a tokenizer: tokens in, tokens out."""
 
     def __init__(self, model: Any, *, dtype: str, sleep: bool, tensor_parallel_size: int, **options: Any) -> None:
-        """Start it.
+        """Start vLLM.
 
         Args:
-            model: the policy; its weights come with `load`.
-            dtype: of vLLM's weights, a key of VLLM_DTYPES.
-            sleep: whether `sleep` gives memory back.
+            model: the policy; `load` takes its weights.
+            dtype: dtype of vLLM's weights, a key of VLLM_DTYPES.
+            sleep: whether `sleep` can release memory.
             tensor_parallel_size: GPUs for each layer; above 1 each has a process of its own.
             **options: further engine arguments of vLLM.
 
@@ -86,7 +86,7 @@ class Vllm:
         self.engine = self.llm.llm_engine
 
     def load(self) -> None:
-        """Take over the policy's weights, and forget what was computed with the old ones."""
+        """Load the policy's weights and empty the prefix cache."""
         if self.by_reference:
             self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": policy_weights(self.model)})
         else:
@@ -98,11 +98,11 @@ class Vllm:
             raise RuntimeError("vLLM kept a part of its prefix cache: a completion is still being sampled")
 
     def sleep(self) -> None:
-        """Give the memory of weights and cache back, and both up."""
+        """Discard weights and cache and release their memory."""
         self.llm.sleep(level=2)
 
     def wake(self, what: str) -> None:
-        """Take memory again: of the `weights` before they are loaded, of the `kv_cache` after it."""
+        """Allocate memory again: `weights` before they are loaded, `kv_cache` afterwards."""
         self.llm.wake_up(tags=[what])
 
     def add(self, name: str, prompt: Sequence[int], parameters: Mapping[str, Parameter]) -> None:
@@ -112,15 +112,15 @@ class Vllm:
         self.engine.add_request(name, {"type": "token", "prompt_token_ids": list(prompt)}, params)
 
     def step(self) -> list[tuple[str, Generated]]:
-        """Sample one token of each completion that is under way, and return those that ended, by name."""
+        """Sample one token of each running completion and return (name, completion) of those that ended."""
         return [(out.request_id, _generated(out.outputs[0])) for out in self.engine.step() if out.finished]
 
     def abort(self, names: Sequence[str]) -> None:
-        """Give up completions; unknown names are passed over."""
+        """Abort completions; unknown names are ignored."""
         self.engine.abort_request(list(names))
 
     def close(self) -> None:
-        """End its processes and drop its memory."""
+        """End vLLM's processes and release its memory."""
         self.engine.engine_core.shutdown()
         del self.engine, self.llm
 
@@ -129,5 +129,5 @@ def _generated(output: Any) -> Generated:
     tokens = tuple(output.token_ids)
     if output.finish_reason not in ("stop", "length") or len(output.logprobs or ()) != len(tokens):
         raise RuntimeError(f"vLLM ended a completion with {output.finish_reason!r} and {len(output.logprobs or ())} logprobs")
-    logprobs = tuple(float(found[token].logprob) for token, found in zip(tokens, output.logprobs, strict=True))
+    logprobs = tuple(float(candidates[token].logprob) for token, candidates in zip(tokens, output.logprobs, strict=True))
     return Generated(tokens, logprobs, output.finish_reason)

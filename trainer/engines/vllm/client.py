@@ -1,4 +1,4 @@
-"""One vLLM server over HTTP: weights go there, completions come back, and whatever it answers is checked."""
+"""HTTP client of one vLLM server: pushes weights, requests completions, and checks every answer."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from verigym.trainer.engines.base import Generated
 from verigym.trainer.engines.sampling import Parameter
 
 CONNECT_S = 5.0
-PASSING = (408, 425, 429)
-"""Statuses below 500 that a later try may not get."""
+TEMPORARY = (408, 425, 429)
+"""Temporary statuses below 500: another try may succeed."""
 
 
-class Failed(Exception):
-    """The server did not give what it was asked for; another try may."""
+class RequestFailed(Exception):
+    """The request failed; another try may succeed."""
 
 
-class ServerAway(Failed):
-    """Nobody answers there."""
+class ServerUnreachable(RequestFailed):
+    """The server does not answer."""
 
 
-class OtherWeights(Failed):
-    """The server has other weights than it was asked for."""
+class WrongWeights(RequestFailed):
+    """The server has another version of the weights than the request names."""
 
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """What a server says of itself."""
+    """Status of a server."""
 
     boot: str
-    """Changes when it is started again."""
+    """Random id of the server's start; another one means that it was restarted."""
     version: str | None
-    """Of the weights that were pushed last; None where there were none yet."""
+    """Version of the weights that were pushed last; None before the first push."""
     max_model_len: int
     shape: tuple[str | int, ...]
     """Model type, vocabulary, hidden size, layers."""
@@ -48,22 +48,22 @@ class ServerStatus:
 
 
 class Client:
-    """A server's address. Methods may be called from several threads."""
+    """Client of one server. Methods may be called from several threads."""
 
     def __init__(self, url: str, *, api_key: str | None, timeout_s: float, vocab_size: int) -> None:
-        """Remember where it is; nothing is sent yet.
+        """Prepare a session; nothing is sent yet.
 
         Args:
             url: http://HOST:PORT.
             api_key: sent as a bearer token.
             timeout_s: most seconds for an answer.
-            vocab_size: of the policy; a completion with a token beyond it is damaged.
+            vocab_size: the policy's vocabulary; a completion with a token beyond it counts as damaged.
         """
         self.url = url.rstrip("/")
         self.timeout_s = timeout_s
         self.vocab_size = vocab_size
         self.session = requests.Session()
-        # Neither a proxy nor a .netrc, which would replace the key, belongs between a trainer and its servers.
+        # No proxy between a trainer and its servers, and no .netrc, which would replace the key.
         self.session.trust_env = False
         adapter = requests.adapters.HTTPAdapter(pool_maxsize=1024)
         self.session.mount("http://", adapter)
@@ -72,11 +72,11 @@ class Client:
             self.session.headers["Authorization"] = f"Bearer {api_key}"
 
     def status(self) -> ServerStatus:
-        """Ask what the server has.
+        """Return the server's status.
 
         Raises:
-            Failed: it does not answer, or not now.
-            UsageError: what answers is not a server that takes weights.
+            RequestFailed: it does not answer, or not now.
+            UsageError: the server does not take weights.
         """
         body = self._call("GET", "/verigym/status", timeout_s=min(30.0, self.timeout_s))
         try:
@@ -89,19 +89,19 @@ class Client:
                 logprobs_mode=str(body["logprobs_mode"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise Failed(f"{self.url} sent no status: {type(error).__name__} {error}") from None
+            raise RequestFailed(f"{self.url} sent no status: {type(error).__name__} {error}") from None
 
     def push(self, version: str, files: Sequence[Path], *, shared: bool) -> None:
-        """Give the server new weights and have it load them.
+        """Send new weights to the server and have it load them.
 
         Args:
-            version: a name that no other weights have.
+            version: unique name of these weights.
             files: safetensors files, all in one folder.
-            shared: the server sees that folder, so that nothing is sent but its path.
+            shared: whether the server sees that folder, so that only its path is sent.
 
         Raises:
-            Failed: it did not take them.
-            UsageError: it cannot.
+            RequestFailed: the server did not load them; another try may succeed.
+            UsageError: the server refuses them.
         """
         path = f"/verigym/weights/{quote(version, safe='')}"
         if not shared:
@@ -111,17 +111,17 @@ class Client:
         body: dict[str, Any] = {"parts": [file.name for file in files]}
         if shared:
             body["folder"] = str(files[0].parent.resolve())
-        found = self._call("POST", path, data=json.dumps(body).encode())
-        if found.get("version") != version:
-            raise Failed(f"{self.url} was given weights {version} and says it has {found.get('version')!r}")
+        loaded = self._call("POST", path, data=json.dumps(body).encode())
+        if loaded.get("version") != version:
+            raise RequestFailed(f"{self.url} was given weights {version} and says it has {loaded.get('version')!r}")
 
     def complete(self, prompt: Sequence[int], parameters: Mapping[str, Parameter], version: str) -> Generated:
-        """Have one completion sampled from the weights of this version.
+        """Return one completion, sampled from the weights of this version.
 
         Raises:
-            OtherWeights: the server has others.
-            Failed: it gave none, or something that is none.
-            UsageError: it refuses the request.
+            WrongWeights: the server has another version.
+            RequestFailed: there is no completion, or a damaged one.
+            UsageError: the server refuses the request.
         """
         request = {"prompt": list(prompt), **parameters, "return_token_ids": True, "stream": False}
         headers = {"x-verigym-version": version, "Content-Type": "application/json"}
@@ -133,13 +133,15 @@ class Client:
             whole = known and len(tokens) == len(logprobs) > 0
             logps = tuple(float(logp) for logp in logprobs)
         except (KeyError, TypeError, ValueError) as error:
-            raise Failed(f"{self.url} sent no completion: {type(error).__name__} {error}") from None
+            raise RequestFailed(f"{self.url} sent no completion: {type(error).__name__} {error}") from None
         if not whole or reason not in ("stop", "length") or not all(map(math.isfinite, logps)):
-            raise Failed(f"{self.url} sent a damaged completion: {len(tokens)} tokens, {len(logps)} logprobs, {reason!r}")
+            raise RequestFailed(
+                f"{self.url} sent a damaged completion: {len(tokens)} tokens, {len(logps)} logprobs, {reason!r}"
+            )
         return Generated(tuple(tokens), logps, reason)
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close all connections."""
         self.session.close()
 
     def _call(self, method: str, path: str, *, timeout_s: float | None = None, **request: Any) -> dict[str, Any]:
@@ -147,12 +149,12 @@ class Client:
         try:
             answer = self.session.request(method, self.url + path, timeout=waits, allow_redirects=False, **request)
         except requests.RequestException as error:
-            raise ServerAway(f"{self.url} does not answer: {' '.join(str(error).split())[:200]}") from None
-        told = " ".join(answer.text.split())[:300]
+            raise ServerUnreachable(f"{self.url} does not answer: {' '.join(str(error).split())[:200]}") from None
+        text = " ".join(answer.text.split())[:300]
         if answer.status_code == 409:
-            raise OtherWeights(f"{self.url} has other weights; it was started again, or several servers have this address")
-        if answer.status_code >= 500 or answer.status_code in PASSING:
-            raise Failed(f"{self.url} answered {answer.status_code}: {told}")
+            raise WrongWeights(f"{self.url} has other weights; it was started again, or several servers have this address")
+        if answer.status_code >= 500 or answer.status_code in TEMPORARY:
+            raise RequestFailed(f"{self.url} answered {answer.status_code}: {text}")
         if answer.status_code == 401:
             raise UsageError(f"{self.url} wants another key; put the server's VLLM_API_KEY where vllm_api_key_env says")
         if answer.status_code == 404 and path.startswith("/verigym/"):
@@ -160,11 +162,11 @@ class Client:
                 f"{self.url} takes no weights; start it with: python -m verigym.trainer.engines.vllm.serve MODEL [--port PORT]"
             )
         if answer.status_code != 200:
-            raise UsageError(f"{self.url} refuses {method} {path} with {answer.status_code}: {told}")
+            raise UsageError(f"{self.url} refuses {method} {path} with {answer.status_code}: {text}")
         try:
             body = answer.json()
         except ValueError:
-            raise Failed(f"{self.url} sent no JSON: {told[:100]!r}") from None
+            raise RequestFailed(f"{self.url} sent no JSON: {text[:100]!r}") from None
         if not isinstance(body, dict):
-            raise Failed(f"{self.url} sent {type(body).__name__} in place of an object")
+            raise RequestFailed(f"{self.url} sent {type(body).__name__} in place of an object")
         return body

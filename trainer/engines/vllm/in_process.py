@@ -1,4 +1,4 @@
-"""vLLM in the trainer's process, on the trainer's device: it sleeps while the policy is updated."""
+"""vLLM engine in the trainer's process, on its device; asleep while the policy is updated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verigym.trainer.models.codec import Codec
 
 
 class VllmEngine:
-    """Samples from a copy of the policy in vLLM's own layout."""
+    """Samples from vLLM's copy of the policy."""
 
     def __init__(self, model: Any, codec: Codec, *, max_model_len: int, sleep: bool, **options: Any) -> None:
         """Start vLLM.
@@ -22,7 +22,7 @@ class VllmEngine:
             model: the policy.
             codec: its tokenizer.
             max_model_len: most tokens of prompt and completion together.
-            sleep: whether vLLM gives its memory back in `rest`.
+            sleep: whether `rest` releases vLLM's memory.
             **options: of `Vllm`.
 
         Raises:
@@ -34,8 +34,8 @@ class VllmEngine:
         self.may_sleep = sleep
         self.asleep = False
         self.version = 0
-        """Times that weights were taken over."""
-        self.asked = 0
+        """How often weights were loaded."""
+        self.requests = 0
 
     @classmethod
     def from_config(cls, config: TrainConfig, model: Any, codec: Codec) -> Self:
@@ -57,7 +57,7 @@ class VllmEngine:
         )
 
     def sync(self) -> None:
-        """Take over the policy's weights, and take memory again where it was given back."""
+        """Load the policy's weights; wake vLLM up first if it sleeps."""
         if self.asleep:
             self.vllm.wake("weights")
         self.vllm.load()
@@ -67,7 +67,7 @@ class VllmEngine:
         self.version += 1
 
     def rest(self) -> None:
-        """Give memory back until the next `sync`."""
+        """Release vLLM's memory until the next `sync`."""
         if self.may_sleep and not self.asleep:
             self.vllm.sleep()
             self.asleep = True
@@ -81,7 +81,7 @@ class VllmEngine:
         temperature: float,
         on_finished: OnFinished,
     ) -> list[list[Generated]]:
-        """Sample completions, as many at a time as vLLM has room for; see `Engine.generate`.
+        """Sample completions, as many at the same time as vLLM has room for; see `Engine.generate`.
 
         Raises:
             UsageError: a prompt is too long for vLLM's max_model_len.
@@ -95,8 +95,8 @@ class VllmEngine:
         try:
             for p, keys in enumerate(row_keys):
                 for g, key in enumerate(keys):
-                    self.asked += 1
-                    name = str(self.asked)
+                    self.requests += 1
+                    name = str(self.requests)
                     parameters = sampling_parameters(prompts[p], key, eos_ids=self.codec.eos_ids, **limits)
                     self.vllm.add(name, prompts[p], parameters)
                     waiting[name] = (p, g)

@@ -1,11 +1,10 @@
-"""What a vLLM server of the trainer's has besides vLLM: it takes weights, and samples from no others than were asked for.
+"""ASGI middleware that lets a vLLM server take the trainer's weights and sample only from the version that is requested.
 
-It is an ASGI middleware, `vllm serve --middleware verigym.trainer.engines.vllm.receiver.Receiver`, and needs nothing beyond the
-standard library until weights come. `/verigym/status` tells what the server has; `PUT /verigym/weights/VERSION/PART` stores a
-safetensors file, as far as all of a version are no larger than the model;
-`POST /verigym/weights/VERSION` loads the stored files, or those of a folder that both sides see. A completion that names its
-version in `x-verigym-version` gets 409 where the server has another, so that a server that was started again never answers with
-the weights it was started with.
+Use: `vllm serve --middleware verigym.trainer.engines.vllm.receiver.Receiver`. It needs only the standard library until weights
+arrive. `GET /verigym/status` returns the server's status. `PUT /verigym/weights/VERSION/PART` stores a safetensors file; all
+files of a version together may not be larger than the model. `POST /verigym/weights/VERSION` loads the stored files, or those
+of a folder that both sides see. A completion request that names a version in `x-verigym-version` gets 409 if the server has
+another one, so that a restarted server never answers with the weights it was started with.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 SUFFIX = ".safetensors"
 LONGEST_JSON = 65536
 HEADERS = 2**24
-"""Bytes for the names and shapes in all files of a push together."""
+"""Bytes allowed for the names and shapes in all files of a push together."""
 
 
-class Refused(Exception):
-    """A request that is answered with this status and this text."""
+class HttpError(Exception):
+    """A request is refused with this status and text."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -45,10 +44,10 @@ class Refused(Exception):
 
 
 class Receiver:
-    """Takes weights and guards completions, in front of vLLM's own application."""
+    """Takes weights, and checks the version of completion requests, in front of vLLM's application."""
 
     def __init__(self, app: App) -> None:
-        """Stand before this application; the folder for weights is there from when some arrive until they are loaded."""
+        """Wrap an application. The folder for weights exists from their arrival until they are loaded."""
         self.app = app
         self.boot = secrets.token_hex(8)
         self.version: str | None = None
@@ -56,11 +55,11 @@ class Receiver:
         self.folder: Path | None = None
         self.loading: str | None = None
         self.sizes: dict[str, dict[str, int]] = {}
-        """Bytes of each version's files, those included that are still coming."""
+        """Bytes of each version's files, including those still arriving."""
         self.most: int | None = None
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """Answer our own requests, and pass on the others."""
+        """Answer requests below `/verigym/` and pass on the others."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -76,7 +75,7 @@ class Receiver:
         try:
             _check_key(headers.get("authorization", ""))
             await _answer(send, 200, await self._serve(scope, path.removeprefix(PREFIX).split("/"), receive))
-        except Refused as error:
+        except HttpError as error:
             await _answer(send, error.status, {"error": str(error)})
         except Exception as error:
             await _answer(send, 500, {"error": f"{type(error).__name__}: {error}"[:2000]})
@@ -87,7 +86,7 @@ class Receiver:
         if (method, words) == ("GET", ["status"]):
             return {**self._state(), **_describe(state)}
         if words[0] != "weights" or not all(NAME.fullmatch(word) for word in words[1:]):
-            raise Refused(404, "there are /verigym/status and /verigym/weights/VERSION[/PART]")
+            raise HttpError(404, "there are /verigym/status and /verigym/weights/VERSION[/PART]")
         if method == "PUT" and len(words) == 3:
             if self.most is None:
                 self.most = await asyncio.to_thread(most_bytes, state)
@@ -95,7 +94,7 @@ class Receiver:
         elif method == "POST" and len(words) == 2:
             await self._load(state.engine_client, words[1], await _read_json(receive))
         else:
-            raise Refused(405, f"no {method} here")
+            raise HttpError(405, f"no {method} here")
         return self._state()
 
     def _state(self) -> dict[str, Any]:
@@ -118,13 +117,15 @@ class Receiver:
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Refused(400, "the connection ended before the file did")
+                        raise HttpError(400, "the connection ended before the file did")
                     body = message.get("body", b"")
                     sizes[partial.name] = sizes.get(partial.name, 0) + len(body)
                     if self.sizes.get(version) is not sizes:
-                        raise Refused(503, "another push has begun, or this one is loaded")
+                        raise HttpError(503, "another push has begun, or this one is loaded")
                     if sum(sizes.values()) > most:
-                        raise Refused(413, f"more than the {most:,} bytes of this server's model in fp32; is it the trainer's?")
+                        raise HttpError(
+                            413, f"more than the {most:,} bytes of this server's model in fp32; is it the trainer's?"
+                        )
                     await asyncio.to_thread(file.write, body)
                     more = message.get("more_body", False)
             os.replace(partial, folder / part)
@@ -146,11 +147,11 @@ class Receiver:
     async def _load(self, engine: Any, version: str, body: Mapping[str, Any]) -> None:
         parts = body.get("parts")
         if not isinstance(parts, list) or not parts:
-            raise Refused(400, "`parts` names no file")
+            raise HttpError(400, "`parts` names no file")
         for part in parts:
             _check_part(part)
         async with self.lock:
-            # Whoever gave up waiting for a load asks for it again, maybe when its files are deleted.
+            # A client that gave up waiting for a load requests it again, perhaps after its files were deleted.
             if self.version != version:
                 self.loading = version
                 try:
@@ -160,18 +161,18 @@ class Receiver:
             await self._forget()
 
     async def _reload(self, engine: Any, version: str, folder: Path, parts: set[str]) -> None:
-        found = {file.name for file in folder.iterdir() if not file.name.startswith(".")}
-        if parts - found:
-            raise Refused(503, f"these files have not arrived: {sorted(parts - found)[:5]}")
-        if found - parts:  # vLLM would load them, too
-            raise Refused(400, f"there are files that `parts` does not name: {sorted(found - parts)[:5]}")
+        files = {file.name for file in folder.iterdir() if not file.name.startswith(".")}
+        if parts - files:
+            raise HttpError(503, f"these files have not arrived: {sorted(parts - files)[:5]}")
+        if files - parts:  # vLLM would load them, too
+            raise HttpError(400, f"there are files that `parts` does not name: {sorted(files - parts)[:5]}")
         self.version = None
-        # What is being sampled belongs to nobody any more, and would keep its blocks in the prefix cache.
+        # Running completions are stale, and would keep their blocks in the prefix cache.
         await engine.pause_generation(mode="abort")
         try:
             await engine.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
             if not await engine.reset_prefix_cache():
-                raise Refused(503, "a completion is still being sampled, so the prefix cache could not be emptied")
+                raise HttpError(503, "a completion is still being sampled, so the prefix cache could not be emptied")
         finally:
             await engine.resume_generation()
         self.version = version
@@ -179,23 +180,25 @@ class Receiver:
     def _folder(self, version: str, body: Mapping[str, Any]) -> Path:
         if body.get("folder") is None:
             if self.folder is None or not (self.folder / version).is_dir():
-                raise Refused(503, f"no files of version {version} have arrived")
+                raise HttpError(503, f"no files of version {version} have arrived")
             return self.folder / version
         shared = os.environ.get("VERIGYM_WEIGHTS_DIR")
         if not shared:
-            raise Refused(400, "this server shares no folder; start it with VERIGYM_WEIGHTS_DIR, or leave vllm_weights_dir out")
+            raise HttpError(
+                400, "this server shares no folder; start it with VERIGYM_WEIGHTS_DIR, or leave vllm_weights_dir out"
+            )
         folder = Path(str(body["folder"])).resolve()
         if not folder.is_relative_to(Path(shared).resolve()):
-            raise Refused(400, f"{folder} is not a folder below {shared}, the VERIGYM_WEIGHTS_DIR of this server")
+            raise HttpError(400, f"{folder} is not a folder below {shared}, the VERIGYM_WEIGHTS_DIR of this server")
         if not folder.is_dir():  # other machines see it a little later
-            raise Refused(503, f"{folder} is not there; see that VERIGYM_WEIGHTS_DIR is the trainer's vllm_weights_dir")
+            raise HttpError(503, f"{folder} is not there; see that VERIGYM_WEIGHTS_DIR is the trainer's vllm_weights_dir")
         return folder
 
 
 def most_bytes(state: Any) -> int:
-    """Return the most bytes that a push may have: the model in fp32, embeddings and head both, and the files' headers.
+    """Return the most bytes of a push: the model in fp32 with separate embeddings and head, and the files' headers.
 
-    Of a model that this machine's transformers does not know, as many as there could be.
+    There is no bound for a model that this machine's transformers does not know.
     """
     try:
         import torch
@@ -211,7 +214,7 @@ def most_bytes(state: Any) -> int:
 
 
 def _describe(state: Any) -> dict[str, Any]:
-    """Return what the trainer checks before it trusts a server."""
+    """Return what the trainer checks before it uses a server."""
     config = state.vllm_config.model_config
     inner = config.hf_text_config
     return {
@@ -222,16 +225,16 @@ def _describe(state: Any) -> dict[str, Any]:
 
 
 def _check_part(name: object) -> None:
-    # Other kinds of files that vLLM loads may hold code.
+    # Other types of files that vLLM loads may hold code.
     if not isinstance(name, str) or not NAME.fullmatch(name) or not name.endswith(SUFFIX):
-        raise Refused(400, f"{str(name)[:200]!r} is not the name of a {SUFFIX} file")
+        raise HttpError(400, f"{str(name)[:200]!r} is not the name of a {SUFFIX} file")
 
 
 def _check_key(authorization: str) -> None:
     # vLLM's own check stands behind this middleware and looks at its own paths only.
     key = os.environ.get("VLLM_API_KEY", "")
     if key and not hmac.compare_digest(authorization.encode(), f"Bearer {key}".encode()):
-        raise Refused(401, "the key is missing or wrong")
+        raise HttpError(401, "the key is missing or wrong")
 
 
 async def _read_json(receive: Receive) -> Mapping[str, Any]:
@@ -242,14 +245,14 @@ async def _read_json(receive: Receive) -> Mapping[str, Any]:
         body += message.get("body", b"")
         more = message.get("more_body", False) and message["type"] != "http.disconnect"
         if len(body) > LONGEST_JSON:
-            raise Refused(413, f"more than {LONGEST_JSON} bytes of JSON")
+            raise HttpError(413, f"more than {LONGEST_JSON} bytes of JSON")
     try:
-        found = json.loads(body or b"{}")
+        value = json.loads(body or b"{}")
     except ValueError:
-        raise Refused(400, "the body is not JSON") from None
-    if not isinstance(found, dict):
-        raise Refused(400, "the body is not a JSON object")
-    return found
+        raise HttpError(400, "the body is not JSON") from None
+    if not isinstance(value, dict):
+        raise HttpError(400, "the body is not a JSON object")
+    return value
 
 
 async def _answer(send: Send, status: int, body: Mapping[str, Any]) -> None:

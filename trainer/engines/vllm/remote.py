@@ -1,7 +1,7 @@
-"""vLLM servers in other processes or on other machines: weights are pushed there, completions asked for over HTTP.
+"""Engine over vLLM servers in other processes or on other machines: pushes weights, requests completions over HTTP.
 
-A server that is killed and comes back has the weights it was started with. It refuses to sample from those, gets the current
-ones again, and is asked again for what it still owed; a completion counts once, when its answer is here.
+A restarted server has the weights it was started with, and refuses to sample from those. The engine pushes the current weights
+again and repeats the lost requests. A completion counts once, when its answer has arrived.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.engines.base import Generated, OnFinished
 from verigym.trainer.engines.sampling import Parameter, sampling_parameters
-from verigym.trainer.engines.vllm.client import Client, Failed
+from verigym.trainer.engines.vllm.client import Client, RequestFailed
 from verigym.trainer.engines.vllm.server import FIRST_PAUSE_S, LONGEST_PAUSE_S, Server, Weights
 from verigym.trainer.engines.weights import DTYPES, write_weights
 from verigym.trainer.models.codec import Codec
 
 
 @dataclass
-class Job:
-    """One completion to ask for."""
+class CompletionRequest:
+    """Request of one completion."""
 
     place: tuple[int, int]
     """Prompt index, sample index."""
@@ -55,19 +55,19 @@ class VllmServerEngine:
         wait_s: float,
         retries: int,
     ) -> None:
-        """Meet the servers at the first `sync`.
+        """Prepare the clients; the servers are contacted at the first `sync`.
 
         Args:
             model: the policy.
             codec: its tokenizer.
-            urls: of the servers.
-            api_key: that they want.
-            dtype: of the weights that are sent, a key of DTYPES.
-            weights_dir: a folder that they all see; None to send weights over HTTP.
-            requests: completions asked of a server at a time.
+            urls: addresses of the servers.
+            api_key: their API key.
+            dtype: dtype of the weights that are sent, a key of DTYPES.
+            weights_dir: folder that all servers see; None to send weights over HTTP.
+            requests: concurrent requests per server.
             timeout_s: most seconds for one answer.
-            wait_s: how long a server may be away.
-            retries: tries of one completion.
+            wait_s: most seconds that a server may be unreachable.
+            retries: tries per completion.
         """
         self.model, self.codec = model, codec
         self.dtype = dtype
@@ -98,10 +98,10 @@ class VllmServerEngine:
         )
 
     def sync(self) -> None:
-        """Push the policy's weights to every server and see that each has them.
+        """Push the policy's weights to every server and wait until each has loaded them.
 
         Raises:
-            UsageError: a server stays away, or is not one for this policy.
+            UsageError: a server stays unreachable, or does not fit this policy.
         """
         self.pushes += 1
         old, self.folder = self.folder, self._new_folder()
@@ -134,33 +134,33 @@ class VllmServerEngine:
         temperature: float,
         on_finished: OnFinished,
     ) -> list[list[Generated]]:
-        """Sample completions, each by a request of its own; see `Engine.generate`.
+        """Sample completions, one request each; see `Engine.generate`.
 
         Raises:
-            UsageError: a server stays away for too long, keeps failing, or refuses.
+            UsageError: a server stays unreachable, keeps failing, or refuses a request.
         """
-        room = min(server.max_model_len for server in self.servers)
-        limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "max_model_len": room, "temperature": temperature}
-        jobs = deque(
-            Job((p, g), prompts[p], sampling_parameters(prompts[p], key, eos_ids=self.codec.eos_ids, **limits))
+        max_model_len = min(server.max_model_len for server in self.servers)
+        limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "max_model_len": max_model_len, "temperature": temperature}
+        requests_left = deque(
+            CompletionRequest((p, g), prompts[p], sampling_parameters(prompts[p], key, eos_ids=self.codec.eos_ids, **limits))
             for p, keys in enumerate(row_keys)
             for g, key in enumerate(keys)
         )
-        count = len(jobs)
+        count = len(requests_left)
         done: dict[tuple[int, int], Generated] = {}
-        work = _Work(jobs, self.retries)
+        requests_queue = _RequestQueue(requests_left, self.retries)
         for server in self.servers:
             for _ in range(min(self.requests, count)):
-                threading.Thread(target=work.ask, args=(server,), daemon=True).start()
+                threading.Thread(target=requests_queue.ask, args=(server,), daemon=True).start()
         try:
             while len(done) < count:
-                place, found = work.answers.get()
-                if isinstance(found, BaseException):
-                    raise found
-                done[place] = found
-                on_finished(*place, found)
+                place, answer = requests_queue.answers.get()
+                if isinstance(answer, BaseException):
+                    raise answer
+                done[place] = answer
+                on_finished(*place, answer)
         finally:
-            work.stop.set()
+            requests_queue.stop.set()
         return [[done[p, g] for g in range(len(keys))] for p, keys in enumerate(row_keys)]
 
     def close(self) -> None:
@@ -171,37 +171,37 @@ class VllmServerEngine:
             self.folder.cleanup()
 
 
-class _Work:
-    """What is still to be asked for, and what came back; shared by threads."""
+class _RequestQueue:
+    """Open requests and received answers; shared by threads."""
 
-    def __init__(self, jobs: deque[Job], retries: int) -> None:
-        self.jobs = jobs
+    def __init__(self, requests_left: deque[CompletionRequest], retries: int) -> None:
+        self.requests_left = requests_left
         self.retries = retries
         self.answers: queue.SimpleQueue[tuple[tuple[int, int], Generated | BaseException]] = queue.SimpleQueue()
         self.stop = threading.Event()
 
     def ask(self, server: Server) -> None:
-        """Ask a server for one completion after another, until none is left."""
+        """Send a server one request after another until none is left."""
         while not self.stop.is_set():
             try:
-                job = self.jobs.popleft()
+                request = self.requests_left.popleft()
             except IndexError:
                 return
             try:
-                self.answers.put((job.place, server.client.complete(job.prompt, job.parameters, server.version)))
+                self.answers.put((request.place, server.client.complete(request.prompt, request.parameters, server.version)))
                 continue
-            except Failed as error:
-                job.tries += 1
-                if job.tries >= self.retries:
-                    self.answers.put((job.place, UsageError(f"{error}; tried {job.tries} times (vllm_retries)")))
+            except RequestFailed as error:
+                request.tries += 1
+                if request.tries >= self.retries:
+                    self.answers.put((request.place, UsageError(f"{error}; tried {request.tries} times (vllm_retries)")))
                     return
-                self.stop.wait(min(FIRST_PAUSE_S * 2**job.tries, LONGEST_PAUSE_S))
+                self.stop.wait(min(FIRST_PAUSE_S * 2**request.tries, LONGEST_PAUSE_S))
             except BaseException as error:  # the calling thread raises it
-                self.answers.put((job.place, error))
+                self.answers.put((request.place, error))
                 return
-            self.jobs.append(job)
+            self.requests_left.append(request)
             try:
                 server.recover(self.stop)
             except BaseException as error:
-                self.answers.put((job.place, error))
+                self.answers.put((request.place, error))
                 return

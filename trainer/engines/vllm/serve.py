@@ -1,4 +1,4 @@
-"""`python -m verigym.trainer.engines.vllm.serve MODEL [options of vllm serve]`: a vLLM server that takes the trainer's weights.
+"""Starts a vLLM server that takes the trainer's weights: `python -m verigym.trainer.engines.vllm.serve MODEL [OPTIONS]`.
 
 MODEL gives architecture and tokenizer; the policy's weights are pushed over its own when a run begins. The server takes
 completions and weights only with the key in VLLM_API_KEY; without a key it starts on an address of this machine alone, such as

@@ -1,4 +1,4 @@
-"""A server with the weights it should have: waited for where it is away, given them again where it has lost them."""
+"""Keeps a server at the current weights: waits while it is unreachable, and pushes them again after a restart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verigym.envs.contract.errors import UsageError
-from verigym.trainer.engines.vllm.client import Client, Failed, ServerStatus
+from verigym.trainer.engines.vllm.client import Client, RequestFailed, ServerStatus
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -19,7 +19,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 
 @dataclass(frozen=True)
 class Weights:
-    """What a server is to have."""
+    """The weights that a server should have."""
 
     version: str
     files: Sequence[Path]
@@ -28,7 +28,7 @@ class Weights:
 
 
 class Server:
-    """One server; threads that find it away, or without its weights, come to `recover`."""
+    """One server. Threads whose request fails call `recover`."""
 
     def __init__(self, client: Client, wait_s: float) -> None:
         self.client = client
@@ -40,30 +40,30 @@ class Server:
 
     @property
     def version(self) -> str:
-        """Of the weights that it should have."""
+        """Version of the weights that it should have."""
         assert self.weights is not None, "sync comes before sampling"
         return self.weights.version
 
     def push(self, weights: Weights) -> None:
-        """Give the server these weights, and wait for it where it is away."""
+        """Push these weights; wait while the server is unreachable."""
         with self.lock:
             self.weights = weights
-            self._bring(weights, threading.Event())
+            self._ensure_weights(weights, threading.Event())
 
     def recover(self, stop: threading.Event) -> None:
-        """Return when the server answers and has the current weights again, or nobody needs it any more.
+        """Return when the server answers and has the current weights, or when `stop` is set.
 
         Raises:
-            UsageError: it stays away for `wait_s`, or another run pushes weights to it.
+            UsageError: it stays unreachable for `wait_s`, or another run pushes weights to it.
         """
         with self.lock:
             assert self.weights is not None
-            self._bring(self.weights, stop)
+            self._ensure_weights(self.weights, stop)
 
-    def _bring(self, weights: Weights, stop: threading.Event) -> None:
+    def _ensure_weights(self, weights: Weights, stop: threading.Event) -> None:
         deadline: float | None = None
         pause_s = FIRST_PAUSE_S
-        told = False
+        warned = False
         while not stop.is_set():
             try:
                 status = self.client.status()
@@ -72,20 +72,20 @@ class Server:
                     self.client.push(weights.version, weights.files, shared=weights.shared)
                 self.boot = status.boot
                 self.max_model_len = status.max_model_len
-                if told:
+                if warned:
                     logger.warning("%s is back and has the current weights", self.client.url)
                 return
-            except Failed as error:
-                # From the first failure on: one answer alone may take longer than a server may be away.
+            except RequestFailed as error:
+                # Measured from the first failure: a single answer may take longer than `wait_s`.
                 deadline = deadline or time.monotonic() + self.wait_s
                 if time.monotonic() > deadline:
                     raise UsageError(
                         f"{error}; waited {self.wait_s:g} s (vllm_wait_s). Start the server again; the run goes on from its "
                         "newest checkpoint"
                     ) from None
-                if not told:
+                if not warned:
                     logger.warning("%s; waiting for it for up to %g s", error, self.wait_s)
-                    told = True
+                    warned = True
                 stop.wait(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
-from verigym.trainer.engines.native.growing_cache import LEAST, RoomyLayer, give_room
+from verigym.trainer.engines.native.growing_cache import LEAST, GrowingLayer, grow_in_place
 from verigym.trainer.rng import keyed_uniforms
 
 
@@ -18,7 +18,7 @@ def states(tokens: int, *key: object, rows: int = 3) -> torch.Tensor:
 def test_growing_and_selecting_rows_are_those_of_the_plain_cache(most: int) -> None:
     plain = DynamicLayer()
     plain.update(states(5, "k"), states(5, "v"))
-    roomy = RoomyLayer(plain.keys, plain.values, 5 + most)
+    roomy = GrowingLayer(plain.keys, plain.values, 5 + most)
     for step in range(2 * LEAST):
         rows = plain.keys.shape[0]
         new = states(1, "k", step, rows=rows), states(1, "v", step, rows=rows)
@@ -35,7 +35,7 @@ def test_growing_and_selecting_rows_are_those_of_the_plain_cache(most: int) -> N
 
 
 def test_a_new_token_is_written_in_place() -> None:
-    roomy = RoomyLayer(states(5, "k"), states(5, "v"), 9)
+    roomy = GrowingLayer(states(5, "k"), states(5, "v"), 9)
     before = roomy.keys.data_ptr()
     roomy.update(states(1, "k2"), states(1, "v2"))
     assert roomy.keys.data_ptr() == before
@@ -45,7 +45,7 @@ def test_a_new_token_is_written_in_place() -> None:
 def test_no_buffer_is_larger_than_the_tokens_that_can_come(new_tokens: int) -> None:
     cache = DynamicCache()
     cache.update(states(50, "k"), states(50, "v"), 0)
-    give_room(cache, new_tokens)
+    grow_in_place(cache, new_tokens)
     layer, sizes = cache.layers[0], []
     for step in range(new_tokens):
         layer.update(states(1, "k", step), states(1, "v", step))
@@ -63,5 +63,5 @@ def test_layers_with_rules_of_their_own_stay() -> None:
     cache.layers.append(DynamicSlidingWindowLayer(sliding_window=4))
     cache.update(states(5, "k"), states(5, "v"), 1)
     cache.layers.append(DynamicLayer())  # not used yet
-    give_room(cache, 3)
-    assert [type(layer) for layer in cache.layers] == [RoomyLayer, DynamicSlidingWindowLayer, DynamicLayer]
+    grow_in_place(cache, 3)
+    assert [type(layer) for layer in cache.layers] == [GrowingLayer, DynamicSlidingWindowLayer, DynamicLayer]
