@@ -1,4 +1,4 @@
-"""One comparison of a gold with an answer: the policy, how values are compared, and what is noted on the way."""
+"""`Case`, the shared state of comparing one answer with a gold: policy, comparison of values, notes and refusals."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _TIERS = ("exact", "canonical", "probed", "symbolic", "limit")
 
 
 class Case:
-    """What the comparisons of one answer share. A case serves one call in one thread.
+    """Shared state of the comparisons of one answer. A case serves one call in one thread.
 
     Args:
         policy: the options.
         question: the task's text, which may make an expression a name (`x^2 = 5` where x^2 is asked).
         seed: for the probing of values.
-        symbolic: decides about two values where nothing cheaper can; None leaves them unknown.
-        work: the budget for all that is computed for one answer.
+        symbolic: compares two values that no cheaper tier can decide; None leaves them unknown.
+        work: the budget of work for the answer.
     """
 
     def __init__(
@@ -68,24 +68,24 @@ class Case:
 
     @property
     def tier(self) -> str:
-        """The costliest tier that was needed."""
+        """The costliest tier used so far."""
         return _TIERS[self._tier]
 
     def values(self, gold: Node, answer: Node) -> Verdict:
-        """Compare two scalars or expressions by value, without any policy."""
-        found = self._open.get((gold, answer)) if self._open else None
-        if found is None:
-            found = compare_values(gold, answer, self.seed, self.work)
-            if found.verdict == "unknown":
-                self._open[gold, answer] = found
-        if found.how == "exact":
-            return found.verdict
-        verdict: Verdict = self._known.get((gold, answer)) or found.verdict
-        self._tier = max(self._tier, _TIERS.index(found.how))
+        """Compare two scalars or expressions by value, whatever the policy."""
+        equality = self._open.get((gold, answer)) if self._open else None
+        if equality is None:
+            equality = compare_values(gold, answer, self.seed, self.work)
+            if equality.verdict == "unknown":
+                self._open[gold, answer] = equality
+        if equality.how == "exact":
+            return equality.verdict
+        verdict: Verdict = self._known.get((gold, answer)) or equality.verdict
+        self._tier = max(self._tier, _TIERS.index(equality.how))
         if verdict == "unknown" and not (is_expression(gold, self.work) and is_expression(answer, self.work)):
-            verdict = "different"  # not equal as they are written, and no values
-        if found.how == "limit" and not (symbols(gold) or symbols(answer)):
-            return verdict  # numbers too large for us are too large for SymPy
+            verdict = "different"  # they have no values and are written differently
+        if equality.how == "limit" and not (symbols(gold) or symbols(answer)):
+            return verdict  # numbers too large for our tiers are too large for SymPy
         if verdict == "unknown" and self.symbolic is not None and self._asked < MAX_SYMBOLIC:
             self._asked += 1
             verdict = self.symbolic(gold, answer)
@@ -94,7 +94,7 @@ class Case:
         return verdict
 
     def lenient(self) -> Case:
-        """Return a case for a side in the middle of a chain, which need not be simplified."""
+        """Return a case for an inner side of a chain, which need not be simplified."""
         if self.policy.unsimplified == "accept":
             return self
         policy = self.policy.model_copy(update={"unsimplified": "accept"})
@@ -103,23 +103,23 @@ class Case:
         return case
 
     def asking(self, symbolic: Symbolic) -> Case:
-        """Return a case for the same comparison, with a tier to ask about the values that this one left open."""
+        """Return a case for the same comparison that asks `symbolic` about values left unknown."""
         case = Case(self.policy, self.question, self.seed, symbolic, self.work)
         case._open = self._open
         return case
 
     def note(self, policy: str) -> None:
-        """Record a policy that decided: `percent=gold`."""
+        """Record an option that decided: `percent=gold`."""
         if policy not in self.notes:
             self.notes.append(policy)
 
     def refuse(self, reason: str) -> Verdict:
-        """Return "different", for a reason that is given to the user if no earlier one was."""
+        """Return "different" and keep the reason, unless there is an earlier one."""
         self.refusal = self.refusal or reason
         return "different"
 
     def decided(self, option: str, accept: bool, reason: str) -> Verdict:
-        """Return "same" or "different" because of the policy's `option`, and record it."""
+        """Return "same" or "different" as the policy's `option` says, and record the option."""
         self.note(f"{option}={getattr(self.policy, option)}")
         if not accept:
             self.refusal = reason
@@ -127,7 +127,7 @@ class Case:
 
 
 def is_expression(node: Node, work: WorkBudget) -> bool:
-    """Whether a tree is a formula with a value, as opposed to one that holds words, lists, statements or a division by 0."""
+    """Whether a tree is a formula with a value: without words, lists, statements or divisions by 0."""
     return not any(_is_valueless(part, work) for part in walk(node))
 
 
@@ -138,11 +138,11 @@ def _is_valueless(node: Node, work: WorkBudget) -> bool:
 
 
 def all_of(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return "same" if all are, "different" if any is, else "unknown". Stops at the first that differs."""
-    found: Verdict = "same"
+    """Return "same" if all are "same", "different" if any is "different", else "unknown"; stops at the first "different"."""
+    combined: Verdict = "same"
     for verdict in verdicts:
         if verdict == "different":
             return verdict
         if verdict == "unknown":
-            found = verdict
-    return found
+            combined = verdict
+    return combined

@@ -1,4 +1,4 @@
-r"""The choices that a question lists: `(A) 1 (B) 2`, `\textbf{(A)}\ 1 \qquad \textbf{(B)}\ 2`, or `A. 1` on its own line."""
+r"""Choices that a question lists: `(A) 1 (B) 2`, `\textbf{(A)}\ 1 \qquad \textbf{(B)}\ 2`, or `A. 1` on its own line."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ _LAST = re.compile(rf"(?:{_BLANK}|[.,;\\])+$")
 
 
 def same_choice(case: Case, gold: Node, answer: Node, same: Same) -> Verdict | None:
-    """Compare a choice with a letter and its text, `(E) 12`: both have to be the choice's, where it is known what it says.
+    """Compare an answer with a letter and its text, `(E) 12`: both must belong to the gold's choice.
 
-    None where the answer is no such pair, or neither the gold nor the question tells what stands under the letter.
+    None if the answer is no such pair, or neither the gold nor the question gives the text of the choice.
     """
     left, right = labelled(gold, lists=True), lettered(answer)
     letter = left[0] if left else choice_of(gold)
     if letter is None or right is None:
         return None
     listed = choices(case.question)
-    told = left[1] if left else listed.get(letter)
-    if told is None and not listed:
+    listed_text = left[1] if left else listed.get(letter)
+    if listed_text is None and not listed:
         return None
     if right[0] != letter:
         return case.refuse("another choice")
     text = right[1]
-    if text == told:
+    if text == listed_text:
         return "same"
     if any(text == other for one, other in listed.items() if one != letter):
         return case.refuse("the text of another choice")
-    if told is None:
+    if listed_text is None:
         return None
-    if text == _without_unit(told) or (not left and letter == max(listed) and _begins(told, text)):
+    if text == _without_unit(listed_text) or (not left and letter == max(listed) and _begins(listed_text, text)):
         return "same"
-    verdict = same(case, _summed(told), _summed(text))
-    if verdict == "different" and not left and letter == max(listed) and isinstance(told, Phrase):
-        verdict = same(case, told.parts[0], text)
+    verdict = same(case, _summed(listed_text), _summed(text))
+    if verdict == "different" and not left and letter == max(listed) and isinstance(listed_text, Phrase):
+        verdict = same(case, listed_text.parts[0], text)
     return case.refuse("another text than the choice's") if verdict == "different" else verdict
 
 
 def is_contradicted(case: Case, answer: Node, same: Same) -> bool:
-    """Whether an answer has a letter before its text under which the question lists something else: `(A) 2` for B's 2."""
+    """Whether the question lists another text under the answer's letter: `(A) 2` where B is 2."""
     found = labelled(answer, lists=True)
     listed = choices(case.question) if found else {}
     if found is None or found[0] not in listed or found[1] == listed[found[0]]:
@@ -59,11 +59,12 @@ def is_contradicted(case: Case, answer: Node, same: Same) -> bool:
     trial = Case(case.policy, case.question, case.seed, work=case.work)
     if same(trial, _without_unit(listed[found[0]]), found[1]) == "same":
         return False
-    return any(same(trial, _without_unit(told), found[1]) == "same" for letter, told in listed.items() if letter != found[0])
+    others = [text for letter, text in listed.items() if letter != found[0]]
+    return any(same(trial, _without_unit(text), found[1]) == "same" for text in others)
 
 
 def _without_unit(node: Node) -> Node:
-    """Return the number in `2.5 m`, which is read as a product."""
+    """Return the number in `2.5 m`, which is parsed as a product."""
     match node:
         case Mul((Number() as value, Symbol(name))) if is_missable(name):
             return value
@@ -71,22 +72,22 @@ def _without_unit(node: Node) -> Node:
 
 
 def _summed(node: Node) -> Node:
-    """Return `none of the above` as `none`."""
+    """Shorten `none of the above` to `none`."""
     match = _SUMMED.fullmatch(node.words) if isinstance(node, Text) else None
     return Text(match.group(1)) if match else node
 
 
-def _begins(told: Node, text: Node) -> bool:
-    """Whether a text begins what stands under the last letter: the question may go on behind the last choice."""
-    told = told.parts[0] if isinstance(told, Phrase) else told
-    if isinstance(told, Text) and isinstance(text, Text):
-        return f"{told.words} ".casefold().startswith(f"{text.words} ".casefold())
+def _begins(listed_text: Node, text: Node) -> bool:
+    """Whether the text under the last letter begins with `text`: the question may continue after the last choice."""
+    listed_text = listed_text.parts[0] if isinstance(listed_text, Phrase) else listed_text
+    if isinstance(listed_text, Text) and isinstance(text, Text):
+        return f"{listed_text.words} ".casefold().startswith(f"{text.words} ".casefold())
     return False
 
 
 @lru_cache(maxsize=256)
 def choices(question: str) -> dict[str, Node]:
-    """Read what a question lists under its letters: the last row of labels that begins with A and leaves none out."""
+    """Return the choices of a question by letter: the last sequence of labels that begins with A and has no gap."""
     text = question[:MAX_CHARS]
     row: list[re.Match[str]] = []
     for match in _LABEL.finditer(text):
@@ -100,11 +101,11 @@ def choices(question: str) -> dict[str, Node]:
     ends = [match.start() for match in row[1:]] + [len(text)]
     found: dict[str, Node] = {}
     for match, end in zip(row, ends, strict=True):
-        told = text[match.end() : end].strip().partition("\n")[0][:MAX_RUN_CHARS]
+        listed_text = text[match.end() : end].strip().partition("\n")[0][:MAX_RUN_CHARS]
         if text.count("$", 0, match.start()) % 2:  # within a formula, and so is what it stands for
-            told = told.partition("$")[0]
+            listed_text = listed_text.partition("$")[0]
         try:
-            found[_letter(match)] = parse(_trimmed(told))
+            found[_letter(match)] = parse(_trimmed(listed_text))
         except ParseError:
             continue
     return found
@@ -115,7 +116,7 @@ def _letter(match: re.Match[str]) -> str:
 
 
 def _trimmed(text: str) -> str:
-    """Take off the dollar signs of a choice, the blanks around it and the stop behind it."""
+    """Strip dollar signs, surrounding blanks and the final full stop from a choice."""
     text = text.replace("$", " ").strip()
     first = _FIRST.match(text)
     text = text[first.end() :] if first else text

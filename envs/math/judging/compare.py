@@ -1,7 +1,7 @@
-"""Is the answer the gold? Typed by the gold: values, lists, sets, tuples, intervals, statements, matrices, words.
+"""Compares an answer with a gold, by the gold's type: values, lists, sets, tuples, intervals, statements, matrices, words.
 
-An answer must make the gold's claim and no other: all elements are required, and nothing may be added, hedged, or taken back.
-What the policy decided is recorded, and the first thing found wrong is the reason.
+The answer must make exactly the gold's claim: all elements are required, and nothing may be added, hedged or taken back.
+Options that decided are recorded, and the first mismatch is the reason.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from verigym.envs.math.judging.structures.vectors import in_components
 from verigym.envs.math.judging.texts import names_choices, without_letters
 from verigym.envs.math.tree import Add, Clock, Constant, Group, InBase, Listing, Node, Number, Relation, Symbol, Text, Verdict
 
-# Nothing in these can be a list, a statement or both signs.
+# Nodes that hold no list, statement or `\pm`.
 _PLAIN = (Number, Symbol, Constant, Text, InBase, Clock)
 _WORDS = {
     "exact": "equal (exact)",
@@ -39,13 +39,13 @@ _WORDS = {
 
 
 class Judgement(NamedTuple):
-    """A verdict on one answer: correct is None where no tier could tell."""
+    """The verdict on one answer; `correct` is None if no tier could decide."""
 
     correct: bool | None
     reason: str
     tier: str
     guarded: bool = False
-    """Whether it repeats the question or is not worked out, so that no other opinion is asked."""
+    """Whether the answer repeats the question or is not worked out, so that no further tier is tried."""
 
 
 def judge_answer(
@@ -54,12 +54,12 @@ def judge_answer(
     """Compare an answer with a gold.
 
     Args:
-        gold: what is right.
-        answer: what was given.
+        gold: the gold.
+        answer: the answer.
         policy: the options.
-        question: the task's text: it may name what is asked, and must not be handed back.
-        seed: for the probing of values.
-        symbolic: the tier that is asked about values where nothing cheaper can tell, once everything else fits.
+        question: the task's text: its names are known, and an answer must not repeat it.
+        seed: seed of the probing points.
+        symbolic: compares values that no cheaper tier can decide, once everything else matches.
     """
     if type(gold) is Number and type(answer) is Number:
         if gold.value == answer.value:
@@ -92,7 +92,7 @@ def judge_answer(
 
 
 def _same_settled(case: Case, gold: Node, answer: Node) -> tuple[tuple[Node, Node], Verdict]:
-    """Compare two trees under each naming of free constants; return the pair that is the same, else the first."""
+    """Compare two trees under each renaming of free constants; return the first pair that is the same, else the first pair."""
     found: list[tuple[tuple[Node, Node], Verdict]] = []
     for pair in settled(gold, answer, case.question):
         found.append((pair, same(case, *pair)))
@@ -102,15 +102,15 @@ def _same_settled(case: Case, gold: Node, answer: Node) -> tuple[tuple[Node, Nod
 
 
 def _guarded(case: Case, gold: Node, answer: Node, *, apart: bool = False) -> str:
-    """Return why an answer earns nothing although it is equal to the gold.
+    """Return why an answer that equals the gold is refused all the same; "" if it is not.
 
     Args:
         case: the comparison.
-        gold: what is right.
-        answer: what was given.
-        apart: whether these are components of `2(i + 3j)`, whose products are not the answer's.
+        gold: the gold.
+        answer: the answer.
+        apart: whether both are components of `2(i + 3j)`, so that products in them are not written by the answer.
     """
-    if names_choices(gold, answer):  # what the question lists is there to be copied
+    if names_choices(gold, answer):  # listed choices may be copied
         return ""
     gold, answer = without_letters(gold, answer)
     components = in_components(case, gold, answer)
@@ -149,7 +149,7 @@ def same(case: Case, gold: Node, answer: Node) -> Verdict:
 
 
 def _count(node: Node) -> int:
-    """Return how many values a tree lists, at any depth of lists and statements."""
+    """Return the number of values in a tree, through nested lists and statements."""
     match node:
         case Group(_, _, parts) | Listing(parts, _) | Relation(parts, _):
             return sum(map(_count, parts))

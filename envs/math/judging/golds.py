@@ -1,4 +1,4 @@
-r"""Golds as data sets write them: plain, in `$...$` or `\boxed{...}`, after `####`, in a solution; what is wrong with one."""
+r"""Golds as data sets write them: plain, in `$...$` or `\boxed{...}`, after `####`, in a solution; explains unreadable ones."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ _SAYS = re.compile(
     r"^(?:so |thus |therefore |hence )?,?\s*(?:the )?(?:final )?answer (?:is|should be):?\s+(?=\S)", re.IGNORECASE
 )
 MAX_FORMULA_CHARS = 80
-"""A longer gold that holds a box is a solution."""
+"""A longer gold with a box is a solution."""
 _UNCLOSED = re.compile(r"^\W{0,4}\\(?:boxed|fbox)\s*\{")
 
 
 def gold_text(gold: str, boxes: GoldBoxes = "row") -> str:
-    """Return the answer in a gold: what stands in its boxes, after its `####` or "final answer is", or all of it.
+    """Return the answer in a gold: the content of its boxes, the text after `####` or "final answer is", or all of it.
 
     Args:
-        gold: the reference as it stands in the data.
-        boxes: of several boxes, those joined by commas, `and`, `or` or nothing (row), the last, or all.
+        gold: the gold as written in the data.
+        boxes: which of several boxes count: those joined by commas, `and`, `or` or nothing (row), the last, or all.
     """
-    found = scan(gold)
-    if found:
-        if len(found) == 1 and len(gold) <= MAX_FORMULA_CHARS and beside(gold, found[0]) and is_formula(read_gold(gold)):
+    scanned = scan(gold)
+    if scanned:
+        if len(scanned) == 1 and len(gold) <= MAX_FORMULA_CHARS and beside(gold, scanned[0]) and is_formula(read_gold(gold)):
             return gold.strip()  # -\boxed{5}
-        joined = box_row(gold, found) if boxes == "row" else None
+        joined = box_row(gold, scanned) if boxes == "row" else None
         if joined:
             return joined.text
-        chosen = found if boxes == "all" else found[-1:]
-        percent = r"\%" if _PERCENT.match(gold[found[-1].after :]) else ""
+        chosen = scanned if boxes == "all" else scanned[-1:]
+        percent = r"\%" if _PERCENT.match(gold[scanned[-1].after :]) else ""
         return ", ".join(box.content(gold) + percent for box in chosen)
     if "####" in gold:
         return after_hash(gold) or gold.strip()
@@ -50,37 +50,37 @@ def gold_text(gold: str, boxes: GoldBoxes = "row") -> str:
 
 
 def is_formula(node: Node | ParseError) -> bool:
-    """Whether a text was read as one formula without words."""
+    """Whether a text was parsed as one formula without words."""
     return not isinstance(node, ParseError | Phrase | Text | Listing)
 
 
 def read(text: str, decimal_comma: bool = False) -> Node | ParseError:
-    """Parse a text, or return why it cannot be read."""
+    """Parse a text; return the error if it cannot be parsed."""
     try:
         return parse(text, decimal_comma=decimal_comma)
     except ParseError as error:
-        return error.with_traceback(None)  # or the cache would keep every frame of the parser
+        return error.with_traceback(None)  # otherwise the cache keeps the frames of the parser
 
 
 read_gold = lru_cache(maxsize=4096)(read)
-"""The same gold is read once for all the answers to its task."""
+"""`read` with a cache, since a gold is compared with many answers."""
 
 
 def explain_gold(gold: str, boxes: GoldBoxes = "row") -> str | None:
-    """Say in words why a gold cannot be read, and what to do; None of one that can.
+    """Return why a gold cannot be read, and what to do; None for a readable gold.
 
     Args:
-        gold: the reference as it stands in the data.
+        gold: the gold as written in the data.
         boxes: see `gold_text`.
     """
     text = gold_text(gold, boxes)
-    found = read_gold(text)
+    parsed = read_gold(text)
     shown = f"{text[:80]!r}" + ("" if text == gold.strip() else f" (in {gold[:80]!r})")
-    if isinstance(found, ParseError):
-        return f"the gold {shown} cannot be read: {found}; write it as one formula, or give a list of the forms that are right"
+    if isinstance(parsed, ParseError):
+        return f"the gold {shown} cannot be read: {parsed}; write it as one formula, or give a list of the forms that are right"
     held = scan(gold)
     if held and text == held[-1].content(gold) and (part := beside(gold, held[-1])):
         return f"the gold's box holds only a part of what is stated, {part!r}, and {shown} is taken; give the bare answer"
-    if isinstance(found, Phrase) and any(isinstance(part, Text) for part in found.parts):
+    if isinstance(parsed, Phrase) and any(isinstance(part, Text) for part in parsed.parts):
         return f"the gold {shown} mixes words and formulas, so that only the same words match; give the bare answer"
     return None

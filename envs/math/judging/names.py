@@ -1,7 +1,7 @@
-r"""Names: the left side of `x = 5`, `f(2) = 5`, `|AB| = 5`, `(p,q) = (3,2)`, which says what is asked and has no value.
+r"""Names of results: the left sides of `x = 5`, `f(2) = 5`, `|AB| = 5`, `(p,q) = (3,2)`, which claim no value.
 
-A negative, power, root or modulus of a letter is one only where the question asks for it: `-x = 5` is no way to say 5,
-nor is `x^2 = 5` where the question gives that x^2 = 25.
+A negative, power, root or modulus of a letter is a name only if the question asks for it: `-x = 5` does not say 5, nor does
+`x^2 = 5` if the question states that x^2 = 25.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _BENT = frozenset("abs norm floor ceil factorial doublefactorial exp ln log conj
 
 
 def is_name(node: Node, question: str = "") -> bool:
-    """Whether a side of an equation only names what is asked."""
-    if node == Constant("e"):  # an eccentricity, where it stands alone
+    """Whether a side of an equation only names the result."""
+    if node == Constant("e"):  # the eccentricity, if it stands alone
         return True
     match node:
         case Call("abs", (Symbol(letter),)) if len(letter) == 1 and letter.isupper() and not asks(question, node):
@@ -76,7 +76,7 @@ def _is_name(node: Node, question: str) -> bool:
 
 
 def split_names(sides: tuple[Node, ...], question: str = "") -> tuple[Node | None, tuple[Node, ...]]:
-    """Split the sides of an equation into the name that begins or ends it, if any, and the sides that claim a value."""
+    """Split the sides of an equation into a name at its start or end, if any, and the sides that claim a value."""
     if isinstance(sides[0], Symbol) and any(sides[0].name in symbols(side) for side in sides[1:]):
         return None, sides  # x = x + 3 - x says nothing of x
     if len(sides) > 1 and is_name(sides[0], question):
@@ -89,7 +89,7 @@ def split_names(sides: tuple[Node, ...], question: str = "") -> tuple[Node | Non
 
 
 def is_function_name(one: Node, two: Node) -> bool:
-    """Whether two names are `y` and `f(x)`, either of which may name a function of x."""
+    """Whether the two names are `y` and `f(x)`, which both may name a function of x."""
     return {type(one), type(two)} == {Symbol, Call} and all(
         node == Symbol("y") or (isinstance(node, Call) and node.args == (Symbol("x"),) and node.name not in FUNCTIONS)
         for node in (one, two)
@@ -97,7 +97,7 @@ def is_function_name(one: Node, two: Node) -> bool:
 
 
 def renaming(gold: Node, answer: Node) -> dict[Node, Node]:
-    """Return how to write `f(t)` as `f(x)`, where these are the names of functions; nothing where they are not."""
+    """Return the replacements that turn the function name `f(t)` into `f(x)`; nothing for other names."""
     if not (isinstance(gold, Call) and isinstance(answer, Call)) or gold.name != answer.name or gold.name in FUNCTIONS:
         return {}
     alike = len(gold.args) == len(answer.args) == len(set(gold.args)) == len(set(answer.args))

@@ -1,5 +1,5 @@
-r"""Other ways to write what the gold writes: `P(2,-1)` for a point, `x = y = z = 1` for a triple, `x \mapsto x + 1` for a
-function, `a < b < c` for a list in order. Each becomes the gold's own form, and is then compared like any other answer.
+r"""Rewrites alternative notations into the gold's: `P(2,-1)` for a point, `x = y = z = 1` for a triple, `x \mapsto x + 1` for a
+function, `a < b < c` for a sorted list. The result is compared like any other answer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _IN_ORDER = re.compile(r"\b(?:order|arrange|sort|rank)", re.IGNORECASE)
 
 
 def written_as(gold: Node, answer: Node, question: str) -> tuple[Node, Node]:
-    """Return both trees, the answer in the gold's notation where it has another one for the same thing."""
+    """Return both trees, with the answer rewritten into the gold's notation if it uses another one."""
     match answer:
         case Relation(sides, comparators) if set(comparators) == {"="} and len(sides) > 2:
             return gold, _alike(gold, answer)

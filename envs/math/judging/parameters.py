@@ -1,4 +1,4 @@
-r"""Names that a solver is free to choose: the constant of integration, the integer in `2k\pi`; and connectives that commute."""
+r"""Freely chosen names, such as a constant of integration or the integer in `2k\pi`; and the order of commuting connectives."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ MAX_CONSTANTS = 3
 
 
 def settled(gold: Node, answer: Node, question: str) -> Iterator[tuple[Node, Node]]:
-    r"""Yield both trees without conditions that go without saying, with the answer's free names as the gold's.
+    r"""Yield both trees without implied conditions and with the answer's free names replaced by the gold's.
 
-    The first pair is what is compared; the others give several constants the gold's names in another order.
+    The first pair is the one to compare; further pairs assign the gold's names to several constants in other orders.
     """
     gold, answer, integers = without_conditions(_sorted(gold), _sorted(answer), question)
     yield _renamed(gold, answer, question, integers)
@@ -45,7 +45,7 @@ def settled(gold: Node, answer: Node, question: str) -> Iterator[tuple[Node, Nod
 
 
 def _renamings(gold: Node, answer: Node, question: str) -> Iterator[dict[Node, Node]]:
-    """Yield the ways to give two or three arbitrary constants the gold's names: `Ae^x + Be^{-x}` for `C_1e^x + C_2e^{-x}`."""
+    """Yield assignments of the gold's names to two or three constants: `Ae^x + Be^{-x}` for `C_1e^x + C_2e^{-x}`."""
     wanted = _constants(gold, question)
     given = _constants(answer, question) if 2 <= len(wanted) <= MAX_CONSTANTS else ()
     if not given or len(wanted) != len(given):
@@ -78,7 +78,7 @@ def _constants(node: Node, question: str) -> tuple[str, ...]:
 
 
 def _renamed(gold: Node, answer: Node, question: str, integers: frozenset[str]) -> tuple[Node, Node]:
-    """Return both with the answer's one free name as the gold's."""
+    """Return both trees with the answer's only free name replaced by the gold's."""
     if symbols(gold) == symbols(answer):
         return gold, answer
     wanted, given = _names(gold, question), _names(answer, question)
@@ -101,7 +101,7 @@ def _names(node: Node, question: str) -> frozenset[str]:
 
 
 def _sorted(node: Node) -> Node:
-    """Put what is joined by `and`, `or` and their like in one order."""
+    """Sort the arguments of commuting connectives (`and`, `or`, `xor`, `iff`)."""
     if any(isinstance(part, Call) and part.name in _COMMUTE for part in walk(node)):
         return rebuild(node, _in_order)
     return node
@@ -115,7 +115,7 @@ def _in_order(part: Node) -> Node:
 
 
 def _is_free(gold: Node, name: str, question: str, integers: frozenset[str]) -> bool:
-    """Whether the gold chose the name itself: C always, another letter where the question does not speak of it."""
+    """Whether the gold chose a name freely: C always, other letters if the question does not mention them."""
     return name[0] == "C" or name in integers or not mentions(question, Symbol(name))
 
 

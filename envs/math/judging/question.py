@@ -1,4 +1,4 @@
-"""The formulas in a task's text, parsed: for names that the question speaks of, and for answers that hand it back."""
+"""The formulas in a question, parsed, to know the names it mentions and to recognise answers that repeat it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _QUERY = re.compile(r"\s*=\s*\?")
 
 
 class Formulas(NamedTuple):
-    """What a question holds."""
+    """The parsed formulas of a question."""
 
     wholes: tuple[Node, ...]
     """The shapes of its formulas, of each side of an equation and each element of a list."""
@@ -156,7 +156,7 @@ def _parsed(texts: list[str]) -> list[Node]:
 
 
 def speaks_of(question: str, letter: str) -> bool:
-    """Whether a letter stands alone in a formula of a question; outside of `$`, an article or `I` is none."""
+    """Whether a letter stands alone in a formula of the question; outside of `$`, articles and `I` do not count."""
     text = question[:MAX_CHARS]
     token = re.compile(rf"(?<![A-Za-z\\]){re.escape(letter)}(?![A-Za-z])")
     spans = " ; ".join(filter(None, (part for match in _SPAN.finditer(text) for part in match.groups())))
@@ -164,10 +164,10 @@ def speaks_of(question: str, letter: str) -> bool:
 
 
 def mentions(question: str, node: Node) -> bool:
-    """Whether the question speaks of an expression."""
+    """Whether the question contains an expression."""
     return shape(node) in formulas(question).shapes
 
 
 def asks(question: str, node: Node) -> bool:
-    """Whether the question speaks of an expression otherwise than in saying what it equals."""
+    """Whether the question contains an expression other than as a side of an equation."""
     return shape(node) in formulas(question).alone

@@ -1,4 +1,4 @@
-r"""Reading a tree as the values it lists, each with its name: `x = 1, 2`, `a = 4, b = 5`, `x \in {1, 2}`, `1 \pm \sqrt{2}`."""
+r"""Reads a tree as a list of values with their names: `x = 1, 2`, `a = 4, b = 5`, `x \in {1, 2}`, `1 \pm \sqrt{2}`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SETS = ("{", "tex{")
 
 
 class Item(NamedTuple):
-    r"""One value as it is claimed: `x = 2 + 3 = 5` has a name and two sides, `x \approx 1.4` a rounded side."""
+    r"""One claimed value: `x = 2 + 3 = 5` has a name and two sides, `x \approx 1.4` a rounded side."""
 
     node: Node
     name: Node | None = None
@@ -22,12 +22,12 @@ class Item(NamedTuple):
 
     @property
     def value(self) -> Node:
-        """The last side: what a chain arrives at."""
+        """The last side: the result of a chain."""
         return (self.sides or self.rounded)[-1]
 
 
 class Reading(NamedTuple):
-    """The values of a tree, and how they are held together: in no brackets, in set braces, or in TeX's own braces."""
+    """The values of a tree and their brackets: none, set braces, or TeX's own braces."""
 
     items: tuple[Item, ...]
     brackets: str = ""
@@ -55,7 +55,7 @@ def _is_set(node: Node) -> bool:
 
 
 def is_singleton(node: Node) -> bool:
-    """Whether an element of a set is the set of one thing, which that thing itself is not."""
+    """Whether an element of a set is itself a set of one element."""
     return isinstance(node, Group) and node.opening == "{" and len(node.items) == 1
 
 
@@ -97,7 +97,7 @@ def _item(node: Node, question: str) -> Item:
 
 
 def _named_alike(items: list[Item]) -> tuple[Item, ...]:
-    """Give bare values that follow a named one its name: `x = 1, 2`."""
+    """Give unnamed values the name of the value before them: `x = 1, 2`."""
     named = [item.name is not None for item in items]
     if len(items) > 1 and named[0] and not any(named[1:]):
         return tuple(item._replace(name=items[0].name) for item in items)

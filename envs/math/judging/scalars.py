@@ -1,4 +1,4 @@
-"""Single values: numbers and expressions, with units and percent signs, times of day, ratios, numbers in a base, words."""
+"""Compares single values: numbers and expressions, with units and percent signs, times of day, ratios, bases, words."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from verigym.envs.math.tree import (
     walk,
 )  # fmt: skip
 
-# What no arithmetic is done with: these make sense only whole.
+# Nodes that are compared as a whole, without arithmetic.
 _WHOLE = (Text, Phrase, Clock, InBase, Ellipsis, NamedSet)
 MAX_SHOWN = 40
 _COUNTING = re.compile(r"how many|number of", re.IGNORECASE)
@@ -64,7 +64,7 @@ def same_scalar(case: Case, gold: Node, answer: Node) -> Verdict:
 
 
 def _counted(case: Case, found: Measure) -> Measure:
-    """Read a number and the words that the question counts as a value with its unit: `12 factors`."""
+    """Read a number followed by the counted noun of the question as a value with a unit: `12 factors`."""
     match found.value:
         case Phrase((Number() as value, Text(words))) if not found.unit and is_asked(words, case.question):
             return Measure(value, words)
@@ -72,7 +72,7 @@ def _counted(case: Case, found: Measure) -> Measure:
 
 
 def _with_unit(found: Measure, unit: str) -> Measure:
-    r"""Read the letters at the end of a product as the other side's unit: `144 m^3` beside `144\text{ m}^3`."""
+    r"""Read the last letters of a product as the other side's unit: `144 m^3` beside `144\text{ m}^3`."""
     if found.unit or not unit or not isinstance(found.value, Mul):
         return found
     *factors, last = found.value.factors
@@ -89,7 +89,7 @@ def _with_unit(found: Measure, unit: str) -> Measure:
 
 
 def _in_radians(angle: Measure) -> bool:
-    """Whether an angle can be turned into radians: it is in degrees, or has no unit and speaks of pi."""
+    """Whether an angle can be converted to radians: it is in degrees, or has no unit and contains pi."""
     return angle.unit == "degree" or (not angle.unit and any(part == Constant("pi") for part in walk(angle.value)))
 
 
@@ -223,7 +223,7 @@ def _in_ten(node: Node) -> Node:
 
 
 def _based(node: InBase) -> Fraction | str:
-    """Return the value of digits in a base, with a point or without; the digits where they are not of the base."""
+    """Return the value of digits in a base, possibly with a point; the node unchanged if the digits do not fit the base."""
     whole, _, part = node.digits.partition(".")
     try:
         return Fraction(int(whole + part, node.base), node.base ** len(part))
@@ -263,7 +263,7 @@ def _quotients(sides: tuple[Node, ...]) -> list[Node]:
 
 
 def _same_letter(gold: Node, answer: Node) -> bool:
-    r"""Whether both are one letter, which the parser may read as a constant or a name: `e` and `\text{e}`."""
+    r"""Whether both are the same letter, parsed as a constant or as a name: `e` and `\text{e}`."""
     names = [node.name for node in (gold, answer) if isinstance(node, Symbol | Constant)]
     return len(names) == 2 and names[0] == names[1]
 
@@ -299,7 +299,7 @@ def _asked_units(question: str) -> frozenset[str]:
 
 
 def contradicts(unit: str, question: str) -> bool:
-    """Whether the question asks for another unit of the same kind, and not for this one: minutes where hours are asked."""
+    """Whether the question asks for another unit of the same kind: hours, where this one is minutes."""
     given, kind = _measured(unit)
     if not kind:
         return False
@@ -309,11 +309,11 @@ def contradicts(unit: str, question: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _measured(unit: str) -> tuple[str, Factors]:
-    """Return the unit's name and what it measures: nothing where it is a word such as apples."""
+    """Return the unit's name and dimension; no dimension for words such as apples."""
     given = known_unit(unit)
     return (given or unit, () if given is None and unit.isalpha() else _measured_kind(given or unit))
 
 
 def _measured_kind(unit: str) -> Factors:
-    """Return what a unit measures: the same for miles and kilometres."""
+    """Return the dimension of a unit: equal for miles and kilometres."""
     return tuple(sorted((_SYSTEMS.get(name, name), power) for name, power in kind_of(unit)))

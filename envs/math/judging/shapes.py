@@ -1,4 +1,4 @@
-r"""The shape of a formula: how it is written, less what any rewriting of it could change without doing any work.
+r"""The shape of a formula: its writing, up to changes that do no work.
 
 Two formulas of one shape differ in the order of sums and products, in padding (`+ 0`, `* 1`, `+ 3 - 3`, `* 7 / 7`, `^1`), in
 the names of bound variables, or in writing a square as a product.
@@ -41,7 +41,7 @@ _ONE, _ZERO = (Number(Fraction(value)) for value in (1, 0))
 
 
 def shape(node: Node) -> Node:  # noqa: C901  (one case a type)
-    """Return the tree in its one form: the writing, not the value."""
+    """Return the normal form of the writing, not of the value."""
     match node:
         case Add(terms):
             return _sum([shape(term) for term in terms])
@@ -140,7 +140,7 @@ def _power(base: Node, exponent: Node) -> Node:
 
 
 def is_plain(node: Node) -> bool:
-    """Whether a tree holds no variables."""
+    """Whether a tree has no variables."""
     return not any(isinstance(part, Symbol) for part in walk(node))
 
 
@@ -165,7 +165,7 @@ def is_fraction(node: Node) -> bool:
 
 
 def is_literal(node: Node) -> bool:
-    """Whether nothing is left to work out: a number, a fraction in lowest terms, a name."""
+    """Whether nothing is left to work out: the tree is a number, a fraction in lowest terms or a name."""
     match node:
         case Neg(Neg()):
             return False

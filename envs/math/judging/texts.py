@@ -1,4 +1,4 @@
-"""Words as answers: names, choices, yes and no; and the words that take an answer back or hide a second one."""
+"""Words as answers: names, choices, yes and no; and words that take an answer back or hide a second one."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ MAX_NAME_CHARS = 60
 
 
 def hedges(words: str) -> bool:
-    """Whether words take back or add to what they stand beside."""
+    """Whether words take back or extend the answer beside them."""
     return _HEDGE.search(words) is not None or _NUMBER_WORD.search(words) is not None or any(c.isdigit() for c in words)
 
 
 def takes_back(words: str) -> bool:
-    """Whether words take back what they stand beside."""
+    """Whether words take back the answer beside them."""
     return _HEDGE.search(words) is not None
 
 
 def names_something(words: str) -> bool:
-    """Whether words before an equals sign can name what is asked: `Area`, `the number of ways`."""
+    """Whether words before an equals sign can name the result: `Area`, `the number of ways`."""
     return len(words) <= MAX_NAME_CHARS and any(c.isalpha() for c in words) and not hedges(words)
 
 
@@ -84,7 +84,7 @@ _INFINITE = re.compile(r"infinite(?:ly many| number of| amount of)?(?: \w+)?")
 
 
 def says_set(node: Node, named: Node) -> bool:
-    """Whether words are those for a set with a name: `all integers`."""
+    """Whether words denote a named set: `all integers`."""
     if not isinstance(node, Text) or not isinstance(named, NamedSet) or named.name not in _SETS:
         return False
     words = _SETS[named.name]
@@ -107,7 +107,7 @@ def says_everything(node: Node) -> bool:
 
 
 def same_words(case: Case, gold: str, answer: str) -> Verdict:
-    """Compare words; in their loose form case, a leading article, quotes and a full stop do not matter."""
+    """Compare words; with loose words, case, a leading article, quotes and a full stop do not matter."""
     if _plain(gold) == _plain(answer):
         return "same"
     one, two = _loose(gold), _loose(answer)
@@ -119,7 +119,7 @@ def same_words(case: Case, gold: str, answer: str) -> Verdict:
 
 
 def _nothing(words: str) -> str:
-    """Return loose words without what only says that something is not there: `there are ... `, `... exist`."""
+    """Return loose words without phrases of non-existence: `there are ... `, `... exist`."""
     return _THERE.sub("", words)
 
 
@@ -172,7 +172,7 @@ def names_choices(gold: Node, answer: Node) -> bool:
 
 
 def without_letters(gold: Node, answer: Node) -> tuple[Node, Node]:
-    """Take the letter off `(E) 12` where the other is a value that no letter chooses."""
+    """Remove the letter of `(E) 12` if the other side is a plain value."""
     left, right = labelled(gold, lists=True), labelled(answer, lists=True)
     if left and not right and choice_of(answer) is None:
         return left[1], answer

@@ -1,4 +1,4 @@
-r"""The tiers after the spelling, for one answer and each of its golds: the trees, SymPy, and by option Math-Verify."""
+r"""The tiers after equal spelling, for one answer and each gold: trees, SymPy, and Math-Verify by option."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MIN_SYMBOLIC_S = 0.05
 
 
 class Decision(NamedTuple):
-    """The tiers' word on one answer."""
+    """The decision of the tiers on one answer."""
 
     correct: bool
     reason: str
@@ -28,7 +28,7 @@ class Decision(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer as it is spelled and as it is read, with what follows its box, and the boxes that it ends a row of."""
+    """An answer as text and as a tree, also with the suffix of its box, and with the row of boxes that it ends."""
 
     text: str
     tree: Node | ParseError
@@ -51,7 +51,7 @@ class TierOptions(Policy):
 
 
 class Tiers:
-    """The comparisons of one answer with its golds: they share one budget for separate processes."""
+    """Compares one answer with its golds, with one common budget for separate processes."""
 
     def __init__(self, options: TierOptions, question: str, seed: str) -> None:
         self.options = options
@@ -97,7 +97,7 @@ class Tiers:
         return Decision(bool(found.correct), found.reason, found.tier == "limit" and not found.correct)
 
     def _ask(self, gold: Node, answer: Node) -> Verdict:
-        if self.limit:  # an answer that ran past a limit once is not paid for again
+        if self.limit:  # after one limit, no more time is spent on this answer
             return "unknown"
         try:
             return symbolic_equal(

@@ -1,4 +1,4 @@
-"""The smallest parts: numbers, names, words, and the start of everything else."""
+"""Atoms of the grammar: numbers, names and words; dispatch to brackets, functions and environments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from verigym.envs.math.tree import (
 
 
 class Atoms(Numbers, Brackets, Calls, Environments):
-    """One method a kind of token."""
+    """Reads atoms, with one method for each kind of token."""
 
     def atom(self) -> Node:
         """Read a number, a name, a bracket, a function."""

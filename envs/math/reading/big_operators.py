@@ -1,4 +1,4 @@
-"""Sums, products, integrals and limits: what binds a variable."""
+"""Grammar of operators that bind a variable: sums, products, integrals and limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from verigym.envs.math.tree import Call, Node, Number, Relation, Symbol
 
 
 class BigOperators(Cursor):
-    """From the sign to the end of what stands under it."""
+    """Reads an operator and its body."""
 
     def big(self) -> Node:
         """Read a sum, a product, an integral or a limit."""

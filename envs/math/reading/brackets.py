@@ -1,4 +1,4 @@
-"""Everything with an opening and a closing sign, and TeX's arguments."""
+"""Grammar of brackets: parentheses, intervals, sets, bars, TeX's groups and arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ANGLE = frozenset(("⟩", ">"))
 
 
 class Brackets(Cursor):
-    """Parentheses, intervals, sets, absolute values, groups."""
+    """Reads parentheses, intervals, sets, absolute values and groups."""
 
     def _inside(self, closers: frozenset[str]) -> tuple[list[Node], str, bool]:
         """Read elements in a bracket: what surrounds it does not matter in it."""

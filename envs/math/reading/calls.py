@@ -1,4 +1,4 @@
-r"""Functions, sums, integrals and limits, and when a name before parentheses is a function.
+r"""Grammar of names and functions, and when a name before parentheses is a function.
 
 `f(x)`: `f`, `g`, `F`, `G` always are functions. Other names are where the argument has a comma, a relation or sets in it, or,
 for the names of `_OFTEN_FUNCTIONS`, where it is a single name or number: `P(A)`, `p(3)`, but not `p(1-p)` and not `n(n+1)`.
@@ -50,7 +50,7 @@ _MANY = frozenset("gcd lcm max min".split())
 
 
 class Calls(BigOperators):
-    """Names and what they are applied to."""
+    """Reads names, with indices, primes and arguments."""
 
     def name(self) -> Node:
         """Read a variable or the call of a function."""
@@ -150,7 +150,7 @@ class Calls(BigOperators):
         return Symbol(name)
 
     def _put_back(self, start: int, node: Node) -> None:
-        """Leave parentheses that were read as one token: the next factor."""
+        """Put parentheses back that were read ahead, as one token: they are the next factor."""
         place = self.at - 1
         self.tokens[place] = ("(", "(", self.tokens[start][2], self.tokens[start][3])
         self.nodes[place] = node

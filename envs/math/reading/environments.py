@@ -1,4 +1,4 @@
-"""Matrices, determinants, cases and aligned lines."""
+"""Grammar of environments: matrices, determinants, cases and aligned lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outermost level, inside brackets too: elements, separators, and words among formulas."""
+"""Outermost level of the grammar, also inside brackets: elements, separators, and words among formulas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPERAND_STARTS = frozenset("num sym const word unit frac sqrt func ( [ \\{ { - 
 
 
 class Lists(Cursor):
-    """Answers, elements, phrases."""
+    """Reads answers, elements and phrases."""
 
     def answer(self) -> Node:
         """Read the whole text."""
@@ -98,7 +98,7 @@ class Lists(Cursor):
             separated = False
 
     def _aside(self) -> list[Node]:
-        r"""Read the `(or 0.5)` of `\frac12 (or 0.5)`: the same said in another way, or a second answer."""
+        r"""Read the `(or 0.5)` of `\frac12 (or 0.5)`: another notation or a second answer."""
         self.enter()
         self.jump(self.at + 2)
         found, _, _ = self.items(_ROUND)

@@ -1,8 +1,8 @@
-r"""Reads an answer: LaTeX, plain text or Unicode, hostile or not, into the tree of `tree.py`.
+r"""Parses an answer (LaTeX, plain text or Unicode, hostile or not) into the tree of `tree.py`.
 
-Linear in the length of the text; nesting, numbers and size have limits; whatever happens, it is a tree or a `ParseError`.
-The choices that a reader has to make are documented where they are made: number conventions in `numerals.py`, words and
-products in `words.py`, implicit multiplication in `sums.py`, functions in `calls.py`, characters in `characters.py`.
+Takes linear time. Nesting, numbers and size have limits; the result is always a tree or a `ParseError`. Conventions are
+documented where they apply: numbers in `numerals.py`, words and products in `latex/vocabulary.py`, implicit multiplication in
+`sums.py`, functions in `calls.py`, characters in `characters.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHORT = re.compile(r"(-)?([0-9]{1,18}(?:\.[0-9]{1,18})?)")
 
 
 class _Parser(Lists, Relations, Sums, Atoms):
-    """The whole grammar."""
+    """The complete grammar."""
 
 
 def parse(text: str, *, max_chars: int = MAX_CHARS, decimal_comma: bool = False) -> Node:
@@ -65,7 +65,7 @@ def parse(text: str, *, max_chars: int = MAX_CHARS, decimal_comma: bool = False)
 
 
 def _measure(node: Node) -> None:
-    """Refuse trees that are too high: those who compare them walk down by recursion."""
+    """Refuse trees that are too high for the recursive functions on trees."""
     level, height = [node], 0
     while level:
         height += 1

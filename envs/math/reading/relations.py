@@ -1,4 +1,4 @@
-"""Relations, ratios and operations on sets."""
+"""Grammar of relations, ratios and set operations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COMPARATORS = frozenset(("rel", "<", ">", "verb", "pmod"))
 
 
 class Relations(Quantities):
-    """From comparators down to sums with units."""
+    """Reads relations, down to sums with units."""
 
     def relation(self) -> Node:
         """Read sides with comparators between them."""

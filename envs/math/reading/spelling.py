@@ -1,6 +1,6 @@
-r"""The first tier: two texts that differ only in delimiters, sizing, spacing and end punctuation are one answer.
+r"""Normal form of an answer's text, for the first tier: delimiters, sizes, spacing and final punctuation do not matter.
 
-Nothing that carries meaning is touched, so that no deeper tier would say otherwise: what is equal here is the same formula.
+Nothing that carries meaning is changed: texts that are equal here are the same formula for all later tiers too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9.])(?<![0-9],) |(?<![A-Za-z0-9.]) (?![
 
 
 def spelled(text: str) -> str:
-    """Return the text without what has no meaning. Equal results are equal answers."""
+    """Return the text without meaningless parts. Equal results are equal answers."""
     text = text.strip()
     if text.isalnum() and text.isascii():
         return text
@@ -68,7 +68,7 @@ _LOST = {letter: _lost(character, letter) for character, letter in zip("\t\f\b\v
 
 
 def unescaped(text: str) -> str:
-    r"""Put back the backslash of `\text`, `\frac`, `\beta`... where a careless reader of escapes has been.
+    r"""Put back the backslash of `\text`, `\frac`, `\beta`... after a faulty decoding of escapes.
 
     Call it before anything is stripped: what became of `\f` and `\t` is white space.
     """
@@ -78,7 +78,7 @@ def unescaped(text: str) -> str:
 
 
 def mended(text: str) -> str:
-    """Undo what befell an answer or a gold on its way: backslashes doubled by escaping twice, a full stop, bold."""
+    """Repair a damaged answer or gold: doubled backslashes, a final full stop, bold."""
     if "\\\\" in text and r"\begin" not in text:  # there, a doubled backslash ends a row
         text = _DOUBLED.sub(r"\\", text)
     for _ in range(2):  # what a sentence and a control space leave behind
@@ -102,7 +102,7 @@ def mended(text: str) -> str:
 
 
 def _in_signs(text: str) -> str:
-    r"""Write in signs what is said in words: `70\deg`, `all real numbers except 3`."""
+    r"""Replace words by signs: `70\deg`, `all real numbers except 3`."""
     if r"\deg" in text:
         text = _DEGREES.sub(r"^\\circ", text)
     if _EXCEPTS.search(text) and (found := _ALL_BUT.fullmatch(text)) and any(map(str.isdigit, found.group(1))):

@@ -1,4 +1,4 @@
-r"""Sums, products and what is attached to a factor.
+r"""Grammar of sums, products and factors with their powers and signs.
 
 A product without a sign binds as tightly as one with a sign, from left to right: `1/2x` is x/2, `1/2\pi r` is (1/2) pi r. One
 exception: letters right after a letter in a denominator belong to it, so `a/bc` is a/(bc) and `dy/dx` is a derivative.
@@ -44,7 +44,7 @@ _NO_FACTORS = (Text, Phrase, Listing, Relation)
 
 
 class Sums(Degrees):
-    """Terms, factors, powers."""
+    """Reads terms, factors and powers."""
 
     def sum(self) -> Node:
         """Read terms."""

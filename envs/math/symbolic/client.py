@@ -1,4 +1,4 @@
-"""Are two trees the same value, by SymPy? The client of a worker process that builds them by constructors and may be killed."""
+"""Client of the SymPy worker: compares two trees by value, in a process that can be killed."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def symbolic_equal(
 ) -> Verdict:
     """Ask SymPy whether two expressions or matrices have the same value.
 
-    `same` and `different` are proofs; the wording of neither tree reaches a parser. A tree over the limits of `wire.py`, one
-    that is no expression (a list, a unit), and what SymPy cannot settle are `unknown`.
+    `same` and `different` are proofs. No text reaches a parser. Trees beyond the limits of `wire.py`, trees that are no
+    expressions (lists, units) and comparisons that SymPy cannot settle are `unknown`.
 
     Args:
         a: a tree.
-        b: another.
+        b: the tree to compare it with.
         timeout_s: CPU seconds for the comparison.
         memory_bytes: address space for the comparison.
-        spend: is told the CPU seconds that were used.
+        spend: called with the CPU seconds used.
 
     Raises:
         SymbolicLimit: the comparison ran out of time or memory, or crashed twice.

@@ -1,4 +1,4 @@
-"""Trees to SymPy, by constructors alone: no text is ever read as an expression. Imported only in the worker process."""
+"""Builds SymPy expressions from trees, by constructors alone: no text is parsed. Imported only in the worker process."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _DIRECT: dict[str, Callable[..., Any]] = {
 
 
 class Unreadable(Exception):
-    """The tree is no scalar or matrix expression, or too large to write out; nothing can be said of it."""
+    """The tree is no scalar or matrix expression, or too large to build."""
 
 
 def growth(node: Node) -> int:
-    """Return how many factorials and powers with unknowns stand above one another: 3 in `x^{x^{n!}}`."""
+    """Return the nesting depth of factorials and powers with unknowns: 3 in `x^{x^{n!}}`."""
     below = max(map(growth, children(node)), default=0)
     match node:
         case tree.Pow(_, exponent) if symbols(exponent):
@@ -42,7 +42,7 @@ def growth(node: Node) -> int:
 
 
 class Namer:
-    """Gives every name its SymPy symbol, the same for both trees of a comparison.
+    """Gives every name a SymPy symbol, the same for both trees of a comparison.
 
     A name is real, complex or a positive whole number by the conventions of the probing tier: `complex_names` and
     `integer_names`, of which the gold comes first.
@@ -55,7 +55,7 @@ class Namer:
         self.depends = dependents(part for node in (gold, answer) for part in walk(node))
 
     def __call__(self, name: str) -> Any:
-        """Return the symbol of a name, or the unknown function that it is where something is derived."""
+        """Return the symbol of a name, or an unknown function if the name depends on variables of derivatives."""
         if name in self.depends:
             if not self.depends[name]:
                 raise Unreadable("a name that is derived and derived by")
@@ -254,9 +254,10 @@ _CONSTANTS = frozenset("a b c k m n p q A B C alpha beta gamma lambda mu omega p
 
 
 def dependents(parts: Iterable[Node]) -> dict[str, frozenset[str]]:
-    r"""Return the names that are functions, and of which variables, by the derivatives among the nodes of trees.
+    r"""Return the names that are functions, with their variables, according to the derivatives among the nodes.
 
-    What is derived and derived by (`\frac{dy}{dx}` beside `\frac{dx}{dy}`) is a function of nothing that could be named.
+    A name that is both differentiated and differentiated by (`\frac{dy}{dx}` beside `\frac{dx}{dy}`) is a function of nothing
+    that could be named.
     """
     found: dict[str, frozenset[str]] = {}
     variables: set[str] = set()
@@ -274,7 +275,7 @@ def dependents(parts: Iterable[Node]) -> dict[str, frozenset[str]]:
 
 
 def hidden(body: Node, variable: str, bound: Collection[str]) -> bool:
-    """Whether what is summed, integrated or has a limit holds a name that depends on the variable without saying how."""
+    """Whether the body of a sum, integral or limit has a name that depends on the variable without saying how."""
     return any(
         name != variable
         and name not in bound

@@ -1,4 +1,4 @@
-"""Are two trees the same value? Decided with SymPy; imported only in the worker process, where a child may be killed at it.
+"""Decides with SymPy whether two trees have the same value. Imported only in the worker process, whose children may be killed.
 
 `same` is a proof that the difference is zero; where a proof holds for positive variables only, exact probes of every sign must
 agree as well. `different` is a point at which both are defined and their difference is certainly not zero: computed with error
@@ -23,13 +23,13 @@ _UNFINISHED = (sp.Limit, sp.Sum, sp.Product, sp.Integral, sp.Derivative)
 _STEPPING = (sp.Max, sp.Min, sp.floor, sp.ceiling, sp.sign, sp.Mod)
 _INVERSE_TRIGONOMETRIC = (sp.asin, sp.acos, sp.atan)
 MAX_GROWTH = 2
-"""With more factorials and powers above one another, SymPy computes for as long as it may."""
+"""With a deeper nesting of factorials and powers SymPy runs into its time limit."""
 _PROBES, _FIRST, _ENOUGH = 10, 2, 3
 _DIGITS, _MORE_DIGITS = 20, 45
 
 
 def decide(first: Node, second: Node) -> Verdict:
-    """Return whether the trees, the gold first, have the same value, or that it cannot be told."""
+    """Compare the values of two trees, the gold first."""
     try:
         if max(growth(first), growth(second)) > MAX_GROWTH:
             return "unknown"
@@ -47,7 +47,7 @@ def decide(first: Node, second: Node) -> Verdict:
         verdicts = [_compare(*pair, lambda index=index: assuming_positive(index)) for index, pair in enumerate(real)]  # type: ignore[misc]
     except MemoryError:
         raise
-    except Exception:  # SymPy raises whatever it likes at what it cannot do
+    except Exception:  # SymPy raises all kinds of exceptions
         return "unknown"
     if "different" in verdicts:
         return "different"

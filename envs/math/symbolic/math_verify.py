@@ -1,4 +1,4 @@
-"""The last opinion: Math-Verify on two texts. Imported only in a worker process, for it hands texts to a parser of SymPy's."""
+"""Compares two texts by Math-Verify. Imported only in a worker process, since Math-Verify passes texts to SymPy's parser."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def load() -> Callable[[bytes], bytes]:
 
 
 def near(gold: Any, answer: Any) -> bool:
-    """Whether two constants agree to thirteen significant digits; True of what is no real constant.
+    """Whether two constants agree to thirteen significant digits; True if either is no real constant.
 
     Math-Verify takes what is nearly zero for zero, so that 1/2004! equals 1/2006!.
     """
@@ -77,7 +77,7 @@ def near(gold: Any, answer: Any) -> bool:
     if not all(value.is_Float or value.is_Rational for value in (left, right)):
         return True
     if any(value.is_Float and value._prec == 1 for value in (left, right)):
-        return True  # a zero that only shows as rounding noise: nothing to compare with
+        return True  # zero except for rounding noise, so there is nothing to compare
     return bool(abs(left - right) <= max(abs(left), abs(right)) * SIGNIFICANT)
 
 

@@ -1,4 +1,4 @@
-"""Trees as JSON, for the way to the process that decides with SymPy and back: strict and bounded at both ends.
+"""Trees as JSON, between this process and the SymPy worker; strict and bounded at both ends.
 
 A node is a list, its type's name and its fields in order: `["Div", ["Number", "1", "1", 0, "plain"], ["Symbol", "x"]]`. Whole
 numbers of any size are hexadecimal text, which converts in linear time.
@@ -45,14 +45,14 @@ _TYPES: dict[str, type] = {kind.__name__: kind for kind in _FIELDS}
 
 
 class WireError(ValueError):
-    """What came over the wire, or should go, is no tree within the limits."""
+    """The data received, or the tree to send, is no tree within the limits."""
 
 
 def dumps(*nodes: Node) -> bytes:
     """Return the trees as JSON.
 
     Raises:
-        WireError: one is larger or deeper than the limits, or holds what no expression does: a list, words, a unit.
+        WireError: a tree is beyond the limits, or has nodes that expressions cannot have: lists, words, units.
     """
     writer = _Writer()
     return json.dumps([writer.node(node, 0) for node in nodes], separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""The worker's side of comparing trees: SymPy loaded and warmed once, then one payload in, one verdict out."""
+"""Worker side of comparing trees: loads and warms SymPy once, then maps each payload to a verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verigym.envs.math import tree
 from verigym.envs.math.symbolic import wire
 from verigym.envs.math.tree import Call, Node, Symbol
 
-# SymPy's door from text to evaluated code. Nothing on the way from a tree to a verdict needs it, so it is walled up.
+# SymPy's only way from text to evaluated code. No comparison of trees needs it, so it is disabled.
 _TEXT_PARSER = "sympy.parsing.sympy_parser"
 _SIMPLIFYING = "sympy.simplify.simplify"
 
@@ -39,7 +39,7 @@ def load() -> Callable[[bytes], bytes]:
 
 
 def _wall_up() -> None:
-    """Make SymPy read what it keeps as text of its own (units, hypergeometric tables), then take its parser away."""
+    """Let SymPy parse its own text tables (units, hypergeometric functions), then disable its parser."""
     import sympy as sp
 
     importlib.import_module("sympy.physics.units")
@@ -52,7 +52,7 @@ def _wall_up() -> None:
 
 
 def warm_up() -> Iterator[tuple[Node, Node]]:
-    """Yield pairs that lead through the common ways of SymPy: it imports and learns on first use, and forks inherit that."""
+    """Yield pairs that exercise SymPy's common code paths: it imports and caches on first use, and forks inherit that."""
     x, y, n, z, t = (Symbol(name) for name in "xynzt")
     one, two, three, six = (tree.Number(Fraction(value)) for value in (1, 2, 3, 6))
     minus = tree.Neg

@@ -51,10 +51,10 @@ def verdicts(cases, **options):
 def everything_loaded():
     import mpmath
     import verigym.envs.math
-    forbidden = ("worker", "decide", "construct", "opinion")
-    for module in pkgutil.iter_modules(verigym.envs.math.__path__):
-        if not module.name.startswith(forbidden):
-            importlib.import_module("verigym.envs.math." + module.name)
+    in_workers = ("worker", "decide", "construct", "math_verify")
+    for module in pkgutil.walk_packages(verigym.envs.math.__path__, "verigym.envs.math."):
+        if module.name.rpartition(".")[2] not in in_workers:
+            importlib.import_module(module.name)
     import verigym.envs.math.environment
 
 REACHED = []

@@ -1,5 +1,5 @@
-r"""Answers that are copied as they stand, though nothing in them looks like work: `0.\overline5` where a fraction is asked,
-`x + 0y` for x, `h(10) = 1` where the question says so and asks for something else.
+r"""Refuses numbers and equations copied from the question: `0.\overline5` where a fraction is asked, `x + 0y` for x,
+`h(10) = 1` where the question states it and asks for something else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CONVERSION = re.compile(
 
 
 def is_copied(question: str, gold: Node, answer: Node) -> bool:
-    """Whether an answer, equal to the gold, is the question's own number, computation or equation."""
+    """Whether an answer equal to the gold is a number, computation or equation of the question."""
     if not question or gold == answer:
         return False
     if isinstance(answer, Relation):
@@ -32,7 +32,7 @@ def is_copied(question: str, gold: Node, answer: Node) -> bool:
 
 
 def _is_given(question: str, gold: Node, answer: Relation) -> bool:
-    """Whether it is an equation that the question states, of something that it does not ask for."""
+    """Whether the answer is an equation that the question states, about something that it does not ask for."""
     if any(isinstance(part, Relation) for part in walk(gold)):
         return False
     found = formulas(question)
@@ -41,7 +41,7 @@ def _is_given(question: str, gold: Node, answer: Relation) -> bool:
 
 
 def _is_unconverted(question: str, gold: Node, answer: Node) -> bool:
-    """Whether it is a number in the form that the question gives, where another form is asked."""
+    """Whether the answer is a number in the question's form, although another form is asked."""
     if not _differs(gold, answer) or not _CONVERSION.search(question[:MAX_CHARS]):
         return False
     literals = formulas(question).literals

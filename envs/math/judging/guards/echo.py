@@ -1,4 +1,4 @@
-r"""Answers that hand the question back: `(x+1)(x+2)` is no answer where it is to be expanded, nor `\sqrt{12}` simplified.
+r"""Refuses answers that repeat the question: `(x+1)(x+2)` where it is to be expanded, `\sqrt{12}` where it is to be simplified.
 
 A part of the question counts as handed back when the answer holds it, reordered or padded (`shapes.py`), and it has the
 answer's value, so that the rest does nothing; when a product was to be expanded, a sum factored or a fraction cancelled, and it
@@ -38,9 +38,9 @@ from verigym.envs.math.tree import (
 _EXPAND = re.compile(r"\b(?:expan[ds]|multiply)", re.IGNORECASE)
 _OPERATIONS = (Add, Mul, Neg, Div, Pow, Root, Call)
 MAX_PARTS = 400
-"""Larger answers are not searched for parts of the question."""
+"""Answers with more nodes are not searched for parts of the question."""
 MAX_CHECKS = 8
-"""So many parts of the question are compared with the answer by value."""
+"""At most this many parts of the question are compared with the answer by value."""
 
 
 REPEATS = "it repeats the question"
@@ -48,7 +48,7 @@ COMPUTES = "the question computes this value, and so does the answer, in another
 
 
 def hands_back(question: str, gold: Node, answer: Node, work: WorkBudget | None = None) -> str:
-    """Return why an answer, equal to the gold, leaves the question as it was: `REPEATS`, `COMPUTES`, or nothing."""
+    """Return why an answer equal to the gold only repeats the question: `REPEATS`, `COMPUTES`, or ""."""
     if not question or (isinstance(gold, Relation) and split_names(gold.sides, question)[0] is None):
         return ""  # an equation is equal to many, and is asked for as such
     work = WorkBudget(ANSWER_WORK) if work is None else work
@@ -71,7 +71,7 @@ def hands_back(question: str, gold: Node, answer: Node, work: WorkBudget | None 
 
 
 class _Guard:
-    """What one question holds, beside the values of one gold; all are shapes."""
+    """The formulas of one question and the values of one gold, as shapes."""
 
     def __init__(self, question: str, golds: tuple[Node, ...], work: WorkBudget) -> None:
         self.question = question

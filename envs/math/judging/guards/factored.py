@@ -1,4 +1,4 @@
-r"""As many factors as the gold: `(x^2-4)(x^2+4)` is no answer for `(x-2)(x+2)(x^2+4)`, nor 360 for `2^3 \cdot 3^2 \cdot 5`.
+r"""Refuses fewer factors than the gold's: `(x^2-4)(x^2+4)` for `(x-2)(x+2)(x^2+4)`, nor 360 for `2^3 \cdot 3^2 \cdot 5`.
 
 Asked only where the question says to factor, or asks for prime factors, and the gold is a product. Factors count as they are
 written, with their multiplicity; numbers count in a product of primes alone, where each must be one.
@@ -21,7 +21,7 @@ MAX_PRIME = 10**6
 
 
 def is_less_factored(question: str, gold: Node, answer: Node) -> bool:
-    """Whether an answer, equal to the gold, is a product with fewer factors, or none."""
+    """Whether an answer equal to the gold is a product with fewer factors, or no product."""
     by_primes, by_variables = _PRIMES.search(question), _FACTOR.search(question)
     if not (by_primes or by_variables):
         return False
@@ -35,7 +35,7 @@ def is_less_factored(question: str, gold: Node, answer: Node) -> bool:
 
 
 def primes(node: Node) -> int:
-    """Return how many primes a product of them has; 0 for what is none."""
+    """Return the number of primes in a product of primes; 0 for any other tree."""
     match node:
         case Neg(of) | Group("(", ")", (of,)):
             return primes(of)
@@ -56,7 +56,7 @@ def _is_prime(number: int) -> bool:
 
 
 def variable_factors(node: Node) -> int:
-    """Return how many factors with variables a tree has, above less below."""
+    """Return the number of factors with variables in the numerator, minus those in the denominator."""
     match node:
         case Neg(of) | Group("(", ")", (of,)):
             return variable_factors(of)

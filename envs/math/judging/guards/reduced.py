@@ -1,4 +1,4 @@
-r"""Whether an expression is in a form that people leave it in: `2\sqrt{3}`, `\frac{3\pi}{4}`, not `\sqrt{24/2}`, nor `2x + 3x`.
+r"""Whether an expression is in a usual final form: `2\sqrt{3}`, `\frac{3\pi}{4}`, not `\sqrt{24/2}`, nor `2x + 3x`.
 
 No rules of taste: a root in a denominator and an improper fraction may stay. What may not is arithmetic that a pupil would
 still do: with two rational numbers, two roots of one degree, the square factor of a radicand, like terms, powers of one base.
@@ -24,7 +24,7 @@ def is_power_of_ten(node: Node) -> bool:
 
 
 def is_reduced(node: Node, work: WorkBudget) -> bool:
-    """Whether no arithmetic is left to do in a shape."""
+    """Whether a shape leaves no arithmetic to do."""
     return not any(_is_left(part, work) for part in walk(node))
 
 
@@ -37,7 +37,7 @@ def is_polynomial(node: Node) -> bool:
 
 
 def divides(node: Node) -> bool:
-    """Whether something with variables is divided, or divides."""
+    """Whether a tree has a quotient with variables."""
     return any(
         (isinstance(part, Div) and bool(symbols(part)))
         or (isinstance(part, Pow) and isinstance(part.exponent, Neg) and bool(symbols(part.base)))
@@ -108,14 +108,14 @@ def _radicands(node: Node) -> int:
 
 
 def goes_out(top: Node, bottom: Node) -> bool:
-    r"""Whether a quotient of a term by an integer is one of integers that goes out: `\frac{10\pi}{2}`."""
+    r"""Whether an integer denominator divides the numerator's coefficient: `\frac{10\pi}{2}`."""
     by = bottom.of if isinstance(bottom, Neg) else bottom
     divisor = _coefficient(by) if isinstance(by, Number) else 1
     return divisor > 1 and not isinstance(top, Add) and _coefficient(top) % divisor == 0
 
 
 def kind_of(term: Node) -> Node:
-    """Return a term without its rational factor: like terms have the same."""
+    """Return a term without its rational factor, which is equal for like terms."""
     term = term.of if isinstance(term, Neg) else term
     if is_lowest(term):
         return Number(Fraction(1))

@@ -1,7 +1,7 @@
-r"""Answers that leave the work to the grader: `\int_0^1 x^2 dx` for 1/3, `2^{100} \bmod 7` for 2, `3x < 6` for x < 2.
+r"""Refuses answers that leave the work to the grader: `\int_0^1 x^2 dx` for 1/3, `2^{100} \bmod 7` for 2, `3x < 6` for x < 2.
 
-They equal the gold, and writing them down takes no more than reading the question. A gold that has such a form itself wants
-no other. A chain is worked out if one of its sides is: `17 \bmod 5 = 2`.
+They equal the gold, but can be written down from the question alone. If the gold itself has such a form, no other is required.
+A chain is worked out if one of its sides is: `17 \bmod 5 = 2`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ORDER = frozenset(("<", "<=", ">", ">=", "!="))
 
 
 def is_unworked(gold: Node, answer: Node, question: str) -> bool:
-    """Whether an answer, equal to the gold, states the work instead of doing it."""
+    """Whether an answer equal to the gold states the work instead of doing it."""
     if _unsolved(answer, _may_be_atom) and not _unsolved(gold, _is_atom) and not _is_equation(gold):
         return True
     if not any(map(_is_operation, walk(answer))) or any(map(_is_operation, walk(gold))):
@@ -43,7 +43,7 @@ def is_unworked(gold: Node, answer: Node, question: str) -> bool:
 
 
 def claims(node: Node, question: str) -> Iterator[tuple[Node, ...]]:
-    """Yield the values that an answer lists, each with all the sides of the chain that claims it, less its name."""
+    """Yield the values of an answer, each as all sides of its chain without the name."""
     match node:
         case Group(_, _, items) | Listing(items, _):
             for item in items:
@@ -65,7 +65,7 @@ def claims(node: Node, question: str) -> Iterator[tuple[Node, ...]]:
 
 
 def _is_operation(node: Node) -> bool:
-    """Whether a node is one of the operations at all: a gold with one of them may be answered with any."""
+    """Whether a node is one of the operations that count as work; a gold with one may be answered with any of them."""
     if isinstance(node, Symbol):
         return node.name.startswith("d/d")
     return isinstance(node, Call) and (node.name in BINDERS or node.name in _OF_CONSTANTS)

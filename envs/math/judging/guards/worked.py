@@ -1,12 +1,12 @@
-r"""A number for a number: where the gold is one, `17 \cdot 23` is no answer, nor `\sqrt{144} + 5`, whatever the question says.
+r"""Requires a number for a number: if the gold is one, `17 \cdot 23` and `\sqrt{144} + 5` are no answers.
 
-What an answer may be is a rule of its form. A rational number is written as a numeral: a literal (`-3`, `1\frac12`,
-`0.\overline3`, `4.5\cdot10^6`), a fraction of integers that is none itself (`6/36`, not `36/6`), a power, factorial or binomial
-of literals (`2^{10}`, `10!`), a fraction of these in lowest terms, with a sign, percent sign or unit. Any other number is a
-closed form, `3 + 2\sqrt5`, `2\ln 3 - 1`, with no arithmetic left in it: at most one rational term in a sum and factor in a
-product, no like terms, no factor twice, no product or power of sums, no quotient that goes out, and numerals for all its
-rational parts. A gold that is not worked out itself, `9 \cdot 8`, wants no other form. Without a question a bare pair is
-compared, and this rule is not asked.
+The rule concerns the form of the answer alone. A rational number is written as a numeral: a literal (`-3`, `1\frac12`,
+`0.\overline3`, `4.5\cdot10^6`), a fraction of integers whose value is no integer (`6/36`, not `36/6`), a power, factorial or
+binomial of literals (`2^{10}`, `10!`), a fraction of these in lowest terms, with a sign, percent sign or unit. Any other
+number is a closed form, `3 + 2\sqrt5`, `2\ln 3 - 1`, with no arithmetic left in it: at most one rational term in a sum and
+factor in a product, no like terms, no factor twice, no product or power of sums, no quotient that goes out, and numerals for
+all its rational parts. If the gold itself is not worked out, `9 \cdot 8`, no other form is required. Without a question a bare
+pair is compared, and this rule is not asked.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _ONE = Number(Fraction(1))
 
 
 def leaves_arithmetic(gold: Node, answer: Node, question: str, work: WorkBudget, *, rounded: bool = False) -> bool:
-    """Whether a number in an answer, equal to the gold, is not worked out although the gold's are.
+    """Whether an answer equal to the gold has a number that is not worked out, although the gold's numbers are.
 
     Args:
-        gold: what is right.
-        answer: what was given.
+        gold: the gold.
+        answer: the answer.
         question: the task's text, which may make a formula a name.
         work: the budget for exact values.
-        rounded: whether they are equal as decimals only, so that a rational gold may stand for another number.
+        rounded: whether they are equal only as decimals, so that a rational gold may stand for another number.
     """
     if gold == answer or isinstance(answer, Number) or not question.strip():
         return False  # without a question a bare pair, to be compared
@@ -148,7 +148,7 @@ def _value(node: Node, work: WorkBudget) -> Fraction | None:
 
 
 def is_worked_out(node: Node, work: WorkBudget) -> bool:
-    """Whether nothing is left to work out in a number."""
+    """Whether a number is worked out."""
     if isinstance(node, Number | Constant) or is_residue(node):
         return True
     if _value(node, work) is not None:
@@ -178,7 +178,7 @@ def _bare(term: Node) -> Node:
 
 
 def _join(node: Node, parts: tuple[Node, ...], work: WorkBudget) -> bool:
-    """Whether two terms of a sum, or two factors of a product, are still to be made one."""
+    """Whether two terms of a sum, or two factors of a product, can still be combined."""
     if sum(_value(part, work) is not None for part in parts) > 1 or (isinstance(node, Mul) and sum(map(_is_sum, parts)) > 1):
         return True
     alike = [kind_of(shape(_bare(part))) if isinstance(node, Add) else part for part in parts]
@@ -192,7 +192,7 @@ def _is_sum(node: Node) -> bool:
 
 
 def _is_numeral(node: Node, work: WorkBudget) -> bool:
-    """Whether a rational number is written as people leave it."""
+    """Whether a rational number is written in a usual final form."""
     match node:
         case Neg(of) | PlusMinus(of, _):
             return not isinstance(of, Neg | PlusMinus) and _is_numeral(of, work)

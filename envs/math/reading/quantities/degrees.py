@@ -12,7 +12,7 @@ _AFTER_SCALE = frozenset(("end", ",", ".", "}", "and", "or", ")", "rel", ";", "q
 
 
 class Degrees(Cursor):
-    """What a small raised circle means."""
+    """Reads the degree sign."""
 
     def degrees(self, node: Node) -> Node:
         """Read from the circle on."""

@@ -1,4 +1,4 @@
-"""Numbers among tokens: mixed, repeating, in a base, times of day."""
+"""Grammar of numbers: mixed, repeating, in a base, times of day."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AFTER_NUMBER = frozenset(("_", "sym", ":", "half", ".", "accent", "dots", "frac
 
 
 class Numbers(Cursor):
-    """What a number may turn into by what follows it."""
+    """Reads a number, whose kind depends on the tokens that follow."""
 
     def number(self) -> Node:
         """Read a number and what follows it."""

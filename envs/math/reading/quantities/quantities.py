@@ -1,4 +1,4 @@
-"""Values with units: `5 cm^2`, `$5 per hour`, `6 feet 2 inches`, `12 apples`."""
+"""Grammar of values with units: `5 cm^2`, `$5 per hour`, `6 feet 2 inches`, `12 apples`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PARTS = {("foot", "inch"): 12, ("pound", "ounce"): 16, ("hour", "minute"): 60, 
 
 
 class Quantities(Cursor):
-    """What was counted or measured."""
+    """Reads values with units."""
 
     def measured(self) -> Node:
         """Read a sum with its unit, and what is added to it or multiplies it: `12 cm + 3 cm`, `12 cm * 3 cm`."""

@@ -1,9 +1,9 @@
-r"""Unicode to the characters the tokenizer knows: ASCII, TeX commands, and letters of words.
+r"""Maps Unicode to the characters of the lexer: ASCII, TeX commands, and letters of words.
 
-What is displayed is what is read. Characters without width or meaning (zero-width spaces and joiners, variation selectors)
-are dropped, for the text looks the same without them. Characters that change how their neighbours look or in which order
-they stand (bidirectional controls, right-to-left letters, combining marks, NUL and other controls) are refused: with them,
-the text on the screen and the text that is read could differ.
+The text read must be the text displayed. Characters without width or meaning (zero-width spaces and joiners, variation
+selectors) are dropped, for the text looks the same without them. Characters that change how their neighbours look or in which
+order they stand (bidirectional controls, right-to-left letters, combining marks, NUL and other controls) are refused: with
+them, the text on the screen and the text that is read could differ.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def plain(text: str) -> str:
 
 
 def _check(char: str) -> None:
-    """Letters may stay, as parts of words."""
+    """Refuse characters other than letters, which may be parts of words."""
     letter = unicodedata.category(char) in ("Lu", "Ll", "Lt", "Lo", "Lm")
     if not letter or unicodedata.bidirectional(char) in ("R", "AL"):
         raise ParseError(f"character U+{ord(char):04X} ({unicodedata.name(char, 'unnamed')})")

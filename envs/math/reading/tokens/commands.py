@@ -1,4 +1,4 @@
-r"""Control sequences to tokens."""
+r"""Control sequences to tokens, and the state of the lexer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ESCAPED = {"$": ("money", "dollar"), "%": ("%", "%"), "&": ("word", "and"), "#"
 
 
 class Commands:
-    """The state of the pass, and what a backslash starts."""
+    """State of the lexer, and reading of control sequences."""
 
     def __init__(self, text: str, decimal_comma: bool = False) -> None:
         self.text = text

@@ -1,4 +1,4 @@
-"""The place in the tokens, and what all parts of the grammar share."""
+"""The cursor over the tokens, shared by all parts of the grammar."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAYS_AGAIN = (("rel", "="), ("rel", "approx"))
 
 
 class Cursor:
-    """Reads tokens from left to right. Parts of the grammar are mixed in as classes that know each other by these methods."""
+    """Reads tokens from left to right. Parts of the grammar are mix-ins that call each other by these methods."""
 
     def __init__(self, tokens: list[Token], text: str) -> None:
         self.tokens = tokens

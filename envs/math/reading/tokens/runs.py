@@ -1,4 +1,4 @@
-"""Runs of letters to tokens, by the rules of `vocabulary.py` and by what stands beside them."""
+"""Runs of letters to tokens, by the rules of `latex/vocabulary.py` and the neighbouring characters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONNECTED = re.compile(r"(or|and)([A-Z]|[a-z](?:[A-Z]?))")
 _ROMAN = frozenset("IVX")
 
 Found = tuple[list[tuple[str, str]], int]
-"""Kinds and texts of tokens, and where the run ends."""
+"""Kinds and texts of tokens, and the end of the run."""
 
 
 def classify(text: str, start: int, end: int, mode: str, before: str, alone: frozenset[str]) -> Found:

@@ -1,8 +1,8 @@
-r"""From text to tokens, in one linear pass.
+r"""The lexer: text to tokens, in one linear pass.
 
-A token is (kind, text, spaced, position): what it is for the grammar, what it says, whether blanks stand before it. Characters
-are their own kind. In `\text{...}`, and outside `$...$` in a text that has such formulas, runs of letters are words; elsewhere
-`words.py` decides. Braces of `\text` leave no tokens.
+A token is (kind, text, spaced, position): its kind for the grammar, its text, whether blanks precede it. Single characters are
+their own kind. In `\text{...}`, and outside `$...$` in a text that has such formulas, runs of letters are words; elsewhere
+`latex/vocabulary.py` decides. Braces of `\text` leave no tokens.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ _GAP = re.compile(r"\$\s++\$")
 
 
 def delimit(text: str) -> tuple[str, bool]:
-    r"""Return the text with single backslashes and plain delimiters, and whether words outside formulas are set apart.
+    r"""Return the text with single backslashes and plain delimiters, and whether it has delimited formulas.
 
     - Marks of emphasis, code and quotation around the whole text go: `**73**`.
     - Backslashes that are all doubled were escaped twice, and so were single commands in a text without rows.
