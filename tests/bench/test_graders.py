@@ -91,7 +91,7 @@ def test_a_hang_is_a_limit_and_the_next_case_is_graded(isolated):
     grader = isolated("peers:hangs", timeout_s=0.5)
     verdict = grader.grade(case("hang"))
     assert (verdict.kind, verdict.reason) == ("limit", "killed after 0.5 s")
-    assert 0.5 <= verdict.seconds < 5
+    assert 0.5 <= verdict.seconds < 60
     assert grader.grade(case("1")).kind == "accepted"
 
 

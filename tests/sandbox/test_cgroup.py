@@ -111,10 +111,10 @@ def test_limits_go_up_and_down_and_are_written_only_when_they_change(group: Cgro
     for size in (64 << 20, 512 << 20, 32 << 20):
         group.set_limits(size, 50)
         assert int(Path(limit).read_text()) == size
-    before = time.perf_counter()
+    before = time.process_time()
     for _ in range(1000):
         group.set_limits(32 << 20, 50)
-    assert time.perf_counter() - before < 0.1
+    assert time.process_time() - before < 0.1
 
 
 @group_needed

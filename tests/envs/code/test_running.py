@@ -34,22 +34,22 @@ def test_the_first_failure_in_order_is_reported_though_a_later_one_came_sooner(p
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_no_test_is_started_after_a_failure(parallel: int) -> None:
     env = CodeEnvironment(parallel=parallel)
-    tests = sleeps(("0", "wrong"), *[("1", "1")] * 20)
+    tests = sleeps(("0", "wrong"), *[("1", "1")] * 80)
     env.prepare()
     start = time.monotonic()
     score = env.score(env.prompt("q", tests=tests), SLEEPER)
     assert score.status is Status.INCORRECT
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
 
 
 def test_tests_of_one_program_run_at_the_same_time() -> None:
-    tests = sleeps(*[("0.5", "0.5")] * 4)
+    tests = sleeps(*[("2", "2")] * 4)
     env = CodeEnvironment(parallel=4, backend_options={"workers": 4})
     prompt = env.prompt("q", tests=tests)
     env.score(prompt, SLEEPER)
     start = time.monotonic()
     assert env.score(prompt, SLEEPER).status is Status.CORRECT
-    assert time.monotonic() - start < 1.6
+    assert time.monotonic() - start < 7
 
 
 def test_a_failure_of_ours_after_the_programs_failure_changes_nothing_and_before_it_is_an_error() -> None:

@@ -27,7 +27,7 @@ def test_score_is_stamped():
     score = env.score(env.prompt("q", answer="4"), "answer: 4")
     assert score.reward == 1.0
     assert score.grader == env.grader
-    assert 0 < score.seconds < 5
+    assert 0 < score.seconds < 60
 
 
 def test_grader_id_holds_name_version_and_options():

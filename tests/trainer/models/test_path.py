@@ -58,7 +58,7 @@ def test_a_hub_that_does_not_answer_is_tried_once_and_briefly(name: str) -> None
     begun = time.monotonic()
     with pytest.raises(UsageError, match=f"no directory '{name}' here, and no model .* hub does not answer .*refused"):
         load_model(name, torch.device("cpu"))
-    assert time.monotonic() - begun < 5, "its library would go on for 45 s"
+    assert time.monotonic() - begun < 30, "its library would go on for 45 s"
     assert not huggingface_hub.constants.HF_HUB_OFFLINE
 
 
