@@ -17,7 +17,7 @@ from verigym.envs.contract.schema import Prompt
 from verigym.envs.grading import Grader
 from verigym.trainer.batches.builder import Batch, BatchBuilder
 from verigym.trainer.checkpoints import store
-from verigym.trainer.checkpoints.input_hashes import contents, refuse_changed
+from verigym.trainer.checkpoints.input_hashes import input_hashes, refuse_changed
 from verigym.trainer.checkpoints.run_record import record_start
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.distributed.torchrun import launched_rank
@@ -91,7 +91,7 @@ class Run:
         self.checkpoints = config.output / "checkpoints"
         self.made_with = store.made_with(config, {source.label: source.environment.grader for source in sources})
         found = world.first(lambda: store.latest(self.checkpoints, self.made_with, config.steps))
-        self.contents = world.first(lambda: contents(config, (source.environment for source in sources)))
+        self.contents = world.first(lambda: input_hashes(config, (source.environment for source in sources)))
         changed = found is not None and refuse_changed(found[1].contents, self.contents, config.changed_inputs)
         environments = {source.label: source.environment for source in sources}
         self.learner = Learner(config, found[0] if found else None, world, environments)

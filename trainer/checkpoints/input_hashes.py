@@ -1,4 +1,4 @@
-"""What a run's inputs hold: hashes of model, data sets and own environments, so that no run goes on from others."""
+"""Hashes of a run's inputs: model, data sets and the user's own environments, so that no run resumes with others."""
 
 from __future__ import annotations
 
@@ -19,43 +19,44 @@ from verigym.trainer.models.path import model_path
 logger = logging.getLogger("verigym.trainer")
 
 WHOLE = 64 * 2**20
-"""Files up to so many bytes are hashed whole."""
+"""Files of up to this many bytes are hashed whole."""
 ENDS = 2**20
-"""Of larger ones so many bytes at the beginning and at the end count, and the size: reading all weights would take minutes."""
+"""Bytes at each end of a larger file that are hashed with its size, because reading all weights would take minutes."""
 
 
-def contents(config: TrainConfig, environments: Iterable[Environment] = ()) -> dict[str, str]:
-    """Return a hash of each local input, by name. What comes from the hub is not looked at, nor what environments read.
+def input_hashes(config: TrainConfig, environments: Iterable[Environment] = ()) -> dict[str, str]:
+    """Return a hash of each local input, by name. Files from the hub and files that environments read are not hashed.
 
     Args:
-        config: the run, whose model and sources could be opened.
-        environments: its environments, of which the code counts that is the user's; see `own_code`.
+        config: the run; its model and sources must exist.
+        environments: of the run; the code of those that are the user's own is hashed, see `own_code`.
     """
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     folder = Path(model_path(config.model))
     if folder.is_dir():
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            found[f"model {path.relative_to(folder)}"] = file_hash(path)
-    return found | data_hashes(config.sources) | {f"code of {name}": value for name, value in own_code(environments).items()}
+            hashes[f"model {path.relative_to(folder)}"] = file_hash(path)
+    code = {f"code of {name}": value for name, value in own_code(environments).items()}
+    return hashes | data_hashes(config.sources) | code
 
 
 def data_hashes(sources: Iterable[SourceConfig]) -> dict[str, str]:
-    """Return a hash of each data set's description and of its files that lie here, by name."""
-    found: dict[str, str] = {}
+    """Return a hash of each data set's description and of its local files, by name."""
+    hashes: dict[str, str] = {}
     for source in sources:
         if source.dataset is None:
             continue
-        found[f"the description of {source.label}"] = sha256_hex(description(source.dataset))[:16]
+        hashes[f"the description of {source.label}"] = sha256_hex(description(source.dataset))[:16]
         files = load_config(source.dataset).files if source.data_dir else {}
         for split in (source.split, source.eval_split):
             if source.data_dir and split and split in files:
                 path = Path(source.data_dir) / files[split].path
-                found[f"{split} data of {source.label}"] = file_hash(path)
-    return found
+                hashes[f"{split} data of {source.label}"] = file_hash(path)
+    return hashes
 
 
 def file_hash(path: Path) -> str:
-    """Return a hash of a file's content; of one above `WHOLE` bytes, of its size and both its ends."""
+    """Return a hash of a file's content; of its size and both ends if it is larger than `WHOLE` bytes."""
     size = path.stat().st_size
     if size <= WHOLE:
         return file_sha256(path)[:16]
@@ -93,10 +94,15 @@ def model_digest(model: str) -> str:
 
 
 def refuse_changed(then: Mapping[str, str], now: Mapping[str, str], changed_inputs: str) -> bool:
-    """Return whether a checkpoint's hashes are not those of now. A checkpoint without any is from before there were hashes.
+    """Return whether the inputs have changed since a checkpoint; one of an older version, without hashes, counts as unchanged.
+
+    Args:
+        then: the checkpoint's hashes.
+        now: the present hashes.
+        changed_inputs: the setting; `refuse` or `accept`.
 
     Raises:
-        UsageError: naming what differs, where that is to be refused.
+        UsageError: inputs have changed and `changed_inputs` is `refuse`.
     """
     names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name)) if then else []
     if not names:

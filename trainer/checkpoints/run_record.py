@@ -1,4 +1,4 @@
-"""How a folder was made: the command line, versions and hashes of the inputs of each start, in `run.json`."""
+"""Record of a run's starts in `run.json`: command line, versions, settings and input hashes of each."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from typing import Any
 from verigym.envs.extras import installed
 
 PACKAGES = ("verigym", "torch", "transformers", "tokenizers", "numpy", "pydantic")
-"""Packages that decide numbers."""
+"""Packages whose versions can change results."""
 NAME = "run.json"
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that decide numbers, where they are installed."""
+    """Return the versions of Python and of the installed packages that can change results."""
     return installed(PACKAGES)
 
 
 def command_line() -> str:
-    """Return how this process was started, as a shell takes it."""
+    """Return the command line of this process, quoted for a shell."""
     return shlex.join([Path(sys.orig_argv[0]).name, *sys.orig_argv[1:]])
 
 
 def record_start(output: Path, made: Mapping[str, Any], inputs: Mapping[str, str], done: int = 0) -> dict[str, Any]:
-    """Add a start to `run.json`, and return it: options, versions, command line and input hashes.
+    """Append a start to `run.json` and return it.
 
     Args:
-        output: the folder that is written to.
-        made: what decides what is computed, as JSON.
-        inputs: hashes of what is read, by name.
-        done: finished steps that it goes on from.
+        output: the run's folder.
+        made: everything that decides what is computed, as JSON; see `store.made_with`.
+        inputs: hashes of the inputs, by name.
+        done: finished steps, from which this start continues.
     """
     start = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -52,9 +52,9 @@ def record_start(output: Path, made: Mapping[str, Any], inputs: Mapping[str, str
 
 
 def starts(output: Path) -> list[dict[str, Any]]:
-    """Return the starts that a folder has seen, the first one first."""
+    """Return the recorded starts of a folder, oldest first."""
     try:
-        found: list[dict[str, Any]] = json.loads((output / NAME).read_text(encoding="utf-8"))["starts"]
+        recorded: list[dict[str, Any]] = json.loads((output / NAME).read_text(encoding="utf-8"))["starts"]
     except (OSError, ValueError, KeyError):
         return []
-    return found
+    return recorded

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or absent: written beside, flushed to disk, then renamed; a manifest proves them intact."""
+"""Atomic checkpoints: written to a temporary folder, flushed, renamed; a manifest of hashes detects damage."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from verigym.trainer.distributed.world import SOLO, World
 
 logger = logging.getLogger("verigym.trainer")
 
-# What may change between a run and its continuation without changing what is computed.
+# Settings that may change between a run and its continuation, because they do not change what is computed.
 FREE_FIELDS = (
     set(MonitoringFields.model_fields)
     | set(ResumeFields.model_fields)
     | (set(EngineFields.model_fields) - {"engine"})
     | {
         "output",
-        "max_left_out",  # it decides whether a run begins, not what it does
-        "preset",  # its settings are fields, and count as such
+        "max_left_out",  # decides whether a run starts, not what it computes
+        "preset",  # the fields that it sets count
         "steps",
         "checkpoint_every",
         "keep_checkpoints",
@@ -43,35 +43,33 @@ FREE_FIELDS = (
         "grade_memory_mb",
     }
 )
-FIELDS_TOLD = 5
-"""Of the settings that differ, so many are named."""
+FIELDS_SHOWN = 5
+"""Most differing settings that a message names."""
 NAME = re.compile(r"step-(\d{8})")
 
 
 class State(BaseModel):
-    """What a checkpoint holds besides tensors."""
+    """Manifest of a checkpoint, `state.json`."""
 
     model_config = ConfigDict(extra="forbid")
 
     step: int
-    """Finished optimizer batches."""
+    """Number of finished steps."""
     drawn: dict[str, int]
     """Tasks drawn of each source."""
     config: str
     """Fingerprint of `made_with`."""
     made_with: dict[str, Any] = {}
-    """What decides what is computed, see `made_with`."""
+    """Settings and grader ids, see the function `made_with`."""
     files: dict[str, str]
     """sha256 of every file, by path relative to the checkpoint."""
     contents: dict[str, str] = {}
-    """Hashes of the run's inputs, see `contents.contents`."""
+    """Hashes of the run's inputs, see `input_hashes`."""
 
 
 def made_with(config: StepSettings, graders: Mapping[str, str]) -> dict[str, Any]:
-    """Return what decides what is computed, as JSON: settings, and each source's grader id.
-
-    A falling schedule depends on `steps`, too.
-    """
+    """Return everything that decides what is computed, as JSON: settings, and each source's grader id."""
+    # A falling schedule depends on `steps`, too.
     free = FREE_FIELDS if config.schedule == "constant" else FREE_FIELDS - {"steps"}
     return {**config.model_dump(mode="json", exclude=free), "graders": dict(graders)}
 
@@ -82,21 +80,21 @@ def fingerprint(made: Mapping[str, Any]) -> str:
 
 
 def refuse_other(place: Path, then: Mapping[str, Any], now: Mapping[str, Any], advice: str) -> NoReturn:
-    """Say that something was made with other settings, and which.
+    """Refuse to continue with other settings, and name those that differ.
 
     Args:
-        place: of what was made.
-        then: what it was made with; empty where that was not kept.
-        now: what would go on with it.
+        place: what would be continued.
+        then: the settings that it was made with; empty if they were not kept.
+        now: the present settings.
         advice: what to do.
 
     Raises:
         UsageError: always.
     """
-    found = [words for _, words in differing(dict(then), dict(now))] if then else []
-    more = f"; and {len(found) - FIELDS_TOLD} more" if len(found) > FIELDS_TOLD else ""
-    what = f": {'; '.join(found[:FIELDS_TOLD])}{more}" if found else ""
-    raise UsageError(f"{place} was made with other settings{what}. Going on from it would mix two runs; {advice}")
+    differences = [words for _, words in differing(dict(then), dict(now))] if then else []
+    more = f"; and {len(differences) - FIELDS_SHOWN} more" if len(differences) > FIELDS_SHOWN else ""
+    shown = f": {'; '.join(differences[:FIELDS_SHOWN])}{more}" if differences else ""
+    raise UsageError(f"{place} was made with other settings{shown}. Going on from it would mix two runs; {advice}")
 
 
 def save(
@@ -110,18 +108,19 @@ def save(
     world: World = SOLO,
     contents: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write the checkpoint of a finished step and delete those beyond the newest `keep`. Killed at any time, it leaves
-    either the whole new checkpoint or only older ones.
+    """Write the checkpoint of a finished step and delete all but the newest `keep`.
+
+    Killed at any time, this leaves either the whole new checkpoint or only older ones.
 
     Args:
-        folder: where checkpoints are.
-        step: how many steps are finished.
-        write: puts the policy and its optimizer into the folder it is given; each process its part, in files of its own.
+        folder: of the run's checkpoints.
+        step: number of finished steps.
+        write: writes policy and optimizer to the given folder; each process writes its part to its own files.
         drawn: tasks drawn of each source.
-        made: what the run is `made_with`.
-        keep: how many checkpoints stay.
+        made: see `made_with`.
+        keep: number of checkpoints to keep.
         batch_state: leftovers, replay and curriculum, see `BatchBuilder.state`.
-        world: the processes, which see the same folder; the main one makes the checkpoint of what all have written.
+        world: the processes, which share the folder; the main one completes the checkpoint.
         contents: hashes of the run's inputs.
     """
     final = folder / f"step-{step:08d}"
@@ -157,15 +156,15 @@ def _complete(partial: Path, final: Path, state: State, batch_state: Mapping[str
 
 
 def latest(folder: Path, made: Mapping[str, Any], steps: int) -> tuple[Path, State] | None:
-    """Return the newest intact checkpoint, None where there has been none. Damaged ones are put aside with a warning.
+    """Return the newest intact checkpoint, None if there is none. Damaged ones are renamed, with a warning.
 
     Args:
-        folder: where checkpoints are.
-        made: what the run is `made_with`.
-        steps: how many steps the run is to have.
+        folder: of the run's checkpoints.
+        made: see `made_with`.
+        steps: number of steps of the run.
 
     Raises:
-        UsageError: it belongs to a run with other settings, it is beyond `steps`, or all are damaged.
+        UsageError: it was made with other settings, it is beyond `steps`, or all checkpoints are damaged.
     """
     for partial in folder.glob(".partial-*"):
         shutil.rmtree(partial)
@@ -214,7 +213,7 @@ def prepare(output: Path) -> None:
 
 @contextmanager
 def locked(output: Path, world: World = SOLO) -> Iterator[None]:
-    """Keep a second run out of the folder while this one writes to it; the main process locks it for all.
+    """Lock the folder against a second run while this one writes to it; the main process holds the lock.
 
     Raises:
         UsageError: another process is writing there.
@@ -229,7 +228,7 @@ def locked(output: Path, world: World = SOLO) -> Iterator[None]:
 
 
 def write_config(output: Path, config: StepSettings) -> None:
-    """Keep the run's settings beside its logs."""
+    """Write the run's settings to `config.json` beside its logs."""
     text = json.dumps(config.model_dump(mode="json"), indent=1)
     temporary = output / ".config.json"
     temporary.write_text(text, encoding="utf-8")

@@ -15,7 +15,7 @@ from runs import run
 from verigym.datasets_cfg.load import load_config
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.checkpoints import input_hashes as hashing
-from verigym.trainer.checkpoints.input_hashes import contents, file_hash, refuse_changed
+from verigym.trainer.checkpoints.input_hashes import file_hash, input_hashes, refuse_changed
 from verigym.trainer.config.run import TrainConfig, build_config
 from verigym.trainer.loop import train
 
@@ -65,16 +65,16 @@ def test_data_files_count_by_what_they_hold(tmp_path: Path) -> None:
     (tmp_path / "data/unrelated").write_text("x")
     source = {"dataset": "gsm8k", "data_dir": str(tmp_path / "data"), "name": "school"}
     made = config("owner/name", tmp_path, sources=[source])
-    before = contents(made)
+    before = input_hashes(made)
     assert set(before) == {"the description of school", "train data of school", "test data of school"}
     (tmp_path / "data/unrelated").write_text("y")
     files["test"].touch()
-    assert contents(made) == before
+    assert input_hashes(made) == before
     files["test"].write_text('{"a": 2}\n')
     with pytest.raises(UsageError, match="have changed: test data of school; bring"):
-        refuse_changed(before, contents(made), "refuse")
+        refuse_changed(before, input_hashes(made), "refuse")
     hub = config("owner/name", tmp_path, sources=[{"dataset": "gsm8k"}])
-    assert set(contents(hub)) == {"the description of gsm8k"}
+    assert set(input_hashes(hub)) == {"the description of gsm8k"}
 
 
 def test_of_a_large_file_size_and_ends_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
