@@ -128,7 +128,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path):
         for i in range(20_000):
             stream.write(json.dumps({**row, "prompt": str(i)}) + "\n")
     out = tmp_path / "out.jsonl"
-    command = [sys.executable, "-m", "verigym.cli", "grade", str(source), "--env", "math", "--out", str(out)]
+    command = [sys.executable, "-m", "verigym", "grade", str(source), "--env", "math", "--out", str(out)]
     process = subprocess.Popen([*command, "--workers", "1"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not out.exists() or not out.stat().st_size:
@@ -142,6 +142,6 @@ def test_an_interrupt_says_how_to_go_on(tmp_path):
 
 
 def test_output_into_a_closed_pipe(tmp_path):
-    command = f"{sys.executable} -m verigym.cli envs | true; exit ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m verigym envs | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert done.returncode in (0, 1) and "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr

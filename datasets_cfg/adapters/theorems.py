@@ -60,7 +60,7 @@ def _adapted(parts: Split, informal: str) -> AdaptedRow:
 
 
 def _without_docstring(declaration: str) -> str:
-    """Leave the docstring out: it is the problem in words, which the prompt prompt_texts by itself."""
+    """Leave the docstring out: it is the problem in words, which the prompt shows by itself."""
     first = next(tokens(declaration), None)
     return declaration[first.end :].lstrip() if first is not None and first.kind == "doc" else declaration
 

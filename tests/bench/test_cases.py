@@ -2,14 +2,14 @@ import pytest
 
 from verigym.bench.cases import Case, CaseColumns, boxed, make_case
 from verigym.envs import UsageError
-from verigym.grade.reading.rows import BadRow, Row
+from verigym.grade.reading.records import BadRow, InputRow
 
 ALL = CaseColumns(level="level", policy="policy")
 
 
 def case(columns=ALL, **data):
     row = {"gold": "1", "pred": "1", "expected": True, "level": "answer", "policy": False, **data}
-    return make_case(Row(3, 4, {name: value for name, value in row.items() if value is not ...}), columns)
+    return make_case(InputRow(3, 4, {name: value for name, value in row.items() if value is not ...}), columns)
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_nothing_but_policy_rows(tmp_path, capsys):
 def test_an_interrupt_shows_what_is_there(tmp_path):
     rows = [{**ROWS[0], "gold": str(n), "pred": str(n)} for n in range(200)]
     source = write(tmp_path / "c.jsonl", [*rows, {**ROWS[0], "pred": "hang"}])
-    command = [sys.executable, "-m", "verigym.cli", "bench", "math", source, "--against", "peers:hangs", "--isolate"]
+    command = [sys.executable, "-m", "verigym", "bench", "math", source, "--against", "peers:hangs", "--isolate"]
     listing = tmp_path / "d.jsonl"
     process = subprocess.Popen(
         [*command, "--disagreements", str(listing)],

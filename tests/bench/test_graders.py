@@ -2,7 +2,7 @@ import pytest
 
 from verigym.bench.cases import Case
 from verigym.bench.graders import InProcess, Ours, resolve
-from verigym.bench.peer import Isolated, _checked
+from verigym.bench.isolated import IsolatedGrader, _checked
 from verigym.bench.verdicts import Verdict
 from verigym.envs import UsageError
 
@@ -21,7 +21,7 @@ def isolated():
     opened = []
 
     def start(target, **limits):
-        grader = Isolated(target, **limits)
+        grader = IsolatedGrader(target, **limits)
         opened.append(grader)
         grader.start()
         return grader
@@ -84,7 +84,7 @@ def test_callables_that_cannot_be_loaded(target, message):
 
 def test_an_isolated_callable_that_cannot_be_loaded():
     with pytest.raises(UsageError, match="--against 'no_such_module:f' cannot be loaded: .*ModuleNotFoundError"):
-        Isolated("no_such_module:f").start()
+        IsolatedGrader("no_such_module:f").start()
 
 
 def test_a_hang_is_a_limit_and_the_next_case_is_graded(isolated):
@@ -105,7 +105,7 @@ def test_a_death_is_an_error_and_the_next_case_is_graded(isolated):
 def test_a_process_that_cannot_be_started_again_is_an_error_of_each_case(isolated, monkeypatch):
     grader = isolated("peers:dies")
     grader.grade(case("die"))
-    monkeypatch.setattr("verigym.bench.peer.START_S", 0.0)
+    monkeypatch.setattr("verigym.bench.isolated.START_S", 0.0)
     verdict = grader.grade(case("1"))
     assert verdict.kind == "error"
     assert "cannot be started again" in verdict.reason

@@ -9,14 +9,14 @@ from pydantic import ValidationError
 from verigym import Message, UsageError, load
 from verigym.grade.job import GradeJob, run
 from verigym.grade.reading.columns import Columns, Item, items
-from verigym.grade.reading.rows import BadRow, Row
+from verigym.grade.reading.records import BadRow, InputRow
 
 ENV = load("math")
 COLUMNS = Columns(references={"answer": "answer"})
 
 
 def parts(data, columns=COLUMNS):
-    return list(items(Row(7, 9, data), columns, ENV))
+    return list(items(InputRow(7, 9, data), columns, ENV))
 
 
 def test_a_plain_row():

@@ -7,8 +7,8 @@ import pytest
 from verigym import Completion, load
 from verigym.cli import main
 from verigym.grade.golds import is_prose
-from verigym.grade.outfile import sidecar
-from verigym.grade.specimens import ShardedPolicy
+from verigym.grade.out_file import sidecar
+from verigym.grade.specimens import HashSample
 from verigym.grade.trials import Trial, alternatives, as_arguments, best
 
 STEPS = "She sells the remaining 9 eggs at the market for 2 dollars each.\nSo she makes 9 * 2 = 18 every day there.\n"
@@ -113,7 +113,7 @@ def test_a_resumed_run_gives_the_same_hints(graded, tmp_path):
 
 
 def test_specimens_are_spread_and_bounded():
-    spread: ShardedPolicy[int] = ShardedPolicy(16)
+    spread: HashSample[int] = HashSample(16)
     for value in range(10_000):
         spread.offer(value)
     assert len(spread.kept) == 16 and spread.kept == sorted(spread.kept)

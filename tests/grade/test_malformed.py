@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from verigym.cli import main
-from verigym.grade.outfile import sidecar
+from verigym.grade.out_file import sidecar
 
 GOOD = {"prompt": "1+1?", "answer": "2", "completion": r"\boxed{2}"}
 GOOD_LINE = json.dumps(GOOD).encode() + b"\n"
@@ -33,7 +33,7 @@ USAGE = {
     "option without =": ({IN: GOOD_LINE}, [IN, "--option", "extract"], "--option 'extract': expected NAME=VALUE"),
     "option given twice": ({IN: GOOD_LINE}, [IN, *["--option", "extract=last"] * 2], "--option 'extract' is given twice"),
     "option with broken JSON": ({IN: GOOD_LINE}, [IN, "--option", "extract=[1"], "--option extract: not JSON"),
-    "unknown flag": ({IN: GOOD_LINE}, [IN, "--colour"], "No such option: --colour"),
+    "unknown flag": ({IN: GOOD_LINE}, [IN, "--colour"], "no option --colour"),
     "a count that is no number": ({IN: GOOD_LINE}, [IN, "--k", "1,two"], "--k '1,two': expected counts"),
     "negative workers": ({IN: GOOD_LINE}, [IN, "--workers", "-1"], "--workers"),
     "no time": ({IN: GOOD_LINE}, [IN, "--timeout-s", "0"], "--timeout-s"),
@@ -175,7 +175,7 @@ def test_what_was_read_before_a_break_is_graded(tmp_path, capsys):
 
 def test_the_real_program(tmp_path):
     """The same through a process: no traceback, the right exit code, nothing on standard output."""
-    command = [sys.executable, "-m", "verigym.cli", "grade", "nowhere.jsonl", "--env", "math", "--out", "out.jsonl"]
+    command = [sys.executable, "-m", "verigym", "grade", "nowhere.jsonl", "--env", "math", "--out", "out.jsonl"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: nowhere.jsonl does not exist\n"

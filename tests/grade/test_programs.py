@@ -12,7 +12,7 @@ from verigym.cli import main
 from verigym.envs import load
 from verigym.envs.code.packages import importable, lacks_numpy
 from verigym.envs.composition.operators import WeightedSum
-from verigym.grade.outfile import sidecar
+from verigym.grade.out_file import sidecar
 from verigym.sandbox.inside.walls import packages
 
 NUMPY = "warning: the programs that are judged cannot import numpy, which is not installed here: one that does is judged wrong"

@@ -7,7 +7,7 @@ import pytest
 from needs import needs
 
 from verigym.cli import main
-from verigym.grade.outfile import sidecar
+from verigym.grade.out_file import sidecar
 
 SOURCE = Path(__file__).parents[3] / "shared/data/graded_gsm8k_openai/example_model_solutions.jsonl.gz"
 MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")

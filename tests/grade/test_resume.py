@@ -12,7 +12,7 @@ import time
 import pytest
 
 from verigym.cli import main
-from verigym.grade.outfile import sidecar
+from verigym.grade.out_file import sidecar
 
 SECONDS = re.compile(rb'"seconds": [-+.0-9e]+')
 

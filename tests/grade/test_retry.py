@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from verigym.cli import main
-from verigym.grade.outfile import sidecar
+from verigym.grade.out_file import sidecar
 
 MODULE = '''
 import os, time
@@ -161,7 +161,7 @@ def test_killed_while_it_retries(folder: Path) -> None:
     down(folder)
     (folder / "slow").touch()
     out = folder / "out.jsonl"
-    command = [sys.executable, "-m", "verigym.cli", *arguments(folder)]
+    command = [sys.executable, "-m", "verigym", *arguments(folder)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     journal, deadline = sidecar(out, "retried.jsonl"), time.monotonic() + 60
     while not journal.exists() or journal.read_bytes().count(b"\n") < 3:

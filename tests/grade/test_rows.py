@@ -9,7 +9,7 @@ import pytest
 
 from verigym.envs import UsageError
 from verigym.grade.reading.opening import open_source
-from verigym.grade.reading.rows import BadRow, Row
+from verigym.grade.reading.records import BadRow, InputRow
 
 
 def read(path, format=None, **limits):
@@ -24,7 +24,7 @@ def numbers_and_reasons(records):
 def test_jsonl_rows_are_numbered_by_line(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n\n{"a": 2}\n{"a": 3}', encoding="utf-8")
-    assert read(path) == [Row(1, 1, {"a": 1}), Row(3, 3, {"a": 2}), Row(4, 4, {"a": 3})]
+    assert read(path) == [InputRow(1, 1, {"a": 1}), InputRow(3, 3, {"a": 2}), InputRow(4, 4, {"a": 3})]
 
 
 def test_bom_and_windows_line_ends(tmp_path):
@@ -57,7 +57,7 @@ def test_bad_jsonl_lines_are_named_and_the_rest_goes_on(tmp_path, line, reason):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a": 1}\n' + line + b'\n{"a": 3}\n')
     first, bad, last = read(path, max_record_bytes=200_000)
-    assert (first, last) == (Row(1, 1, {"a": 1}), Row(3, 3, {"a": 3}))
+    assert (first, last) == (InputRow(1, 1, {"a": 1}), InputRow(3, 3, {"a": 3}))
     assert isinstance(bad, BadRow) and (bad.number, bad.line) == (2, 2)
     assert reason in bad.reason and "\n" not in bad.reason
 
@@ -69,20 +69,20 @@ def test_a_json_array_is_read_row_by_row(tmp_path, indent, packed):
     text = "\n" + json.dumps([{"a": 1}, 5, {"a": [{"b": 2}]}], indent=indent) + "\n"
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
     one, bad, three = read(path)
-    assert (one, three) == (Row(1, None, {"a": 1}), Row(3, None, {"a": [{"b": 2}]}))
+    assert (one, three) == (InputRow(1, None, {"a": 1}), InputRow(3, None, {"a": [{"b": 2}]}))
     assert bad == BadRow(2, None, "", "expected a JSON object; got int")
 
 
 def test_one_object_over_several_lines_is_one_row(tmp_path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"a": 1, "choices": [{"b": 2}]}, indent=1))
-    assert read(path) == [Row(1, None, {"a": 1, "choices": [{"b": 2}]})]
+    assert read(path) == [InputRow(1, None, {"a": 1, "choices": [{"b": 2}]})]
 
 
 def test_gzip_is_told_by_its_bytes(tmp_path):
     path = tmp_path / "a.jsonl"  # no .gz in the name
     path.write_bytes(gzip.compress(b'{"a": 1}\n'))
-    assert read(path) == [Row(1, 1, {"a": 1})]
+    assert read(path) == [InputRow(1, 1, {"a": 1})]
 
 
 def test_a_gzip_that_ends_too_early_gives_its_rows_first(tmp_path):
@@ -104,7 +104,7 @@ def hash_like(index):
 def test_csv_fields_may_hold_commas_quotes_and_lines(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('q,a\n"one, ""two""\nthree",1\n\nx,2\n', encoding="utf-8")
-    assert read(path) == [Row(1, 2, {"q": 'one, "two"\nthree', "a": "1"}), Row(2, 5, {"q": "x", "a": "2"})]
+    assert read(path) == [InputRow(1, 2, {"q": 'one, "two"\nthree', "a": "1"}), InputRow(2, 5, {"q": "x", "a": "2"})]
 
 
 def test_csv_fields_may_be_longer_than_the_module_allows_by_default(tmp_path):
@@ -117,7 +117,7 @@ def test_bad_csv_rows(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b'q,a\nonly one\nx,1\na,b,c\n"x"y,1\nz\x00,1\n\xff,1\ngood,2\n"open,1\n')
     records = read(path)
-    assert [row.data["q"] for row in records if isinstance(row, Row)] == ["x", "good"]
+    assert [row.data["q"] for row in records if isinstance(row, InputRow)] == ["x", "good"]
     assert numbers_and_reasons(records) == [
         (1, 2, "1 columns; the header has 2"),
         (3, 4, "3 columns; the header has 2"),
@@ -133,7 +133,7 @@ def test_a_quote_left_open_does_not_swallow_the_memory(tmp_path):
     path.write_text('q,a\n"open' + "\nx,1" * 1000 + "\n", encoding="utf-8")
     records = read(path, max_record_bytes=100)
     assert isinstance(records[0], BadRow) and "a quote left open?" in records[0].reason
-    assert isinstance(records[-1], Row)
+    assert isinstance(records[-1], InputRow)
 
 
 def test_parquet_rows(tmp_path):
@@ -144,7 +144,7 @@ def test_parquet_rows(tmp_path):
         source.select(["q", "n.m"])
         rows = list(source)
         assert source.fraction() == 1.0
-    assert rows[299] == Row(300, None, {"q": "q299", "n": {"m": 299}})
+    assert rows[299] == InputRow(300, None, {"q": "q299", "n": {"m": 299}})
 
 
 def test_parquet_text_that_is_not_utf8_is_a_bad_row(tmp_path):
@@ -159,7 +159,7 @@ def test_parquet_text_that_is_not_utf8_is_a_bad_row(tmp_path):
 
 def test_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b'{"a": 1}\n'))))
-    assert read("-") == [Row(1, 1, {"a": 1})]
+    assert read("-") == [InputRow(1, 1, {"a": 1})]
 
 
 @pytest.mark.parametrize(

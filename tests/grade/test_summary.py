@@ -4,7 +4,7 @@ import pytest
 
 from verigym import Score
 from verigym.cli import main
-from verigym.grade.outfile import sidecar
+from verigym.grade.out_file import sidecar
 from verigym.grade.summary import summarise
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from verigym.cli import main
-from verigym.grade.outfile import sidecar
+from verigym.grade.out_file import sidecar
 
 DOUBLE = 'def twice(n):\n    """Twice n."""\n'
 HUMANEVAL = [

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from verigym.datasets_cfg.fields import MISSING, Extraction, FieldProblem, describe, extract_gold, find
 from verigym.envs import UsageError
 from verigym.envs.contract.errors import did_you_mean
-from verigym.grade.reading.rows import BadRow, Row
+from verigym.grade.reading.records import BadRow, InputRow
 
 Level = Literal["answer", "completion", "completion_unboxed"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -100,7 +100,7 @@ def boxed(text: str) -> str:
     return rf"\boxed{{{bare}}}"
 
 
-def make_case(row: Row, columns: CaseColumns) -> Case | BadRow:
+def make_case(row: InputRow, columns: CaseColumns) -> Case | BadRow:
     """Make a case of a row; a row that does not fit becomes a BadRow that names the field."""
     try:
         level = _level(row.data, columns)

@@ -13,15 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from verigym.bench.cases import Case, CaseColumns, make_case
 from verigym.bench.graders import InProcess, Ours
-from verigym.bench.peer import Isolated
-from verigym.bench.peer_worker import MATH_VERIFY
+from verigym.bench.isolated import IsolatedGrader
+from verigym.bench.isolated_worker import MATH_VERIFY
 from verigym.bench.verdicts import CaseGrader, Tally, Verdict
 from verigym.envs import UsageError
-from verigym.grade.badrows import same_file
+from verigym.grade.bad_rows import same_file
 from verigym.grade.lines import json_line
 from verigym.grade.progress import Progress
 from verigym.grade.reading.opening import open_source
-from verigym.grade.reading.rows import STDIN, BadRow, Row, Source
+from verigym.grade.reading.records import STDIN, BadRow, InputRow, Source
 
 SAMPLE_ROWS = 32
 KEPT = 50
@@ -145,7 +145,7 @@ def _graders(job: BenchJob) -> list[CaseGrader]:
     graders: list[CaseGrader] = [Ours(job.options)]
     for target in job.against:
         if target == MATH_VERIFY or job.isolate:
-            graders.append(Isolated(target, timeout_s=job.timeout_s, memory_mb=job.memory_mb))
+            graders.append(IsolatedGrader(target, timeout_s=job.timeout_s, memory_mb=job.memory_mb))
         else:
             graders.append(InProcess(target))
     if len(set(job.against)) < len(job.against):
@@ -153,17 +153,17 @@ def _graders(job: BenchJob) -> list[CaseGrader]:
     return graders
 
 
-def _opened(source: Source, job: BenchJob) -> tuple[CaseColumns, Iterator[Row | BadRow]]:
+def _opened(source: Source, job: BenchJob) -> tuple[CaseColumns, Iterator[InputRow | BadRow]]:
     """Return the columns, settled by a look at the first records, and all the records."""
     records = iter(source)
     head = list(itertools.islice(records, SAMPLE_ROWS))
-    rows = [record.data for record in head if isinstance(record, Row)]
+    rows = [record.data for record in head if isinstance(record, InputRow)]
     names = source.columns if source.columns is not None else list(dict.fromkeys(name for row in rows for name in row))
     columns = job.columns.settled(names, rows, source.name) if names else job.columns
     return columns, itertools.chain(head, records)
 
 
-def _cases(records: Iterator[Row | BadRow], columns: CaseColumns, job: BenchJob, outcome: Outcome) -> Iterator[Case]:
+def _cases(records: Iterator[InputRow | BadRow], columns: CaseColumns, job: BenchJob, outcome: Outcome) -> Iterator[Case]:
     for record in itertools.islice(records, job.limit):
         part = record if isinstance(record, BadRow) else make_case(record, columns)
         if isinstance(part, BadRow):

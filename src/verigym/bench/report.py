@@ -1,4 +1,4 @@
-"""The table and the disagreements for people, the same as JSON for programs."""
+"""Prints the table and the disagreements, and returns the same as JSON."""
 
 from __future__ import annotations
 

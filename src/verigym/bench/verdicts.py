@@ -1,4 +1,4 @@
-"""What a grader says of one case, and what many such words come to."""
+"""A grader's verdict on one case, and the tally of many."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Verdict(NamedTuple):
-    """One grader's word on one case. Everything but `accepted` withholds the reward."""
+    """One grader's verdict on one case. Everything but `accepted` withholds the reward."""
 
     kind: Kind
     reason: str
@@ -23,7 +23,7 @@ class Verdict(NamedTuple):
 
     @property
     def accepted(self) -> bool:
-        """Whether the answer was taken for right."""
+        """Whether the answer was accepted as right."""
         return self.kind == "accepted"
 
 

@@ -134,7 +134,3 @@ def _complain(message: str, kind: str = "error") -> None:
     from verigym.terminal import complain
 
     complain(message, kind)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -57,7 +57,7 @@ def math(
     from verigym.bench.job import BenchJob, described, run
     from verigym.bench.report import as_json, show
     from verigym.cli.args import pairs, validated
-    from verigym.grade.outfile import write_atomically
+    from verigym.grade.out_file import write_atomically
     from verigym.terminal import printable
 
     columns = validated(
@@ -104,7 +104,7 @@ def math(
 def _check_writable(out: Path, input: str, disagreements: Path | None) -> None:
     """Refuse a place for the report that cannot be written, before anything is graded."""
     from verigym.envs import UsageError
-    from verigym.grade.badrows import same_file
+    from verigym.grade.bad_rows import same_file
 
     if out.is_dir() or not out.parent.is_dir():
         raise UsageError(f"cannot write --out {out}: {'it is a folder' if out.is_dir() else f'no folder {out.parent}'}")

@@ -82,7 +82,7 @@ def grade(
     from verigym.envs import UsageError
     from verigym.grade.diff import check_paths
     from verigym.grade.job import GradeJob, run
-    from verigym.grade.outfile import check_name, default_out, remove
+    from verigym.grade.out_file import check_name, default_out, remove
     from verigym.grade.reading.columns import Columns
     from verigym.grade.report import show, show_hints
     from verigym.grade.tasks import data_job
@@ -167,7 +167,7 @@ def _warned(outcome: Outcome) -> int:
 
 def _compared(new: Path, old: Path, changes: Path | None, fail_on_change: bool) -> int:
     from verigym.grade.diff import compare
-    from verigym.grade.diffreport import show
+    from verigym.grade.diff_report import show
 
     found = compare(new, old, changes)
     show(found, changes)

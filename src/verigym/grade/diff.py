@@ -1,7 +1,7 @@
-"""Two gradings of the same completions beside one another: `verigym grade --diff`.
+"""`verigym grade --diff`: two gradings of the same completions, compared.
 
-Both files hold their lines in the order of the input, so they are walked side by side and memory does not grow with them. What
-belongs together has the same row, sample and completion; prompts may differ, since a corrected gold is a reason to grade again.
+Both files hold their lines in the order of the input, so they are read side by side in constant memory. Lines match by row,
+sample and completion; prompts may differ, since a corrected gold is a reason to grade again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from verigym.envs import Status, UsageError
-from verigym.grade.badrows import same_file
+from verigym.grade.bad_rows import same_file
 from verigym.grade.lines import json_line
 
 KEPT = 50
-"""So many changes are kept for the screen; the file of changes has them all."""
+"""Most changes kept for the screen; the file of changes has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Change:
 
 @dataclass(slots=True)
 class Comparison:
-    """What two gradings have in common and what not."""
+    """Counts of a comparison, and its first changes."""
 
     new: Path
     old: Path
@@ -49,7 +49,7 @@ class Comparison:
     only_new: int = 0
     only_old: int = 0
     first_alone: str = ""
-    """The first completion that one file lacks, in words."""
+    """The first completion that one file lacks, for people."""
     other_prompts: int = 0
     """Completions whose prompt, or its reference, is not the same in both."""
     new_graders: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""Golds that are whole texts where a short answer is expected: how many there are, and what would take the answer out."""
+"""Finds golds that are whole texts where a short answer is expected, and the extraction that would shorten them."""
 
 from __future__ import annotations
 

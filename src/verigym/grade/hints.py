@@ -1,4 +1,4 @@
-"""What is suspicious about the figures of a graded file, with texts to look at and the arguments that may help."""
+"""Hints about suspicious figures of a graded file: texts to look at, and arguments that may help."""
 
 from __future__ import annotations
 

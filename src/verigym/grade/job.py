@@ -1,4 +1,4 @@
-"""One run of `verigym grade`: read, grade, append, sum up."""
+"""`run`: one run of `verigym grade`, which reads, grades, appends and summarises."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from verigym.envs.contract.errors import did_you_mean
 from verigym.envs.grading import Grader
 from verigym.envs.own_code import own_code
 from verigym.envs.registry import load_usable
-from verigym.grade.badrows import BadRows, same_file
+from verigym.grade.bad_rows import BadRows, same_file
 from verigym.grade.hints import Hint, hints
 from verigym.grade.manifest import FORMAT_VERSION, fingerprint, options_of, versions
-from verigym.grade.outfile import OutFile, check_name, complete_lines, remove, sidecar, write_atomically
+from verigym.grade.out_file import OutFile, check_name, complete_lines, remove, sidecar, write_atomically
 from verigym.grade.progress import Progress
 from verigym.grade.reading.columns import Columns, Item, items
-from verigym.grade.reading.head import Begun, begin
+from verigym.grade.reading.head import InputHead, read_head
 from verigym.grade.reading.opening import open_source
-from verigym.grade.reading.rows import MAX_RECORD_BYTES, STDIN, BadRow, Row, Source
+from verigym.grade.reading.records import MAX_RECORD_BYTES, STDIN, BadRow, InputRow, Source
 from verigym.grade.specimens import Specimens
 from verigym.grade.summary import Summary, summarise
 from verigym.grade.tasks import DataJob, Joined, Tasks, check_usable, completion_columns, reading_options
@@ -36,7 +36,7 @@ SIDECARS = ("meta.json", "bad.jsonl", "summary.json", "retried.jsonl", "partial"
 
 
 class GradeJob(BaseModel):
-    """Everything one run needs to know."""
+    """Settings of a run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,7 +44,7 @@ class GradeJob(BaseModel):
     format: str | None = None
     out: Path
     environment: str | None = None
-    """Its name; None for the data set's own."""
+    """Name of the environment; None for the data set's own."""
     options: Mapping[str, Any] = {}
     columns: Columns = Columns()
     data: DataJob | None = None
@@ -61,7 +61,7 @@ class GradeJob(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to."""
+    """Result of a run."""
 
     summary: Summary
     bad_rows: int
@@ -74,24 +74,24 @@ class Outcome:
     """Completions that had none and were graded again."""
     seconds: float
     columns: Columns
-    """With those that go by default filled in."""
+    """The columns, with defaults filled in."""
     chosen_options: Mapping[str, Any]
-    """Options that nobody gave and the form of the samples asks for."""
+    """Options that were not given, chosen by the form of the samples."""
     other_versions: str
-    """How the versions that made the lines that were there differ from those that made the others."""
+    """How the versions that made earlier lines differ from the present ones."""
     joined: Joined | None
     hints: tuple[Hint, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Setup:
-    """What grades, and with what."""
+    """The environment, its options, and the tasks that samples name."""
 
     environment: Environment
     name: str
-    """What the environment is loaded by."""
+    """Name that the environment is loaded by."""
     options: Mapping[str, Any]
-    """What it was loaded with."""
+    """Options that it was loaded with."""
     chosen: Mapping[str, Any]
     tasks: Tasks | None
 
@@ -109,9 +109,9 @@ def run(job: GradeJob) -> Outcome:
         environment = load_usable(job.environment or "", **job.options)
         columns = with_references(columns, environment)
     with open_source(job.input, job.format, max_record_bytes=job.max_record_bytes) as source:
-        begun = begin(source, columns, completion_columns(job.data))
-        setup = _setup(job, begun, environment)
-        columns, environment = begun.columns, setup.environment
+        head = read_head(source, columns, completion_columns(job.data))
+        setup = _setup(job, head, environment)
+        columns, environment = head.columns, setup.environment
         bad_path, summary_path = sidecar(job.out, "bad.jsonl"), sidecar(job.out, "summary.json")
         settings, made_by = _settings(job, columns, setup), {"command": job.command, "input": job.input, "versions": versions()}
         if (importable_packages := importable(environment)) is not None:
@@ -126,8 +126,8 @@ def run(job: GradeJob) -> Outcome:
                     again = f"{out.unscored:,} of {out.lines:,} lines of {job.out} have no verdict and are graded again"
                     complain(again, "note")
                 grader.start()  # a worker that cannot start must not make a whole file of unscored lines
-                feed = _Feed(begun.records, columns, setup, out, bad)
-                _grade(feed, grader, out, source, progress)
+                ungraded = _UngradedItems(head.records, columns, setup, out, bad)
+                _grade(ungraded, grader, out, source, progress)
                 out.settle()
                 gold_columns = ", ".join(columns.references.values())
                 summary = summarise(_with_bad_golds(complete_lines(job.out), bad, gold_columns), job.ks)
@@ -146,7 +146,7 @@ def run(job: GradeJob) -> Outcome:
             chosen_options=setup.chosen,
             other_versions=out.other_versions,
             joined=setup.tasks.joined() if setup.tasks else None,
-            hints=tuple(_hints(job, setup, summary, feed.specimens)),
+            hints=tuple(_hints(job, setup, summary, ungraded.specimens)),
         )
         write_atomically(summary_path, _summary_json(job, settings, made_by, outcome))
     return outcome
@@ -177,23 +177,25 @@ def with_references(columns: Columns, environment: Environment) -> Columns:
     return columns.model_copy(update={"references": required, "optional": optional})
 
 
-def _setup(job: GradeJob, begun: Begun, environment: Environment | None) -> _Setup:
+def _setup(job: GradeJob, head: InputHead, environment: Environment | None) -> _Setup:
     if environment is not None:
         return _Setup(environment, job.environment or "", job.options, {}, None)
     assert job.data is not None
-    usual = reading_options(job.data, job.environment, begun.columns.completions[0], begun.texts())
+    usual = reading_options(job.data, job.environment, head.columns.completions[0], head.texts())
     chosen = {} if usual.keys() & job.options.keys() else usual
     tasks = Tasks(job.data, job.environment, {**chosen, **job.options})
     check_usable(tasks.environment)
     return _Setup(tasks.environment, job.environment or tasks.environment.name, tasks.options, chosen, tasks)
 
 
-class _Feed:
-    """Gives the grader what is not yet graded, and remembers what each coming score is for."""
+class _UngradedItems:
+    """Yields what is not yet graded, and remembers which item each coming score belongs to."""
 
-    def __init__(self, records: Iterable[Row | BadRow], columns: Columns, setup: _Setup, out: OutFile, bad: BadRows) -> None:
+    def __init__(
+        self, records: Iterable[InputRow | BadRow], columns: Columns, setup: _Setup, out: OutFile, bad: BadRows
+    ) -> None:
         self.waiting: deque[tuple[Item, int | None]] = deque()
-        """Completions whose scores are to come, each with the number of the line that it replaces, if any."""
+        """Completions whose scores are pending, each with the number of the line that it replaces, if any."""
         self.stopped: UsageError | None = None
         self.bad = bad
         self.specimens = Specimens()
@@ -216,29 +218,29 @@ class _Feed:
                     self.waiting.append((part, earlier.number if earlier is not None else None))
                     yield part.prompt, part.completion
             self._out.check_finished()
-        except UsageError as error:  # the input broke off: what was read before it is graded first
+        except UsageError as error:  # the input cannot be read further: what came before is graded first
             self.stopped = error
 
-    def _parts(self, record: Row | BadRow) -> Iterable[Item | BadRow]:
+    def _parts(self, record: InputRow | BadRow) -> Iterable[Item | BadRow]:
         if isinstance(record, BadRow):
             return [record]
         return items(record, self._columns, self._setup.environment, self._setup.tasks)
 
 
-def _grade(feed: _Feed, grader: Grader, out: OutFile, source: Source, progress: Progress) -> None:
+def _grade(ungraded: _UngradedItems, grader: Grader, out: OutFile, source: Source, progress: Progress) -> None:
     done = 0
-    for score in grader.stream(feed):
-        item, replaced = feed.waiting.popleft()
+    for score in grader.stream(ungraded):
+        item, replaced = ungraded.waiting.popleft()
         line = _line(item, score)
         if replaced is None:
             out.append(line)
         else:
             out.replace(replaced, line)
-        feed.specimens.see(item, line["score"])
+        ungraded.specimens.see(item, line["score"])
         done += 1
-        progress.update(done, source.fraction(), f", {feed.bad.count:,} bad" if feed.bad.count else "")
-    if feed.stopped is not None:
-        raise feed.stopped
+        progress.update(done, source.fraction(), f", {ungraded.bad.count:,} bad" if ungraded.bad.count else "")
+    if ungraded.stopped is not None:
+        raise ungraded.stopped
 
 
 def _identity(item: Item) -> dict[str, Any]:
@@ -257,7 +259,7 @@ def _line(item: Item, score: Score) -> dict[str, Any]:
 
 
 def _with_bad_golds(lines: Iterable[Mapping[str, Any]], bad: BadRows, field: str) -> Iterator[Mapping[str, Any]]:
-    """Pass lines on, listing each row whose gold turned out unusable when it was graded."""
+    """Yield the lines, and list each row whose gold proved unusable when it was graded."""
     last = None
     for line in lines:
         error = line["score"]["error"]
@@ -286,7 +288,7 @@ def _check_paths(job: GradeJob) -> None:
 
 
 def _settings(job: GradeJob, columns: Columns, setup: _Setup) -> dict[str, Any]:
-    """Everything that the lines of the output depend on. A file moved elsewhere is still the same input."""
+    """Return everything that the lines of the output depend on. A file that has moved is still the same input."""
     return {
         "format_version": FORMAT_VERSION,
         "input": {"size": None, "sha256": None} if job.input == STDIN else fingerprint(job.input),

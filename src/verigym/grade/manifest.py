@@ -1,4 +1,4 @@
-"""What the lines of a score file depend on, what made them, and how two such records differ."""
+"""Record beside a score file: what its lines depend on, the versions that made them, and differences between records."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Progress:
             self._bar.stop()
 
     def update(self, done: int, fraction: float | None, note: str = "") -> None:
-        """Say that `done` items are finished, which is `fraction` of all, if known."""
+        """Show that `done` items are finished, and which fraction of all that is, if known."""
         now = time.monotonic()
         if now - self._shown < self._interval_s:
             return

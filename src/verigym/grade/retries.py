@@ -1,4 +1,4 @@
-"""Completions that got no verdict are graded again when a run goes on; their new lines take the places of the old ones.
+"""Completions without a verdict are graded again when a run goes on; their new lines replace the old ones.
 
 New lines go to a journal, `OUT.retried.jsonl`, whole and in order, as the output itself is written. At the end of a run, or at
 the start of the next one where that was killed, output and journal are merged into a new file that then replaces the output.

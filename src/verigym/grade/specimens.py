@@ -1,4 +1,4 @@
-"""A few of the graded completions, kept to be looked at when the figures are suspicious."""
+"""A sample of the graded completions, to look at when the figures are suspicious."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MAX_CHARS = 100_000
 """A longer completion is not kept, so that memory stays bounded."""
 
 
-class ShardedPolicy(Generic[T]):
-    """Keeps `most` of the values offered, drawn evenly and alike each time: those whose place has the smallest hashes.
+class HashSample(Generic[T]):
+    """A reproducible sample of `most` of the values offered: those whose positions have the smallest hashes.
 
-    Every n-th value would not do: columns and samples come in a fixed order.
+    Every n-th value would be biased, since columns and samples come in a fixed order.
     """
 
     def __init__(self, most: int = KEPT) -> None:
@@ -31,11 +31,11 @@ class ShardedPolicy(Generic[T]):
 
     @property
     def kept(self) -> list[T]:
-        """The values in the order in which they were offered."""
+        """Return the values in the order in which they were offered."""
         return [value for _, _, value in sorted(self._heap, key=lambda entry: entry[1])]
 
     def offer(self, value: T) -> None:
-        """Take a look at the next value."""
+        """Consider the next value."""
         entry = (-zlib.crc32(self._seen.to_bytes(8, "big")), self._seen, value)
         self._seen += 1
         if len(self._heap) < self._most:
@@ -54,14 +54,14 @@ class Specimen:
 
 @dataclass(slots=True)
 class Specimens:
-    """Offered every scored completion in the order of the input, so that a resumed run keeps the same ones."""
+    """Samples of the scored completions; offered in the order of the input, so that a resumed run keeps the same ones."""
 
-    all: ShardedPolicy[Specimen] = field(default_factory=ShardedPolicy)
-    unread: ShardedPolicy[Specimen] = field(default_factory=ShardedPolicy)
+    all: HashSample[Specimen] = field(default_factory=HashSample)
+    unread: HashSample[Specimen] = field(default_factory=HashSample)
     """Those in which no answer was found."""
 
     def see(self, item: Item, score: Mapping[str, Any]) -> None:
-        """Offer one."""
+        """Consider one completion."""
         if score["status"] == Status.ERROR or len(item.completion.text) > MAX_CHARS:
             return
         self.all.offer(Specimen(item, score))

@@ -1,4 +1,4 @@
-"""What a graded file comes to, read from the output file alone: a resumed and an uninterrupted run agree."""
+"""Summary of a graded file, from the output file alone, so that a resumed and an uninterrupted run agree."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from verigym.grade.reading.completions import RESPONSES
 TASK_ID = "task_id"
 ROW = "row"
 NAMED = 1000
-"""So many ids are named; all are counted."""
+"""Most ids that are listed; all are counted."""
 STANDARD = ("completion", "solution")
 """Columns of the sample files of HumanEval, which go on after the prompt, and of EvalPlus, which hold whole programs."""
 FENCES = ("```", "~~~")

@@ -1,4 +1,4 @@
-"""Reading texts again with each option that says where an answer stands: which would have read them?"""
+"""Grades texts again with each option that says where an answer stands, to find one that reads them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _READ = {Status.CORRECT, Status.PARTIAL, Status.INCORRECT}
 
 
 class Trial(BaseModel):
-    """What came of grading some texts with another option."""
+    """Result of grading some texts with another option."""
 
     model_config = ConfigDict(frozen=True)
 
     arguments: str
     """As they are given to `verigym grade`."""
     texts: int
-    """That were tried; none where the time for trials was over."""
+    """Texts tried; 0 where the time for trials was over."""
     read: int
     """Texts in which an answer was found."""
     right: int

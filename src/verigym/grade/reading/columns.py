@@ -1,4 +1,4 @@
-"""From a row to what is graded: which column holds the prompt, the completions and the reference."""
+"""`Columns` and `items`: the columns that hold prompt, completions and reference, and the completions of a row."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from verigym.envs import Completion, Environment, Message, Prompt, UsageError
 from verigym.envs.contract.errors import did_you_mean, explain
 from verigym.envs.contract.schema import canonical_json
 from verigym.grade.reading.completions import samples
-from verigym.grade.reading.rows import BadRow, Row
+from verigym.grade.reading.records import BadRow, InputRow
 
 MAX_GOLD_CHARS = 500
 SHOWN_GOLD_CHARS = 200
 
 
 class Columns(BaseModel):
-    """Where things are in a row. A name with dots that is no column itself is a path into nested objects and lists."""
+    """Names of columns. One with dots that is not itself a column is a path into nested objects and lists."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -92,7 +92,9 @@ class Item:
     kept: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
-def items(row: Row, columns: Columns, environment: Environment, tasks: PromptsById | None = None) -> Iterator[Item | BadRow]:
+def items(
+    row: InputRow, columns: Columns, environment: Environment, tasks: PromptsById | None = None
+) -> Iterator[Item | BadRow]:
     """Yield an Item for each completion of a row, numbered across its columns, and a BadRow for each unusable part.
 
     Args:
@@ -129,7 +131,7 @@ def items(row: Row, columns: Columns, environment: Environment, tasks: PromptsBy
             yield BadRow(row.number, row.line, problem.field, str(problem))
 
 
-def _prompt(row: Row, columns: Columns, environment: Environment) -> Prompt:
+def _prompt(row: InputRow, columns: Columns, environment: Environment) -> Prompt:
     fields = reference_fields(row.data, columns.references, columns.gold_extract)
     given = {name: find(row.data, column) for name, column in columns.optional.items()}
     given = {name: value for name, value in given.items() if value is not MISSING and value is not None}
@@ -188,7 +190,7 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def _group(row: Row, column: str) -> str:
+def _group(row: InputRow, column: str) -> str:
     value = find(row.data, column)
     if value is MISSING:
         raise FieldProblem(column, "is missing")
@@ -205,7 +207,7 @@ def _plain(value: Any) -> JsonValue:
     return cast(JsonValue, value)
 
 
-def _messages(row: Row, column: str) -> str | list[Message]:
+def _messages(row: InputRow, column: str) -> str | list[Message]:
     value = find(row.data, column)
     if isinstance(value, str):
         return value

@@ -1,4 +1,4 @@
-"""A look at the first rows before anything is graded: which columns there are, and where the completions stand."""
+"""Reads the first rows before anything is graded: which columns there are, and which hold completions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from verigym.datasets_cfg.fields import MISSING, FieldProblem, find
 from verigym.envs import UsageError
 from verigym.grade.reading.columns import Columns
 from verigym.grade.reading.completions import RESPONSES, is_response, samples
-from verigym.grade.reading.rows import BadRow, Row, Source
+from verigym.grade.reading.records import BadRow, InputRow, Source
 
 SAMPLE_ROWS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """An input of which the first rows have been read."""
+class InputHead:
+    """The first rows of an input, and its columns."""
 
     columns: Columns
     rows: Sequence[Mapping[str, Any]]
-    records: Iterator[Row | BadRow]
-    """All of them, the first ones again."""
+    records: Iterator[InputRow | BadRow]
+    """All records of the input, from the first."""
 
     def texts(self) -> list[str]:
         """Return the texts of the first completions."""
@@ -37,7 +37,7 @@ class Begun:
         return found
 
 
-def begin(source: Source, columns: Columns, usual: Sequence[str]) -> Begun:
+def read_head(source: Source, columns: Columns, usual: Sequence[str]) -> InputHead:
     """Read the first rows and check the columns.
 
     Args:
@@ -49,23 +49,23 @@ def begin(source: Source, columns: Columns, usual: Sequence[str]) -> Begun:
         UsageError: a column exists nowhere.
     """
     declared = source.columns
-    if declared is not None:  # only then can the source leave columns unread, which is to be said before its first row
+    if declared is not None:  # only such a source can skip columns, and must know before its first row
         columns = _with_completions(columns, usual, declared, [])
         source.select([*columns.used(), *columns.optional.values()])
     records = iter(source)
-    head: list[Row | BadRow] = []
+    head: list[InputRow | BadRow] = []
     broken: UsageError | None = None
     try:
         for record in itertools.islice(records, SAMPLE_ROWS):
             head.append(record)
     except UsageError as error:
         broken = error
-    rows = [record.data for record in head if isinstance(record, Row)]
+    rows = [record.data for record in head if isinstance(record, InputRow)]
     names = declared if declared is not None else list(dict.fromkeys(name for row in rows for name in row))
     columns = _with_completions(columns, usual, names, rows)
     if names:
         columns.check(names, rows, source.name)
-    return Begun(columns, rows, _chain(head, broken, records))
+    return InputHead(columns, rows, _chain(head, broken, records))
 
 
 def _with_completions(
@@ -83,7 +83,9 @@ def _with_completions(
     return columns.model_copy(update={"completions": tuple(usual[:1])})
 
 
-def _chain(head: Sequence[Row | BadRow], broken: UsageError | None, rest: Iterator[Row | BadRow]) -> Iterator[Row | BadRow]:
+def _chain(
+    head: Sequence[InputRow | BadRow], broken: UsageError | None, rest: Iterator[InputRow | BadRow]
+) -> Iterator[InputRow | BadRow]:
     yield from head
     if broken is not None:
         raise broken

@@ -15,7 +15,7 @@ from typing import Literal, cast
 from verigym.envs import UsageError
 from verigym.envs.contract.errors import did_you_mean, near_file
 from verigym.grade.lines import GZIP_MAGIC, LineReader
-from verigym.grade.reading.rows import MAX_RECORD_BYTES, STDIN, Source
+from verigym.grade.reading.records import MAX_RECORD_BYTES, STDIN, Source
 
 Format = Literal["jsonl", "csv", "parquet"]
 

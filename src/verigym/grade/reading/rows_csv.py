@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from verigym.envs import UsageError
 from verigym.grade.lines import LineProblem, LineReader
-from verigym.grade.reading.rows import BadRow, Row, bytes_read
+from verigym.grade.reading.records import BadRow, InputRow, bytes_read
 
 
 class _Lines:
@@ -58,7 +58,7 @@ class CsvSource:
         """How much has been read, 0 to 1; None when unknown."""
         return bytes_read(self._text.lines.raw)
 
-    def __iter__(self) -> Iterator[Row | BadRow]:
+    def __iter__(self) -> Iterator[InputRow | BadRow]:
         number = 0
         while True:
             line = self._text.lines.line + 1
@@ -76,7 +76,7 @@ class CsvSource:
             if len(values) != len(self.columns):
                 yield BadRow(number, line, "", f"{len(values)} columns; the header has {len(self.columns)}")
             else:
-                yield Row(number, line, dict(zip(self.columns, values, strict=True)))
+                yield InputRow(number, line, dict(zip(self.columns, values, strict=True)))
 
     def _read(self) -> list[str] | None:
         self._text.record_bytes = 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from verigym.envs import UsageError, strict_json
 from verigym.grade.lines import LineProblem, LineReader
-from verigym.grade.reading.rows import BadRow, Row, bytes_read
+from verigym.grade.reading.records import BadRow, InputRow, bytes_read
 
 
 class JsonlSource:
@@ -30,7 +30,7 @@ class JsonlSource:
         """How much has been read, 0 to 1; None when unknown."""
         return bytes_read(self._lines.raw)
 
-    def __iter__(self) -> Iterator[Row | BadRow]:
+    def __iter__(self) -> Iterator[InputRow | BadRow]:
         start = self._lines.peek().lstrip()
         if start.startswith(b"[") or start.partition(b"\n")[0].strip() == b"{":
             yield from self._document()
@@ -42,11 +42,11 @@ class JsonlSource:
                     return
                 if not text.strip():
                     continue
-                yield Row(self._lines.line, self._lines.line, parse_object(text))
+                yield InputRow(self._lines.line, self._lines.line, parse_object(text))
             except LineProblem as problem:
                 yield BadRow(self._lines.line, self._lines.line, "", str(problem))
 
-    def _document(self) -> Iterator[Row | BadRow]:
+    def _document(self) -> Iterator[InputRow | BadRow]:
         try:
             text = self._lines.rest().rstrip()
             value = strict_json.loads(text)
@@ -60,7 +60,7 @@ class JsonlSource:
             raise UsageError(f"{self.name}: {error}") from None
         for number, row in enumerate(value if isinstance(value, list) else [value], 1):
             if isinstance(row, dict):
-                yield Row(number, None, row)
+                yield InputRow(number, None, row)
             else:
                 yield BadRow(number, None, "", f"expected a JSON object; got {type(row).__name__}")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from verigym.envs import UsageError
 from verigym.envs.extras import need
-from verigym.grade.reading.rows import BadRow, Row
+from verigym.grade.reading.records import BadRow, InputRow
 
 BATCH_ROWS = 128
 
@@ -43,7 +43,7 @@ class ParquetSource:
         """How much has been read, 0 to 1."""
         return self._read / int(self._file.metadata.num_rows)
 
-    def __iter__(self) -> Iterator[Row | BadRow]:
+    def __iter__(self) -> Iterator[InputRow | BadRow]:
         batches = self._file.iter_batches(batch_size=BATCH_ROWS, columns=self._wanted)
         while True:
             try:
@@ -55,7 +55,7 @@ class ParquetSource:
             for data in _values(batch):
                 self._read += 1
                 if isinstance(data, dict):
-                    yield Row(self._read, None, data)
+                    yield InputRow(self._read, None, data)
                 else:
                     yield BadRow(self._read, None, "", data)
 

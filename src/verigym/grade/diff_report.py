@@ -1,4 +1,4 @@
-"""The comparison of two gradings for people."""
+"""Prints the comparison of two gradings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of an input file, one at a time: a row, or a bad row with its place and reason."""
+"""Records of an input file: a row, or a bad row with its place and reason; and the interface of readers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STDIN = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class InputRow:
     """One record. `number` counts records from 1 (for JSONL it is the line); `line` is where the record starts."""
 
     number: int
@@ -42,7 +42,7 @@ class Source(Protocol):
     def select(self, paths: Sequence[str]) -> None:
         """Say which columns, or paths into them, will be used, so that others need not be read."""
 
-    def __iter__(self) -> Iterator[Row | BadRow]:
+    def __iter__(self) -> Iterator[InputRow | BadRow]:
         """Yield the records in order; raise UsageError where the rest cannot be read."""
 
     def fraction(self) -> float | None:

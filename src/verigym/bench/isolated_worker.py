@@ -1,8 +1,8 @@
-r"""The process in which another grader runs: `python -m verigym.bench.peer_worker TARGET MEMORY_MB`, started by `peer.py`.
+r"""Process of another grader: `python -m verigym.bench.isolated_worker TARGET MEMORY_MB`, started by `isolated.py`.
 
-TARGET is `math-verify`, which hands the model's text to `parse_expr`, or `module:function`. A frame, both ways, is a length of
-four bytes and JSON. First comes `{"ready": version}` or `{"failed": why}`; then for each `{"number": n, "golds": [...],
-"answer": text, "completion": text}` a `{"number": n, "kind": ..., "reason": ..., "seconds": ...}`. Whoever asks kills this
+TARGET is `math-verify`, which hands the model's text to `parse_expr`, or `module:function`. A frame, both ways, is a length
+of four bytes and JSON. First comes `{"ready": version}` or `{"failed": why}`; then for each `{"number": n, "golds": [...],
+"answer": text, "completion": text}` a `{"number": n, "kind": ..., "reason": ..., "seconds": ...}`. The parent kills this
 process when it takes too long.
 """
 
@@ -86,7 +86,7 @@ def judged(judge: Judge, request: object) -> dict[str, object]:
 
 
 def serve(target: str, memory_mb: int, requests: int, replies: int) -> None:
-    """Answer requests until whoever asks is gone."""
+    """Answer requests until the parent is gone."""
     # Before anything of others is imported: a process with threads cannot leave its network.
     confine(network=False, die_with_parent=True)
     try:

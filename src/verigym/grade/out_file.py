@@ -1,9 +1,9 @@
-"""The output file of `verigym grade`, which survives a kill at any byte and is continued only with the same settings.
+"""The output file of `verigym grade`: it survives a kill at any byte, and is continued only with the same settings.
 
 Lines are appended whole and in order, so after a kill the file is a prefix of the final one plus perhaps a partial
 line. A sidecar, `OUT.meta.json`, says what the lines were made with; while the input is read again, each line is
-compared with it. The sidecar's `runs` say from which line on which command and which versions were at work. Lines without
-a verdict are made again and replaced (`retries`).
+compared with it. The sidecar's `runs` name the command and the versions, from their first line on. Lines without a verdict
+are graded again and replaced (`retries`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def sidecar(out: Path, kind: str) -> Path:
 
 
 def default_out(source: str) -> Path:
-    """Return where the scores of an input go when nobody says.
+    """Return the default path for the scores of an input.
 
     Raises:
         UsageError: the input is standard input, which has no name.
@@ -70,7 +70,7 @@ def write_atomically(path: Path, value: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierLine:
     """A line that an earlier run wrote."""
 
     number: int
@@ -84,7 +84,7 @@ class Earlier:
 
 
 class OutFile:
-    """The output, open for appending. Where it ends without a line, it is left out, and its sidecar too.
+    """The output, open for appending. Closed without a line, it is deleted with its sidecar.
 
     Raises:
         UsageError: it cannot be written, another process is writing it, or it was made with other settings.
@@ -97,7 +97,7 @@ class OutFile:
         self.retried = 0
         """Lines of earlier runs that this one has replaced."""
         self.other_versions = ""
-        """Of the lines that were there: what made them where it is not what makes the next ones."""
+        """How the versions that made the earlier lines differ from the present ones."""
         self._settings = settings
         self._run: Mapping[str, Any] | None = run
         self._runs: list[dict[str, Any]] = []
@@ -113,7 +113,7 @@ class OutFile:
             self._stream.close()
             raise
         self.lines, self.unscored = count(path) if stat.S_ISREG(os.fstat(self._stream.fileno()).st_mode) else (0, 0)
-        """Lines that are there, and those of them that are to be graded again."""
+        """Lines in the file, and those of them that are graded again."""
         self._position = 0
         self._old = self._old_lines()
         self._next: dict[str, Any] | None = next(self._old, None)
@@ -130,7 +130,7 @@ class OutFile:
             remove(self.path)
         self._stream.close()
 
-    def earlier(self, identity: Mapping[str, Any]) -> Earlier | None:
+    def earlier(self, identity: Mapping[str, Any]) -> EarlierLine | None:
         """Return the next line of the file, which is this item's; None behind the last line.
 
         Raises:
@@ -147,9 +147,9 @@ class OutFile:
             )
         self._position += 1
         self._next = next(self._old, None)
-        found = Earlier(self._position, line)
-        self.kept += not found.again
-        return found
+        earlier = EarlierLine(self._position, line)
+        self.kept += not earlier.again
+        return earlier
 
     def check_finished(self) -> None:
         """Refuse lines beyond the end of the input."""
@@ -222,21 +222,21 @@ class OutFile:
         except (OSError, ValueError, TypeError, AttributeError):
             reason = f"exists and has no readable {meta.name}, so it cannot be continued"
             raise UsageError(f"{self.path} {reason}; {START_AGAIN}") from None
-        found = differences(old, json.loads(json.dumps(self._settings)))
-        if found:
-            raise UsageError(f"{self.path} was made {self._source()}with other settings: {'; '.join(found)}; {START_AGAIN}")
+        changes = differences(old, json.loads(json.dumps(self._settings)))
+        if changes:
+            raise UsageError(f"{self.path} was made {self._source()}with other settings: {'; '.join(changes)}; {START_AGAIN}")
         if self._runs and self._run is not None:
             kinds = [name for name in ("versions", "programs_import") if name in self._runs[-1] and name in self._run]
             differing = [words for name in kinds for words in differences(self._runs[-1][name], self._run[name])]
             self.other_versions = "; ".join(dict.fromkeys(differing))
 
     def _source(self) -> str:
-        """Return which input the lines came from, where it has another name than now."""
+        """Return the input that the lines came from, where its name has changed."""
         old = self._runs[-1].get("input") if self._runs else None
         return f"from {old} " if old and self._run is not None and old != self._run["input"] else ""
 
     def _record(self) -> None:
-        """Note that this run makes the lines that follow, where it is not like the one before."""
+        """Record that this run makes the lines that follow, where it differs from the one before."""
         run, self._run = self._run, None
         if run is None:
             return

@@ -1,4 +1,4 @@
-"""A grader in a process of its own, with limits: killed and started anew where it takes too long or falls over."""
+"""A grader in a process of its own, with limits: killed and restarted when it takes too long or crashes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from verigym.bench.cases import Case
-from verigym.bench.peer_worker import LENGTH, MATH_VERIFY, MAX_FRAME, MAX_REPLY
+from verigym.bench.isolated_worker import LENGTH, MATH_VERIFY, MAX_FRAME, MAX_REPLY
 from verigym.bench.verdicts import KINDS, Verdict
 from verigym.envs import UsageError
 from verigym.envs.extras import install
@@ -22,15 +22,15 @@ from verigym.envs.extras import install
 START_S = 120.0
 
 
-class _Late(Exception):
+class _TooLate(Exception):
     """No answer within the time limit."""
 
 
-class _Lost(Exception):
+class _LostProcess(Exception):
     """The process has ended or talks nonsense."""
 
 
-class Isolated:
+class IsolatedGrader:
     """Math-Verify, or a callable, outside this process.
 
     The time of a call is what the process measured around its own grading, so the pipe costs the other grader nothing.
@@ -47,7 +47,7 @@ class Isolated:
         self._timeout_s = timeout_s
         self._memory_mb = memory_mb
         self._process: subprocess.Popen[bytes] | None = None
-        self._asked = 0
+        self._requests = 0
 
     def start(self) -> None:
         """Start the process and wait until its grader is loaded.
@@ -56,7 +56,7 @@ class Isolated:
             UsageError: it cannot be loaded.
         """
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "verigym.bench.peer_worker", self._target, str(self._memory_mb)],
+            [sys.executable, "-P", "-m", "verigym.bench.isolated_worker", self._target, str(self._memory_mb)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -70,7 +70,7 @@ class Isolated:
             os.set_blocking(pipe.fileno(), False)
         try:
             hello = self._receive(time.monotonic() + START_S)
-        except (_Late, _Lost) as error:
+        except (_TooLate, _LostProcess) as error:
             self.close()
             raise UsageError(f"--against {self._target!r}: its process did not start: {error}") from None
         except BaseException:
@@ -83,15 +83,15 @@ class Isolated:
         self.name = str(hello["ready"])[:80]
 
     def grade(self, case: Case) -> Verdict:
-        """Have the case graded; a process that is late is killed, which is a limit, one that dies is an error."""
+        """Return the verdict: `limit` where the process was killed for time, `error` where it died."""
         if self._process is None or self._process.poll() is not None:
             try:
                 self.start()
             except UsageError as error:
                 return Verdict("error", f"its process cannot be started again: {error}", 0.0)
-        self._asked += 1
+        self._requests += 1
         texts = {"golds": case.golds, "answer": case.answer, "completion": case.completion}
-        data = json.dumps({"number": self._asked, **texts}).encode()
+        data = json.dumps({"number": self._requests, **texts}).encode()
         if len(data) > MAX_FRAME:
             return Verdict("limit", f"longer than {MAX_FRAME >> 20} MiB", 0.0)
         start = time.perf_counter()
@@ -99,19 +99,19 @@ class Isolated:
         try:
             self._send(data, deadline)
             reply = self._receive(deadline)
-        except _Late:
+        except _TooLate:
             self.close()
             return Verdict("limit", f"killed after {self._timeout_s:g} s", time.perf_counter() - start)
-        except _Lost as lost:
+        except _LostProcess as lost:
             self.close()
             return Verdict("error", f"its process is lost: {lost}", time.perf_counter() - start)
         except BaseException:
-            self.close()  # interrupted between request and reply: the pipe is out of step
+            self.close()  # interrupted between request and reply, so the next reply would be stale
             raise
         waited = time.perf_counter() - start
-        verdict = _checked(reply, self._asked, waited)
+        verdict = _checked(reply, self._requests, waited)
         if verdict is None:
-            self.close()  # whoever took it over may have more to say
+            self.close()  # a process that was taken over may send more
             return Verdict("error", "its reply is not what was agreed", waited)
         return verdict
 
@@ -139,18 +139,18 @@ class Isolated:
             except BlockingIOError:
                 continue
             except OSError as error:
-                raise _Lost(error.strerror or str(error)) from None
+                raise _LostProcess(error.strerror or str(error)) from None
 
     def _receive(self, deadline: float) -> dict[str, Any]:
         (size,) = LENGTH.unpack(self._read(LENGTH.size, deadline))
         if size > MAX_REPLY:
-            raise _Lost("its reply is too long")
+            raise _LostProcess("its reply is too long")
         try:
             value = json.loads(self._read(size, deadline))
         except (ValueError, RecursionError):
-            raise _Lost("its reply is no JSON") from None
+            raise _LostProcess("its reply is no JSON") from None
         if not isinstance(value, dict):
-            raise _Lost("its reply is not what was agreed")
+            raise _LostProcess("its reply is not what was agreed")
         return value
 
     def _read(self, size: int, deadline: float) -> bytes:
@@ -164,7 +164,7 @@ class Isolated:
             except BlockingIOError:
                 continue
             if not chunk:
-                raise _Lost(f"it has ended{self._how()}")
+                raise _LostProcess(f"it has ended{self._how()}")
             data += chunk
         return data
 
@@ -180,7 +180,7 @@ class Isolated:
         poll = select.poll()
         poll.register(fd, event)
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            raise _Late("no answer in time")
+            raise _TooLate("no answer in time")
 
 
 def _checked(reply: dict[str, Any], number: int, waited: float) -> Verdict | None:

@@ -1,4 +1,4 @@
-"""The side file of rows that could not be used."""
+"""`BadRows`: the side file that lists rows that cannot be used."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from verigym.grade.lines import json_line
-from verigym.grade.outfile import remove
-from verigym.grade.reading.rows import BadRow
+from verigym.grade.out_file import remove
+from verigym.grade.reading.records import BadRow
 
 
 class BadRows:
-    """Writes `{file, row, line, field, reason}` a bad row. There is no file when there is no bad row.
+    """Writes `{file, row, line, field, reason}` for each bad row. Without one there is no file.
 
-    It is written anew by every run: the input is read from its start each time, so a resumed run finds the same rows.
+    Every run writes it anew: it reads the input from the start, so a resumed run finds the same rows.
     """
 
     def __init__(self, path: Path, source: str) -> None:
@@ -34,7 +34,7 @@ class BadRows:
             self._stream.close()
 
     def add(self, bad: BadRow) -> None:
-        """Write one."""
+        """Write a bad row."""
         self.count += 1
         self.first = self.first or bad
         if self._stream is None:
