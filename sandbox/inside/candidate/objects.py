@@ -91,9 +91,7 @@ class ObjectTable:
         own = [base for base in type(value).__mro__ if getattr(base, "__module__", None) == self._module]
         if not own and not (isinstance(value, tuple) and hasattr(type(value), "_fields")):
             return None
-        if any(
-            special_methods.SPECIAL & base.__dict__.keys() - _HARMLESS for base in own
-        ):  # it does not behave like its base type
+        if any(special_methods.SPECIAL & base.__dict__.keys() - _HARMLESS for base in own):  # not like its base type
             return {"h": self.about(value)}
         return {"v": [plain(to, value, depth + 1), self.about(value)]}
 

@@ -1,8 +1,8 @@
-"""Which names of a test are the candidate's: decided by the test's text alone, so that no candidate can choose.
+"""Which names of a test are the candidate's, decided by the test's text alone so that no candidate can influence it.
 
 A test may name its functions plainly (`assert f(3) == 6`), import them (`from solution import f`), or be given one
-(`entry_point`). It may also use built-in names and those that judges provide (`isclose(f(2), 4)`), which then are never the
-candidate's; unless it tests a function of such a name and no other: `assert gcd(12, 8) == 4`.
+(`entry_point`). It may also use built-in names and names of the prelude (`isclose(f(2), 4)`), which then are never the
+candidate's, unless the test uses no other names: `assert gcd(12, 8) == 4`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _BOUND = symtable.DEF_LOCAL | symtable.DEF_PARAM | symtable.DEF_IMPORT
 
 
 class Text:
-    """A test's or setup's code, read once."""
+    """The names in the code of a test or setup."""
 
     def __init__(self, code: str, module: str) -> None:
         self._code = code
         self.used: set[str] = set()
-        """Names that it mentions."""
+        """Names that it uses."""
         self.bound: set[str] = set()
-        """Names that it binds, but for those that it imports from the candidate by a star."""
+        """Names that it binds, without those of a star import from the candidate."""
         self.imports = False
-        """Whether it imports names of the candidate's, or the whole of it; a star alone says nothing of what is tested."""
+        """Whether it imports the candidate or names of it; a star import does not count, as it does not say what is tested."""
         if not code:
             return
-        tables = [symtable.symtable(code, "<text>", "exec")]  # the compiler's own, far cheaper than a tree to walk
+        tables = [symtable.symtable(code, "<text>", "exec")]  # the compiler's own, far cheaper than a syntax tree
         while tables:
             table = tables.pop()
             tables += table.children
@@ -54,9 +54,9 @@ class Text:
                     self.imports |= node.module == module and alias.name != "*"
 
     def of_other_things(self, free: set[str]) -> set[str]:
-        """Of the names that judges provide, those of which it takes what theirs have not: `Counter.instance()`.
+        """Return prelude names used for something else than the prelude's object, such as `Counter.instance()`.
 
-        With theirs the test would fail whatever the candidate is.
+        With the prelude's object the test would fail for every candidate.
         """
         asked = {
             name
@@ -82,7 +82,7 @@ class Text:
 
 
 def of(entry: str | None, test: Text, setup: Text) -> frozenset[str]:
-    """The names that setup and test use without defining them and that only the candidate may mean; the entry point too."""
+    """Return the names that setup and test use without defining them and that must be the candidate's, and the entry point."""
     found = {entry} if entry else set()
     free = (test.used | setup.used) - test.bound - setup.bound
     found |= {name for name in free if name not in _BUILTINS and name not in prelude_names.PLACES and name[:2] != "__"}
@@ -90,7 +90,7 @@ def of(entry: str | None, test: Text, setup: Text) -> frozenset[str]:
         found |= text.of_other_things(free)
     if found or test.imports or setup.imports:
         return frozenset(found)
-    # Nothing else can be meant: the test calls judges' or built-in functions alone, and some of them are the candidate's.
+    # The test calls only prelude or built-in functions, so the tested one must be among them.
     for known in (prelude_names.PLACES.keys() - set(prelude_names.MODULES), _BUILTINS):
         called = _called(test.tree, free & known)
         if called:
@@ -103,15 +103,15 @@ def _public(imported: str | None, module: str) -> list[str]:
         return []
     try:
         loaded = __import__(imported, fromlist=["*"])
-    except Exception:  # noqa: BLE001, said where the test imports it
+    except Exception:  # noqa: BLE001, reported when the test imports it
         return []
     return list(getattr(loaded, "__all__", [name for name in vars(loaded) if name[:1] != "_"]))
 
 
 def _called(tree: ast.Module, among: set[str]) -> frozenset[str]:
-    """Of each claim the first of these functions that it calls; where no claim calls one, the first that is called.
+    """Return the first of these functions that each claim calls; if no claim calls one, the first that is called at all.
 
-    A claim is an `assert` or an assertion method; of calls in one another, the inner is meant.
+    A claim is an `assert` or an assertion method; of nested calls, the inner one counts.
     """
     found: dict[bool, list[str]] = {True: [], False: []}
     for statement in ast.walk(tree):

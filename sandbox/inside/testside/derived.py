@@ -1,7 +1,7 @@
-"""Classes that the test derives from the candidate's: their methods run in the test's process, inherited ones in the program's.
+"""Classes that the test derives from the candidate's. Their methods run in the test's process, inherited ones in the program's.
 
-The program makes a class of the same name whose methods are the test's functions, called back as any other; an object of it is
-the program's, known to the test by number, and has all attributes there.
+The program makes a counterpart of the same name whose methods call back the test's functions. An instance is an object of
+the program, known to the test by number, with all its attributes there.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _OF_THE_BODY = {
     "__setattr__",
     "__delattr__",
 }
-"""What a class of the test's may define and its counterpart in the program does not get."""
+"""Methods of a test's class that its counterpart in the program does not get."""
 
 _CALLED_BY_NAME = ("__init__", "__post_init__")
-"""What `super()` is asked for. All other special methods answer to syntax, by the rules for all objects."""
+"""Special methods that are called by name through `super()`. The others follow the rules for all objects."""
 _COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 _NOBODYS = ("abc", "builtins", "typing", __name__, Handle.__module__, Remote.__module__)
 
 
 class DerivedMeta(abc.ABCMeta):
-    """The class of such classes."""
+    """Metaclass of classes that the test derives."""
 
     _base: RemoteClass
     _number: int
@@ -53,7 +53,7 @@ class DerivedMeta(abc.ABCMeta):
         super().__init__(name, bases, body)
 
     def number(cls, options: dict[str, Any] | None = None) -> int:
-        """The number of its counterpart, which is made when it is first needed: a decorator may add to the class until then."""
+        """Return the number of its counterpart, made on first use, because decorators may change the class until then."""
         if "_number" not in cls.__dict__:
             base, *others = (vars(kind)["_base"] for kind in cls.__mro__ if "_base" in vars(kind))
             proxies = base._proxies
@@ -68,7 +68,7 @@ class DerivedMeta(abc.ABCMeta):
 
 
 def local_base(remote: RemoteClass) -> type:
-    """What a class of the test's has as its base where it says that of the candidate's."""
+    """Make the local base of a class that the test derives from a class of the candidate."""
     shape = remote._proxies.value({"op": "shape", "h": remote._remote_info().number})
     if type(shape) is not list or not all(type(name) is str for name in shape):
         remote._proxies.peer.lose("protocol: a class of no known form")
@@ -76,7 +76,7 @@ def local_base(remote: RemoteClass) -> type:
         name: _inherited(name, remote) for name in shape if name[:1] != "@" and (name[:2] != "__" or name in _CALLED_BY_NAME)
     }
     body |= {name[1:]: property(_by_super(name[1:], remote)) for name in shape if name[:1] == "@"}
-    if "__init_subclass__" in shape:  # which notices a class when it is made
+    if "__init_subclass__" in shape:  # it must run when the class is made
         body["__init_subclass__"] = classmethod(lambda cls, **options: cls.number(options))
     usual = SPECIAL | {name: getattr(Handle, name) for name in ("__eq__", "__ne__", "__bool__", "__str__", "__repr__")}
     body |= {name: _special(name, usual[name], remote) for name in usual.keys() & {*shape, "__str__", "__repr__"}}
@@ -92,7 +92,7 @@ def local_base(remote: RemoteClass) -> type:
 
 
 def _get(self: Any, name: str) -> Any:
-    """An attribute: where the test's class has a plain value the program may have set another."""
+    """Look up an attribute; where the class has a plain value, ask the program, which may have set another."""
     if name[:1] != "_":
         found = next((vars(kind)[name] for kind in type(self).__mro__ if name in vars(kind)), _get)
         if type(found) in _VALUES:
@@ -101,7 +101,7 @@ def _get(self: Any, name: str) -> Any:
 
 
 _VALUES = (int, float, str, bool, bytes, tuple, list, dict, set, type(None))
-"""Types of what crosses beside the functions of a class."""
+"""Types of class attributes that cross beside functions."""
 
 
 def _new(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -115,7 +115,7 @@ def _new(cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _inherited(name: str, remote: RemoteClass | None = None) -> Callable[..., Any]:
-    """What the candidate's class defines under a name, whatever a class of the test's has in its place."""
+    """Make a method that calls the candidate's definition, even if the test's class overrides it."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         base, info = type(self)._base if remote is None else remote, self._remote_info()
@@ -128,7 +128,7 @@ def _inherited(name: str, remote: RemoteClass | None = None) -> Callable[..., An
 
 
 class _DerivedHandle(Handle):
-    """An object of a class that the test derives; where the candidate's define no `__init__`, Python's own is asked."""
+    """An instance of a class that the test derives. Without an `__init__` of the candidate, `object`'s is called there."""
 
     __slots__ = ()
     __init__ = _inherited("__init__")
@@ -139,12 +139,12 @@ def _by_super(name: str, remote: RemoteClass) -> Callable[[Any], Any]:
 
 
 def _special(name: str, usual: Callable[..., Any], remote: RemoteClass) -> Callable[..., Any]:
-    """A special method: as of any object, but where the test's class has its own it has come by `super()`."""
+    """Make a special method: as for any object, but if the test's class overrides it, this is a call through `super()`."""
     inherited = _inherited(name, remote)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if name in _COMPARING and info_of(args[0]) is None and getattr(type(self), name) is not method:
-            return NotImplemented  # it would be told what is expected
+            return NotImplemented  # it would learn what is expected
         return (usual if getattr(type(self), name) is method else inherited)(self, *args, **kwargs)
 
     method.__name__ = name
@@ -152,7 +152,7 @@ def _special(name: str, usual: Callable[..., Any], remote: RemoteClass) -> Calla
 
 
 def _members(cls: DerivedMeta) -> dict[str, Any]:
-    """What the test's classes define, nearest last, in what can cross: how, and the functions or the value."""
+    """Return what the test's classes define, in a form that can cross: kind, and functions or value."""
     found: dict[str, Any] = {}
     kinds = [kind for kind in cls.__mro__ if "_base" not in vars(kind) and kind.__module__ not in _NOBODYS]
     for kind in reversed(kinds):

@@ -1,4 +1,4 @@
-"""Handles: objects of the candidate's with the special methods that their classes have. `about` has the rules."""
+"""Handles: proxies of the candidate's objects, with the special methods of their classes. `remote_info` has the rules."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _kinds: dict[tuple[tuple[str, ...], tuple[str, ...], type | None], type] = {}
 
 
 def make(info: RemoteInfo, plain: Any) -> Any:
-    """The object of what is known; with a plain value, an instance of its type that has the object's attributes as well."""
+    """Make the proxy of an object; with a plain value, an instance of its type that also has the object's attributes."""
     if plain is not None and type(plain) not in _UPON:
         return plain
-    if info.names[0][: len(TESTS_OWN)] == TESTS_OWN:  # of a class that the test derives
+    if info.names[0][: len(TESTS_OWN)] == TESTS_OWN:  # an instance of a class that the test derives
         made: Any = object.__new__(info.proxies.derived_class(info.names[0]))
         object.__setattr__(made, "_verigym", info)
         info.is_derived = True
@@ -40,7 +40,7 @@ def make(info: RemoteInfo, plain: Any) -> Any:
                 stand_in = info.proxies.error_class(*_split(info.names))
                 methods["__class__"] = property(lambda self: stand_in)
             elif (upon_plain := next((base for name, base in STANDARD.items() if name in info.names[1:]), None)) is not None:
-                stand_in = type(info.name, (upon_plain,), {})  # to `isinstance`, and to nothing that looks closer
+                stand_in = type(info.name, (upon_plain,), {})  # satisfies `isinstance` only
                 methods["__class__"] = property(lambda self: stand_in)
             kind = type(info.name, (Handle,), {"__slots__": (), "__hash__": None, "__doc__": property(_doc)} | methods)
         else:
@@ -54,16 +54,16 @@ def make(info: RemoteInfo, plain: Any) -> Any:
 
 
 def _split(names: list[str]) -> tuple[list[str], list[str]]:
-    """An exception's own classes, and the built-in ones."""
+    """Split an exception's class names into its own and the built-in ones."""
     return [name for name in names if "." not in name], [name.rpartition(".")[2] for name in names if "." in name]
 
 
 _SAID_BY_THE_PROGRAM = frozenset(("__dict__", "__slots__", "__weakref__"))
-"""What libraries ask an instance for (`__array__`, `__deepcopy__`) is the stand-in's own: else they would go on asking."""
+"""Dunder names looked up in the program. Others that libraries use (`__array__`, `__deepcopy__`) are the proxy's own."""
 
 
 class Handle(Remote):
-    """An object of the candidate's, by number. `make` adds the special methods that its class has."""
+    """An object of the candidate. `make` adds the special methods that its class has."""
 
     __slots__ = ("__weakref__", "_verigym")
     __array_ufunc__ = None
@@ -75,7 +75,7 @@ class Handle(Remote):
         return self._verigym  # type: ignore[no-any-return]
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        """Refuse: numpy would ask for whatever it takes for an array."""
+        """Refuse: numpy would otherwise probe the object as an array."""
         raise TypeError(f"a {self._remote_info().name!r} object is no array")
 
     def __copy__(self) -> Any:
@@ -88,7 +88,7 @@ class Handle(Remote):
         raise TypeError(f"cannot pickle a {self._remote_info().name!r} object of the program")
 
     def __getattribute__(self, name: str) -> Any:
-        if name in _SAID_BY_THE_PROGRAM:  # what stands for an object has them, whether the object has or not
+        if name in _SAID_BY_THE_PROGRAM:  # the proxy has them whether or not the object does
             return object.__getattribute__(self, "_remote_info")().attribute(name)
         return object.__getattribute__(self, name)
 
@@ -121,7 +121,7 @@ class Handle(Remote):
         info = self._remote_info()
         info.tell("set", name, value)
         is_the_tests = info.given is not None or info.is_named or info.is_derived
-        if not is_the_tests and info_of(value) is None:  # else a read-only one would not show
+        if not is_the_tests and info_of(value) is None:  # otherwise a read-only attribute would go unnoticed
             raise info.refusal("attributes to set")
 
     def __delattr__(self, name: str) -> None:
@@ -143,7 +143,7 @@ class Handle(Remote):
         for op in ("plain", read):
             try:
                 found = mine.ask(op)
-            except Exception:  # noqa: S112, it is nothing of the kind
+            except Exception:  # noqa: S112, the object does not support it
                 continue
             if found == other or (isinstance(other, tuple) and isinstance(found, list) and tuple(found) == other):
                 return bool(mine.ask("order", "eq", other))
@@ -170,7 +170,7 @@ _READ_AS = {
     (complex,): "complex",
     (str,): "str",
 }
-"""What an object is read as to be compared with a plain value: that decides, and then the object too."""
+"""How an object is converted for comparison with a plain value: both the converted value and the object must agree."""
 
 
 def _text(info: RemoteInfo, op: str, *args: Any) -> str:
@@ -207,14 +207,14 @@ def _len(self: Handle) -> int:
 def _contains(self: Handle, item: Any) -> bool:
     info = self._remote_info()
     made_by = "" if info.given is None else written(info.given[0])
-    if info.is_open or (made_by[:1].isupper() and len(made_by) > 1):  # one letter may as well be a function's name
+    if info.is_open or (made_by[:1].isupper() and len(made_by) > 1):  # a single letter may be a function's name
         return bool(info.tell("contains", item))
     return bool(info.agreed(any(item is found or item == found for found in info.read()), "contains", item))
 
 
 def _getitem(self: Handle, key: Any) -> Any:
     info = self._remote_info()
-    # Keys of several parts are for what the test makes by its class: the keys of a dictionary might be what is expected.
+    # Tuple keys need an object that the test made by its class: keys of a dictionary might be the expected values.
     is_of_such_keys = isinstance(key, tuple) and info.name in info.proxies.usage.made
     if info.given is not None or info.is_named or is_of_such_keys:
         return info.tell("item", key)
@@ -228,7 +228,7 @@ def _changing(op: str) -> Callable[..., None]:
 
 
 _CONVERSIONS = ("int", "float", "complex", "index")
-"""What libraries ask of whatever they take for a number."""
+"""Conversions that libraries try on anything that may be a number."""
 
 
 def _unary(op: str) -> Callable[..., Any]:
@@ -277,7 +277,7 @@ def _exit(self: Handle, kind: type[BaseException] | None, error: BaseException |
 
 
 def _left_by(kind: type[BaseException] | None, error: BaseException | None) -> tuple[Any, ...]:
-    """How a block was left: the names of the exception's classes, and its message."""
+    """Describe the exception that left a `with` block: class names and message."""
     return (None, "") if kind is None else ([base.__name__ for base in kind.__mro__[:-2]], str(error))
 
 

@@ -1,6 +1,6 @@
-"""The test side: runs test code against a candidate that lives in another process, and says how that ended.
+"""Entry point of the test side: runs test code against a candidate in another process and reports the verdict.
 
-The verdict goes to the control channel, from here, after the test code has ended. The candidate's process has no way to it.
+The verdict goes to the control channel after the test code has ended. The candidate's process cannot reach that channel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DETAIL_CHARS = 2000
 
 
 def serve_tests(control_fd: int = 3, peer_fd: int = 4) -> NoReturn:
-    """Receive a test, run it against the candidate at the other end of `peer_fd`, send the verdict, and end the process."""
+    """Receive a test, run it against the candidate on `peer_fd`, send the verdict, and end the process."""
     try:
         job = frames.receive(control_fd)
         program.begin()
@@ -44,7 +44,7 @@ def serve_tests(control_fd: int = 3, peer_fd: int = 4) -> NoReturn:
 
 
 def run(job: dict[str, Any], peer_fd: int, ready: Callable[[], None]) -> dict[str, Any]:
-    """The verdict on one test; `ready` is called when only the test itself is left to do."""
+    """Return the verdict on one test; `ready` is called when everything is loaded and only the test remains."""
     try:
         code = compile_test(job)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -77,13 +77,13 @@ def run(job: dict[str, Any], peer_fd: int, ready: Callable[[], None]) -> dict[st
         return _verdict("argument", detail=peer.unfit, tests=ended.tests)
     if ended.stage == "done" and not peer.touched and not shared:
         said = f"the test ended without asking anything of the candidate. {ended.detail}"
-        # Without a name under test this is so whatever the candidate is; else it is what the candidate has made of that name.
+        # Without a name under test this holds for every candidate; otherwise this candidate's definition of the name caused it.
         return _verdict("done" if world.under_test else "setup", detail=said, tests=ended.tests)
     return _verdict(ended.stage, ended.passed, ended.detail, ended.tests)
 
 
 def _missing_framework(name: str) -> str:
-    """Load what the form of the test needs; returns what is to be done where it is not there."""
+    """Load the framework that the test needs; returns advice if it is not installed, else an empty string."""
     if name == "pytest":
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     if name in ("unittest", "pytest"):
@@ -98,7 +98,7 @@ def _run(job: dict[str, Any], code: Any, world: TestNamespace, peer: Peer, share
     form = job.get("form", "assert") if shared else job["kind"]
     try:
         if shared:
-            world.source.names()  # loads it, for a setup that imports from it
+            world.source.names()  # loads the candidate, for a setup that imports from it
     except BaseException as error:
         return _unloaded(error)
     try:
@@ -115,16 +115,16 @@ def _run(job: dict[str, Any], code: Any, world: TestNamespace, peer: Peer, share
         raise
     except BaseException as error:
         return _unloaded(error)
-    # A name that the test finds nowhere else and that has another meaning here must be the candidate's before the test begins.
+    # Names under test that would otherwise mean something else here are bound to the candidate's before the test begins.
     for name in sorted(world.under_test):
         meant_otherwise = name == job.get("entry_point") or hasattr(builtins, name)
         if meant_otherwise and name not in names:
             return TestOutcome(False, f"the program does not define {name}", stage="candidate")
         if meant_otherwise:
-            world.namespace[name] = found = world.source.find(name)
-            if isinstance(found, type) and issubclass(found, BaseException):  # made on this side: nobody would be asked
+            world.namespace[name] = value = world.source.find(name)
+            if isinstance(value, type) and issubclass(value, BaseException):  # a local class: no request would be sent
                 return TestOutcome(False, f"{name} of the program is an exception", stage="candidate")
-    peer.touched = touched  # only what the test itself asks for counts
+    peer.touched = touched  # only requests of the test itself count
     return RUNNERS[form](job, code, world)
 
 

@@ -1,4 +1,4 @@
-"""Test and candidate in one process, for tests whose values cannot cross. Opt-in: nothing here withstands a hostile program."""
+"""Test and candidate in one process, for tests whose values cannot cross. Opt-in: a hostile program can forge verdicts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class InProcessCandidate:
-    """A candidate that is a module of this process."""
+    """A candidate loaded as a module of this process."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.name = job.get("module") or "solution"
@@ -27,12 +27,12 @@ class InProcessCandidate:
         self.loaded = False
 
     def module(self, name: str, public: Callable[[], list[str]]) -> ModuleType:
-        """The module that `import solution` gives."""
+        """Return the module that `import solution` imports."""
         self.made = program.fresh_main(self.path, name)
         return self.made
 
     def names(self) -> frozenset[str]:
-        """What the candidate defines; loads it first. What it raises then comes through."""
+        """Return the names that the candidate defines; loads it first. Its exceptions propagate."""
         if not self.loaded:
             self.loaded = True
             sys.modules[self.name] = self.made
@@ -46,10 +46,10 @@ class InProcessCandidate:
         return frozenset(self.made.__dict__) | frozenset(dir(solution) if solution is not None else ())
 
     def find(self, name: str) -> Any:
-        """What the candidate defines under a name.
+        """Return what the candidate defines under a name.
 
         Raises:
-            LookupError: nothing.
+            LookupError: it defines nothing.
         """
         if name in self.made.__dict__:
             return self.made.__dict__[name]

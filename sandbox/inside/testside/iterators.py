@@ -1,4 +1,4 @@
-"""Iterators and generators of the candidate's, as the test sees them."""
+"""Proxies of the candidate's iterators and generators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RemoteIterator:
-    """An iterator of the candidate's over an object that the test made: asked for each item."""
+    """An iterator over an object that the test made: requests each item."""
 
     def __init__(self, info: RemoteInfo) -> None:
         self._info = info
@@ -32,11 +32,11 @@ class RemoteIterator:
 
 
 _SINGLE = 1000
-"""So many items of an iterator are asked for one by one: what it does for one then shows before the next."""
+"""Number of items requested one by one, so that side effects of one are visible before the next."""
 
 
 class BatchedIterator(RemoteIterator):
-    """An iterator that the candidate gave: asked for each item, and behind the first thousand for several at once."""
+    """An iterator that the candidate returned: requests the first thousand items one by one, later ones in batches."""
 
     def __init__(self, info: RemoteInfo) -> None:
         super().__init__(info)
@@ -59,7 +59,7 @@ class BatchedIterator(RemoteIterator):
 
 
 class RemoteGenerator(BatchedIterator):
-    """One that is a generator: it may be sent values and closed, and ends with a value."""
+    """A generator that the candidate returned: also supports `send` and `close`, and a return value."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -72,11 +72,11 @@ class RemoteGenerator(BatchedIterator):
         return self._do("send", None)
 
     def send(self, value: Any) -> Any:
-        """Go on with a value."""
+        """Send a value into the generator and return its next item."""
         return self._do("send", value)
 
     def close(self) -> None:
-        """End it."""
+        """Close the generator."""
         self._do("close")
 
     def _do(self, name: str, *args: Any) -> Any:

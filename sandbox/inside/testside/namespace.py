@@ -1,4 +1,4 @@
-"""The names that test code sees: its own, the setup's, those of modules it uses, and last the candidate's."""
+"""The module in which test code runs: its own names, the setup's, built-in and prelude names, and last the candidate's."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ TEST, SETUP = "<test>", "<setup>"
 
 
 _BUILTINS = vars(builtins)
-# What a test that reads source lines imports.
+# Modules that read source lines: a test that mentions one gets its text registered.
 _READERS = ("inspect", "linecache", "traceback", "unittest", "pytest", "doctest", "logging")
 _CALLERS = ("unittest", "_pytest", "pytest", "pluggy", "asyncio", "contextlib")
-"""Libraries that call functions of a test's once each: not as often as an answer has items."""
-# The interpreter looks for these without asking `__missing__`.
+"""Libraries that call each function of a test once, not once for each item of an answer."""
+# The interpreter looks these up without calling `__missing__`.
 _ASKED_PLAINLY = ("__import__", "__build_class__")
 
 
 class BuiltinsAndCandidate(dict[str, "Any"]):
-    """The built-in names of the test's module, and behind them, for names found nowhere else, what a world finds.
+    """The `__builtins__` of the test's module: built-in names, then for unknown names what `TestNamespace.find` returns.
 
-    Built-in names are looked up, not copied: in a fresh fork each one copied costs a page of memory.
+    Built-in names are looked up, not copied: in a fresh fork copying them would touch memory pages.
     """
 
     def __init__(self, world: TestNamespace) -> None:
@@ -60,9 +60,9 @@ class TestNamespace:
         test, setup = candidate_names.Text(job["code"], module), candidate_names.Text(job.get("setup") or "", module)
         self.bound = test.bound | setup.bound
         self.missed = False
-        """Whether a name was looked for that only the candidate may define, and it does not."""
+        """Whether a name was looked up that only the candidate may define, and that it does not define."""
         self.texts = {TEST: job["code"], SETUP: job.get("setup") or ""}
-        """The test's text and its setup's, by file name."""
+        """File name -> text, of the test and of its setup."""
         self.under_test: frozenset[str] = frozenset()
         if source is not None:
             self.under_test = candidate_names.of(job.get("entry_point"), test, setup)
@@ -75,7 +75,7 @@ class TestNamespace:
             self.remember()
 
     def is_always_reached(self) -> bool:
-        """Whether the line of the test that runs now is reached whatever the candidate has answered."""
+        """Whether the line of the test that runs now is reached regardless of the candidate's answers."""
         frame: FrameType | None = sys._getframe()
         while frame is not None:
             text, name = self.texts.get(frame.f_code.co_filename), frame.f_code.co_name
@@ -85,7 +85,7 @@ class TestNamespace:
                     return False
                 if name == "<module>" or name.startswith(("test", "check")):
                     return True
-                # A function of the test's is reached as its caller is, if that calls it by name: `map` calls it as it likes.
+                # A function of the test is reached like its caller, if that calls it by name and not through `map` or the like.
                 if caller is None:
                     return True
                 around = self.texts.get(caller.f_code.co_filename)
@@ -97,11 +97,11 @@ class TestNamespace:
         return True
 
     def is_the_tests(self, has_values: bool) -> bool:
-        """Whether the test asks for this, and passes these values if any, whatever the candidate has answered before."""
+        """Whether the test makes the present request, with these values if any, regardless of earlier answers."""
         return self.is_always_reached() and (not has_values or self._passes_own())
 
     def _passes_own(self) -> bool:
-        """Whether what is passed is of the test's making and choosing: by its text, for a type says nothing of who chose it."""
+        """Whether the test itself made and chose the passed values. Decided by its text: types do not tell who chose one."""
         frame: FrameType | None = sys._getframe()
         while frame is not None:
             if (text := self.texts.get(frame.f_code.co_filename)) is not None:
@@ -114,7 +114,7 @@ class TestNamespace:
         return False
 
     def remember(self) -> None:
-        """Let tracebacks, and whoever else asks, find the lines of setup and test; nobody does where all is well."""
+        """Register the lines of setup and test with `linecache`, for tracebacks. Only done when needed."""
         import linecache
 
         for place, text in ((TEST, self.job["code"]), (SETUP, self.job.get("setup") or "")):
@@ -122,7 +122,7 @@ class TestNamespace:
 
     @property
     def source(self) -> Proxies | InProcessCandidate:
-        """Where the candidate's names come from."""
+        """The source of the candidate's names."""
         assert self._source is not None
         return self._source
 
@@ -133,11 +133,11 @@ class TestNamespace:
             exec(compile(setup, SETUP, "exec", dont_inherit=True), self.namespace)  # noqa: S102
 
     def find(self, name: str) -> Any:
-        """What a name means that neither the test nor its setup defines."""
+        """Resolve a name that neither the test nor its setup defines."""
         if name[:2] == "__":
             raise KeyError(name)
         if name not in self.under_test and name in prelude_names.PLACES:
-            # `math.isclose(f(2), 4)` must never mean a `math` of the candidate's.
+            # `math.isclose(f(2), 4)` must never use a `math` that the candidate defines.
             try:
                 return prelude_names.find(name)
             except LookupError:
@@ -150,7 +150,7 @@ class TestNamespace:
         return self._source.find(name)
 
     def public(self) -> list[str]:
-        """What `from solution import *` gives: nothing that the test has from elsewhere."""
+        """Names that `from solution import *` imports: none that the test has from elsewhere."""
         hidden = self.bound | vars(builtins).keys() | prelude_names.PLACES.keys()
         return sorted(
             name for name in self.source.names() if name[:1] != "_" and (name not in hidden or name in self.under_test)
@@ -158,7 +158,7 @@ class TestNamespace:
 
 
 def locate_error(error: BaseException, world: TestNamespace) -> str:
-    """One line that says what was raised, and where in the test."""
+    """Describe an exception and its line in the test, in one line of text."""
     import linecache
 
     world.remember()

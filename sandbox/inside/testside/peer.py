@@ -1,7 +1,7 @@
-"""The test side's end of the channel to the candidate, in another process. Nothing that comes from there is believed or run.
+"""The test side's end of the channel to the candidate's process. Everything that arrives is untrusted and never executed.
 
-An answer is plain data, an exception's names, or a number that stands for an object. A candidate that dies or breaks the
-protocol is remembered as lost, whatever the test code does about the exception.
+An answer is plain data, the names of an exception, or the handle of an object. A candidate that dies or breaks the
+protocol is recorded as lost, whatever the test code does about the exception.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 
 class TestStopped(BaseException):
-    """The test cannot go on: the candidate is gone, or the test asks for what cannot be done across processes."""
+    """The test cannot go on: the candidate is lost, or the test needs what is impossible across processes."""
 
 
 class CandidateError(BaseException):
-    """The candidate raised what must not be raised here: SystemExit, KeyboardInterrupt and their like, no `Exception`."""
+    """The candidate raised SystemExit, KeyboardInterrupt or the like, which must not be raised here."""
 
 
 class Exhausted(Exception):
-    """What the candidate raised was StopIteration or its like, where nothing is iterated over."""
+    """The candidate raised StopIteration or StopAsyncIteration outside of an iteration."""
 
 
 class RemoteError(Exception):
-    """The candidate raised what it described."""
+    """The candidate raised the exception described in `error`."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(error["type"], error["message"])
@@ -43,44 +43,44 @@ class RemoteError(Exception):
 
 
 class Peer:
-    """Sends requests to the candidate, one at a time."""
+    """The candidate as seen from the test: sends requests, one at a time, and serves its callbacks."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.touched = False
-        """Whether the test asked for anything of the candidate's."""
+        """Whether the test used the candidate at all."""
         self.lost = ""
         self.unfit = ""
-        """What the test asks for that cannot cross."""
+        """What the test needs that cannot cross; empty if nothing."""
         self.wrap: Callable[..., Any] | None = None
-        """Makes an object of a number."""
+        """Makes the local object for a handle."""
         self.unwrap: Callable[..., Any] | None = None
         self.aliases = SharedContainers(
             lambda *args: None if self.unwrap is None else self.unwrap(*args),
             lambda *args: None if self.wrap is None else self.wrap(*args),
         )
         self.is_the_tests: Callable[[bool], bool] = lambda has_values: True
-        """Whether what is asked now, and the values passed with it, is the test's own doing, whatever was answered before."""
+        """Whether the present request, with its values if any, is made regardless of earlier answers."""
         self.lacks_a_name = False
-        """Whether the test asked for a name that the candidate does not define: it may go on otherwise for that."""
+        """Whether the test looked up a name that the candidate does not define, which may have changed the test's course."""
         self._calling_back = 0
         self.reads_unasked = False
-        """Whether what is being read accompanies an answer: states of known objects in it are ignored."""
+        """Whether the data being decoded only accompanies an answer: states of known objects in it are ignored."""
         self.note: Callable[[Any, set[int]], None] | None = None
-        """Told of the states of objects that were asked for something, or given to it, and which these are."""
+        """Called with the states of objects that took part in a request, and the numbers of these objects."""
         self._names: frozenset[str] | None = None
         self.functions: dict[str, Any] = {}
-        """What the candidate has said of its functions when it was loaded."""
+        """Descriptions of functions that the candidate sent when it was loaded."""
         self.asked = 0
-        """How many requests were sent."""
+        """Number of requests sent."""
         self.callbacks: list[Any] = []
-        """Functions of the test's that the candidate was given, by number."""
+        """Functions of the test that were passed to the candidate, by number."""
         self.raised: list[BaseException] = []
-        """What they raised, by number."""
+        """Exceptions that they raised, by number."""
         self._lock = _thread.RLock()
 
     def names(self) -> frozenset[str]:
-        """The candidate's own definitions; waits until it is loaded.
+        """Return the names that the candidate defines; waits until it is loaded.
 
         Raises:
             Stopped: it did not load.
@@ -101,16 +101,16 @@ class Peer:
     def ask(
         self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None, *, is_tests_doing: bool = True
     ) -> dict[str, Any]:
-        """Send one request and wait for its answer; changes to arguments are applied to them, printed text is printed.
+        """Send one request and wait for its answer. Applies changes to arguments, and prints what the candidate printed.
 
         Args:
-            body: what is asked for.
+            body: the request.
             args: for it.
-            kwargs: for it.
-            is_tests_doing: whether the test would ask for it whatever the candidate is.
+            kwargs: keyword arguments.
+            is_tests_doing: whether the test makes this request for every candidate.
 
         Raises:
-            TypeError: an argument that cannot cross, and not by the test's fault.
+            TypeError: an argument cannot cross, and that is not the test's fault.
             Stopped: there is no answer.
         """
         self.touched = True
@@ -150,7 +150,7 @@ class Peer:
         return reply
 
     def _called_back(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Call a function of the test's for the candidate. Returns what to answer."""
+        """Call a function of the test for the candidate. Returns the answer to send."""
         number, args, kwargs = asked["callback"], asked.get("args"), asked.get("kwargs")
         if (
             type(number) is not int
@@ -175,7 +175,7 @@ class Peer:
             return {"returned": data, "both": self.aliases.send(met, found)}
         except TestStopped:
             raise
-        except BaseException as error:  # an exit too: else the program would have ended the test as one that has passed
+        except BaseException as error:  # exits too: otherwise the program could end the test as passed
             self.raised.append(error)
             mro = [kind.__name__ for kind in type(error).__mro__[:-2]]
             return {"raised": len(self.raised) - 1, "mro": mro, "message": _message(error), "both": self.aliases.send([])}
@@ -183,7 +183,7 @@ class Peer:
             self._calling_back -= 1
 
     def value(self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """The value that answers a request.
+        """Send a request and return its value.
 
         Raises:
             RemoteError: the candidate raised.
@@ -204,17 +204,17 @@ class Peer:
             self.lose(f"protocol: {error}")
 
     def lose(self, why: str) -> Any:
-        """Remember that the candidate cannot go on, and stop the test."""
+        """Record the candidate as lost, and stop the test."""
         self.lost = self.lost or why[:1000]
         raise TestStopped(self.lost)
 
     def refuse(self, why: str, *, has_values: bool = False) -> Any:
-        """Remember that the test asks for what cannot be done across processes, and stop it.
+        """Record that the test needs what is impossible across processes, and stop it.
 
         Raises:
-            TypeError: a program's answers may have led the test to it, so that it is the program's failure.
+            TypeError: the program's answers may have led the test there, so that it is the program's failure.
         """
-        # A function of the test's that the candidate calls is called because the candidate does so.
+        # A callback runs because the candidate called it.
         if self._calling_back or ((self.asked or self.lacks_a_name) and not self.is_the_tests(has_values)):
             raise TypeError(f"{why}; such a test needs trust=shared")
         self.unfit = self.unfit or f"{why}; such a test needs trust=shared"
@@ -237,7 +237,7 @@ class Peer:
         raise AssertionError
 
     def _agree(self, data: list[Any], frame: dict[str, Any]) -> list[Any]:
-        """Read values that the candidate sent, and change what it has changed of what both hold."""
+        """Decode values from the candidate, and apply its changes to shared containers."""
         try:
             values, met = self.aliases.read(data, guard=True)
             was_unasked, self.reads_unasked = self.reads_unasked, True
@@ -265,7 +265,7 @@ class Peer:
 
 
 def _run(coroutine: Any) -> Any:
-    """What a coroutine gives, in a loop of its own: whatever loop runs here waits for the candidate."""
+    """Run a coroutine in a new event loop and return its result: a loop already running here waits for the candidate."""
     import asyncio
 
     loop, around = asyncio.new_event_loop(), asyncio._get_running_loop()
@@ -285,7 +285,7 @@ def _message(error: BaseException) -> str:
 
 
 def is_of_the_candidate(value: Any) -> bool:
-    """Whether what cannot cross was made on this side for the candidate: a coroutine, an exception or its class."""
+    """Whether the value is a local stand-in for something of the candidate: a coroutine, an exception or its class."""
     code = getattr(value, "cr_code", None)
     module = getattr(value, "__module__", None) if code is None else code.co_filename
     return module == PROGRAM or "verigym" in str(module)

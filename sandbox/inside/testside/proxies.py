@@ -1,4 +1,4 @@
-"""What the test sees of the candidate: functions, classes, errors and the module, all of which ask the other process."""
+"""Turns the candidate's answers into local objects (proxies), and the test's values into what can be sent."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _USUAL = {
     }.items()
     for name in names.split()
 }
-"""Exceptions of the standard library that tests expect: name -> module."""
+"""Exceptions of the standard library that tests commonly expect: name -> module."""
 
 
 def _usual_error(name: str) -> type[Exception] | None:
@@ -67,7 +67,7 @@ _CALLED_BACK = (
     functools.partial,
 )
 _ITERATOR_ITEMS = 1000
-"""Of an iterator of the test's so many items are given at once; the program asks for the others."""
+"""Number of items of an iterator of the test that are sent at once; the program requests the others."""
 
 
 def _texts(value: Any) -> bool:
@@ -75,7 +75,7 @@ def _texts(value: Any) -> bool:
 
 
 def _alike(one: Given | None, other: Given) -> bool:
-    """Whether two instances were made by the same class of the same arguments."""
+    """Whether two instances were made by the same class with the same arguments."""
     if one is None or one[0] is not other[0] or one[1] is None or other[1] is None:
         return False
     if len(one[1]) != len(other[1]) or one[2].keys() != other[2].keys():
@@ -91,43 +91,43 @@ _SIMPLE = (int, float, str, bytes)
 
 
 class Proxies:
-    """Makes and remembers them, for one candidate."""
+    """The proxies for one candidate, by number and by name."""
 
     def __init__(self, peer: Peer, job: dict[str, Any]) -> None:
         self.peer = peer
         self._job = job
         peer.wrap, peer.unwrap, peer.note = self.wrap, self.unwrap, self.note
         self.handles: dict[int, Handle] = {}
-        """What functions returned, by number; `made_by_test` has what the test made, `members` those of enumerations."""
+        """Objects that functions returned, by number; `made_by_test` has those that the test made, `members` enum members."""
         self.made_by_test: dict[int, Handle] = {}
         self.members: dict[int, Any] = {}
         self.ambiguous: set[int] = set()
         self.derived: dict[int, type] = {}
-        """Classes of the test's that derive from the candidate's, by number."""
+        """Classes of the test that derive from the candidate's, by number."""
         self.known: dict[str, Any] = {}
         self.errors: dict[str, type[BaseException]] = {}
         self.classes: dict[int, RemoteClass] = {}
         self.numbers: dict[int, int] = {}
         self.of_the_test = "__main__"
-        """The module that the test's classes are of."""
+        """Name of the module that defines the test's classes."""
         self._lent: dict[int, int] = {}
         """Number of each exported object of the test, by identity; its `ExportedObject` keeps it alive."""
 
     @functools.cached_property
     def usage(self) -> Usage:
-        """How setup and test use names."""
+        """How the texts of setup and test use names."""
         return Usage(self._job[part] for part in ("setup", "code") if self._job.get(part))
 
     def names(self) -> frozenset[str]:
-        """What the candidate defines."""
+        """Return the names that the candidate defines."""
         return self.peer.names()
 
     def module(self, name: str, public: Callable[[], list[str]]) -> RemoteModule:
-        """The module that `import solution` gives."""
+        """Return the module that `import solution` imports."""
         return RemoteModule(name, self, public)
 
     def wrap(self, body: Any, plain: Any, by: Decoder, depth: int) -> Any:
-        """The object that the candidate sent a description of, or the test's own that it gave back."""
+        """Return the local object for a handle that the candidate sent, or the test's own object that it sent back."""
         if type(body) is dict:
             number = body.get("lent")
             if type(number) is not int or not 0 <= number < len(self.peer.callbacks):
@@ -148,7 +148,7 @@ class Proxies:
             raise ValueError("not the form of a handle")
         if number in self.members and number not in self.ambiguous:
             return self.members[number]
-        # What the test gave comes back; and where it asks whether two objects are one, what it made.
+        # Objects that the test passed come back as themselves; so do those that it made, if it compares by identity.
         if number in self.made_by_test and (self.made_by_test[number]._remote_info().passed or self.usage.compares_identity):
             if not self.peer.reads_unasked:
                 self.made_by_test[number]._remote_info().state = state
@@ -157,22 +157,22 @@ class Proxies:
         if number in self.ambiguous:
             return make(info, plain)
         if plain is not None and number not in self.made_by_test:
-            # A member of an enumeration is one object; of other values each one is as it was when it came.
+            # An enumeration's member stays one object; every other value is kept as it arrived.
             return self.handles.setdefault(number, make(info, plain)) if "Enum" in map(plain_name, names) else make(info, plain)
         known = self.handles.setdefault(number, make(info, None))
-        # Not while the candidate makes what the test compares it with: it could give it the state of that.
+        # Not while the candidate makes the object to compare with: it could copy the state of that.
         if not self.peer.reads_unasked:
             known._remote_info().state = state
         return known
 
     def derived_class(self, name: str) -> type:
-        """The class of the test's whose counterpart in the program has that name."""
+        """Return the class of the test whose counterpart in the program has that name."""
         number = name.rpartition(".")[2]
         kind = self.derived.get(int(number)) if number.isdigit() else None
         return self.peer.lose("protocol: no class of the test's") if kind is None else kind
 
     def made(self, info: RemoteInfo, given: Given) -> Handle:
-        """The object that the test has made, apart from the same one that a function returns; one again only if made alike."""
+        """Return the proxy of an object that the test made, separate from that of the same object as a function's result."""
         known = self.made_by_test.get(info.number)
         if known is None or not (self.usage.compares_identity or _alike(known._remote_info().given, given)):
             known = make(RemoteInfo(self, info.number, info.names, info.special, info.state), None)
@@ -181,11 +181,11 @@ class Proxies:
         return known
 
     def is_of_the_test(self, value: Any) -> bool:
-        """Whether it is a value of the test's, and no object or function of the candidate's."""
+        """Whether it is a value of the test, not an object or function of the candidate."""
         return info_of(value) is None and id(value) not in self.numbers
 
     def unwrap(self, value: Any, to: Encoder, plain: Any, depth: int) -> Any:
-        """The number of an object, where it has one."""
+        """Encode what is not plain data: as a handle of the candidate's, or as a callback number; None if impossible."""
         info = value if type(value) is RemoteInfo else info_of(value)
         if info is not None:
             info.passed = True
@@ -211,7 +211,7 @@ class Proxies:
         return {"h": self.lend(value)} if plain is None and is_exported(value, self.of_the_test) else None
 
     def lend(self, value: Any) -> dict[str, Any]:
-        """What stands for an object of the test's, which the candidate may use."""
+        """Export an object of the test. Returns the description from which the candidate makes a stub."""
         known = self.peer.callbacks
         number = self._lent.get(id(value))
         if number is None:
@@ -221,7 +221,7 @@ class Proxies:
         return {"callback": number, "name": kind.__name__, "doc": kind.__doc__, "special": special(kind)}
 
     def callback(self, function: Any) -> dict[str, Any]:
-        """What stands for a function of the test's, which the candidate may call."""
+        """Export a function of the test. Returns the description from which the candidate makes a stub."""
         known = self.peer.callbacks
         number = next((index for index, other in enumerate(known) if other == function), len(known))
         if number == len(known):
@@ -233,11 +233,11 @@ class Proxies:
     def value(
         self, body: dict[str, Any], args: Any = (), kwargs: dict[str, Any] | None = None, *, is_tests_doing: bool = True
     ) -> Any:
-        """Ask, and raise here what the candidate raised. What a coroutine gave is a coroutine's here too."""
+        """Send a request; return its value or raise the candidate's exception. An async result is a coroutine here too."""
         return self.answer(self.peer.ask(body, args, kwargs, is_tests_doing=is_tests_doing))
 
     def state(self, info: RemoteInfo) -> Any:
-        """The attributes of an object as they are now, encoded."""
+        """Request the present attributes of an object, encoded."""
         return self.peer.ask({"op": "state", "h": info.number}).get("value")
 
     def equal(self, one: RemoteInfo, other: RemoteInfo) -> bool:
@@ -245,7 +245,7 @@ class Proxies:
         if one.number in self.members or other.number in self.members:
             return one is other
         if one.number == other.number and one is not other:
-            return not (one.is_fresh or other.is_fresh)  # of what is only made, nothing but its own making says what it is
+            return not (one.is_fresh or other.is_fresh)  # a merely constructed object is known by its arguments only
         if "__eq__" not in one.special and "__eq__" not in other.special:
             return one is other
         if one is not other and not (one.is_fresh and other.is_fresh):
@@ -257,7 +257,7 @@ class Proxies:
         return bool(one.ask("order", "eq", other))
 
     def note(self, states: Any, of: set[int]) -> None:
-        """Keep the states that the candidate says objects have now: before the test says what it expects of them."""
+        """Record the states that the candidate reports for objects, before the test reveals what it expects of them."""
         if type(states) is not list:
             return
         for pair in states:
@@ -267,7 +267,7 @@ class Proxies:
                         known._remote_info().state = pair[1]
 
     def answer(self, reply: dict[str, Any]) -> Any:
-        """The value in an answer that has come."""
+        """Return the value in an answer, or raise its exception."""
         if "value" in reply:
             value = reply["value"]
             return self._finished(value) if reply.get("async") is True else value
@@ -276,11 +276,11 @@ class Proxies:
         self.peer.lose(f"it returned what cannot cross: {str(reply.get('cannot'))[:100]}")
 
     async def _finished(self, number: Any) -> Any:
-        """What a coroutine of the candidate's gives, which runs when this is awaited."""
+        """Run a coroutine of the candidate when this is awaited."""
         return self.value({"op": "finish", "h": number})
 
     def find(self, name: str) -> Any:
-        """What the candidate defines under a name.
+        """Return the proxy of what the candidate defines under a name.
 
         Raises:
             LookupError: nothing.
@@ -290,9 +290,9 @@ class Proxies:
         self.peer.touched = True
         if name not in self.peer.names():
             raise LookupError(name)
-        meta = self.peer.functions.get(name) if self.peer.asked == 0 else None  # a call may have changed what a name means
+        meta = self.peer.functions.get(name) if self.peer.asked == 0 else None  # a call may have rebound the name
         if type(meta) is dict and meta.get("kind") == "function":
-            # A coroutine that nobody awaits asks for nothing, and may lead the test elsewhere all the same.
+            # A coroutine that is never awaited sends no request, yet may change the test's course.
             self.peer.lacks_a_name = self.peer.lacks_a_name or meta.get("async") is True
             self.known[name] = self._make(name, meta)
             return self.known[name]
@@ -304,7 +304,7 @@ class Proxies:
         return self.known[name]
 
     def described(self, name: str, reply: dict[str, Any]) -> Any:
-        """The class that an attribute is."""
+        """Return the class that an attribute lookup described."""
         meta = reply.get("meta")
         if type(meta) is dict and meta.get("kind") in ("exception", "class"):
             return self._make(name, meta)
@@ -324,12 +324,12 @@ class Proxies:
             for member in meta["members"].values():
                 if (info := info_of(member)) is not None:
                     self.members[info.number] = member
-                    if numbers.count(info.number) > 1:  # nobody could tell which of its names a function meant
+                    if numbers.count(info.number) > 1:  # which of its names a function meant is unknown
                         self.ambiguous.add(info.number)
             if not _texts(meta.get("names")) or not (meta.get("parameters") is None or _texts(meta["parameters"])):
                 self.peer.lose("protocol: a class of no known form")
             return self.classes.setdefault(meta["h"]._remote_info().number, RemoteClass(self, name, meta))
-        if kind == "object":  # a callable one, or a function that has attributes
+        if kind == "object":  # a callable object, or a function with attributes
             meta["h"]._remote_info().is_open = meta["h"]._remote_info().is_named = True
             return meta["h"]
         made = RemoteFunction(self, name, meta["h"]._remote_info(), meta.get("async") is True)
@@ -337,7 +337,7 @@ class Proxies:
         return made
 
     def error_class(self, own: list[str], mro: list[str]) -> type[BaseException]:
-        """The local class for an exception: the built-in one, or one of that name that derives from it."""
+        """Return the local class for an exception: the built-in one, or a subclass of it with the candidate's name."""
         made: type[BaseException] = CandidateError
         if "Exception" in mro:
             made = next((_ERRORS[name] for name in mro if name in _ERRORS), Exception)
@@ -346,7 +346,7 @@ class Proxies:
             made = Exhausted
         built_in = made
         for name in reversed(own):
-            if "." in name:  # of the standard library, and no class of the candidate's of that name
+            if "." in name:  # of the standard library, not the candidate's own
                 made = _usual_error(name.rpartition(".")[2]) or made
                 continue
             if name not in self.errors:
@@ -356,7 +356,7 @@ class Proxies:
         return made
 
     def exception(self, error: dict[str, Any], depth: int = 0) -> BaseException:
-        """The local exception for what the candidate raised, with its causes."""
+        """Return the local exception for what the candidate raised, with its causes."""
         made = self._exception(error)
         for name in ("__cause__", "__context__"):
             if type(error.get(name)) is dict and depth < MOST_CAUSES:
@@ -383,7 +383,7 @@ class Proxies:
                 made.__dict__["_said"] = error["message"]
                 made.__dict__.update({key: value for key, value in error["attributes"].items() if key not in dir(Exception)})
             return made
-        made = kind.__new__(kind)  # of the standard library, with a constructor of its own: a JSONDecodeError
+        made = kind.__new__(kind)  # of the standard library with its own constructor, such as JSONDecodeError
         made.args = (error["message"],)
         made.__dict__.update({key: value for key, value in error["attributes"].items() if key not in dir(Exception)})
         return made
@@ -395,7 +395,7 @@ def _said(error: Exception) -> str:
 
 
 def _had(error: Exception, name: str) -> Any:
-    """What an exception of the candidate's has by its class."""
+    """Look up an attribute that an exception of the candidate has through its class."""
     if name[:1] == "_" or "_object" not in error.__dict__:
         raise AttributeError(name)
     return getattr(error.__dict__["_object"], name)

@@ -1,13 +1,13 @@
-"""Objects of the candidate's, as the test sees them: a number, the protocols of its class, and its state when it arrived.
+"""What the test knows of a candidate's object (number, special methods, state on arrival), and what it may ask of it.
 
-Whoever asks, the same rules hold, so that no library that the test uses can be led to ask more:
+The same rules apply to every caller, so that no library that the test uses can be made to reveal more:
 
-- An object has the special methods that its class has, and no others.
-- Where a plain value could stand as well, what a function returned is given values of the test's only if no plain value comes
-  back: `startswith('Hello')` would be told what is expected, and say yes.
-- No object decides whether it equals a value of the test's. Two objects that the test only made are asked. Of others the states
-  are compared, each as it was before the test could say what it expects; and what the test only made has the state that the
-  test gave it.
+- A proxy has exactly the special methods of the object's class.
+- If a plain value could stand in its place, an object that a function returned receives values of the test only if the result
+  is no plain value: `startswith('Hello')` would learn what is expected, and answer yes.
+- No object decides whether it equals a value of the test. Two objects that the test merely constructed are asked. Otherwise
+  states are compared, each as recorded before the test could reveal what it expects; the state of an object that the test
+  merely constructed is its constructor arguments.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     Given = tuple[RemoteClass | type, tuple[Any, ...] | None, dict[str, Any]]
 
 _VALUES = {"method": slice(1, None), "operate": slice(1, 2), "set": slice(1, None), "delattr": slice(1, None)}
-"""Which of an operation's arguments are values; the others are names and switches of ours."""
+"""Operation -> slice of its arguments that are values; the others are names and flags."""
 _YES_OR_NO = frozenset("startswith endswith isdisjoint issubset issuperset equals all any".split())
 _ANSWERING = _YES_OR_NO | frozenset("count index find rfind rindex".split())
-"""Methods of plain values that say of a value whether, where or how often it is there."""
+"""Methods of plain values that tell whether, where or how often a value occurs."""
 _CANCELLING = frozenset(("sub xor and truediv floordiv mod divmod " + " ".join(special_methods.IN_PLACE.values())).split())
-"""Operators whose result for the expected value is known beforehand, 0, 1 or empty; and those that change the object itself."""
+"""Operators whose result for the expected value is known (0, 1 or empty), and in-place operators."""
 _AS_OBJECT = {"iter": {"make": True}}
 
 
 class Remote:
-    """What stands for an object of the candidate's and for no plain value."""
+    """Base of proxies for objects that are not plain values."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class Remote:
 
 
 class RemoteInfo:
-    """What is known of an object of the candidate's."""
+    """What is known of an object of the candidate."""
 
     __slots__ = (
         "cancels",
@@ -70,41 +70,41 @@ class RemoteInfo:
         self.proxies = proxies
         self.number = number
         self.names = names
-        """Of its class and the bases of that, those of Python's own with their modules: `["Stack", "builtins.list"]`."""
+        """Names of its class and base classes, Python's own with module: `["Stack", "builtins.list"]`."""
         self.special = special
         self.state = state
-        """Its attributes when it arrived, encoded; None: not known."""
+        """Its attributes on arrival, encoded; None if unknown."""
         self.given: Given | None = None
-        """The class and the arguments that the test made it with; None for arguments of a method that made it."""
+        """Class and arguments with which the test made it; the arguments are None if a method made it."""
         self.is_open = False
-        """Whether the test uses it as an object, and may give it values."""
+        """Whether the test uses it as an object, and may pass it values."""
         self.is_named = False
-        """Whether it is a name of the test's own, as a function is."""
+        """Whether the test refers to it by name, like a function."""
         self.is_derived = False
-        """Whether its class is the test's, derived from one of the program's."""
+        """Whether its class is derived by the test from one of the program."""
         self.cancels = False
-        """Whether an operator gave it that can cancel the expected value, as in `f(3) - 6`: nothing of it may be read."""
+        """Whether it is the result of an operator that can cancel the expected value, as in `f(3) - 6`: it must not be read."""
         self.follows_class = False
-        """Whether it comes from an object that the test made by a class-style name."""
+        """Whether it comes from an object that the test made by a CapWords name."""
         self.told = False
-        """Whether it was made of a value of the test's that no class's object was to be given."""
+        """Whether it was computed from a value of the test that an arbitrary object should not have received."""
         self.touched = False
-        """Whether the test has had it do something."""
+        """Whether the test has performed an operation on it."""
         self.passed = False
-        """Whether the test has given it to the candidate."""
+        """Whether the test has passed it to the candidate."""
         self.methods: set[str] = set()
         self.content: Any = None
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the test has made it and done nothing with it."""
+        """Whether the test has only constructed it and not used it since."""
         return self.given is not None and not self.touched and not self.passed
 
     def ask(self, op: str, /, *args: Any, **kwargs: Any) -> Any:
-        """Have an operation done.
+        """Perform an operation on the object.
 
         Raises:
-            TypeError: the object may only say whether a value of the test's is right.
+            TypeError: the result could only confirm the expected value.
         """
         if self.cancels:
             raise self.refusal(op)
@@ -112,26 +112,26 @@ class RemoteInfo:
         return self.proxies.value(body | _AS_OBJECT.get(op, {}), args, kwargs, is_tests_doing=self.is_open)
 
     def attribute(self, name: str) -> Any:
-        """What the object itself has under a name that what stands for it may have too."""
+        """Return the object's own attribute of a name that its proxy also has."""
         reply = self.proxies.peer.ask({"op": "attr", "h": self.number}, (name,))
         if "cannot" in reply:
             return lambda *args, **kwargs: self.tell("method", name, *args, **kwargs)
         return self.proxies.answer(reply)
 
     def tell(self, op: str, /, *args: Any, **kwargs: Any) -> Any:
-        """Have an operation done with values of the test's, which what a function returned must not judge.
+        """Perform an operation with values of the test, which an object that a function returned must not evaluate.
 
         Raises:
-            TypeError: it did.
+            TypeError: it could have.
         """
         self.touched = True
         return self.believed(self.ask(op, *args, **kwargs), op, args, kwargs)
 
     def believed(self, found: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the result of an operation.
+        """Return the result of an operation if it may be believed.
 
         Raises:
-            TypeError: it could only confirm a value of the test's.
+            TypeError: it could only confirm a value of the test.
         """
         self.followed_by(found)
         if self._may_judge(op, args) or not any(
@@ -148,23 +148,23 @@ class RemoteInfo:
         return found
 
     def followed_by(self, found: Any) -> None:
-        """Remember of an object where it comes from."""
+        """Record the origin of an object that an operation returned."""
         info = info_of(found)
         if info is not None and info.given is None:
             info.follows_class = info.follows_class or self.is_of_a_class()
 
     def _may_be_believed(self, op: str, args: tuple[Any, ...], found: Any) -> bool:
-        """Whether a plain result tells more than that the object agrees with a value of the test's."""
+        """Whether a plain result says more than that the object agrees with a value of the test."""
         if op == "method" and args[0] in _ANSWERING:
             return found is None and args[0] not in _YES_OR_NO
         return found is None or (self.is_of_a_class() and type(found) is not bool)
 
     def is_of_a_class(self) -> bool:
-        """Whether the test made it by a name written as classes' names are: more than yes and no is then believed."""
+        """Whether the test made it by a CapWords name: then results other than booleans are believed."""
         return self.follows_class or (self.given is not None and looks_like_a_class(written(self.given[0])))
 
     def _may_judge(self, op: str, args: tuple[Any, ...]) -> bool:
-        """Whether no plain value could have stood there, so that it must be an object of the program's that the test means."""
+        """Whether no plain value could be in its place, so that the test must mean an object of the program."""
         if op == "method":
             used = self.proxies.usage.attributes[written(self.given[0])] if self.given is not None else ()
             return args[0] not in OF_PLAIN_VALUES or (self.is_open and args[0] in used) or self.is_named
@@ -172,15 +172,15 @@ class RemoteInfo:
 
     @property
     def name(self) -> str:
-        """The name of its class."""
+        """Name of its class."""
         return plain_name(self.names[0])
 
     def refusal(self, what: str) -> TypeError:
-        """Say what an object that a function returned cannot do."""
+        """Return the error for an operation that an object returned by a function may not perform."""
         return TypeError(f"{what} for a {self.name!r} object that a function returned; such a test needs trust=shared")
 
     def read(self) -> Any:
-        """What is in it, asked for once, so that length, iteration and items agree as those of plain data do."""
+        """Return its content, requested once so that length, iteration and items are consistent, as with plain data."""
         if self.content is None:
             content = self.ask("content")
             if not isinstance(content, list | dict):
@@ -189,7 +189,7 @@ class RemoteInfo:
         return self.content
 
     def copied(self, op: str) -> Any:
-        """A copy that the program makes of it."""
+        """Return a copy made by the program."""
         found = self.ask(op)
         if isinstance(found, Remote) and self.given is not None:
             info = found._remote_info()
@@ -197,10 +197,10 @@ class RemoteInfo:
         return found
 
     def agreed(self, found: Any, op: str, *args: Any) -> Any:
-        """What is in it, if that is also what the object says when it is asked.
+        """Return a value computed from the content, if the object itself gives the same.
 
         Raises:
-            TypeError: it is not.
+            TypeError: it does not.
         """
         said = self.ask(op, *args)
         if found is said or found == said:
@@ -209,12 +209,12 @@ class RemoteInfo:
 
 
 def written(kind: Any) -> str:
-    """The name by which the test calls a class."""
+    """Return the name by which the test refers to a class."""
     return getattr(kind, "_written", None) or str(kind.__name__)
 
 
 def info_of(value: Any) -> RemoteInfo | None:
-    """What is known of an object of the candidate's; None for any other value."""
+    """Return the `RemoteInfo` of a proxy; None for any other value."""
     return getattr(type(value), "_remote_info", _nothing)(value)
 
 

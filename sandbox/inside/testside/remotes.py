@@ -1,4 +1,4 @@
-"""Classes and the module of the candidate's, as the test sees them."""
+"""Proxies of the candidate's functions, classes and module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OF_FUNCTIONS = frozenset(
 
 
 class RemoteFunction:
-    """A function of the candidate's, which also says what it is called and what it takes."""
+    """A function of the candidate, with its name and signature."""
 
     def __init__(self, proxies: Proxies, name: str, info: RemoteInfo, is_async: bool) -> None:
         self._proxies = proxies
@@ -37,7 +37,7 @@ class RemoteFunction:
         return types.FunctionType
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it; of a coroutine function nothing is asked before its coroutine is awaited."""
+        """Call it. A coroutine function sends its request only when the coroutine is awaited."""
         if self._is_async:
             return self._awaited(args, kwargs)
         return self._proxies.value({"call": self._written}, args, kwargs)
@@ -78,11 +78,11 @@ _OF_STAND_INS = frozenset(
         "__array__ __array_ufunc__ __array_interface__ __array_struct__"
     ).split()
 )
-"""Of a class's names with two underscores, those that are the stand-in's own; the program says whether it has the others."""
+"""Dunder names that the proxy itself has; all others are looked up in the program."""
 
 
 class RemoteClass:
-    """A class of the candidate's."""
+    """A class of the candidate."""
 
     def __init__(self, proxies: Proxies, name: str, meta: dict[str, Any]) -> None:
         self._names = meta["names"]
@@ -92,7 +92,7 @@ class RemoteClass:
         self._proxies = proxies
         self._handle = meta["h"]
         self._parameters = meta["parameters"]
-        # Bound once: what an enumeration's member is must not change after the candidate has answered.
+        # Bound once: enumeration members must not change after the candidate has answered.
         self._members = meta["members"]
         self._is_open = name in proxies.usage.classes
         self._handle._remote_info().is_named = self._handle._remote_info().is_open = True
@@ -101,13 +101,13 @@ class RemoteClass:
         return self._handle._remote_info()  # type: ignore[no-any-return]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Make an instance. Only where the test uses the name as a class's may it judge arguments: `f` could be a class too."""
+        """Make an instance. It may evaluate arguments only if the test uses the name as a class: `f` could be a class too."""
         made = self._proxies.value({"op": "call", "h": self._handle._remote_info().number, "make": True}, args, kwargs)
         return self._made(made, args, kwargs)
 
     @property
     def __mro__(self) -> tuple[type | RemoteClass, ...]:
-        """Its bases, nearest first: those of the candidate's by their names."""
+        """Its MRO; classes of the candidate are found by name."""
         own = self._proxies.names()
         return tuple(
             self._proxies.find(name) if name in own else STANDARD.get(name) or type(plain_name(name), (), {})
@@ -173,7 +173,7 @@ class RemoteClass:
         return type(its) is RemoteClass and self._names[0] in its._names
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> Any:
-        if self._members:  # so Python says, and a program chooses what its classes are
+        if self._members:  # Python's own rule, which the program cannot avoid
             raise TypeError(f"{self.__name__!r} is an enumeration: no class can be derived from it")
         if "_derivable" not in self.__dict__:
             self.__dict__["_derivable"] = local_base(self)
@@ -181,7 +181,7 @@ class RemoteClass:
 
 
 class RemoteModule(types.ModuleType):
-    """What `import solution` gives to the test."""
+    """The module that `import solution` gives the test."""
 
     def __init__(self, name: str, proxies: Proxies, public: Callable[[], list[str]]) -> None:
         super().__init__(name)
@@ -204,5 +204,5 @@ class RemoteModule(types.ModuleType):
         super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        self._proxies.peer.lacks_a_name = True  # whichever it looks for
+        self._proxies.peer.lacks_a_name = True  # it may look for any name
         return sorted(self._proxies.peer.names())

@@ -1,4 +1,4 @@
-"""The forms of tests: plain assertions, unittest, pytest, and a checker of output."""
+"""Runs the forms of tests: plain assertions, unittest, pytest, and checkers of output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TestFault(Exception):
-    """The test is at fault, whatever the candidate is."""
+    """The test is at fault, regardless of the candidate."""
 
 
 class TestOutcome:
@@ -39,7 +39,7 @@ def compile_test(job: dict[str, Any]) -> CodeType:
     """Compile setup and test.
 
     Raises:
-        SyntaxError: and other errors of the compiler.
+        SyntaxError: or another error of the compiler.
     """
     if job.get("setup"):
         compile(job["setup"], "<setup>", "exec", dont_inherit=True)
@@ -50,7 +50,7 @@ def run_assert(job: dict[str, Any], code: CodeType, world: TestNamespace) -> Tes
     """Run assertions from top to bottom; `check(candidate)` is called with the candidate's entry point."""
     try:
         exec(code, world.namespace)  # noqa: S102
-        # A value named `check` is not one: what a program returned may well be callable.
+        # Only a function defined as `check` counts: a value of that name may be a callable that the program returned.
         is_defined = "check" in world.bound and any(usage.defines(text, "check") for text in world.texts.values())
         check = world.namespace.get("check") if is_defined else None
         if callable(check) and not _calls(job["code"], "check"):
@@ -67,7 +67,7 @@ def run_assert(job: dict[str, Any], code: CodeType, world: TestNamespace) -> Tes
 
 
 def _calls(code: str, name: str) -> bool:
-    """Whether the code itself, at top level, calls a function."""
+    """Whether the code calls a function at top level."""
     for statement in ast.parse(code).body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
@@ -78,12 +78,12 @@ def _calls(code: str, name: str) -> bool:
 
 
 def run_unittest(job: dict[str, Any], code: CodeType, world: TestNamespace) -> TestOutcome:
-    """Run all test cases that the code defines, in its order."""
+    """Run all test cases that the code defines, in order."""
     import unittest
 
     try:
         exec(code, world.namespace)  # noqa: S102
-    except SystemExit:  # `unittest.main()` without a guard, which finds no tests in its `__main__`
+    except SystemExit:  # an unguarded `unittest.main()`, which finds no tests in `__main__`
         pass
     except Exception as error:
         return TestOutcome(False, locate_error(error, world))
@@ -112,20 +112,20 @@ def run_unittest(job: dict[str, Any], code: CodeType, world: TestNamespace) -> T
     return TestOutcome(passed, detail or ("" if passed else "no test succeeded"), result.testsRun)
 
 
-def _no_tests(said: str, job: dict[str, Any], world: TestNamespace) -> TestOutcome:
-    """How a test without tests ended: for what the program answered, where its text has branches or loops.
+def _no_tests(message: str, job: dict[str, Any], world: TestNamespace) -> TestOutcome:
+    """Return the outcome of a test file in which no tests were found.
 
     Raises:
-        TestFault: there are none whatever the program is.
+        TestFault: there are none for any program, because no branch or loop of the text depends on its answers.
     """
     peer = getattr(world.source, "peer", None)
     if (peer is None or peer.touched) and usage.has_branches(job["code"]):
-        return TestOutcome(False, said)
-    raise TestFault(said)
+        return TestOutcome(False, message)
+    raise TestFault(message)
 
 
 class Recorder:
-    """A pytest plugin that counts what happened, from pytest's own reports."""
+    """A pytest plugin that counts passed and failed tests."""
 
     def __init__(self) -> None:
         self.passed = 0
@@ -133,7 +133,7 @@ class Recorder:
         self.bad: list[str] = []
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Count a report."""
+        """Count the report of one test phase."""
         if report.when == "call":
             self.ran += 1
             self.passed += report.passed and not hasattr(report, "wasxfail")
@@ -141,7 +141,7 @@ class Recorder:
             self.bad.append(f"{report.nodeid.rpartition('::')[2]}: {_last_line(report)}")
 
     def pytest_collectreport(self, report: Any) -> None:
-        """Count what could not be collected."""
+        """Record collection errors."""
         if report.failed:
             self.bad.append(f"collection: {_last_line(report)}")
 
@@ -165,7 +165,7 @@ def run_pytest(job: dict[str, Any], code: CodeType, world: TestNamespace) -> Tes
     sys.modules.pop("test_solution", None)
     touched = getattr(world.source, "peer", None) and world.source.peer.touched  # type: ignore[union-attr]
     for name in world.under_test & set(world.source.names()):
-        setattr(builtins, name, world.source.find(name))  # pytest imports the test as a module of its own
+        setattr(builtins, name, world.source.find(name))  # pytest imports the test as a separate module
     for name in prelude_names.used(code) & prelude_names.PLACES.keys() - world.under_test - world.bound - vars(builtins).keys():
         with contextlib.suppress(LookupError):
             setattr(builtins, name, prelude_names.find(name))
@@ -200,7 +200,7 @@ def run_checker(job: dict[str, Any], code: CodeType, world: TestNamespace) -> Te
     """Run `check(stdin, stdout)` of the code on what the candidate printed.
 
     Raises:
-        TestFault: the code does not define it, or is broken whatever was printed.
+        TestFault: the code does not define `check`, or is broken regardless of the output.
     """
     try:
         world.set_up()
@@ -209,21 +209,21 @@ def run_checker(job: dict[str, Any], code: CodeType, world: TestNamespace) -> Te
     except BaseException as error:
         raise TestFault(f"the checker fails before it checks: {locate_error(error, world)}") from None
     try:
-        said = check(job.get("stdin") or "", job.get("stdout") or "")
+        answer = check(job.get("stdin") or "", job.get("stdout") or "")
     except BaseException as error:
-        if _is_its_own(error, world):
+        if _is_checkers_fault(error, world):
             raise TestFault(f"the checker cannot work: {locate_error(error, world)}") from None
         return TestOutcome(False, locate_error(error, world), 1)
     message = ""
-    if type(said) is tuple and len(said) == 2:
-        said, message = said[0], str(said[1])
-    if type(said).__name__ == "bool_" or (type(said).__name__ == "bool" and hasattr(said, "item")):
-        said = said.item()
-    return TestOutcome(said is True or (type(said) is int and said == 1), message, 1)
+    if type(answer) is tuple and len(answer) == 2:
+        answer, message = answer[0], str(answer[1])
+    if type(answer).__name__ == "bool_" or (type(answer).__name__ == "bool" and hasattr(answer, "item")):
+        answer = answer.item()
+    return TestOutcome(answer is True or (type(answer) is int and answer == 1), message, 1)
 
 
-def _is_its_own(error: BaseException, world: TestNamespace) -> bool:
-    """Whether a checker fails for what it is: it takes other arguments, or uses what is not there, whatever was printed."""
+def _is_checkers_fault(error: BaseException, world: TestNamespace) -> bool:
+    """Whether the checker itself is broken: wrong parameters, or missing names and imports that every output reaches."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

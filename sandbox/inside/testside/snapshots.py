@@ -1,4 +1,4 @@
-"""States of the candidate's objects, compared as plain data: nothing of the candidate's is asked."""
+"""Compares recorded states of the candidate's objects as plain data, without sending requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SEQUENCES = (list, tuple, collections.deque, range)
 
 
 class Snapshot:
-    """An object in the state of another: its classes and attributes, or no more than its number."""
+    """An object inside the state of another: its classes and attributes, or only its number."""
 
     __slots__ = ("names", "number", "state")
 
@@ -37,13 +37,13 @@ class Snapshot:
 
 
 def _read(body: Any, plain: Any, by: Any, depth: int) -> Any:
-    if type(body) is dict:  # an object of the test's, which is itself alone
+    if type(body) is dict:  # an object of the test, equal only to itself
         body = [-1 - body["lent"], ["lent"], [], None]
     return Snapshot(body, plain, by, depth) if plain is None else plain
 
 
 def attributes(state: Any) -> dict[str, Any] | None:
-    """The attributes of an encoded state; None where it is not known."""
+    """Decode the attributes of a state; None if it is unknown."""
     if state is None:
         return None
     try:
@@ -63,10 +63,10 @@ def same(one: Any, other: Any) -> bool:
 
 
 def matches_arguments(made: RemoteInfo, found: RemoteInfo) -> bool:
-    """Whether an object has the state that the test gave another one: each argument is the attribute of that name.
+    """Whether `found` has the state that the test gave `made`: each constructor argument equals the attribute of that name.
 
-    Where no attribute has a parameter's name, as many attributes as there are parameters are taken in order. What the program
-    says of the object that the test made is not asked for: it has been told what the test expects.
+    If no attribute has a parameter's name, attributes are matched in order, provided there are as many as parameters. The state
+    that the program reports for `made` is not used, because its arguments told the program what the test expects.
     """
     known = attributes(found.state)
     return known is not None and found.names == made.names and _state_matches(made, known)
@@ -75,12 +75,12 @@ def matches_arguments(made: RemoteInfo, found: RemoteInfo) -> bool:
 def _state_matches(made: RemoteInfo, known: dict[str, Any]) -> bool:
     assert made.given is not None
     kind, args, kwargs = made.given
-    if args is None or isinstance(kind, type):  # a class of the test's own making says nothing of its parameters
+    if args is None or isinstance(kind, type):  # parameters of a class made by the test are unknown
         return False
     if BASE_VALUE in known and not kwargs:
         if _is_base_value(known[BASE_VALUE], args):
             return True
-        if not args:  # nothing else would be looked at
+        if not args:  # nothing else to compare
             return False
     if kind._parameters is None:
         return False
@@ -98,12 +98,12 @@ def _state_matches(made: RemoteInfo, known: dict[str, Any]) -> bool:
 
 
 def _attribute_names(name: str, made: RemoteInfo) -> tuple[str, ...]:
-    """The attributes that hold an argument of that name."""
+    """Return the attribute names that may hold an argument."""
     return name, f"_{name}", f"_{made.name}__{name}"
 
 
 def _is_base_value(found: Any, args: tuple[Any, ...]) -> bool:
-    """Whether what an object is built upon is what the test gave: one argument that is all of it, or its items one by one."""
+    """Whether an object's base value equals the test's arguments: a single argument as a whole, or its items one by one."""
     if len(args) == 1 and isinstance(args[0], str | bytes | dict | list | tuple | set | frozenset):
         if isinstance(found, dict | str | bytes | set | frozenset):
             return type(found) is type(args[0]) and bool(found == args[0])
@@ -127,7 +127,7 @@ def _is_item(found: Any, value: Any) -> bool:
 
 
 def _bind_arguments(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-    """The arguments by the names of their parameters."""
+    """Bind arguments to parameter names; None if they do not fit."""
     found: dict[str, Any] = {}
     rest = list(args)
     for name in names:
@@ -141,7 +141,7 @@ def _bind_arguments(names: list[str], args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _equals_argument(found: Any, value: Any) -> bool:
-    """Whether an attribute is an argument, or what constructors make of one: another sequence, another type of number."""
+    """Whether an attribute equals an argument, allowing usual conversions of constructors: sequence and number types."""
     info = value._remote_info() if hasattr(type(value), "_remote_info") else None
     if info is not None:
         if type(found) is not Snapshot:

@@ -1,4 +1,4 @@
-"""What a test's text says of how it uses names: decided by the text alone, so that no candidate can choose."""
+"""Static analysis of how a test's text uses names, independent of anything that a candidate does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_PLAIN_VALUES = frozenset(
     )
     for name in dir(kind)
 ) | {"shape", "dtype", "size", "ndim", "T", "all", "any", "sum", "min", "max", "tolist", "equals", "apply"}
-"""Attributes of values that cross as plain data, and of arrays and tables: a test that asks for one may expect such a value."""
+"""Attributes of plain values, arrays and tables: a test that uses one may expect such a value."""
 _LEAVING = ("exit", "_exit", "quit", "skip", "skipTest", "fail", "xfail")
 _BUILT_IN = vars(builtins).keys()
 _CONDITIONAL = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.ExceptHandler)
@@ -39,26 +39,28 @@ _CHOOSING = (ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast
 class Usage:
     """How a test's text, with its setup, uses names.
 
-    A name is used as a class's where something that no plain value has is taken from what a call of it gives: a function could
-    not be meant. Or where a call of a capitalised name has no arguments, or the name is asked for something or given to
-    `isinstance`. Or where a name written as classes' names are has made what the test then changes by a statement of its own:
-    of what a function returns it would only ask.
+    A name is used as a class name
+
+    - if the test accesses, on the result of calling it, an attribute that no plain value has;
+    - if it is capitalised and called without arguments, has attributes accessed, or is passed to `isinstance`;
+    - if it is in CapWords style and the test mutates the result of calling it by a statement of its own: what a function
+      returns would only be read.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
         nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
         self.classes: set[str] = set()
-        """Names used as classes' names."""
+        """Names used as class names."""
         self.attributes: dict[str, set[str]] = collections.defaultdict(set)
-        """Name -> what is taken from what its calls give."""
+        """Name -> attributes accessed on the results of its calls."""
         self.compares_identity = any(isinstance(node, ast.Compare) and _is_of_identity(node) for node in nodes)
-        """Whether it asks for objects to be the same one."""
+        """Whether it compares objects by identity."""
         calls = [_last(node.func) for node in nodes if isinstance(node, ast.Call)]
         self.made = {name for name in calls if looks_like_a_class(name)}
-        """Names written as classes' names are, of which the test makes instances."""
+        """Names in CapWords style of which the test makes instances."""
         self._makers: dict[str, set[str]] = {}
-        """Variable, or function of the test's -> the names whose calls it may hold."""
-        for _ in range(3):  # what was assigned may be assigned again
+        """Variable or function of the test -> names whose call results it may hold."""
+        for _ in range(3):  # follows chains of assignments
             for node in nodes:
                 for target, value in _bindings(node):
                     if made := _made(value, self._makers):
@@ -91,18 +93,18 @@ class Usage:
 
 
 def _changed(node: ast.Expr | ast.Assign | ast.AugAssign | ast.Delete) -> list[ast.Name]:
-    """The variables whose values a statement changes: by a method whose result nobody looks at, or by their items."""
+    """Return the variables that a statement mutates: by a method whose result is unused, or by item assignment."""
     if isinstance(node, ast.Expr):
         call = node.value
-        found = [call.func.value] if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else []
+        mutated = [call.func.value] if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else []
     else:
         targets = [node.target] if isinstance(node, ast.AugAssign) else node.targets
-        found = [target.value for target in targets if isinstance(target, ast.Subscript)]
-    return [value for value in found if isinstance(value, ast.Name)]
+        mutated = [target.value for target in targets if isinstance(target, ast.Subscript)]
+    return [value for value in mutated if isinstance(value, ast.Name)]
 
 
 def looks_like_a_class(name: str) -> bool:
-    """Whether a name is written as classes' names are."""
+    """Whether a name is in CapWords style."""
     return name[:1].isupper() and not name.isupper() and "_" not in name
 
 
@@ -112,7 +114,7 @@ def _is_of_identity(node: ast.Compare) -> bool:
 
 
 def _bindings(node: ast.AST) -> list[tuple[str, ast.AST]]:
-    """What a statement binds: the last name of each target, and what it is bound to."""
+    """Return what a statement binds: the last name of each target, and the value."""
     if isinstance(node, ast.Assign):
         return [(name, node.value) for target in node.targets for name in _names(target)]
     if isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
@@ -121,7 +123,7 @@ def _bindings(node: ast.AST) -> list[tuple[str, ast.AST]]:
         return [(name, node.iter) for name in _names(node.target)]
     if isinstance(node, ast.withitem) and node.optional_vars is not None:
         return [(name, node.context_expr) for name in _names(node.optional_vars)]
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):  # a fixture, or a function that makes one
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):  # a fixture or factory
         return [
             (node.name, inner.value) for inner in ast.walk(node) if isinstance(inner, ast.Return | ast.Yield) and inner.value
         ]
@@ -141,7 +143,7 @@ def _last(node: ast.AST) -> str:
 
 
 def _made(value: ast.AST, makers: dict[str, set[str]]) -> set[str]:
-    """The names whose calls' results a value is, or has in it as a list of them has."""
+    """Return the names whose call results a value is, or contains as a list does."""
     found: set[str] = set()
     todo = [value]
     while todo:
@@ -158,7 +160,7 @@ def _made(value: ast.AST, makers: dict[str, set[str]]) -> set[str]:
 
 
 def _holds(node: ast.AST, makers: dict[str, set[str]]) -> set[str]:
-    """The names of which a call's result stands there; not what a method of it gives."""
+    """Return the names whose call result the expression is; results of its methods do not count."""
     if isinstance(node, ast.Subscript):
         return _holds(node.value, makers)
     if isinstance(node, ast.Call):
@@ -170,13 +172,13 @@ def _holds(node: ast.AST, makers: dict[str, set[str]]) -> set[str]:
 
 
 def is_always_reached(text: str, line: int) -> bool:
-    """Whether what stands at a line is reached whatever a program does that has passed all before it: no branch, no loop."""
+    """Whether a line is reached for every program that passes the lines before it: outside of branches and loops."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, _CONDITIONAL) and _spans(node, line):
             return False
         if isinstance(node, ast.With | ast.AsyncWith) and _spans(node, line) and line > (node.body[0].end_lineno or 0):
-            return False  # what is expected to raise before it may not
+            return False  # an expected exception may come earlier or not at all
         if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
             around = isinstance(node, ast.Module) or _spans(node, line)
             if around and any(_leaves(before) for before in node.body if before.lineno < line and not _spans(before, line)):
@@ -186,7 +188,7 @@ def is_always_reached(text: str, line: int) -> bool:
 
 
 def _leaves(node: ast.stmt) -> bool:
-    """Whether a branch or loop may end the function, or the test, that it stands in."""
+    """Whether a branch or loop may end the function or test that contains it."""
     return isinstance(node, _CONDITIONAL) and any(
         isinstance(inner, ast.Return | ast.Raise) or (isinstance(inner, ast.Call) and _last(inner.func) in _LEAVING)
         for inner in ast.walk(node)
@@ -198,7 +200,7 @@ def _spans(node: ast.AST, line: int) -> bool:
 
 
 def _statement(tree: ast.AST, line: int) -> ast.stmt | None:
-    """The innermost statement at a line."""
+    """Return the innermost statement at a line."""
     around = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _spans(node, line)]
     return max(around, key=lambda node: node.lineno, default=None)
 
@@ -212,12 +214,12 @@ def calls(text: str, line: int, name: str) -> bool:
 
 
 def has_branches(text: str) -> bool:
-    """Whether anything in a text is done only if something else holds, or as often as there is something."""
+    """Whether a text contains branches, loops or comprehensions."""
     return any(isinstance(node, _CONDITIONAL + _CHOOSING) for node in ast.walk(ast.parse(text)))
 
 
 def _called(node: ast.AST) -> set[str]:
-    """Names that are called there: not they are passed, but what they give."""
+    """Return the names that are called there: their results are passed, not they."""
     return {inner.func.id for inner in ast.walk(node) if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name)}
 
 
@@ -226,8 +228,8 @@ def _names_in(node: ast.AST) -> set[str]:
 
 
 def names_from_candidate(text: str, under_test: Iterable[str], module: str) -> set[str]:
-    """Names that may hold what the program gave or brought about: its own, what is made with them, what it is given, all
-    parameters, and whatever stands in a branch or loop.
+    """Return names that may hold something from the program: its own names, values derived from them, its arguments, all
+    parameters, and everything in a branch or loop.
     """
     found = {*under_test, module}
     nodes = list(ast.walk(ast.parse(text)))
@@ -258,7 +260,7 @@ def names_from_candidate(text: str, under_test: Iterable[str], module: str) -> s
 
 
 def passes_only_own_values(text: str, line: int, of_program: set[str]) -> bool:
-    """Whether the statement at a line passes to its calls nothing that may be the program's."""
+    """Whether the calls in the statement at a line have arguments, none of which may come from the program."""
     statement = _statement(ast.parse(text), line)
     given = [
         part
@@ -270,7 +272,7 @@ def passes_only_own_values(text: str, line: int, of_program: set[str]) -> bool:
 
 
 def defines(text: str, name: str) -> bool:
-    """Whether a text defines a function of that name outside all others, or imports one: not a value that it computes."""
+    """Whether a text defines or imports a function of that name at top level, rather than computing a value."""
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name:
             return True
