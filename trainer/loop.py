@@ -43,18 +43,18 @@ logger = logging.getLogger("verigym.trainer")
 
 
 def train(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> Path:
-    """Run GRPO to the end, or on from the newest checkpoint in `config.output`, and return the final model's folder.
+    """Train with GRPO, from the newest checkpoint in `config.output` if there is one, and return the final model's folder.
 
-    Under torchrun all processes call this and train one model together; the main one writes.
+    Under torchrun all processes call this and train one model together; the main process writes.
 
     Args:
         config: the run.
-        environments: environments made in Python, by the name that a source's `environment` uses.
+        environments: environments made in Python, by the name in a source's `environment`.
 
     Raises:
-        UsageError: the model, a source or a checkpoint does not fit the config, a watched figure stops the run, or a source
-            gave no verdict at all.
-        Interrupted: Ctrl-C, SIGTERM or SIGUSR1; the same call goes on from there.
+        UsageError: the model, a source or a checkpoint does not fit the config, an alarm stops the run, or a source gave no
+            verdict at all.
+        Interrupted: by Ctrl-C, SIGTERM or SIGUSR1; the same call resumes the run.
     """
     transformers.utils.logging.disable_progress_bar()
     if config.threads:
@@ -72,17 +72,17 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
 
 
 class Run:
-    """A run between its steps."""
+    """State of a run between steps."""
 
     def __init__(
         self, config: TrainConfig, sources: Sequence[Source], graders: Mapping[str, Grader], world: World = SOLO
     ) -> None:
-        """Begin, or go on from the newest checkpoint in the output folder.
+        """Begin a run, or resume from the newest checkpoint in the output folder.
 
         Args:
             config: the run.
             sources: the mixture.
-            graders: by source.
+            graders: by source label.
             world: the processes that train together.
         """
         self.config, self.world = config, world
@@ -90,35 +90,35 @@ class Run:
         self.clock = Stopwatch()
         self.checkpoints = config.output / "checkpoints"
         self.made_with = store.made_with(config, {source.label: source.environment.grader for source in sources})
-        found = world.first(lambda: store.latest(self.checkpoints, self.made_with, config.steps))
+        checkpoint = world.first(lambda: store.latest(self.checkpoints, self.made_with, config.steps))
         self.contents = world.first(lambda: input_hashes(config, (source.environment for source in sources)))
-        changed = found is not None and refuse_changed(found[1].contents, self.contents, config.changed_inputs)
+        changed = checkpoint is not None and refuse_changed(checkpoint[1].contents, self.contents, config.changed_inputs)
         environments = {source.label: source.environment for source in sources}
-        self.learner = Learner(config, found[0] if found else None, world, environments)
+        self.learner = Learner(config, checkpoint[0] if checkpoint else None, world, environments)
         self.codec = self.learner.codec
         check_tasks(sources, self.codec, config.max_prompt_tokens, config.max_left_out)
         self.builder = BatchBuilder(config, sources, self.learner.credit)
         self.causes = Causes()
         self.done = self.saved = 0
-        self.resumed = found is not None
-        if found:
-            self.done = self.saved = found[1].step
-            self.builder.restore(found[1].drawn, store.load_batch_state(found[0]))
-            if changed:  # a judge that was broken may have been mended
+        self.resumed = checkpoint is not None
+        if checkpoint:
+            self.done = self.saved = checkpoint[1].step
+            self.builder.restore(checkpoint[1].drawn, store.load_batch_state(checkpoint[0]))
+            if changed:  # a broken grader may have been repaired
                 self.builder.bugs = GraderBugs(config.broken_grader_share)
         self.engine: Engine = build_engine(config, self.learner.sharded.inference_copy, self.codec)
 
     def run(self, stop: StopRequest) -> Path:
         """Train to the last step and return the final model's folder.
 
-        Asked to stop, the step is finished and kept in a checkpoint. After SIGTERM what is being generated is dropped instead:
-        a step or an evaluation that is made again is the same.
+        On a request to stop, the step is finished and saved in a checkpoint. After SIGTERM, running generation is dropped
+        instead, and the resumed run repeats the step or evaluation with the same result.
 
         Args:
-            stop: whether the run is to stop.
+            stop: whether a stop was requested.
 
         Raises:
-            Interrupted: it has stopped.
+            Interrupted: the run has stopped.
         """
         config, world = self.config, self.world
         world.first(lambda: store.write_config(config.output, config))
@@ -160,7 +160,7 @@ class Run:
                     unscored.add(batch.sampled)
                     self._record_causes(log, batch.sampled)
                     report_alarms([with_texts(alarm, batch.sampled) for alarm in watch.update(row)], logger.warning, log.event)
-                    if world.any(stop.requested):  # an evaluation that is due now is made when the run goes on
+                    if world.any(stop.requested):  # an evaluation that is due now is made by the resumed run
                         self._stop(stop)
                     self._evaluate_if_due(log, progress, stop)
                     if self.done == config.steps or self.done % config.checkpoint_every == 0:
@@ -175,7 +175,7 @@ class Run:
         return final
 
     def _stop(self, stop: StopRequest) -> NoReturn:
-        """Keep what is done, and end the run."""
+        """Save a checkpoint and end the run."""
         if self.done and self.done != self.saved:
             self._save()
         after = f"after step {self.done} of {self.config.steps}" if self.done else BEFORE
@@ -206,7 +206,7 @@ class Run:
         )
 
     def rollouts(self, step: int, give_up: Callable[[], bool] = lambda: False) -> Batch:
-        """Return what a step, counted from 0, trains on, sampled and graded; `give_up` as in `collect`."""
+        """Return the graded rollouts that a step trains on; steps count from 0, `give_up` is as in `collect`."""
         config = self.config
 
         def sample(tasks: Sequence[tuple[Source, Prompt]], key: tuple[object, ...]) -> list[Group]:
@@ -230,7 +230,7 @@ class Run:
         return len(self.codec.encode(prompt)) <= self.config.max_prompt_tokens
 
     def _record_causes(self, log: RunLog, groups: Sequence[Group]) -> None:
-        for cause in self.causes.new(self.done, groups):  # the console has it from the grader
+        for cause in self.causes.new(self.done, groups):  # the grader has logged it
             log.event(cause.row)
 
     def _evaluate_if_due(self, log: RunLog, progress: Progress, stop: StopRequest) -> None:

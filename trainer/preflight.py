@@ -1,7 +1,7 @@
-"""What a run decides before it loads weights, done once with its settings alone: what cannot start is refused now.
+"""Checks of a run before it loads weights.
 
-A run makes the same calls when it begins. A pipeline makes them for every stage before the first one runs, so that no hours are
-spent on the way to a stage that is impossible.
+A run makes them when it begins. A pipeline makes them for every stage before the first stage runs, so that no hours are spent
+before a stage that cannot start.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from verigym.trainer.monitoring.trackers import require_trackers
 
 
 def refuse_unstartable(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> None:
-    """Check that a run can start: its loss, correction, advantages and choice of groups fit each other. Looks at no machine.
+    """Check that loss, correction, advantages and group selection fit each other; independent of the machine.
 
-    Settings without effect are refused when a `TrainConfig` is made (`unused.refuse_ineffective`).
+    Settings without effect are refused when a `TrainConfig` is made (`config.checks`).
 
     Args:
         config: the run.
@@ -44,10 +44,9 @@ def refuse_unstartable(config: TrainConfig, environments: Mapping[str, Environme
 
 
 def refuse_on_this_machine(config: TrainConfig) -> None:
-    """Check that this machine and this way of starting have what a run's settings ask for.
+    """Check that the processes, the device and the optional packages fit a run's settings.
 
-    Looked at are torchrun's processes, the device, and packages of extras; not whether servers of vLLM answer, which may be
-    started later.
+    vLLM servers are not contacted, since they may be started later.
 
     Raises:
         UsageError: naming the field and what is missing.

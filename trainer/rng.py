@@ -1,4 +1,4 @@
-"""Randomness keyed by what it is for, never by a running state: resuming at step n draws what step n would have drawn."""
+"""Randomness as a function of a key, without running state: a resumed run draws what it would have drawn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def keyed_int(*key: object) -> int:
 
 def keyed_uniforms(count: int, *key: object) -> torch.Tensor:
     """Return `count` uniforms in [0, 1), float64, that depend on the key alone."""
-    import torch  # here, so that what only draws tasks needs none
+    import torch  # here, so that drawing tasks does not import torch
 
     generator = torch.Generator().manual_seed(keyed_int(*key))
     return torch.rand(count, generator=generator, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Where a step's time goes: seconds by phase."""
+"""Stopwatch: wall time of a step by phase."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Adds up wall time by name. A phase is measured where it runs; what was measured is taken once a step."""
+    """Adds up wall time by phase; the sums are taken once per step."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
@@ -23,6 +23,6 @@ class Stopwatch:
             self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - start
 
     def take(self) -> dict[str, float]:
-        """Return the seconds of each phase as metrics `<phase>_s`, and start again at nothing."""
+        """Return the seconds of each phase as metrics `<phase>_s`, and reset them."""
         seconds, self._seconds = self._seconds, {}
         return {f"{phase}_s": value for phase, value in seconds.items()}

@@ -1,4 +1,4 @@
-"""One check for the shapes that suffixes promise: `rewards_PG` has two axes, P and G, and agrees with `scored_PG`."""
+"""Shape checks by suffix: `rewards_PG` has two axes, P and G, and the shape of `scored_PG`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import torch
 
 
 def check_same_shape(axes: str, **tensors: torch.Tensor) -> None:
-    """Refuse tensors that do not all have one axis a letter of `axes`, and the same sizes.
+    """Check that all tensors have one axis per letter of `axes` and the same shape.
 
-    Broadcasting would otherwise turn a `[B]` against a `[B, 1]` into a plausible `[B, B]`.
+    Otherwise broadcasting `[B]` against `[B, 1]` would give a plausible `[B, B]`.
 
     Args:
-        axes: the suffix, such as `"BT"`; its length is the number of axes.
-        **tensors: what to check, under the names that the message shall use.
+        axes: the suffix, such as `"BT"`.
+        **tensors: the tensors, by the names that the message uses.
 
     Raises:
-        ValueError: naming the tensor, its shape and the shape that was expected.
+        ValueError: with the tensor's name, its shape and the expected shape.
     """
     (first_name, first), *others = tensors.items()
     if first.ndim != len(axes):

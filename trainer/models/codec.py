@@ -1,4 +1,4 @@
-"""Between texts and tokens: the chat template, end-of-sequence tokens, decoding."""
+"""Texts to tokens and back: chat template, end-of-sequence tokens, decoding."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from verigym.envs.contract.schema import Prompt
 
 
 class Codec:
-    """A tokenizer with what generation needs to know of its model."""
+    """A tokenizer with the end-of-sequence and padding tokens that generation uses."""
 
     def __init__(self, tokenizer: Any, generation_config: Any = None) -> None:
         self.tokenizer = tokenizer
@@ -22,9 +22,9 @@ class Codec:
         self.pad_id = int(pad if pad is not None else min(self.eos_ids, default=0))
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
-        """Return the prompt's tokens, ready for the completion: through the chat template where the tokenizer has one.
+        """Return the prompt's tokens, up to where the completion begins; with the tokenizer's chat template if it has one.
 
-        A prompt made by a plain template (`metadata["plain"]`) is taken as it stands.
+        A prompt from a plain template (`metadata["plain"]`) is encoded as is.
         """
         if prompt.metadata.get("plain"):
             return tuple(self.tokenizer.encode(_encodable(prompt.text)))
@@ -35,7 +35,7 @@ class Codec:
         return tuple(self.tokenizer.encode(_encodable(prompt.text + "\n")))
 
     def encode_text(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of a completion's text, nothing added."""
+        """Return the tokens of a completion's text, without special tokens."""
         return tuple(self.tokenizer.encode(_encodable(text), add_special_tokens=False))
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -47,5 +47,5 @@ class Codec:
 
 
 def _encodable(text: str) -> str:
-    """Return the text with lone surrogates, which no tokenizer takes, as replacement characters."""
+    """Return the text with lone surrogates, which tokenizers refuse, replaced by U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,4 +1,4 @@
-"""The policy and its tokenizer: where they come from and which device holds them."""
+"""Loads models and tokenizers, and picks the device."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from verigym.trainer.models.path import require_model
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device of that name; `auto` takes CUDA where there is one.
+    """Return the device of that name; `auto` is CUDA where it is available.
 
     Raises:
-        UsageError: CUDA was asked for and is absent.
+        UsageError: CUDA is not available and `name` is `cuda`.
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise UsageError("device: cuda was asked for, but torch sees no CUDA device here; use device=cpu or auto")
@@ -29,13 +29,13 @@ def load_model(path: str | Path, device: torch.device, *, auto: Any = None, **ho
     """Load a model and its tokenizer, from a local directory or the hub.
 
     Args:
-        path: the directory, that of a checkpoint, or the hub id.
-        device: where the model goes.
-        auto: transformers' class that loads it; AutoModelForCausalLM where None.
-        **how: options of transformers' `from_pretrained`; the dtype is fp32 where none is named.
+        path: model directory, checkpoint directory, or hub id.
+        device: device of the model.
+        auto: transformers' auto class; AutoModelForCausalLM where None.
+        **how: options of `from_pretrained`; the dtype defaults to fp32.
 
     Raises:
-        UsageError: it is not there or cannot be loaded.
+        UsageError: the model does not exist or cannot be loaded.
     """
     path = require_model(path)
     with hub_or_cache(f"model: {path!r}") if not Path(path).is_dir() else nullcontext(""):

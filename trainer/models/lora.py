@@ -1,7 +1,7 @@
 """Low-rank adapters (LoRA, arXiv 2106.09685; QLoRA, 2305.14314) through peft: `y = W x + (alpha / rank) B A x`, W frozen.
 
-The base is never written to: sampling and the update run it with the adapters beside it, the KL's reference is the policy with
-its adapters off, or with earlier ones, and the final model is a copy with them merged in.
+The base weights never change. Sampling and updates compute the adapters in addition to them, the KL's reference is the policy
+with its adapters off or with earlier ones, and the final model is a copy with the adapters merged.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from verigym.trainer.models.optional import need
 from verigym.trainer.rng import keyed_uniforms
 
 ADAPTER = "default"
-"""peft's name of the adapter; there is one."""
+"""Name of the only adapter in peft."""
 
 
 @dataclass(frozen=True)
 class WithoutAdapter:
-    """The model that training began with: the policy with its adapters off. `opened` turns it into something to call."""
+    """The initial model: the policy with its adapters off. Call it through `opened`."""
 
     policy: Any
 
 
 class EarlierAdapter:
-    """The policy as it once was: its adapters' tensors of that moment are kept, and `opened` puts them in for a while."""
+    """An earlier policy: a copy of its adapters' tensors. Call it through `opened`."""
 
     def __init__(self, policy: Any) -> None:
-        """Keep the adapters of now."""
+        """Copy the current adapters."""
         self.policy = policy
         self.tensors = {name: tensor.detach().clone() for name, tensor in adapter_tensors(policy).items()}
 
     def take(self) -> None:
-        """Keep the adapters of now in place of those so far."""
+        """Replace the copy by the current adapters."""
         for name, tensor in adapter_tensors(self.policy).items():
             self.tensors[name].copy_(tensor.detach())
 
 
 @contextmanager
 def opened(model: Any) -> Iterator[Any]:
-    """Give a model to compute with, without gradients; the policy where adapters make it another one until the end."""
+    """Yield a model to call without gradients: `model` itself, or the policy with the adapters that `model` stands for."""
     if isinstance(model, WithoutAdapter):
         with model.policy.disable_adapter():
             yield model.policy
@@ -92,7 +92,7 @@ def load_policy(path: str, config: AdapterFields, seed: int, device: torch.devic
 
 
 def save_policy(policy: Any, tokenizer: Any, folder: Path) -> None:
-    """Write a checkpoint's part of it: the adapters alone, or the model and its tokenizer where there are none."""
+    """Write the policy into a checkpoint: the adapters alone, or model and tokenizer if there are no adapters."""
     if hasattr(policy, "get_base_model"):
         save_adapter(adapter_tensors(policy), folder / "adapter.safetensors")
         return
@@ -101,7 +101,7 @@ def save_policy(policy: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def export_policy(policy: Any, folder: Path) -> None:
-    """Write a model that transformers loads; of adapters see `save_merged`."""
+    """Write a model that transformers can load; adapters are merged (`save_merged`)."""
     if hasattr(policy, "get_base_model"):
         save_merged(policy, folder)
     else:
@@ -109,7 +109,7 @@ def export_policy(policy: Any, folder: Path) -> None:
 
 
 def load_base(config: AdapterFields, path: str | Path, device: torch.device) -> tuple[Any, Any]:
-    """Load the model that gets the adapters, held as `lora_base` says, and its tokenizer.
+    """Load the base model in the precision of `lora_base`, and its tokenizer.
 
     Raises:
         UsageError: it cannot be loaded, or 4 bits are asked for and bitsandbytes is absent.
@@ -125,14 +125,14 @@ def load_base(config: AdapterFields, path: str | Path, device: torch.device) -> 
     )
     model, tokenizer = load_model(path, device, dtype=torch.bfloat16, quantization_config=nf4, device_map={"": device})
     for module in model.modules():
-        # On a CPU with that instruction, sampling would pack the weights anew and round their scales: another model.
+        # With this instruction set, inference on a CPU repacks the weights and rounds their scales: another model.
         if getattr(module, "support_avx512bf16_for_cpu", False):
             module.support_avx512bf16_for_cpu = False
     return model, tokenizer
 
 
 def add_adapter(model: Any, config: AdapterFields, seed: int) -> Any:
-    """Return the model as peft's, with fp32 adapters in its layers that change nothing yet: A is random, B is 0.
+    """Return the model wrapped by peft, with fp32 adapters that do not change it yet: A is random, B is 0.
 
     Args:
         model: a transformers causal language model; its weights are frozen.
@@ -153,7 +153,7 @@ def add_adapter(model: Any, config: AdapterFields, seed: int) -> Any:
         task_type="CAUSAL_LM",
     )
     try:
-        # Its own first values, drawn from the global state, are replaced below. It warns of what is refused below, too.
+        # The initial values that peft draws from the global state are replaced below; what it warns of is refused below.
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             policy = peft.get_peft_model(model, settings, adapter_name=ADAPTER)
@@ -177,17 +177,17 @@ def save_adapter(tensors: Mapping[str, torch.Tensor], file: Path) -> None:
 
 
 def load_adapter(own: Mapping[str, torch.Tensor], file: Path) -> None:
-    """Fill the adapters' tensors from `save_adapter`, bit by bit.
+    """Load the adapters' tensors from a file of `save_adapter`, exactly.
 
     Raises:
         UsageError: the file's belong to other layers or another rank.
     """
-    found = load_file(file)
-    if {name: tensor.shape for name, tensor in found.items()} != {name: tensor.shape for name, tensor in own.items()}:
+    saved = load_file(file)
+    if {name: tensor.shape for name, tensor in saved.items()} != {name: tensor.shape for name, tensor in own.items()}:
         raise UsageError(f"{file} holds adapters of other layers or another rank than this model's; was the model replaced?")
     with torch.no_grad():
         for name, tensor in own.items():
-            tensor.copy_(found[name])
+            tensor.copy_(saved[name])
 
 
 def adapter_tensors(policy: Any) -> dict[str, torch.Tensor]:
@@ -196,22 +196,22 @@ def adapter_tensors(policy: Any) -> dict[str, torch.Tensor]:
 
 
 def merged_weights(policy: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the base model's parameters by their own names, in fp32, adapters merged in: W + (alpha / rank) B A.
+    """Yield (name, parameter) of the base model in fp32, adapters merged: W + (alpha / rank) B A.
 
-    Four bits are expanded to what they stand for, so this is the policy that was trained. The policy stays as it is.
+    4-bit weights are dequantised, so the result is the policy that was trained. The policy is not changed.
     """
     base = policy.get_base_model()
     for name, parameter in base.named_parameters():
         if ".lora_" in name:
             continue
         owner, wrapped, rest = name.rpartition(".base_layer.")
-        weight = _expanded(parameter)
+        weight = _dequantised(parameter)
         if wrapped and rest == "weight":
             weight = weight + base.get_submodule(owner).get_delta_weight(ADAPTER).detach().to(weight.dtype)
         yield (f"{owner}.{rest}" if wrapped else name), weight
 
 
-def _expanded(parameter: Any) -> torch.Tensor:
+def _dequantised(parameter: Any) -> torch.Tensor:
     tensor: torch.Tensor = parameter.detach()
     if getattr(parameter, "quant_state", None) is not None:
         tensor = need("bitsandbytes", "lora_base: 4bit").functional.dequantize_4bit(tensor, parameter.quant_state)
@@ -219,7 +219,7 @@ def _expanded(parameter: Any) -> torch.Tensor:
 
 
 def plain_config(config: Any) -> Any:
-    """Return a copy of a model's config that says nothing of 4-bit weights, for weights that are merged and whole."""
+    """Return a copy of a model's config without quantisation, for merged weights."""
     plain = copy.deepcopy(config)
     if hasattr(plain, "quantization_config"):
         del plain.quantization_config
@@ -227,9 +227,9 @@ def plain_config(config: Any) -> Any:
 
 
 def save_merged(policy: Any, folder: Path) -> None:
-    """Write the policy as a plain model that transformers loads, in fp32, and in `adapter/` as one that peft loads.
+    """Write the merged model in fp32, for transformers, and the adapters into `adapter/`, for peft.
 
-    The merged copy is made in the machine's memory, four bytes a parameter.
+    The merged copy is made in CPU memory, four bytes per parameter.
     """
     base = policy.get_base_model()
     with torch.device("meta"):

@@ -1,4 +1,4 @@
-"""Packages of the extras, imported when a setting asks for them."""
+"""Imports optional packages when a setting needs them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from verigym.envs import extras
 
 
 def need(module: str, setting: str) -> Any:
-    """Import a module that only some runs need, without what it warns of while it is imported.
+    """Import a module of an optional package, without the warnings of its import.
 
     Args:
         module: its import name.
-        setting: what asked for it, for the message.
+        setting: the setting that needs it, for the message.
 
     Raises:
         UsageError: it is not installed, or cannot be imported; the message names the extra.
     """
-    # bitsandbytes reports kernels that it would rather have downloaded, and builds on what torch calls deprecated.
+    # bitsandbytes reports kernels that it would rather download, and uses deprecated parts of torch.
     log = logging.getLogger("bitsandbytes")
     level = log.level
     log.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""What a model's name stands for: a hub id, a folder that transformers loads, or the folder of a run's checkpoint."""
+"""Resolves a model's name: a hub id, a model's folder, or the folder of a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from verigym.envs.model_fingerprint import missing_folder
 
 
 def model_path(name: str | Path) -> str:
-    """Return what transformers loads for a name: `CHECKPOINT/model` for a checkpoint's folder, else the name itself.
+    """Return the path or hub id that transformers loads: `CHECKPOINT/model` for a checkpoint, else the name itself.
 
     Args:
         name: a hub id, a model's folder, or a folder `step-N` below the `checkpoints` of a run or a stage.
 
     Raises:
-        UsageError: the folder is a checkpoint that holds no whole model, or that of a run, which holds several, or no
-            model's.
+        UsageError: the folder is a checkpoint without a whole model, the folder of a run (which holds several models), or
+            holds no model.
     """
     folder = Path(name)
     whole_run = (folder / "checkpoints").is_dir()  # a run keeps its settings in a config.json of its own
@@ -49,15 +49,15 @@ def model_path(name: str | Path) -> str:
 
 
 def require_model(name: str | Path) -> str:
-    """Return what transformers loads for a name, after a look whether it is there: here, in the hub's cache, or on the hub.
+    """Return the path or hub id that transformers loads; check that it exists here, in the hub's cache, or on the hub.
 
-    Of the hub only `config.json` is read. Where it does not answer, that is found out once and within seconds.
+    From the hub only `config.json` is read. An unreachable hub is noticed once, within seconds.
 
     Args:
         name: as `model_path` takes it.
 
     Raises:
-        UsageError: it is not there, or as `model_path`.
+        UsageError: it does not exist, or as `model_path`.
     """
     path = model_path(name)
     if Path(path).is_dir():
@@ -73,7 +73,7 @@ def require_model(name: str | Path) -> str:
 
 
 def refuse_missing_folder(name: str | Path) -> None:
-    """Check a name that can be no hub id, without a look at the hub.
+    """Check a name that cannot be a hub id, without contacting the hub.
 
     Raises:
         UsageError: there is no such directory.
@@ -83,12 +83,12 @@ def refuse_missing_folder(name: str | Path) -> None:
 
 
 def not_there(name: str, silence: str, error: BaseException) -> str:
-    """Return the sentence about a model that is neither here nor to be had from the hub.
+    """Return the error message for a model that is neither here nor on the hub.
 
     Args:
-        name: as it was given.
-        silence: what `hub_or_cache` gives.
-        error: what its library says.
+        name: the name as given.
+        silence: the value of `hub_or_cache`: why the hub does not answer, or empty.
+        error: the hub library's error.
     """
     if silence:
         return f"there is no directory {name!r} here{_near(name)}, and no model of that name in the hub's cache; {silence}"
@@ -97,7 +97,7 @@ def not_there(name: str, silence: str, error: BaseException) -> str:
 
 
 def _near(name: str) -> str:
-    """Return the directory that may have been meant, where one beside has nearly the same name."""
+    """Return a suggestion if a directory beside it has nearly the same name, else an empty text."""
     folder = Path(name).expanduser()
     try:
         beside = [path.name for path in folder.parent.iterdir() if path.is_dir()]

@@ -1,4 +1,4 @@
-"""A Qwen3-architecture model and a small BPE tokenizer made from nothing, for the quickstart and the tests."""
+"""A randomly initialised Qwen3 model and a small BPE tokenizer, for the quickstart and the tests."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from verigym.trainer.rng import keyed_int
 
 EOS, PAD = "<eos>", "<pad>"
-# Markup is one token whole; a digit is always a token of its own; a word may take the space before it along.
+# A tag is one piece, each digit is a piece of its own, and a word includes the space before it.
 PIECES = Regex(r"</?[a-z]+>|\\boxed\{|\d|\s?\p{L}+|[\s\S]")
-# The prompt's text, then a line break: what the model sees before it writes.
+# The prompt's text, then a line break, after which the completion begins.
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ message['content'] }}{% endfor %}{% if add_generation_prompt %}{{ '\n' }}{% endif %}"
 )
 
 
 def scratch_tokenizer(texts: Iterable[str], vocabulary_size: int = 512) -> PreTrainedTokenizerFast:
-    """Return a byte-level BPE tokenizer trained on the texts; any text can be encoded and decoded unchanged."""
+    """Return a byte-level BPE tokenizer trained on the texts; every text survives encoding and decoding."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [

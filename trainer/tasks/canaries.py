@@ -1,6 +1,7 @@
-"""Canaries: tasks that no answer solves, asked beside the step's own. One that is paid for stops the run; none is trained on.
+"""Canaries: tasks that no answer solves, sampled in addition to a step's tasks and never trained on.
 
-A policy that finds a hole in its verifier is paid for it as for an honest answer. Where the right verdict is known, that shows.
+A policy that exploits its verifier is rewarded as for a correct answer. A canary exposes this: any reward for one is wrong, and
+stops the run.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from verigym.trainer.tasks.mixture import Source
 
 
 def draw_canaries(sources: Sequence[Source], seed: int, step: int, count: int, share: float) -> list[tuple[Source, Prompt]]:
-    """Return the canaries of a step: a function of its arguments, so a resumed run asks the same.
+    """Return the canaries of a step. They depend on the arguments alone, so a resumed run samples the same.
 
     Args:
-        sources: the mixture; those whose environments have no canaries are passed over.
+        sources: the mixture; sources whose environment has no canaries are skipped.
         seed: key of all randomness.
         step: counted from 0.
-        count: prompts of a step, each of which brings a canary along by chance.
-        share: that chance.
+        count: prompts per step, each of which adds a canary with probability `share`.
+        share: that probability.
     """
-    found = []
+    canaries = []
     for slot in range(count if share > 0 else 0):
         draws = keyed_random(seed, "canary", step, slot)
         if draws.random() >= share:
@@ -31,5 +32,5 @@ def draw_canaries(sources: Sequence[Source], seed: int, step: int, count: int, s
         offered = [(source, canary_of(source.environment, seed, step * count + slot)) for source in sources]
         able = [(source, prompt) for source, prompt in offered if prompt is not None]
         if able:
-            found += draws.choices(able, [source.weight for source, _ in able])
-    return found
+            canaries += draws.choices(able, [source.weight for source, _ in able])
+    return canaries

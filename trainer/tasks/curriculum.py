@@ -1,4 +1,4 @@
-"""Which known task comes again: tasks in pools by their running pass rate. A function of the seed and of what was observed."""
+"""Curriculum: easy, normal and hard tasks by running pass rate; a function of the seed and of the observed pass rates."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from verigym.trainer.rng import keyed_random
 
 POOLS = ("easy", "normal", "hard")
 ENDLESS_POOL = 10_000
-"""Most easy, and most hard, tasks that are remembered of a source that never runs out of new ones; about 50 bytes each in a
-checkpoint. What a data set can fill has its own bound."""
+"""Most tasks in the easy pool, and in the hard pool, of a source with endless tasks; each takes about 50 bytes in a checkpoint.
+The pools of a data set are bounded by its size."""
 
 Pool = dict[str, tuple[int, float | None]]
-"""By prompt key: the task's number and its running pass rate. In the order in which they were seen last, oldest first."""
+"""Prompt key -> (task number, running pass rate), least recently sampled first."""
 
 
 class Curriculum:
-    """Pools of each source's tasks. A new task is normal until its first verdicts."""
+    """Each source's pools of tasks. A new task is normal until its first verdicts."""
 
     def __init__(
         self,
@@ -34,25 +34,25 @@ class Curriculum:
 
         Args:
             labels: the sources.
-            seed: key of the choice between pools.
-            hard_share: share of a source's draws that go to its hard pool, while there are hard tasks.
+            seed: seed of the choice between pools.
+            hard_share: share of a source's draws from its hard pool, while that is not empty.
             easy_share: the same for the easy pool.
             hard_below: highest pass rate of a hard task.
-            easy_above: least pass rate of an easy task.
-            endless: sources that hardly ever give a task twice: nothing asks again for what is known of a normal one.
+            easy_above: lowest pass rate of an easy task.
+            endless: sources that hardly ever repeat a task, so that their normal tasks need not be remembered.
         """
         self.seed = seed
         self.hard_share, self.easy_share = hard_share, easy_share
         self.hard_below, self.easy_above = hard_below, easy_above
         self.endless = endless
         self.turns = dict.fromkeys(labels, 0)
-        self.asked: dict[str, set[str]] = {label: set() for label in labels}
+        self.sampled: dict[str, set[str]] = {label: set() for label in labels}
         self.pools: dict[str, dict[str, Pool]] = {label: {pool: {} for pool in POOLS} for label in labels}
 
     def next_step(self) -> None:
-        """Begin a step: each task may be asked once more. A checkpoint between steps keeps nothing of this."""
-        for label, asked in self.asked.items():
-            asked.clear()
+        """Begin a step: each task may be sampled again. Checkpoints need none of this state."""
+        for label, sampled in self.sampled.items():
+            sampled.clear()
             if label in self.endless:
                 self.pools[label]["normal"].clear()
                 for name in ("easy", "hard"):
@@ -61,9 +61,9 @@ class Curriculum:
                         del pool[key]
 
     def revisit(self, label: str) -> int | None:
-        """Return the number of a task to ask again, the one that has waited longest; None for the next one in order.
+        """Return the number of the easy or hard task that was not sampled for longest; None to draw the next task in order.
 
-        No task is asked twice in a step.
+        No task is sampled twice in a step.
         """
         turn = self.turns[label]
         self.turns[label] += 1
@@ -71,10 +71,10 @@ class Curriculum:
         if draw >= self.hard_share + self.easy_share:
             return None
         pool = self.pools[label]["hard" if draw < self.hard_share else "easy"]
-        key = next((key for key in pool if key not in self.asked[label]), None)
+        key = next((key for key in pool if key not in self.sampled[label]), None)
         if key is None:
             return None
-        self.asked[label].add(key)
+        self.sampled[label].add(key)
         pool[key] = pool.pop(key)  # to the end
         return pool[key][0]
 
@@ -83,13 +83,13 @@ class Curriculum:
         return key not in self.pools[label]["easy"] and key not in self.pools[label]["hard"]
 
     def drew(self, label: str, key: str, index: int) -> None:
-        """Remember under which number a task was drawn, and that this step asks it."""
-        self.asked[label].add(key)
+        """Record a drawn task's number, and that this step samples it."""
+        self.sampled[label].add(key)
         if self.is_normal(label, key):
             self.pools[label]["normal"].setdefault(key, (index, None))
 
     def observe(self, label: str, key: str, rate: float) -> None:
-        """Move a drawn task by its new pass rate: the running one is the mean of what it was and the newest."""
+        """Move a drawn task to its pool; the running pass rate is the mean of its last value and the new rate."""
         pools = self.pools[label]
         index, before = next(pool.pop(key) for pool in pools.values() if key in pool)
         rate = rate if before is None else (before + rate) / 2
@@ -97,7 +97,7 @@ class Curriculum:
         pools[name][key] = (index, rate)
 
     def metrics(self) -> dict[str, float]:
-        """Return how many tasks are in the easy and in the hard pools."""
+        """Return the numbers of tasks in the easy and in the hard pools."""
         return {
             f"curriculum_{name}": float(sum(len(pools[name]) for pools in self.pools.values())) for name in ("easy", "hard")
         }

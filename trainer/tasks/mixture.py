@@ -1,4 +1,4 @@
-"""The weighted mixture: which task is asked next. A pure function of (seed, step) and of how many tasks were drawn before."""
+"""The weighted mixture of sources: which prompt is next, from (seed, step) and the number of prompts drawn before."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from verigym.trainer.tasks.curriculum import Curriculum
 logger = logging.getLogger("verigym.trainer")
 
 LOOK_ON = 100
-"""Easy or hard tasks in a row that a curriculum passes over in search of a normal one."""
+"""Most easy or hard tasks in a row that a curriculum skips in search of a normal one."""
 
 
 class Tasks(Protocol):
-    """Tasks by number: endless for a generator, in a fresh order an epoch for a data set."""
+    """Tasks by number: endless for a generator, in a new order each epoch for a data set."""
 
     def __call__(self, index: int) -> Prompt:
         """Return task number `index`."""
@@ -50,9 +50,9 @@ class Source:
     held_out: Sequence[Prompt]
     min_share: float = 0.0
     endless: bool = False
-    """Whether new tasks never run out; a data set gives each of its own once an epoch."""
+    """Whether new tasks never run out; a data set repeats its tasks each epoch."""
     tasks: int | None = None
-    """How many tasks there are; None where they never run out."""
+    """Number of tasks; None if endless."""
 
 
 OpenRows = Callable[..., PromptDataset]
@@ -60,8 +60,8 @@ OpenRows = Callable[..., PromptDataset]
 
 
 class Mixture:
-    """Draws prompts. `drawn` (how many of each source so far) is its state, and is saved with checkpoints, beside the
-    curriculum's where there is one.
+    """Draws prompts. Its state is `drawn`, the number of prompts drawn from each source, and the curriculum's, if there is one;
+    checkpoints save both.
     """
 
     def __init__(self, sources: Sequence[Source], seed: int, curriculum: Curriculum | None = None) -> None:
@@ -70,11 +70,12 @@ class Mixture:
         self.curriculum = curriculum
         self.drawn = {source.label: 0 for source in sources}
         self.left_out = Counter[str]()
-        """Prompts that did not fit, by source, since whoever shows them set it back; no state of a run."""
+        """Prompts that were too long, by source, since the counter was last reset; not part of checkpoints."""
 
     def plan(self, step: int, count: int) -> list[Source]:
-        """Return the sources of `count` prompts of this step, by systematic sampling: counts differ from the shares by less
-        than 1.
+        """Return the sources of `count` prompts of this step, by systematic sampling.
+
+        The number of each source's prompts differs from its share of `count` by less than 1.
 
         Args:
             step: part of the randomness key.
@@ -90,7 +91,7 @@ class Mixture:
 
         Args:
             source: one of the mixture's.
-            fits: where given, prompts for which it is false are passed over.
+            fits: prompts for which it is false are skipped.
 
         Raises:
             UsageError: 1,000 prompts in a row do not fit.
@@ -106,11 +107,10 @@ class Mixture:
             try:
                 prompt = source.train(index)
             except RowError as error:
-                # Validation before training finds these; one bad row must not make the run impossible to finish.
+                # Validation before training reports bad rows; here one must not stop the run.
                 logger.warning("passed over: %s", error)
                 continue
-            # Where nearly every task is easy or hard, looking on for a normal one would take longer than it is worth. Before
-            # `fits`, because that one tokenizes.
+            # Limited, because nearly every task may be easy or hard. Checked before `fits`, which is slower (it tokenizes).
             if curriculum and passed_over < LOOK_ON and not curriculum.is_normal(source.label, prompt.key):
                 passed_over += 1
                 continue
@@ -136,11 +136,11 @@ class Mixture:
 
 
 class Weighed(Protocol):
-    """What a share is worked out of: a source, or its configuration."""
+    """Something with a weight in the mixture: a source, or its configuration."""
 
     @property
     def weight(self) -> float:
-        """Share of the prompts, relative to the other weights."""
+        """Weight, relative to the other weights."""
 
     @property
     def min_share(self) -> float:
@@ -188,7 +188,7 @@ def make_source(
     given: Mapping[str, Environment] | None = None,
     open_rows: OpenRows = load_dataset,
 ) -> Source:
-    """Load a source's environment and tasks, without asking whether what the environment needs is here.
+    """Load a source's environment and tasks, without checking that the environment can work here.
 
     Args:
         config: the source.
@@ -234,7 +234,7 @@ def _from_environment(
             f"give it a prompt_at(split, seed, index) method, or use a `dataset` that names it"
         )
     held_out: dict[str, Prompt] = {}
-    # A small task space may hold fewer different tasks than asked for.
+    # A small task space may hold fewer than `eval_prompts` different tasks.
     for index in range(20 * eval_prompts if config.eval_split else 0):
         prompt = asked(config.eval_split or "", 0, index)
         held_out.setdefault(prompt.key, prompt)
@@ -285,9 +285,9 @@ def _from_dataset(
 
 
 def composed(config: SourceConfig, environment: Environment) -> list[Environment]:
-    """Return the environment, and around it in order what the source asks for: the sum with added rewards, the format's gate.
+    """Return the environment and what wraps it, innermost first: the sum with added rewards, then the format's gate.
 
-    With `graded_by` that environment stands in the place of the source's own.
+    With `graded_by`, that environment replaces the source's own.
 
     Raises:
         UsageError: a part is unknown, has a bad option or could outweigh the environment's own reward.
@@ -313,7 +313,7 @@ def composed(config: SourceConfig, environment: Environment) -> list[Environment
 
 
 def as_graded(config: SourceConfig, layers: Sequence[Environment], prompt: Prompt) -> Prompt:
-    """Return a task of the source's own environment as a task of what grades it.
+    """Return a task of the source's own environment as a task of the environment that grades it.
 
     Args:
         config: the source.

@@ -1,4 +1,4 @@
-"""Prompts and examples that are too long: left out, counted, and refused where they are many."""
+"""Prompts and examples that are too long: left out and counted; an error if they are many."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from verigym.envs.contract.schema import Prompt
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.tasks.mixture import Source
 
-LOOKED_AT = 200
-"""Tasks of each source whose lengths are looked at before a run that draws from it begins."""
+CHECKED_TASKS = 200
+"""Tasks of each source whose lengths are checked before a run."""
 
 
 def refuse_many(what: str, too_long: int, of: int, longest: int, *, field: str, limit: int, share: float) -> None:
-    """Check that only few were left out.
+    """Check that only a small share was left out.
 
     Args:
-        what: whose they are, such as "source 'gsm8k': held-out prompts".
-        too_long: how many are.
-        of: how many were looked at.
-        longest: the length of the longest, in tokens.
+        what: subject of the message, such as "source 'gsm8k': held-out prompts".
+        too_long: number of those that are too long.
+        of: number of all.
+        longest: length of the longest, in tokens.
         field: the setting that bounds the length.
         limit: its value, in tokens.
-        share: most that may be left out (`max_left_out`).
+        share: largest share that may be left out (`max_left_out`).
 
     Raises:
         UsageError: more than this share are too long.
@@ -42,16 +42,16 @@ def refuse_many(what: str, too_long: int, of: int, longest: int, *, field: str, 
 def fitting(
     sources: Sequence[Source], codec: Codec, limit: int, share: float
 ) -> tuple[list[tuple[Source, Prompt]], dict[str, int]]:
-    """Return the held-out prompts that are short enough, with their sources, and by source how many are not.
+    """Return the held-out prompts that are short enough, with their sources, and the number of too long ones by source.
 
     Args:
         sources: with their held-out prompts.
         codec: counts tokens.
         limit: most tokens of a prompt.
-        share: most prompts of a source that may be too long, as a share.
+        share: largest share of a source's prompts that may be too long.
 
     Raises:
-        UsageError: more are.
+        UsageError: the share of a source is larger.
     """
     tasks: list[tuple[Source, Prompt]] = []
     left_out: dict[str, int] = {}
@@ -65,24 +65,24 @@ def fitting(
 
 
 def check_tasks(sources: Sequence[Source], codec: Codec, limit: int, share: float) -> None:
-    """Look at the first tasks of each source, which are in an order of their own, before a run draws from them.
+    """Check the lengths of the first tasks of each source (their order is random) before a run.
 
     Args:
         sources: the mixture.
         codec: counts tokens.
         limit: most tokens of a prompt.
-        share: most prompts of a source that may be too long, as a share.
+        share: largest share of a source's prompts that may be too long.
 
     Raises:
-        UsageError: more are.
+        UsageError: the share of a source is larger.
     """
     for source in sources if share < 1 else ():
         lengths = []
-        for index in range(LOOKED_AT):
+        for index in range(CHECKED_TASKS):
             try:
                 lengths.append(len(codec.encode(source.train(index))))
             except RowError:
                 continue  # counted where it is drawn
         too_long = sum(length > limit for length in lengths)
-        what = f"source {source.label!r}: prompts, of the first {LOOKED_AT}"
+        what = f"source {source.label!r}: prompts, of the first {CHECKED_TASKS}"
         refuse_many(what, too_long, len(lengths), max(lengths, default=0), field="max_prompt_tokens", limit=limit, share=share)
