@@ -22,7 +22,7 @@ class Failure:
     gold: str | None
     reason: str
     advice: str = ""
-    """What the environment's own audit says of the row's reference: what is wrong with it and what to do."""
+    """What the environment's audit finds wrong with the row's reference, and what to do."""
 
     def describe(self, source: str) -> str:
         """Return it in one line: where the row is, its gold, why it fails and what to do."""

@@ -1,4 +1,4 @@
-"""The one reader of YAML: data sets, templates, suites, runs, pipelines. Mistakes are named by file, line and field."""
+"""Reader of all YAML: data sets, templates, suites, runs, pipelines. Errors name file, line and field."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Document:
     """Of each field that was set: `file:line`, or the override of the command line."""
 
     def place(self, loc: Sequence[int | str]) -> str:
-        """Return where a field was set, or the nearest one around it that was; what leads to no field is passed over.
+        """Return where a field was set, or the nearest enclosing one; parts that lead to no field are skipped.
 
         Pydantic puts names of the alternatives that it tried into the way to a field.
         """
@@ -98,7 +98,7 @@ def parse(text: str, name: str, example: str = "`name: value`") -> Document:
 
 
 def value_of(text: str, name: str) -> Any:
-    """Return what a YAML text of one line stands for: fields, a list, or one value.
+    """Return the value of a one-line YAML text: fields, a list, or one value.
 
     Raises:
         UsageError: it is not YAML, or a key stands twice.
@@ -137,7 +137,7 @@ def checked(model: type[M], fields: Mapping[str, Any], document: Document, loc: 
 
 
 def _place(error: ValidationError) -> Sequence[int | str]:
-    """Return the way to the problem that `explain` tells of; where several fields clash, to the one its message begins with."""
+    """Return the path to the problem that `explain` reports; where fields clash, to the one its message begins with."""
     problems = error.errors(include_url=False, include_context=False)
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
     if first["loc"]:
@@ -147,7 +147,7 @@ def _place(error: ValidationError) -> Sequence[int | str]:
 
 
 def _value(text: str, name: str, at: Callable[[int], str]) -> tuple[Any, Any]:
-    """Return what a text stands for, and its nodes; `at` says where a line is."""
+    """Return the value of a text, and its nodes; `at` describes the place of a line."""
     try:
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_bombs(tree, at)

@@ -1,4 +1,4 @@
-"""Optional packages: which extra of verigym installs each, and the one sentence that says so where one is missing."""
+"""Optional packages: the extra that installs each, and the error where one is missing."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def installed(packages: Iterable[str]) -> dict[str, str]:
 
 
 def missing(error: ImportError) -> UsageError | None:
-    """Return what the command line says of an import that failed for want of an optional package; None for other reasons.
+    """Return the error of an import that failed for want of an optional package; None for other causes.
 
     Args:
         error: as Python raised it.

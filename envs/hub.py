@@ -1,4 +1,4 @@
-"""Hugging Face's hub, asked once and briefly whether it answers: its libraries try for a minute before they give up."""
+"""Checks briefly whether the Hugging Face hub answers, since its libraries try for a minute before they give up."""
 
 from __future__ import annotations
 

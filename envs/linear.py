@@ -1,4 +1,4 @@
-"""Regular expressions and JSON on text that the model chose: in linear time, and never an exception for what it wrote."""
+"""Regular expressions and JSON on untrusted text: linear time, and no exception for what it holds."""
 
 from __future__ import annotations
 

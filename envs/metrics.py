@@ -1,4 +1,4 @@
-"""Figures over many verdicts: unbiased pass@k, majority voting, and a bootstrap interval that respects groups.
+"""Metrics over many verdicts: unbiased pass@k, majority voting, and a bootstrap interval that respects groups.
 
 Pure functions of plain numbers and strings. A verdict that is missing because our side failed must be left out
 before it gets here: it is neither right nor wrong.

@@ -1,4 +1,4 @@
-"""Which weights a model in a folder has, so that a verdict names them and not the folder, whose content may change."""
+"""Fingerprint of a model folder's weights, so that a verdict names the weights and not a folder whose content may change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which code of the user's judges: hashes of its modules, so that no run goes on with an environment that was edited meanwhile.
+"""Hashes of the user's own modules that judge, so that no run goes on after one was edited.
 
 An environment's `version` says when verdicts may change, and its author may forget to raise it. Code of ours and of installed
 packages counts by version and is not looked at.

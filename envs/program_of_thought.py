@@ -84,7 +84,7 @@ class ProgramOfThoughtEnvironment(MathEnvironment):
         return cast(ProgramOfThoughtOptions, self.options)
 
     def check(self) -> None:
-        """Look whether the sandbox works on this machine, and whether what the options need is installed."""
+        """Check that the sandbox works on this machine and that the packages of the options are installed."""
         super().check()
         box = open_named(self._options)
         try:

@@ -1,4 +1,4 @@
-"""Names for environments: our table, `@register` and `module:Class` for yours, entry points for those of packages."""
+"""Registry of environments: our table, `@register` and `module:Class` for yours, entry points for packages."""
 
 from __future__ import annotations
 

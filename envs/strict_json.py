@@ -1,4 +1,4 @@
-"""JSON as its standard has it: no key twice in one object, no NaN or infinity, and brackets in each other up to a fixed depth.
+"""Strict JSON: no duplicate keys, no NaN or infinity, bounded depth.
 
 Python's own depth limit differs by interpreter and by how deep the stack already is. A verdict must not.
 """
@@ -17,7 +17,7 @@ _STRING_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*"?|[][{}]', re.DOTALL
 
 
 class NotStrict(ValueError):
-    """Python might read it, and it is no JSON or does not say what it means."""
+    """The text is not strict JSON, though Python's reader may accept it."""
 
 
 def loads(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""What a model of our own training says of itself, in its folder: options with which it has to be asked."""
+"""Options that a model trained by us stores in its folder: how it must be asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder for notes that all processes of one user share, and nobody else writes to."""
+"""Private folder in the temporary directory, shared by all processes of one user."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _form(name: str | None, starter: str) -> dict[str, str]:
 
 
 def apps(row: RawRow, language: str) -> AdaptedRow:
-    """`input_output` holds inputs, outputs and, where a function is asked for, fn_name; `solutions` is a JSON list."""
+    """`input_output` holds inputs, outputs and, for function tasks, fn_name; `solutions` is a JSON list."""
     data = parse_object(row["input_output"], "input_output")
     cases = pairs(data.get("inputs"), data.get("outputs"), "input_output")
     name, starter = data.get("fn_name"), row.get("starter_code") or ""
@@ -135,7 +135,7 @@ def _limits(row: RawRow, language: str) -> dict[str, float]:
 
 
 def livecodebench(row: RawRow, language: str) -> AdaptedRow:
-    """Public tests are JSON, hidden ones JSON or packed; `metadata` names the function where one is asked for."""
+    """Public tests are JSON, hidden ones JSON or packed; for function tasks `metadata` names the function."""
     name = find(parse_object(row["metadata"], "metadata"), "func_name") if row["metadata"] else None
     name = name if isinstance(name, str) else None
     tests: list[Test] = []

@@ -1,4 +1,4 @@
-"""HumanEval, MBPP and BigCodeBench: a function is asked for, and code calls it."""
+"""HumanEval, MBPP and BigCodeBench: tasks for a function, tested by code that calls it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Call tests: all in one session with the program, restarted after it died where the other results still count."""
+"""Call tests: all calls share one session with the program, restarted after it dies if later results still count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares under a reference's policy: what was printed or written, and what was returned."""
+"""Compares printed text and returned values under a reference's policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `code` environment: find the program, build it once, run its tests in the sandbox, say what came of them."""
+"""The `code` environment: finds the program, builds it once, runs its tests in the sandbox and returns the score."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
             self.expected_verdicts = ExpectedVerdicts(hacks="free")  # type: ignore[misc]
 
     def check(self) -> None:
-        """Look whether the sandbox works on this machine."""
+        """Check that the sandbox works on this machine."""
         box = open_named(self.options)
         try:
             box.check()
@@ -63,7 +63,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
             raise failure_of(error) from None
 
     def prepare(self) -> None:
-        """Start a worker of the sandbox. Where that fails, each verdict will say so."""
+        """Start a worker of the sandbox. If that fails, each verdict reports it."""
         with contextlib.suppress(EnvironmentFailure):
             self.check()
 
@@ -84,7 +84,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
         return program if self.options.extract == "all" else _fenced(program, reference.language)
 
     def judge(self, prompt: Prompt, reference: CodeReference, completion: Completion) -> Score:
-        """Find the program and try it."""
+        """Find the program and run its tests."""
         found = find_program(completion.text, reference.language, self.options.extract)
         if found.program is None:
             if completion.finish_reason == "length":

@@ -1,4 +1,4 @@
-"""A task for each type of test: what `verigym check code` judges, and a pattern to copy."""
+"""Example tasks, one for each type of test; `verigym check code` judges them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`functions`: one-line Python functions to write, described in words; graded by calls in the sandbox, never by their text."""
+"""`functions`: generated tasks that ask for a one-line Python function described in words, graded by calls in the sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reference may hold, so that it survives JSON unchanged: plain values and text that has bytes."""
+"""Types of values that a reference may hold: plain data that survives JSON unchanged, and text that has a byte form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HINT = "compare such values in an assert test"
 
 
 def storable_text(value: Any) -> Any:
-    """Let through what can be handed to a program as bytes.
+    """Return a text that has a byte form, which a program can be given.
 
     Raises:
         ValueError: the text holds a lone surrogate that stands for no byte.
@@ -27,7 +27,7 @@ def storable_text(value: Any) -> Any:
 
 
 def json_value(value: Any) -> Any:
-    """Let through what JSON gives back exactly as it was.
+    """Return a value that survives JSON unchanged.
 
     Raises:
         ValueError: it holds a tuple, a set, a key that is no string, nan, a very long integer...

@@ -1,4 +1,4 @@
-"""What came of one test, and what a person is told about it."""
+"""Outcome of one test, with its reason for people."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def ours(error: SandboxFailure) -> Outcome:
 
 
 def broken_test(number: int, detail: str) -> Outcome:
-    """Return the outcome of a test that is itself at fault."""
+    """Return the outcome of a broken test."""
     message = f"test {number} is broken: {show.line(detail)}"
     return Outcome(False, RunStatus.INFRA, message, EnvironmentFailure("gold_invalid", message))
 

@@ -1,4 +1,4 @@
-"""Is the printed text the expected one? On bytes, lazily, so that megabytes of output cost no memory.
+"""Compares printed text with the expected text, on bytes and lazily, so that megabytes of output cost no memory.
 
 White space is ASCII's. With a tolerance, words that are numbers on both sides are compared as decimals, at any length and with
 any exponent; without one, nothing is ever converted.

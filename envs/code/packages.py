@@ -1,4 +1,4 @@
-"""Which packages the programs that an environment judges may import: a program that imports another fails, and is judged so."""
+"""Packages that judged programs may import. A program that imports any other fails, so verdicts depend on them."""
 
 from __future__ import annotations
 

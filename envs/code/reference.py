@@ -1,4 +1,4 @@
-"""What a program is judged by: its language, tests, limits and policy. Every field and default is the contract's."""
+"""Reference of the `code` environment: language, tests, limits and policy."""
 
 from __future__ import annotations
 

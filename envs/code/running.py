@@ -1,4 +1,4 @@
-"""One program against all its tests, in order or at the same time.
+"""Runs a program's tests, in order or in parallel.
 
 Whatever runs at the same time, the verdict is that of running them one after the other: tests after the first failure count for
 nothing, and those before it are always run.

@@ -1,4 +1,4 @@
-"""The sandbox that an environment's options name: its settings typed when they are given, opened when it is first needed."""
+"""Options that name a sandbox, validated when given; the sandbox is opened when it is first needed."""
 
 from __future__ import annotations
 

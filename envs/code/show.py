@@ -1,4 +1,4 @@
-"""Values and text as a person reads them in a reason: short, printable, the same in every process, safe at any size."""
+"""Values and text for reasons: short, printable, the same in every process, safe at any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One test, one outcome: a run whose output is compared, or a test process whose word is taken.
+"""Runs one test: a run whose output is compared, or a test process that reports the result.
 
 The program gets inputs alone. What is expected stays in this process, or goes to a test process of its own.
 """

@@ -1,4 +1,4 @@
-"""From the outcomes of tests to a score: the first failure decides, or the fraction that passed."""
+"""Score from the outcomes of tests: the first failure decides, or the fraction that passed."""
 
 from __future__ import annotations
 

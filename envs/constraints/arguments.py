@@ -1,4 +1,4 @@
-"""Types for the arguments of instructions, and the model that validates them, made from a check's own signature."""
+"""Types of the arguments of instructions, and the model that validates them, built from a check's signature."""
 
 from __future__ import annotations
 

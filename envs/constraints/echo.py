@@ -1,7 +1,7 @@
-"""Whether a response is nothing but the prompt again.
+"""Detects responses that only repeat the prompt.
 
 Some instructions hold for the prompt's own text: a prompt that quotes its keywords holds them, and `combination:repeat_prompt`
-asks for a beginning that the prompt has. An echo answers nothing, so `strict_echo` refuses it.
+asks for a beginning that the prompt has. `strict_echo` therefore refuses an echo.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `constraints` environment: does a response follow the instructions of its prompt, each of which a program can check?"""
+"""The `constraints` environment: checks a response against the checkable instructions of its prompt."""
 
 from __future__ import annotations
 

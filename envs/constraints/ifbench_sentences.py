@@ -1,4 +1,4 @@
-"""IFBench, what goes by sentences. Definitions: Pyatkin et al. (arXiv 2507.02833) and the benchmark's checkers."""
+"""IFBench, instructions about sentences. Definitions: Pyatkin et al. (arXiv 2507.02833) and the benchmark's checkers."""
 
 from __future__ import annotations
 

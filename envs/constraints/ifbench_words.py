@@ -1,4 +1,4 @@
-"""IFBench, family `words`: what each word must be like. Definitions: Pyatkin et al. (arXiv 2507.02833) and its checkers."""
+"""IFBench, family `words`: properties of each word. Definitions: Pyatkin et al. (arXiv 2507.02833) and its checkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IFEval, what a response says: keywords, letters, language, case, parts to hold, texts to repeat.
+"""IFEval, the content of a response: keywords, letters, language, case, required parts, repeated texts.
 
 Definitions: Zhou et al., "Instruction-Following Evaluation for Large Language Models" (arXiv 2311.07911) and its checkers.
 """

@@ -1,4 +1,4 @@
-"""IFEval, how a response is laid out: lists, sections, lengths, beginning and end.
+"""IFEval, the layout of a response: lists, sections, lengths, beginning and end.
 
 Definitions: Zhou et al., "Instruction-Following Evaluation for Large Language Models" (arXiv 2311.07911) and its checkers.
 Every expression is linear: quantifiers are possessive, or stand where nothing can make them start over.

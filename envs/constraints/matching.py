@@ -1,4 +1,4 @@
-"""Finding words and phrases in a text without regular expressions made from them."""
+"""Finds words and phrases in a text without building regular expressions from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where sentences end, by the rules of the Punkt algorithm (Kiss and Strunk, 2006), which the reference checkers use.
+"""Sentence boundaries by the Punkt algorithm (Kiss and Strunk, 2006), which the reference checkers use.
 
 Punkt takes abbreviations, frequent first words of sentences and words' usual case from a corpus. Here they are lists, so that
 nothing need be downloaded. docs/constraints.md says where counts differ.

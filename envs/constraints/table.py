@@ -1,4 +1,4 @@
-"""The table of instructions: `@constraint(id, definition)` over a function puts one in, `find` takes one out."""
+"""Table of instructions: `@constraint(id, definition)` registers a check, `find` looks one up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Closed classes of English words, and the few lists that instructions of IFBench name."""
+"""Word lists: closed classes of English words, and the lists that IFBench's instructions name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-r"""The `format` environment: is the completion laid out as asked? Tags in order, each once; so many boxes, in their place;
-JSON, a pattern or a code fence where the answer stands.
+r"""The `format` environment: judges a completion's layout: tags in order, boxes, and JSON, a pattern or a fence for the answer.
 
-It judges layout alone: well-formed nonsense gets full marks. Put it in a `Gate` or a sum with an environment that judges the
-answer.
+Well-formed nonsense gets the full reward, so put it in a `Gate` or a sum with an environment that judges the answer.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ Box = tuple[int, int, int]
 
 
 class FormatReference(Reference):
-    """Nothing: the layout is in the options."""
+    """No fields: the layout is in the options."""
 
 
 class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
@@ -35,11 +33,11 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
     version = "3"
     reference_type = FormatReference
     options_type = FormatOptions
-    # Tricks that fool a judge of answers are nothing to a judge of layout: a hack in the right layout is in the right layout.
+    # Hacks aim at judges of answers; one in the right layout rightly passes here.
     expected_verdicts = ExpectedVerdicts(hacks="free")
 
     def examples(self) -> Sequence[Prompt]:
-        """Return a task of which nothing but the layout will be judged."""
+        """Return a task whose layout alone is judged."""
         return (self.prompt("What is 2 + 2? Think first, then answer."),)
 
     def __init__(self, **options: Any) -> None:

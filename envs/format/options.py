@@ -1,4 +1,4 @@
-"""What may be asked of a layout: the options of the `format` environment, and its presets."""
+"""Options of the `format` environment, and its presets."""
 
 from __future__ import annotations
 

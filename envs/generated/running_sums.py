@@ -1,4 +1,4 @@
-"""Sums worked out one number at a time: tasks whose solutions are steps, for studies of process rewards."""
+"""`running_sums`: sums worked out one number at a time, for studies of process rewards."""
 
 from __future__ import annotations
 

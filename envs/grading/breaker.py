@@ -1,4 +1,4 @@
-"""When an environment brings down worker after worker, stop paying the full price for each of its items."""
+"""Circuit breaker: stops grading an environment that keeps ending its workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_COOLDOWN_S = 600.0
 
 
 class Trust(Enum):
-    """How an item of the environment is to be treated now."""
+    """How the next item of an environment is treated."""
 
     GRADE = "grade"
     CONTROL_FIRST = "the last control failed: a control must pass before the item is graded"
@@ -22,7 +22,7 @@ class Trust(Enum):
 
 
 class Breaker:
-    """One environment's record of control items.
+    """Record of one environment's control items.
 
     A control item that kills or hangs its worker is a failure. After one, each item is preceded by a control, and the
     same prompt's items get ERROR at once. After failures on `THRESHOLD` different prompts in a row (one bad gold is not
@@ -39,7 +39,7 @@ class Breaker:
         self.last_failure: tuple[ErrorKind, str] = ("crashed", "")
 
     def admit(self, prompt_key: str) -> Trust:
-        """Say how to treat the next item."""
+        """Return how to treat the next item."""
         if not self._failed:
             return Trust.GRADE
         with self._lock:
@@ -54,14 +54,14 @@ class Breaker:
             return Trust.CONTROL_FIRST
 
     def passed(self) -> None:
-        """A worker answered: the environment works."""
+        """Record that a worker answered, so the environment works."""
         if self._failed:
             with self._lock:
                 self._failed.clear()
                 self._cooldown_s = self._first_cooldown_s
 
     def failed(self, kind: ErrorKind, why: str, prompt_key: str) -> float | None:
-        """A control brought its worker down. Return the pause in seconds if the environment is now declared broken."""
+        """Record a failed control; return the pause in seconds if the environment is now declared broken."""
         with self._lock:
             self._failed[prompt_key] = time.monotonic()
             self.last_failure = (kind, why)

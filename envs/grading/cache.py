@@ -1,4 +1,4 @@
-"""Verdicts on disk, by what they depend on: the grader, the prompt's key and the completion's digest."""
+"""Cache of verdicts on disk, by grader, prompt key and completion digest."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ScoreCache:
             return None
 
     def put(self, key: str, score: Score) -> None:
-        """Keep a verdict; a failure of ours is never kept."""
+        """Store a verdict; errors are never stored."""
         if not score.scored:
             return
         try:

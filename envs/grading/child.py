@@ -1,4 +1,4 @@
-"""The worker process: confines itself, then answers one item at a time until its parent is gone."""
+"""The worker process: confines itself, then judges one item at a time until its parent is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machinery behind the Grader: a queue of jobs, one thread a worker, retries, shared results, the cache."""
+"""Engine of the Grader: a queue of jobs, one thread a worker, retries, shared results, the cache."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Job:
     together: bool
     key: str
     waiting: list[list[Future[Score]]]
-    """For each time that it was asked for, a future a completion."""
+    """Futures, one for each completion, for each submission of the job."""
     attempts: int = 0
 
     @property
@@ -46,7 +46,7 @@ class _Job:
 
 
 def cannot_start(error: Exception) -> UsageError:
-    """Return what a caller sees of a worker that cannot be started."""
+    """Return the error for callers where no worker can be started."""
     return UsageError(f"no grading worker can be started: {error}")
 
 
@@ -144,13 +144,13 @@ class Engine:
         thread.start()
 
     def _work(self, worker: Worker, started: Future[None] | None) -> None:
-        # This thread starts the worker's processes and outlives them: the kernel's death signal goes by thread.
+        # This thread starts the worker's processes and outlives them, since the kernel sends the death signal per thread.
         try:
             if started is not None:
                 try:
                     worker.start()
                     started.set_result(None)
-                except BaseException as error:  # whatever it is, someone waits for it
+                except BaseException as error:  # passed on to whoever waits for it
                     started.set_exception(error)
             while (taken := self._queue.take()) is not None:
                 lane, job = taken
@@ -201,7 +201,7 @@ class Engine:
             return True
 
     def _abandoned(self, job: _Job) -> bool:
-        """Forget a job that nobody waits for any more."""
+        """Drop a job whose futures are all cancelled."""
         with self._lock:
             if not all(future.cancelled() for future in job.futures):
                 return False
@@ -209,7 +209,7 @@ class Engine:
             return True
 
     def _refuse(self, job: _Job, error: NeverStarts) -> None:
-        """Let whoever waits for the job see that the call is wrong; a score of None would hide it."""
+        """Raise the error from the job's futures: the call is wrong, which a score of None would hide."""
         with self._lock:
             self._unusable = self._unusable or cannot_start(error)
             self._in_flight.pop(job.key, None)

@@ -1,4 +1,4 @@
-"""A queue with a lane for each environment: lanes take turns, a full lane waits, and nobody starves."""
+"""Queue with a lane for each environment: lanes take turns, and a lane may limit its items in progress."""
 
 from __future__ import annotations
 

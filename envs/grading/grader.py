@@ -1,4 +1,4 @@
-"""The one owner of everything around `score`: batches, streams, futures, async, limits, retries and the cache."""
+"""`Grader`: scores in bulk, as lists, streams, futures or async, with limits, retries and the cache."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The blame rule for groups: whose text is at fault when a whole group brings the grader down?
+"""The blame rule for groups: which completion is at fault when grading a group fails?
 
-Each completion is tried beside a control. Those that bring the grader down even so get LIMIT, the floor; an empty completion
+Each completion is tried beside a control. Those that still bring the grader down get LIMIT, the floor; an empty completion
 takes their place, so that the others are judged in a group of the same size. Where the controls alone do not pass, the
-grader is broken; where no completion fails by itself, nobody can be blamed: no score for any.
+grader is broken; where no completion fails by itself, none is at fault and none gets a score.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Refused:
 Member = Completion | None
 """None stands for the control: the prompt's own gold, or a plain answer."""
 Ask = Callable[[Sequence[Member]], "list[Score] | Refused"]
-"""Asks for the verdicts on a group."""
+"""Returns the verdicts on a group."""
 
 
 def judged_together(ask: Ask, completions: Sequence[Member], floor: float) -> list[Score]:
     """Return one score a completion, in order; never raises for what the completions hold.
 
     Args:
-        ask: has a group judged.
+        ask: judges a group.
         completions: of one prompt.
         floor: the reward of a completion that brought the grader down.
     """

@@ -1,4 +1,4 @@
-"""One item, or one group, judged under the blame rule, whoever wrote the environment."""
+"""Judges one item, or one group, under the blame rule, for any environment."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def control_one(environment: Environment, prompt: Prompt) -> Score:
 
 
 def is_hardened(environment: Environment) -> bool:
-    """Whether the environment declares that only a text can make it raise; the contract leaves that out."""
+    """Whether the environment declares that only a completion can make it raise. Not part of the contract."""
     return bool(getattr(environment, "hardened", False))
 
 
 def grades_groups(environment: Environment) -> bool:
-    """Whether the environment wants the completions of a prompt together; the contract leaves that out, most do not."""
+    """Whether the environment judges the completions of a prompt together. Not part of the contract."""
     return bool(getattr(environment, "grades_groups", False))
 
 
@@ -48,7 +48,7 @@ def judge_group(environment: Environment, prompt: Prompt, completions: Sequence[
     """Score the completions of one prompt together, by `score_group` where the environment grades groups.
 
     None stands for the control item. A group of one is one item. Where `score_group` raises, the blame rule of `groups.py`
-    finds out whose text it was.
+    finds the completion at fault.
     """
     if len(completions) == 1 or not grades_groups(environment):
         return [control_one(environment, prompt) if c is None else judge_one(environment, prompt, c) for c in completions]

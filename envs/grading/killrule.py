@@ -1,8 +1,8 @@
-"""The blame rule for killed workers: who is at fault when grading an item takes its worker down?
+"""The blame rule for killed workers: is the completion or the grader at fault?
 
 The item is tried on two workers. If both die, a control item (the prompt's own gold, else an empty completion) is
 graded on a fresh worker under the same limits. If that works, the submission did it: LIMIT, the floor. If not, we did:
-ERROR. Of a group, `groups.py` finds out who did it.
+ERROR. `groups.py` applies the rule to groups.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ START_PAUSES_S = (0.3, 1.0)
 
 @dataclass(frozen=True)
 class Verdict:
-    """Scores, one a completion, and what may be done with them."""
+    """Scores, one for each completion, and whether they may be cached or tried again."""
 
     scores: list[Score]
     cacheable: bool = False
-    """Whether they are the environment's own; a LIMIT of this rule depends on the limits of this run too."""
+    """Whether the environment gave them; a LIMIT of this rule also depends on the run's limits."""
     final: bool = True
     """Whether another try would be pointless now."""
 
@@ -46,7 +46,7 @@ class _Scene:
     """Completions to be judged."""
 
     def failed(self, kind: ErrorKind, message: str, *, final: bool = True) -> Verdict:
-        """Return no score, for each completion."""
+        """Return an ERROR for each completion."""
         return Verdict([Score.failed(kind, message, retryable=True)] * self.count, final=final)
 
 
@@ -99,7 +99,7 @@ class KillRule:
         return scene.failed("unavailable", "the grader was closed")
 
     def _trusted(self, scene: _Scene) -> Verdict | None:
-        """Return None where the environment may be asked."""
+        """Return None where the environment may grade, else the verdict without asking it."""
         trust = scene.breaker.admit(scene.prompt.key)
         if trust is Trust.REFUSE:
             kind, why = scene.breaker.last_failure

@@ -1,4 +1,4 @@
-"""A child process that answers one request at a time, and is killed when it hangs, crashes or talks nonsense."""
+"""A child process that answers one request at a time, and is killed when it hangs, crashes or breaks the protocol."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ START_HINT = (
 
 @dataclass(frozen=True)
 class Died:
-    """The process gave no answer and is gone."""
+    """The process ended without a reply."""
 
     kind: Literal["timeout", "crashed"]
     why: str
@@ -49,7 +49,7 @@ class WorkerStartError(Exception):
 
 
 class NeverStarts(WorkerStartError):
-    """Nor can it be at any later time: the script or the environment has to be changed."""
+    """No later try can succeed: the script or the environment has to be changed."""
 
 
 class ChildProcess:
@@ -84,7 +84,7 @@ class ChildProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it can answer without being started."""
+        """Whether it runs, ready for requests."""
         return self._process is not None
 
     def start(self) -> None:
@@ -228,7 +228,7 @@ def refuse_in_a_worker() -> None:
 
 @contextlib.contextmanager
 def _variables(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for the moment in which a process is started: it inherits ours."""
+    """Set environment variables while a process is started, which inherits them."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -1,4 +1,4 @@
-"""What a grader did, in numbers, and its log kept readable."""
+"""Counters of a grader, and its rate-limited log."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class GraderStats:
     worker_deaths: int
     """Workers that hung, crashed or answered nonsense; each was replaced."""
     judge_exceptions: int
-    """Results whose `judge` raised, whoever was blamed for it; each cause was logged once, with its traceback."""
+    """Results whose `judge` raised, whichever side was blamed; each cause was logged once, with its traceback."""
 
 
 @dataclass
 class StatsCounter:
-    """Counters that threads may raise."""
+    """Thread-safe counters."""
 
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _counts: Counter[str] = field(default_factory=Counter)
@@ -62,7 +62,7 @@ class StatsCounter:
         logger.warning("%s: its judge raised %s at %s\n%s", environment, raised.error, raised.place, raised.traceback)
 
     def snapshot(self) -> GraderStats:
-        """Return the numbers as they are now."""
+        """Return a snapshot."""
         with self._lock:
             return GraderStats(
                 by_status={name: dict(counts) for name, counts in self._statuses.items()},

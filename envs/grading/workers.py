@@ -1,4 +1,4 @@
-"""A worker as the parent sees it: ask it for a verdict, and get a Score or the way it died."""
+"""Workers of a grader: each returns a score, or how its process died."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verigym.envs.grading.process import ChildProcess, Died, malformed
 
 @dataclass(frozen=True)
 class Limits:
-    """What one item, and the start of one worker, may take."""
+    """Limits of one item and of a worker's start."""
 
     timeout_s: float
     memory_bytes: int | None
@@ -24,7 +24,7 @@ class Limits:
 
 
 class Worker(Protocol):
-    """What a slot of the grader asks for verdicts."""
+    """Interface of a worker."""
 
     @property
     def running(self) -> bool:

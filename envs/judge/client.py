@@ -1,4 +1,4 @@
-"""Asks the endpoint until it gives a readable reply, or until patience ends: then there is no score."""
+"""Asks the endpoint until it gives a readable reply; there is no score when the tries are used up."""
 
 from __future__ import annotations
 

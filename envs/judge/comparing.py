@@ -1,4 +1,4 @@
-"""Two answers side by side, in both orders; and a whole group, each with each other."""
+"""Pairwise comparison in both orders, and comparison of all pairs of a group."""
 
 from __future__ import annotations
 

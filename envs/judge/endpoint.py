@@ -1,4 +1,4 @@
-"""One request to the endpoint: what is sent, what its answer means, and whether another try may help."""
+"""One request to the endpoint: its body, the meaning of the answer, and whether another try may help."""
 
 from __future__ import annotations
 

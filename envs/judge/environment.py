@@ -37,7 +37,7 @@ class JudgeEnvironment(BaseEnvironment[JudgeReference, JudgeOptions]):
             self.expected_verdicts = ExpectedVerdicts(gold="free", echo="free", garbage="free", hacks="free")  # type: ignore[misc]
 
     def check(self) -> None:
-        """Look whether the endpoint is there, takes the key and has the model."""
+        """Check that the endpoint is there, accepts the key and has the model."""
         look(self.options)
 
     def examples(self) -> Sequence[Prompt]:

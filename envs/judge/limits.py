@@ -1,4 +1,4 @@
-"""Requests a minute and requests at once, over all processes of a user on this machine.
+"""Rate limits: requests a minute and requests at once, over all processes of a user on this machine.
 
 A grader has many workers, each a process, and the endpoint counts them all together. So the counts live in files: a locked
 file is a request under way (the kernel unlocks it when a worker is killed), another holds the time of the next free place.

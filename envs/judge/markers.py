@@ -1,4 +1,4 @@
-r"""Defusing untrusted text: what could be a control token of a chat template, or a line like those around quotes, is broken.
+r"""Defuses untrusted text: breaks what could be a control token of a chat template or a line that marks a quote.
 
 Servers put messages into their model's chat template as text, and then read its control tokens in that text as tokens. Which
 ones a judge has is not known here, so they are told by shape: a bracket, a run without spaces, a bracket. A space after the

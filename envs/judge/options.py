@@ -1,4 +1,4 @@
-"""The options and the reference of `judge`."""
+"""Options and reference of the `judge` environment."""
 
 from __future__ import annotations
 

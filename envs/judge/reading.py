@@ -1,4 +1,4 @@
-"""What a model that judges gets to read of a completion: the answer after the thinking, or everything."""
+"""The part of a completion that a judging model reads: the answer after the thinking, or everything."""
 
 from __future__ import annotations
 

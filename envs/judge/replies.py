@@ -1,4 +1,4 @@
-"""What the judge may say, by mode: the JSON schema it is asked for, and the strict reading of its reply."""
+"""Replies of the judging model, by mode: their JSON schema, and their strict reading."""
 
 from __future__ import annotations
 

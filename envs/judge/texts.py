@@ -1,4 +1,4 @@
-"""What the judge is told, and how a text is quoted to it so that it cannot speak for anyone else.
+"""Prompts of the judging model, and how texts are quoted in them so that they cannot pose as anyone else.
 
 A quote stands between two lines that carry a code. The code is a hash over all quoted texts, so a text that ends its own
 quote would have to hold a hash of itself. The texts stand in the user's message, never in the system's.

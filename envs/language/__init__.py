@@ -1,1 +1,1 @@
-"""TODO."""
+"""The `language` environment: rewards text in the language asked for, identified by script and by a small classifier."""

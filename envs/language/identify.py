@@ -1,4 +1,4 @@
-"""Which language a text is written in: one small function over the identifier that the environments share.
+"""Language identification: one function over the identifier that the environments share.
 
 The identifier is py3langid (naive Bayes over byte n-grams; Lui and Baldwin 2012): pure Python over numpy, 4 MB, deterministic,
 in linear time. docs/constraints.md says how it was chosen.

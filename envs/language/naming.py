@@ -1,4 +1,4 @@
-"""The identifier of `language_id`, narrowed to the languages of one script: surer, and several times as quick."""
+"""The shared identifier, narrowed to the languages of one script, which is more accurate and several times as fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sentence in each of the languages that the tests measure: the gold of the `language` environment."""
+"""A sample sentence in each tested language: the gold of the `language` environment."""
 
 from __future__ import annotations
 

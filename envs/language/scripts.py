@@ -1,4 +1,4 @@
-"""Scripts: which language is written in which, and how many letters of each a text holds."""
+"""Scripts: the languages that are written in each, and a text's runs and words of each."""
 
 from __future__ import annotations
 

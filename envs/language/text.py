@@ -1,4 +1,4 @@
-"""A text without what belongs to no language: code, LaTeX, formulas, addresses, tags. All in linear time."""
+"""Removes what belongs to no language from a text: code, LaTeX, formulas, addresses, tags. Linear time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts by what they depend on. GRPO groups repeat themselves, and a proof costs seconds."""
+"""Cache of verdicts, by all that they depend on: GRPO groups repeat proofs, and each costs seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""False statements: no proof of one is right, so a verifier that accepts one is being talked round."""
+"""False statements for training: a verifier that accepts a proof of one is broken."""
 
 from __future__ import annotations
 

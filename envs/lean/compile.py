@@ -1,4 +1,4 @@
-"""Stage 1: an untrusted file is compiled in a fresh sandbox. What comes out is a compiled file or nothing; what it printed is
+"""Stage 1: compiles an untrusted file in a fresh sandbox. The result is a compiled file or nothing; what it printed is
 told to people and decides nothing.
 """
 

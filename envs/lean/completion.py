@@ -1,4 +1,4 @@
-"""From a completion to the text that is compiled: the last complete fenced block, and in slot mode the proof inside it.
+"""Finds the submission in a completion: the last complete fenced block, and in slot mode the proof inside it.
 
 A model may answer a slot with the whole `theorem NAME : ... := proof`, as most prompts show it. That is reduced to the proof if
 what it repeats is the statement that was asked for, up to white space and comments: header and statement always come from the
@@ -27,7 +27,7 @@ _DECLARING = DECLARATIONS | MODIFIERS | _HEADER
 
 
 class Refused(NamedTuple):
-    """Why there is nothing to compile."""
+    """Reason why there is nothing to compile."""
 
     reason: Reason
     """no_code and empty: nothing was submitted. too_long is a limit. All else is a format that the task does not have."""
@@ -44,7 +44,7 @@ def read_submission(
     unfenced: bool = False,
     max_kb: int = MAX_KB,
 ) -> str | Refused:
-    """Return the submission of a completion. Any text is fit.
+    """Return the submission in a completion, which may be any text.
 
     Args:
         text: what the model wrote. Only what follows its last closing think tag counts.

@@ -1,4 +1,4 @@
-"""Fail closed: before the first verdict, known good and bad submissions run on the very toolchain that is to judge.
+"""Control submissions, good and bad, that run on the judging toolchain before the first verdict; it fails closed.
 
 That finds a judge that does not fit this Lean, a broken library, a sandbox in which nothing works. What passed is noted in a
 file of this user's, so that the other grading processes need not run it again.
@@ -43,7 +43,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case."""
+    """Result of a case."""
 
     case: Case
     got: str

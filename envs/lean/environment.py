@@ -1,4 +1,4 @@
-"""The `lean` environment: find the proof, have it compiled and judged, say what came of it."""
+"""The `lean` environment: finds the proof, has it compiled and judged, and returns the score."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LeanEnvironment(BaseEnvironment[LeanReference, LeanOptions]):
         return None if solution is None else f"```lean4\n{solution}\n```"
 
     def canary(self, seed: int, index: int) -> Prompt:
-        """Return a false statement: whoever is paid for a proof of it has broken the verifier."""
+        """Return a task with a false statement: a rewarded proof of it shows that the verifier is broken."""
         text, statement = canary(seed, index)
         return self.prompt(
             text, name="target", statement=statement, header=self.options.canary_header, metadata={"canary": "reject"}

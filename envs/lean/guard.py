@@ -1,4 +1,4 @@
-"""Refuse a slot that is more than a proof. Cheap defence in depth, never evidence of honesty: the judge decides about that.
+"""Refuses a slot that holds more than a proof. Cheap defence in depth, no evidence of honesty: the judge decides about that.
 
 A slot is the text after `:=`. Lean ends a term where a command's keyword stands, in any column, and goes on with a command: it
 could redefine notation, add instances or axioms, or close the namespace that the header opened. The keywords are found among

@@ -1,4 +1,4 @@
-"""Stage 2: a Lean program of ours compares and replays what stage 1 compiled, in its own sandbox, and answers by a file."""
+"""Stage 2: our Lean program compares and replays what stage 1 compiled, in its own sandbox, and answers by a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of Lean, Batteries and Mathlib by what they are to the guard and to whoever looks for a declaration."""
+"""Keywords of Lean, Batteries and Mathlib, by their role for the guard and for finding declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Lean printed, as messages: for people to read, never for a verdict. Whatever runs during elaboration can print anything.
+"""Messages that Lean printed: for people, never for a verdict. Whatever runs during elaboration can print anything.
 
 Two forms are read, line by line, so that a mixture is read too:
 
@@ -36,7 +36,7 @@ class Message(NamedTuple):
 
 
 def parse_messages(output: str) -> tuple[Message, ...]:
-    """Return the messages in what a `lean` process printed. Any text is fit; what is no message becomes the text of one."""
+    """Return the messages in what a `lean` process printed. Takes any text; what is no message becomes the text of one."""
     found: list[Message] = []
     head: Message | None = None
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""The fresh stages, and a screen before them where one was chosen. It may reject and never accepts, and is looked after."""
+"""Judges by the two stages, after an optional screen that may only reject and is turned off when it errs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Screen(Protocol):
         """
 
     def close(self) -> None:
-        """End what it has started."""
+        """End the processes that it started."""
 
 
 def open_screen(options: LeanOptions, checker: Checker) -> Screen | None:
@@ -60,7 +60,7 @@ def open_screen(options: LeanOptions, checker: Checker) -> Screen | None:
 
 
 class Screening:
-    """Verdicts, by a screen and the stages. Thread-safe.
+    """Judges submissions by a screen and the two stages. Thread-safe.
 
     Args:
         options: which screen, and which share of what it rejects is judged afresh.

@@ -1,4 +1,4 @@
-"""Where a declaration's statement ends and its body begins.
+"""Splits a declaration into statement and body.
 
 The text before the first `:=` is not the statement where the type itself holds one: `(h : x = 1 := by simp)`, `{ re := 1 }`,
 `let y := 2; y = x`. Brackets are counted, and a `let` or `have` outside them owns the next `:=` outside them.

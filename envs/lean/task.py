@@ -1,4 +1,4 @@
-"""What a proof is judged by: the declaration asked for, what may stand before it, which axioms it may use, and its limits."""
+"""Reference of the `lean` environment: the declaration, its header, the allowed axioms and the limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Lean proves things here: the binary, the compiled libraries of a project, and what verdicts depend on.
+"""Finds Lean: the binary, the compiled libraries of a project, and a fingerprint of both for verdicts.
 
 Nothing of a project is run: where its libraries are is read from `lake-manifest.json`, as `lake build` has left them.
 """

@@ -1,4 +1,4 @@
-"""Verdicts, as pure functions of how processes ended and of what the judge wrote into its own file. Nothing printed counts."""
+"""Verdicts, as pure functions of how processes ended and of the judge's own file. Nothing printed counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RESOURCES = ("time", "memory", "output", "file")
 
 @dataclass(frozen=True)
 class LeanVerdict:
-    """What a submission is worth, and why."""
+    """Verdict on a submission, with its reason."""
 
     status: LeanStatus
     reasons: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Answer:
 
 
 class NoAnswer(ValueError):
-    """What the judge left is no verdict; the message says why."""
+    """The judge's file holds no verdict; the message says why."""
 
 
 def read_answer(content: bytes | None, exit_code: int | None, nonce: str, allowed: Collection[str]) -> Answer:

@@ -1,4 +1,4 @@
-"""The `match` environment: answers compared with a reference. The reference's `kind` names the way; `KINDS` is the table."""
+"""The `match` environment: compares an answer with a reference, whose `kind` names an entry of `KINDS`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds `sudoku` and `queens`: boards that are right by the rules, whatever the author's own solution was."""
+"""Kinds `sudoku` and `queens`: boards that follow the rules, whatever the author's own solution is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a way of comparing is: the reference's fields, and functions from a reference and an answer to a verdict."""
+"""Definition of a kind: the reference's fields, and functions that check a reference, judge an answer and write a gold."""
 
 from __future__ import annotations
 

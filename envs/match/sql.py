@@ -1,4 +1,4 @@
-"""Kind `sql`: two queries are the same when they return the same rows, on every database that the reference sets up.
+"""Kind `sql`: two queries are equal when they return the same rows on every database that the reference sets up.
 
 The model's query runs in this process, in SQLite on a database in memory that is thrown away after. What it can do is fenced by
 SQLite's own means: an authorizer that lets through nothing but reading tables and calling pure functions, limits on lengths and
@@ -136,7 +136,7 @@ def same_rows(one: Sequence[Row], other: Sequence[Row], *, ordered: bool) -> boo
 
 
 def _order(row: Row) -> tuple[list[tuple[int, Any]], list[Any]]:
-    """Return a key that sorts rows alike where their numbers differ by rounding alone; large ones are told apart last."""
+    """Return a sort key under which numbers that differ by rounding alone do not change the order."""
     return [_rank(value) for value in row], [value if isinstance(value, float | int) else 0 for value in row]
 
 

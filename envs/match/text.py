@@ -1,4 +1,4 @@
-r"""Kinds `exact` and `normalised`: texts that are the same, or the same but for case, articles, punctuation and spacing.
+r"""Kinds `exact` and `normalised`: equal texts, or equal but for case, articles, punctuation and spacing.
 
 Normalising follows SQuAD's evaluation script (1606.05250), with differences: NFKC first, hyphens, en dashes and minus signs are
 one sign, LaTeX's commands for words (`\text{Paris}`) are taken off, and neither signs between or before digits nor a text that

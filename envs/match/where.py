@@ -1,4 +1,4 @@
-"""Where the answer stands in a completion, for answers that are no mathematics."""
+"""Finds the answer in a completion, for answers that are not mathematics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the rewards of steps to the reward of a solution."""
+"""Reward of a solution from the rewards of its steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule-based verifier: what a solution's steps claim to be equal is recomputed exactly, in fractions."""
+"""Rule-based verifier: recomputes exactly, in fractions, what a solution's steps claim to be equal."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class StepVerdict(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What a side says."""
+    """A side as read."""
 
     side: Side
     values: tuple[Value, ...]
@@ -91,7 +91,7 @@ class _Read(NamedTuple):
 
     @property
     def tree(self) -> Node | None:
-        """What it says without units, where it could be read."""
+        """Its value without units, where it could be read."""
         return self.open if self.open is not None else without_units(self.values[0].node) if self.values else None
 
     @property

@@ -1,4 +1,4 @@
-r"""What a step claims: chains such as `(3 + 4) * 2 = 7 * 2 = 14`, found in one linear pass over its plain text.
+r"""Finds a step's claims, chains such as `(3 + 4) * 2 = 7 * 2 = 14`, in one linear pass over its plain text.
 
 A side of a chain is a run of numbers, letters, signs, brackets and commands of LaTeX; words between a number and a sign are its
 unit (`12 red pens + 5 pens`), all others end it. What may be cut off by the words around it (`the product of 3 + 4 = 12`) is

@@ -1,4 +1,4 @@
-r"""What a process reward model is shown, by convention: the task, the steps, and a mark after each where its verdict is read.
+r"""Input of a process reward model, by convention: the task, the steps, and a mark after each where its reward is read.
 
 - `qwen` (Qwen2.5-Math-PRM, arXiv 2501.07301, and its model card): the chat template, `<extra_0>` after each step, and a head
   of two classes at that token: P(class 1).

@@ -1,4 +1,4 @@
-"""The `process` environment: a reward for each step of a solution, and one for the whole, as bad as its worst step.
+"""The `process` environment: a reward for each step of a solution, and one for the whole, by default that of its worst step.
 
 The steps are judged by recomputing the arithmetic that they state, or by a process reward model. Neither looks at whether the
 final answer is right: put it in a sum or a `Gate` with an environment that does (PURE, arXiv 2504.15275, trains best so).

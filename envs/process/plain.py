@@ -1,4 +1,4 @@
-r"""A step without its layout: Markdown, HTML, LaTeX's environments and dress, bullets; the arithmetic stays, in one line a row.
+r"""A step as plain text: without Markdown, HTML, LaTeX's environments and bullets; the arithmetic stays, one row a line.
 
 Every notation that models use for a step comes out the same: `\[12 + 5 = \boxed{17}\]`, `**12 + 5 = 17**`, `- 12 + 5 = 17`,
 `\begin{align*} 12 + 5 &= 17 \end{align*}`, `12 + 5 = <<12+5=17>>17`. Linear time.
@@ -99,7 +99,7 @@ def _part(found: re.Match[str]) -> str:
 
 
 def _number(found: re.Match[str]) -> str:
-    """Return a number written in words in digits: `twenty-three`, `two hundred five`; other rows of them as they are."""
+    """Return a number in words as digits: `twenty-three`, `two hundred five`; other words unchanged."""
     total = 0
     last = 1000
     for word in re.split("[- ]", found[0].lower()):

@@ -1,4 +1,4 @@
-"""Sides and chains of what a step claims, and the place where one is read."""
+"""Sides and chains of a claim, and the cursor that reads one."""
 
 from __future__ import annotations
 

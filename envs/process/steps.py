@@ -1,4 +1,4 @@
-"""Cutting a solution into steps: spans that cover the text, in one linear pass each.
+"""Splits a solution into steps: spans that cover the text, in one linear pass each.
 
 What parts two steps (blank lines, the line break, the space after a full stop) belongs to the step before it, so each
 step ends where the next begins and nothing lies outside. A step holds something to see.

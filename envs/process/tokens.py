@@ -1,4 +1,4 @@
-r"""The tokens of a step's plain text: numbers, signs, relations, words, and commands of LaTeX by what they are."""
+r"""Tokens of a step's plain text: numbers, signs, relations, words, and LaTeX commands by role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a side of a claim is worth, and whether two of them are equal as people write: rounded, in percent, in other units."""
+"""Values of a claim's sides, and whether two are equal as people write: rounded, in percent, in other units."""
 
 from __future__ import annotations
 

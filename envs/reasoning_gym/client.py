@@ -1,4 +1,4 @@
-"""Asking the worker: items of reasoning-gym, and its verdicts on answers."""
+"""Client of the worker: items of reasoning-gym, and its verdicts on answers."""
 
 from __future__ import annotations
 

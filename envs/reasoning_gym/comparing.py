@@ -1,4 +1,4 @@
-r"""Comparing an answer with the one right answer, by kind: exactly, in linear time, and of the whole text.
+r"""Compares an answer with the one right answer, by kind: exactly, in linear time, and as a whole.
 
 Each function takes an answer and the gold and says whether they are the same. Neither numbers nor texts have a tolerance;
 `rounded` and `figures` round what is more precise than the gold.

@@ -1,4 +1,4 @@
-"""Right answers where reasoning-gym gives none, or gives one that its own question does not ask for. Runs in the worker."""
+"""Right answers for tasks of which reasoning-gym gives none or a wrong one. Runs in the worker."""
 
 from __future__ import annotations
 

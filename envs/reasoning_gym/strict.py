@@ -1,4 +1,4 @@
-"""What an answer must also be where reasoning-gym passes over moves that cannot be made. Runs in the worker."""
+"""Extra conditions on answers where reasoning-gym accepts impossible moves. Runs in the worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each task of reasoning-gym 0.1.25 is judged here. What stands in no table is refused, with its reason where one is known.
+"""Table of reasoning-gym 0.1.25's tasks: how each is judged. Any other is refused, with the reason where one is known.
 
 Most tasks have one right answer. It is compared with the library's by a kind of `comparing.py`, in this process and without
 tolerance. Where many answers are right the library's own scorer decides, in a separate process (`worker.py`), on an answer

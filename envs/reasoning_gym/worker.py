@@ -1,4 +1,4 @@
-"""The worker's side: reasoning-gym loaded once, then one item made or one answer scored by a fork of its own.
+"""Worker side: loads reasoning-gym once, and makes each item or scores each answer in a fork of its own.
 
 A request is `{"op": "make" | "score", "task", "config", "seed"}`, for score also `question` (as `digest`) and `answer`. The
 reply is `{"question", "answer"}`, `{"score": number}`, `{"changed": true}` where the library makes another question of this

@@ -1,4 +1,4 @@
-"""The model behind `reward_model`: loaded once a process, fed in batches. torch and transformers are imported when needed.
+"""Reward models of transformers: loaded once a process, run in batches. torch and transformers are imported when needed.
 
 The policy's text never goes through the chat template. The template is filled with a stand-in, cut at it, and the text's own
 tokens go between the halves: so no template drops or rewrites the thinking, no marker in the text becomes the end of a turn,
@@ -103,7 +103,7 @@ class RewardModel:
 
 
 def loaded(name: str, revision: str | None, device: Device, dtype: Dtype, weights: str = "") -> RewardModel:
-    """Return the model, loaded when first asked for.
+    """Return the model, loaded at the first call.
 
     Args:
         name: a folder, or a name on the hub.

@@ -1,4 +1,4 @@
-"""Length rewarded by correctness: the whole cosine reward of "Demystifying Long Chain-of-Thought Reasoning" (2502.03373).
+"""`CosineLength`: the whole cosine reward of "Demystifying Long Chain-of-Thought Reasoning" (2502.03373).
 
 A composition of one part. Right answers fall from `right[0]` at length 0 to `right[1]` at the limit, so short is better; wrong
 ones rise from `wrong[0]` to `wrong[1]`, so that more thought is tried; beyond the limit all get `beyond`.

@@ -1,4 +1,4 @@
-"""The `effort` environment: does the thinking keep to the budget of the effort that the prompt asks for?"""
+"""The `effort` environment: rewards thinking that stays within the budget of the effort asked for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Effort = Literal["low", "medium", "high"]
 
 
 class EffortReference(Reference):
-    """How hard the model is to think."""
+    """The effort that the prompt asks for."""
 
     effort: Effort
     """Which budget holds."""
@@ -67,9 +67,9 @@ class EffortEnvironment(BaseEnvironment[EffortReference, EffortOptions]):
         return f"<think>{'a' * budget if self.options.unit == 'characters' else ' '.join(['so'] * budget)}</think>4"
 
     def judge(self, prompt: Prompt, reference: EffortReference, completion: Completion) -> Score:
-        """Count what stands before the last closing think tag, and compare with the budget.
+        """Count the thinking, all before the last closing think tag, and compare it with the budget.
 
-        Which tokens are thinking only the tokenizer knows; they are taken to be the share that thinking is of the characters.
+        Only the tokenizer knows which tokens are thinking; their share is estimated by characters.
         """
         text = completion.text
         if not text.strip():

@@ -1,4 +1,4 @@
-"""The `length` environment: how near a completion's length is to a target, or a cosine from short to long.
+"""The `length` environment: rewards a length near a target, or by a cosine from short to long.
 
 The cosine is that of "Demystifying Long Chain-of-Thought Reasoning in LLMs" (2502.03373), section 4. Its reward depends on
 whether the answer is right, which this environment does not know: see `CosineLength` in `cosine.py` for the whole of it.
@@ -18,14 +18,14 @@ from verigym.envs.shaping.measure import Unit, length
 
 
 class LengthReference(Reference):
-    """What may be asked of one prompt."""
+    """Options of one prompt."""
 
     target: int | None = Field(None, ge=1)
     """The length asked for here; None: the option's."""
 
 
 class LengthOptions(Options):
-    """Which length is worth what."""
+    """How length is rewarded."""
 
     kind: Literal["target", "cosine"] = "target"
     """`target`: 1 at the target, falling in a line to 0 at `width` of the target away. `cosine`: 1 at 0, 0 at the target."""
@@ -75,7 +75,7 @@ class LengthEnvironment(BaseEnvironment[LengthReference, LengthOptions]):
         return "a" * target if self.options.unit == "characters" else " ".join(["word"] * target)
 
     def judge(self, prompt: Prompt, reference: LengthReference, completion: Completion) -> Score:
-        """Count, and look the length up on the curve."""
+        """Count the length and look it up on the curve."""
         if not completion.text.strip():
             return Score.no_answer(reason="the completion is empty")
         counted, unit = length(completion, self.options.unit)

@@ -1,4 +1,4 @@
-"""How long a completion is: in tokens where it carries them, else in words or characters."""
+"""Length of a completion: in tokens where it carries them, else in words or characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `overlong` environment: DAPO's soft punishment of completions that near their limit (2503.14476, equation 13)."""
+"""The `overlong` environment: DAPO's soft overlong punishment (2503.14476, equation 13)."""
 
 from __future__ import annotations
 

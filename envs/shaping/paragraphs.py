@@ -1,4 +1,4 @@
-"""The `paragraphs` environment: can a person read this? No paragraph too long, no more code blocks than allowed.
+"""The `paragraphs` environment: rewards readable layout, with no paragraph too long and no more code blocks than allowed.
 
 DeepSeek-R1 (arXiv 2501.12948, section 2.3.3) leaves chains of thought with long paragraphs and code blocks out of the data of
 its supervised stage. It gives no length.

@@ -1,4 +1,4 @@
-"""The `repetition` environment: how much of a completion's n-grams was there before. After 2502.03373, section 4.4.
+"""The `repetition` environment: penalises repeated n-grams, after 2502.03373, section 4.4.
 
 The punishment is the share of n-grams that repeat an earlier one, `1 - distinct / all`, times `worst`.
 """

@@ -1,4 +1,4 @@
-r"""What the families share: levels, and for answers that are no numbers the box, its clean-up and the verdict."""
+r"""Base classes of families with levels: numbers are judged as `math` judges, texts by a rule of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""A reader of sums: whole numbers, `+ - * /`, parentheses, `\frac`, exact fractions. One linear pass, bounded depth."""
+r"""Parser of sums: whole numbers, `+ - * /`, parentheses, `\frac`, exact fractions. One linear pass, bounded depth."""
 
 from __future__ import annotations
 

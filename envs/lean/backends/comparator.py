@@ -1,4 +1,4 @@
-"""leanprover's comparator as a second, stricter judge: it replays a text export, and may ask a kernel besides Lean's own.
+"""leanprover's comparator as a second, stricter judge: it replays a text export, if wanted with another kernel too.
 
 It builds two modules of a Lake project in its own sandbox (landrun) and needs lean4export. Whether it works here is tried once,
 on a proof that it must pass and on one that it must refuse.

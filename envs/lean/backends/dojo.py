@@ -1,4 +1,4 @@
-"""lean-dojo, for theorems inside a repository that it has traced: tasks from their files, and its own check as a screen.
+"""lean-dojo, for theorems inside a repository that it has traced: tasks from its files, and its check as a screen.
 
 Its check looks for neither axioms nor time, and importing it starts git and may log in to GitHub. So it runs in a process of
 its own with limits, only where it is asked for, and what it passes goes to the stages like everything else.

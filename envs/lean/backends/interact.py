@@ -1,4 +1,4 @@
-"""lean-interact as a screen, where it is installed. It runs Lean outside our sandbox, so it has to be asked for twice."""
+"""lean-interact as a screen. It runs Lean outside our sandbox, so two options must ask for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Kimina Lean server as a screen: it compiles behind HTTP, wherever it runs. What it says rejects and never accepts."""
+"""A Kimina Lean server as a screen: it compiles behind HTTP. Its replies may reject and never accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program in the sandbox that stays alive and answers JSON documents, each ended by a blank line. It is not trusted."""
+"""Client of an untrusted program in the sandbox that answers JSON documents, each ended by a blank line."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class LineClient:
 
     @property
     def alive(self) -> bool:
-        """Whether it may be asked again."""
+        """Whether it can take another request."""
         return not self._run.done and not self._ended
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""leanprover-community/repl as a screen: processes that have a header loaded, so that a wrong proof costs no import.
+"""leanprover-community/repl as a screen: processes with a loaded header, so that a wrong proof costs no import.
 
 Each command runs in the environment that the header left. A process serves many submissions, so what it says rejects and never
 accepts, and it is ended when it is worn out, has grown, was too slow, or said anything that does not fit.

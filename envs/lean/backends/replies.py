@@ -1,4 +1,4 @@
-"""What a REPL's reply says against a submission, by severities and the list of placeholders: no wording of a message counts."""
+"""Reads a rejection from a REPL's reply, by severities and placeholders; the wording of messages does not count."""
 
 from __future__ import annotations
 

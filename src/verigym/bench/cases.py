@@ -1,4 +1,4 @@
-r"""From a row of a labelled file to a case: gold, answer, the completion that graders read, and the wanted verdict."""
+r"""Cases from the rows of a labelled file: gold, answer, the completion that graders read, and the expected verdict."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class InProcess:
 
 
 def ask(call: Callable[[str, str], Any], golds: Sequence[str], answer: str) -> tuple[Kind, str]:
-    """Return what a callable says; whatever it raises is an error, and what it prints goes to standard error."""
+    """Return a callable's verdict; what it raises is an error, and what it prints goes to standard error."""
     try:
         with contextlib.redirect_stdout(sys.stderr):
             for gold in golds:

@@ -1,4 +1,4 @@
-"""Values given on the command line: NAME=VALUE pairs, lists of counts, and pydantic's complaints in one line."""
+"""Values of command-line arguments: NAME=VALUE pairs, lists of counts, and pydantic's errors in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verigym datasets ...` and `verigym validate`: what there is, what a row becomes, whether golds hold, which revision."""
+"""`verigym datasets` and `verigym validate`: list data sets, show what rows become, validate golds, pin revisions."""
 
 from __future__ import annotations
 

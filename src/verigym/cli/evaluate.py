@@ -1,4 +1,4 @@
-"""`verigym eval`: k samples a held-out prompt, by one model or several side by side. torch is imported when it runs."""
+"""`verigym eval`: k samples for each held-out prompt, by one model or several. torch is imported when it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verigym grade`: saved model outputs graded, and gradings compared."""
+"""`verigym grade`: grades saved model outputs, and compares gradings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verigym lean ...`: which Lean is found and what is missing, and whether it judges the library's own catalogue rightly."""
+"""`verigym lean`: shows which Lean is found and what is missing, and tests it on the library's own catalogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verigym pipeline ...`: a recipe's stages one after the other, and where they stand. torch is imported when they run."""
+"""`verigym pipeline`: runs the stages of a recipe, and shows their state. torch is imported when they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that train reward models: one stage each, from a file of its fields. torch is imported when they run."""
+"""Commands that train reward models: one stage each, from a file of its fields. torch is imported when they run."""
 
 from __future__ import annotations
 

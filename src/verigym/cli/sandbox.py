@@ -1,4 +1,4 @@
-"""`verigym sandbox ...`: what this machine can wall in, whether the walls hold, and running or testing one file."""
+"""`verigym sandbox`: shows and attacks this machine's isolation, and runs or tests one file."""
 
 from __future__ import annotations
 

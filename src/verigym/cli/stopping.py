@@ -1,4 +1,4 @@
-"""Commands that a signal stops: what they print, and the exit code that they end with."""
+"""How commands end when a signal stops them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a suite costs: tasks, tokens of a prompt, seconds of a verdict, measured on a few tasks of each source."""
+"""Price of a suite: tasks, prompt tokens and seconds a verdict, measured on a few tasks of each source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verigym suite ...`: mixtures by name: list, show, check and price them."""
+"""`verigym suite`: lists, shows, checks and prices mixtures."""
 
 from __future__ import annotations
 

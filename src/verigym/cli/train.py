@@ -1,4 +1,4 @@
-"""The command line's `train` and `quickstart`. torch is imported when they run, so that `--help` stays quick."""
+"""`verigym train` and `verigym quickstart`. torch is imported when they run, so that `--help` stays quick."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Journal:
             self._stream = None
 
     def entries(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Yield (number, line) as far as they are whole."""
+        """Yield (number, line) up to the last whole line."""
         with open(self.path, "rb") as stream:
             for line in stream:
                 if not line.endswith(b"\n"):

@@ -28,7 +28,7 @@ FENCES = ("```", "~~~")
 
 
 class DataJob(BaseModel):
-    """Which data set the samples belong to."""
+    """The data set that the samples belong to."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,7 +51,7 @@ class DataJob(BaseModel):
 
 
 class Joined(BaseModel):
-    """What became of the ids."""
+    """Counts of ids that matched tasks, and of those that did not."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -73,7 +73,7 @@ def data_job(
     with_data: Mapping[str, Any],
     without_data: Mapping[str, Any],
 ) -> DataJob | None:
-    """Return what the command line says of a data set; None where it names none.
+    """Return the data set that the command line names, or None.
 
     Raises:
         UsageError: an option is missing, or one is given that would do nothing.
@@ -116,7 +116,7 @@ class Tasks:
 
     @property
     def environment(self) -> Environment:
-        """What grades them."""
+        """The environment that grades them."""
         return self._rows.environment
 
     def __len__(self) -> int:

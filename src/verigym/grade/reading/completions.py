@@ -1,4 +1,4 @@
-"""What a model wrote, in every shape that files of completions have: text, messages, lists of these, OpenAI's responses."""
+"""Completions in every form that files have: text, messages, lists of these, OpenAI responses."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _is_conversation(value: Iterable[Any]) -> bool:
 
 
 def _failed_request(row: Mapping[str, Any]) -> str:
-    """Return what a line of a batch's output says of a request that got no response."""
+    """Return the error that a batch's output line gives for a request without a response."""
     status = find(row, "response.status_code")
     for path in ("error", "response.body.error", "response.error"):
         error = find(row, path)

@@ -1,4 +1,4 @@
-"""CSV with a header line; a quoted field may span lines."""
+"""Reader of CSV with a header line; a quoted field may span lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Lines, one object a line; or one JSON document, an array of objects or an object. Read strictly."""
+"""Strict reader of JSON Lines, or of one JSON document: an array of objects, or an object."""
 
 from __future__ import annotations
 

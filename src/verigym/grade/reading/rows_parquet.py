@@ -1,4 +1,4 @@
-"""Parquet, by small record batches."""
+"""Reader of Parquet, by small record batches."""
 
 from __future__ import annotations
 
