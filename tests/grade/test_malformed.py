@@ -97,7 +97,7 @@ def test_a_mistake_in_the_call_is_one_line_and_exit_code_2(case, tmp_path, monke
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    for flag, value in (("--env", "math"), ("--out", OUT)):
+    for flag, value in (("--env", "math"), ("--out", OUT), ("--workers", "0")):
         if flag not in arguments:
             arguments = [*arguments, flag, value]
     code = main(["grade", *arguments])
@@ -148,7 +148,7 @@ def test_a_bad_row_is_listed_and_the_rest_is_graded(case, tmp_path, capsys):
 def test_all_rows_bad(tmp_path, capsys):
     source = tmp_path / IN
     source.write_bytes(b"x\ny\n")
-    assert main(["grade", str(source), "--env", "math", "--out", str(tmp_path / OUT)]) == 1
+    assert main(["grade", str(source), "--env", "math", "--out", str(tmp_path / OUT), "--workers", "0"]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert f"error: all 2 rows of {source} are bad; the first, line 1: not JSON" in error
@@ -159,7 +159,7 @@ def test_all_rows_bad(tmp_path, capsys):
 def test_all_rows_bad_leave_nothing_beside_the_input(tmp_path, capsys):
     source = tmp_path / IN
     source.write_bytes(b"x\ny\n")
-    assert main(["grade", str(source), "--env", "math"]) == 1
+    assert main(["grade", str(source), "--env", "math", "--workers", "0"]) == 1
     assert "line 1: not JSON" in (error := capsys.readouterr().err) and "; --out names a file" in error
     assert [path.name for path in tmp_path.iterdir()] == [IN]
 

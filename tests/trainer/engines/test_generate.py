@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -51,6 +52,7 @@ def run(model: Any, prompts: list[list[int]], samples: int, temperature: float, 
     )
 
 
+@cache
 def frequent_token(model: Any) -> int:
     """A token that ends some rows early and others not at all, so that rows are compacted away."""
     rows = [naive(model, prompt, ("key", p, g), 1.0, -1)[0] for p, prompt in enumerate(PROMPTS) for g in range(3)]
