@@ -59,18 +59,18 @@ class Channel:
             given_up: returns True to stop waiting.
             not_before: monotonic time before which the channel is not polled, unless a run ends.
         """
-        found: list[dict[str, Any]] = []
+        received: list[dict[str, Any]] = []
 
         def settled() -> bool:
             message = self._next()
             if message is not None:
-                found.append(message)
-            return bool(found) or bool(self.broken) or self.ended or given_up()
+                received.append(message)
+            return bool(received) or bool(self.broken) or self.ended or given_up()
 
         poll_runs(runs, watch={self._sock.fileno(): self._on_readable}, until=settled, watch_from=not_before)
-        while not found and not self.broken and self._read():  # what was written before the end
+        while not received and not self.broken and self._read():  # what was written before the end
             settled()
-        return found[0] if found else None
+        return received[0] if received else None
 
     def _on_readable(self) -> None:
         self._read()

@@ -277,12 +277,12 @@ def find_directories(controller: str, memberships: str, mounts: str) -> tuple[li
     own = _below_mount(mounts, path, lambda kind, _: kind == "cgroup2") if path else None
     if own is None:
         return [], "no control groups are mounted"
-    found = []
+    usable = []
     for directory in (own, os.path.dirname(own)):
         with contextlib.suppress(OSError):
             if controller in _read(f"{directory}/cgroup.subtree_control").split():
-                found.append(CgroupDirectory(directory, 2))
-    return found, f"{own} and the group above it give no {controller} controller to groups below (cgroup.subtree_control)"
+                usable.append(CgroupDirectory(directory, 2))
+    return usable, f"{own} and the group above it give no {controller} controller to groups below (cgroup.subtree_control)"
 
 
 def _below_mount(mounts: str, path: str, wanted: Callable[[str, list[str]], bool]) -> str | None:

@@ -48,7 +48,7 @@ class LocalRun(Run):
 
     def _send(self) -> None:
         job = self._job
-        mine: list[int] = []
+        to_close: list[int] = []
         parts: list[str] = []
         fds: list[int] = []
 
@@ -56,7 +56,7 @@ class LocalRun(Run):
             parts.append(name)
             fds.append(fd)
             if own:
-                mine.append(fd)
+                to_close.append(fd)
 
         try:
             give("stdin", _read_only(memory_file(job.stdin)) if job.stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -76,7 +76,7 @@ class LocalRun(Run):
             self._close_pipes()
             self._fail(f"the sandbox worker is gone ({error.strerror})")
         finally:
-            for fd in mine:
+            for fd in to_close:
                 os.close(fd)
             for channel in job.channels:
                 channel.close()
@@ -219,15 +219,15 @@ class LocalRun(Run):
 
 
 def _below(pid: int) -> list[int]:
-    found, todo = [], [pid]
+    pids, todo = [], [pid]
     while todo:
         pid = todo.pop()
-        found.append(pid)
+        pids.append(pid)
         with contextlib.suppress(OSError):
             for task in os.listdir(f"/proc/{pid}/task"):
                 with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
                     todo += map(int, file.read().split())
-    return found
+    return pids
 
 
 def _resident_kb(pid: int) -> int:
@@ -238,12 +238,12 @@ def _resident_kb(pid: int) -> int:
 
 def _written_kb(pid: int) -> int:
     """Return the KiB of a process's anonymous and shared memory, without mapped files."""
-    found = 0
+    total_kb = 0
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
         for line in file:
             if line.startswith((b"RssAnon:", b"RssShmem:")):
-                found += int(line.split()[1])
-    return found
+                total_kb += int(line.split()[1])
+    return total_kb
 
 
 def _read_only(fd: int) -> int:

@@ -146,22 +146,22 @@ class Server:
 
     def names(self) -> list[str]:
         """Return the names that the program itself defines."""
-        found = [name for name in self.namespace if type(name) is str and self.owns(name)]
+        names = [name for name in self.namespace if type(name) is str and self.owns(name)]
         solution = self.namespace.get("Solution")
         if isinstance(solution, type):
             inherited = [name for base in solution.__mro__[:-1] for name in vars(base)]
-            found += [name for name in inherited if type(name) is str and name[:1] != "_" and name not in found]
-        return found[:10_000]
+            names += [name for name in inherited if type(name) is str and name[:1] != "_" and name not in names]
+        return names[:10_000]
 
     def functions(self) -> dict[str, dict[str, Any]]:
         """Describe its first functions in advance, which saves a request for each."""
-        found: dict[str, dict[str, Any]] = {}
+        described: dict[str, dict[str, Any]] = {}
         for name, value in self.namespace.items():
             if type(value) is _FUNCTION and type(name) is str and self.owns(name):
-                found[name] = self.objects.describe(value, True)
-                if len(found) == _MOST_DESCRIBED:
+                described[name] = self.objects.describe(value, True)
+                if len(described) == _MOST_DESCRIBED:
                     break
-        return found
+        return described
 
     def owns(self, name: str) -> bool:
         """Whether a global name is defined by the program itself."""
@@ -190,16 +190,16 @@ class Server:
         answer: dict[str, Any] = {"id": request["id"]}
         hold = self.objects.encode if request.get("handles") else None
         self.asked += 1
-        found: list[Any] = []
+        results: list[Any] = []
         """The result, in a list so that no local variable holds a reference to it."""
-        met: list[Any] = []
+        containers: list[Any] = []
         try:
-            found.append(self.perform(request))
-            if type(found[0]) in _AWAITED:  # sessions have no test code that could await it
+            results.append(self.perform(request))
+            if type(results[0]) in _AWAITED:  # sessions have no test code that could await it
                 answer["async"] = True
-                found[0] = self.run(found[0]) if hold is None else self.objects.number(found[0])
-            said, met = self.answer(found, request, hold)
-            answer |= said
+                results[0] = self.run(results[0]) if hold is None else self.objects.number(results[0])
+            fields, containers = self.answer(results, request, hold)
+            answer |= fields
         except CannotCross as left:
             answer["cannot"] = left.what
         except BaseException as error:
@@ -210,7 +210,7 @@ class Server:
         self.asked -= 1
         if hold is not None:
             answer["states"] = self.states(request)
-            answer["both"] = self.aliases.send(met, found, is_over=True)
+            answer["both"] = self.aliases.send(containers, results, is_over=True)
         answer["out"] = self.printed()
         try:
             frames.send(fd, answer)
@@ -224,32 +224,32 @@ class Server:
         if not request.get("handles"):
             values = [decode(item, self.objects.get) for item in data]
         else:
-            values, met = self.aliases.read(data)
-            self.aliases.receive(request.get("both", {}), met)
+            values, containers = self.aliases.read(data)
+            self.aliases.receive(request.get("both", {}), containers)
         return values[:count], dict(zip(names, values[count:], strict=True))
 
-    def answer(self, found: list[Any], request: dict[str, Any], hold: Any) -> tuple[dict[str, Any], list[Any]]:
+    def answer(self, results: list[Any], request: dict[str, Any], hold: Any) -> tuple[dict[str, Any], list[Any]]:
         """Encode the result in the list as the request wants it. Returns the answer's fields, and the containers in the result.
 
         Raises:
             CannotCross: the result cannot be encoded.
         """
         op = request.get("op")
-        is_class = op == "attr" and isinstance(found[0], type)
-        if (is_class and (issubclass(found[0], BaseException) or found[0].__module__ == MODULE)) or (
-            "get" in request and callable(found[0])
+        is_class = op == "attr" and isinstance(results[0], type)
+        if (is_class and (issubclass(results[0], BaseException) or results[0].__module__ == MODULE)) or (
+            "get" in request and callable(results[0])
         ):
-            return {"cannot": "function", "meta": self.objects.describe(found[0], hold is not None)}, []
-        if op == "attr" and _is_method(found[0]):
+            return {"cannot": "function", "meta": self.objects.describe(results[0], hold is not None)}, []
+        if op == "attr" and _is_method(results[0]):
             return {"cannot": "method"}, []
         if op == "state":
             return {"value": self.objects.state(self.objects.held[request["h"]])}, []
         if request.get("make"):
-            return {"value": self.objects.instance(found[0])}, []
+            return {"value": self.objects.instance(results[0])}, []
         if hold is None:
-            return {"value": encode(found[0])}, []
-        (value,), met = self.aliases.write(found)
-        return {"value": value}, met
+            return {"value": encode(results[0])}, []
+        (value,), containers = self.aliases.write(results)
+        return {"value": value}, containers
 
     def call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], *, awaited: bool = False) -> Any:
         """Call a function of the test, and await it if `awaited`; the test may send requests meanwhile."""
@@ -259,12 +259,12 @@ class Server:
     def _call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], awaited: bool) -> Any:
         if not self.asked:
             raise RuntimeError("the test waits for nothing that could call its function")
-        data, met = self.aliases.write([*args, *kwargs.values()])
+        data, containers = self.aliases.write([*args, *kwargs.values()])
         given = dict(zip(kwargs, data[len(args) :], strict=True))
-        asked = {"callback": number, "args": data[: len(args)], "kwargs": given, "both": self.aliases.send(met)}
-        asked["awaited"] = awaited
-        del met
-        frames.send(self.fd, asked)
+        request = {"callback": number, "args": data[: len(args)], "kwargs": given, "both": self.aliases.send(containers)}
+        request["awaited"] = awaited
+        del containers
+        frames.send(self.fd, request)
         while True:
             cpu_affinity.here.pin()
             answer = frames.receive(self.fd)
@@ -272,8 +272,8 @@ class Server:
             if "id" in answer:
                 self.reply(self.fd, answer)
                 continue
-            values, met = self.aliases.read([answer["returned"]] if "returned" in answer else [])
-            self.aliases.receive(answer.get("both", {}), met)
+            values, containers = self.aliases.read([answer["returned"]] if "returned" in answer else [])
+            self.aliases.receive(answer.get("both", {}), containers)
             if "raised" in answer:
                 raise rebuild_exception(answer)
             return values[0]
@@ -316,11 +316,11 @@ class Server:
         except BaseException:
             return ""
         try:
-            found = _fstat(1)
-            if not stat.S_ISREG(found.st_mode):
+            info = _fstat(1)
+            if not stat.S_ISREG(info.st_mode):
                 return ""
-            start, self.out_seen = self.out_seen, found.st_size
-            return _pread(1, min(OUT_BYTES, max(found.st_size - start, 0)), start).decode("utf-8", "replace")
+            start, self.out_seen = self.out_seen, info.st_size
+            return _pread(1, min(OUT_BYTES, max(info.st_size - start, 0)), start).decode("utf-8", "replace")
         except OSError:
             return ""
 

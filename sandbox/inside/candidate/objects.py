@@ -40,15 +40,15 @@ def _is_enum(kind: type) -> bool:
 
 def _names(kind: type) -> list[str]:
     """Return the names of a class and its bases, nearest first: Python's own with module, duplicate names with a number."""
-    found = []
+    names = []
     for base in type.__dict__["__mro__"].__get__(kind)[:-1] or (object,):
         name = str(base.__name__)[:200]
         if base in _derived:
-            found.append(f"{TESTS_OWN}{_derived[base]}")
+            names.append(f"{TESTS_OWN}{_derived[base]}")
             continue
         module = "builtins" if _OWN.get(name) is base else "collections" if base is collections.deque else ""
-        found.append(f"{module}.{name}" if module else unique_name(name, base))
-    return found
+        names.append(f"{module}.{name}" if module else unique_name(name, base))
+    return names
 
 
 def _doc(value: Any) -> str | None:
@@ -241,10 +241,10 @@ _MADE_AS: dict[str, Callable[..., Any]] = {"property": property, "static": stati
 def _shape(kind: type) -> list[str]:
     """Return the names that the program's classes define for instances of a class; properties start with an `@`."""
     bases = [base for base in kind.__mro__ if _OWN.get(base.__name__) is not base]
-    found = {name for base in bases for name, value in vars(base).items() if type(value) is _FUNCTIONS[0]}
-    found |= {f"@{name}" for base in bases for name, value in vars(base).items() if isinstance(value, property)}
-    found |= {name for base in bases for name in vars(base).keys() & {"__init_subclass__"}}
-    return sorted(found | ({"__hash__"} if kind.__hash__ is not None else set()))
+    names = {name for base in bases for name, value in vars(base).items() if type(value) is _FUNCTIONS[0]}
+    names |= {f"@{name}" for base in bases for name, value in vars(base).items() if isinstance(value, property)}
+    names |= {name for base in bases for name in vars(base).keys() & {"__init_subclass__"}}
+    return sorted(names | ({"__hash__"} if kind.__hash__ is not None else set()))
 
 
 def _callback(call_back: Any, about: dict[str, Any]) -> Any:
@@ -262,21 +262,21 @@ def _callback(call_back: Any, about: dict[str, Any]) -> Any:
 
 
 def _attributes(value: Any) -> dict[str, Any] | None:
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     try:
         fields = getattr(type(value), "_fields", None)
         if isinstance(value, tuple) and fields:
             return dict(zip(fields, value, strict=False))
         if (own := getattr(value, "__dict__", None)) is not None:
-            found.update(own)
+            attributes.update(own)
         for base in type(value).__mro__[:-1]:
             slots = base.__dict__.get("__slots__", ())
             for name in (slots,) if type(slots) is str else slots:
                 if name[:2] != "__" and hasattr(value, name):
-                    found[name] = getattr(value, name)
+                    attributes[name] = getattr(value, name)
     except BaseException:
         return None
-    return found if found or hasattr(value, "__dict__") else None
+    return attributes if attributes or hasattr(value, "__dict__") else None
 
 
 def _parameters(kind: type) -> list[str] | None:
@@ -309,8 +309,8 @@ def _signature(value: Any) -> list[list[Any]]:
     """Return name, kind, whether there is a default, and the default, of each parameter."""
     import inspect
 
-    found = inspect.signature(value).parameters.values()
-    return [[p.name, int(p.kind), p.default is not p.empty, None if p.default is p.empty else p.default] for p in found]
+    parameters = inspect.signature(value).parameters.values()
+    return [[p.name, int(p.kind), p.default is not p.empty, None if p.default is p.empty else p.default] for p in parameters]
 
 
 def _content(value: Any) -> Any:

@@ -73,14 +73,14 @@ def provide(code: CodeType, namespace: dict[str, Any]) -> dict[str, Any]:
 
 def used(code: CodeType) -> set[str]:
     """Return all names that the code and its functions use, as globals or attributes."""
-    found: set[str] = set()
+    names: set[str] = set()
     todo = [code]
     kind = type(code)
     while todo:
         code = todo.pop()
-        found.update(code.co_names)
+        names.update(code.co_names)
         todo += [const for const in code.co_consts if type(const) is kind]
-    return found
+    return names
 
 
 def stored(code: CodeType) -> set[str]:

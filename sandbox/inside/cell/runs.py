@@ -54,11 +54,11 @@ def start(starter: RunStarter, place: run_dir.RunDir, header: Mapping[str, Any],
             channels.append(fd)
         else:
             streams[name] = fd
-    mode, mine = header["mode"], -1
+    mode, stdout_fd = header["mode"], -1
     try:
         place.create(limits, files, header["executable"])
         if header["stdout_file"]:
-            streams["stdout"] = mine = place.unnamed()
+            streams["stdout"] = stdout_fd = place.unnamed()
         elif walls.uid is not None:
             os.fchown(streams["stdout"], walls.uid, walls.uid)  # so that the run may open /dev/stdout
         if walls.uid is not None:
@@ -85,8 +85,8 @@ def start(starter: RunStarter, place: run_dir.RunDir, header: Mapping[str, Any],
     except OSError as error:
         os.write(note_fd, note(f"the process that was to run it is not there: {error}"))
         started = not isinstance(error, ForkFailed)
-    if mine >= 0:
-        os.close(mine)
+    if stdout_fd >= 0:
+        os.close(stdout_fd)
     return started
 
 

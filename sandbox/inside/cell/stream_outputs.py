@@ -33,15 +33,15 @@ class RunOutputs:
         self.fds: list[int] = []
         """The run's ends, in the order of `names`; the caller closes them."""
         for name, kind in (("stdout", STDOUT), ("stderr", STDERR)):
-            ours, theirs = os.pipe2(os.O_CLOEXEC)
-            os.set_blocking(ours, False)
-            self._outputs[ours] = kind
-            self._give(name, theirs)
+            read_end, write_end = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(read_end, False)
+            self._outputs[read_end] = kind
+            self._give(name, write_end)
         for index in range(channels):
-            mine, its = socket.socketpair()
-            mine.setblocking(False)
-            self._channels[mine.fileno()] = Channel(index, mine, relay)
-            self._give("channel", its.detach())
+            cell_end, run_end = socket.socketpair()
+            cell_end.setblocking(False)
+            self._channels[cell_end.fileno()] = Channel(index, cell_end, relay)
+            self._give("channel", run_end.detach())
 
     def _give(self, name: str, fd: int) -> None:
         self.names.append(name)

@@ -49,18 +49,18 @@ def warm_up() -> None:
 
 @contextlib.contextmanager
 def _pair() -> Iterator[tuple[_socket.socket, _socket.socket]]:
-    ours, its = _socket.socketpair()
+    one_end, other_end = _socket.socketpair()
     try:
-        yield ours, its
+        yield one_end, other_end
     finally:
-        ours.close()
-        its.close()
+        one_end.close()
+        other_end.close()
 
 
 def _message() -> None:
-    with _pair() as (ours, its):
-        prefork.send_spec(ours, b"told", [0, 1, 2], 2)
-        _, fds = prefork.receive_spec(its)
+    with _pair() as (one_end, other_end):
+        prefork.send_spec(one_end, b"told", [0, 1, 2], 2)
+        _, fds = prefork.receive_spec(other_end)
         for fd in fds:
             os.close(fd)
 
@@ -73,17 +73,17 @@ def _program() -> None:
 
 
 def _test() -> None:
-    with _pair() as (ours, its):
+    with _pair() as (test_end, candidate_end):
         main = program.fresh_main("/solution.py", "solution")
         code = compile(_SOURCE, "/solution.py", "exec", dont_inherit=True)
         program.execute(code, main.__dict__)
         server = calls.Server(main.__dict__, {})
-        frames.send(its.fileno(), {"op": "loaded", "names": server.names(), "functions": server.functions()})
+        frames.send(candidate_end.fileno(), {"op": "loaded", "names": server.names(), "functions": server.functions()})
         requests: list[dict[str, Any]] = [{"call": "f", "args": [n], "kwargs": {}} for n in (1, 2)]
         for number, request in enumerate(requests, 1):
-            server.reply(its.fileno(), {**request, "id": number, "handles": True})
-        verdict = harness.run(dict(_JOB), ours.fileno(), lambda: None)
+            server.reply(candidate_end.fileno(), {**request, "id": number, "handles": True})
+        verdict = harness.run(dict(_JOB), test_end.fileno(), lambda: None)
         if not verdict["passed"]:
             raise RuntimeError(f"a test that cannot fail did: {verdict}")
         for _ in requests:
-            frames.receive(its.fileno())
+            frames.receive(candidate_end.fileno())

@@ -56,7 +56,7 @@ class Zygote:
     def __init__(self, config: Mapping[str, Any]) -> None:
         lacks: dict[str, str] = {}
         uid = make_namespaces(lacks)
-        self._sock, its = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        self._sock, zygote_end = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         try:
             pid = os.fork()
         except OSError as error:
@@ -64,17 +64,17 @@ class Zygote:
         if not pid:
             try:
                 self._sock.close()
-                _main(its, config, uid, lacks)
+                _main(zygote_end, config, uid, lacks)
             finally:
                 os._exit(1)
-        its.close()
-        said = self._sock.recv(_LARGEST)
-        if not said:
+        zygote_end.close()
+        message = self._sock.recv(_LARGEST)
+        if not message:
             raise forker.ForkFailed
-        about = json.loads(said)
-        if "error" in about:
-            raise NotStarted(about["error"])
-        self.walls = Walls(**about)
+        fields = json.loads(message)
+        if "error" in fields:
+            raise NotStarted(fields["error"])
+        self.walls = Walls(**fields)
         harden()
         self._pid = pid
         self._core = -1
@@ -85,9 +85,9 @@ class Zygote:
 
     def start(self, spec: bytes, fds: Sequence[int], note_fd: int) -> None:
         """Send the waiting process its specification; see `forker.RunStarter`."""
-        said, received = fd_passing.receive(self._sock, _LARGEST, 2)
-        if said != _FORKED:
-            raise forker.ForkFailed(said.decode("utf-8", "replace") or "what forks it has ended")
+        message, received = fd_passing.receive(self._sock, _LARGEST, 2)
+        if message != _FORKED:
+            raise forker.ForkFailed(message.decode("utf-8", "replace") or "what forks it has ended")
         sock_fd, self._process = received
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, sock_fd)  # what it is said to be is not asked again
         try:
@@ -119,11 +119,11 @@ class Zygote:
 
     def finish(self) -> forker.RunEnd:
         """Wait until the zygote has killed and reaped the rest of the run."""
-        said = self._sock.recv(_ENDING.size)
-        if not said:
+        message = self._sock.recv(_ENDING.size)
+        if not message:
             os._exit(1)  # the zygote was killed, and its namespace with it: the supervisor replaces this cell
         os.close(self._process)
-        ending = forker.RunEnd(*_ENDING.unpack(said))
+        ending = forker.RunEnd(*_ENDING.unpack(message))
         if ending.core >= 0:
             self._core = ending.core
         return ending

@@ -58,22 +58,22 @@ class Text:
 
         With the prelude's object the test would fail for every candidate.
         """
-        asked = {
+        accessed = {
             name
             for name in self.used & free & prelude_names.PLACES.keys()
             if prelude_names.PLACES[name][1] and f"{name}." in self._code
         }
-        found: set[str] = set()
-        if asked:
+        names: set[str] = set()
+        if accessed:
             for node in ast.walk(self.tree):
-                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in asked:
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in accessed:
                     try:
-                        theirs = prelude_names.find(node.value.id)
+                        provided = prelude_names.find(node.value.id)
                     except LookupError:
                         continue
-                    if not hasattr(theirs, node.attr):
-                        found.add(node.value.id)
-        return found
+                    if not hasattr(provided, node.attr):
+                        names.add(node.value.id)
+        return names
 
     @property
     def tree(self) -> ast.Module:
@@ -83,13 +83,13 @@ class Text:
 
 def of(entry: str | None, test: Text, setup: Text) -> frozenset[str]:
     """Return the names that setup and test use without defining them and that must be the candidate's, and the entry point."""
-    found = {entry} if entry else set()
+    names = {entry} if entry else set()
     free = (test.used | setup.used) - test.bound - setup.bound
-    found |= {name for name in free if name not in _BUILTINS and name not in prelude_names.PLACES and name[:2] != "__"}
+    names |= {name for name in free if name not in _BUILTINS and name not in prelude_names.PLACES and name[:2] != "__"}
     for text in (test, setup):
-        found |= text.of_other_things(free)
-    if found or test.imports or setup.imports:
-        return frozenset(found)
+        names |= text.of_other_things(free)
+    if names or test.imports or setup.imports:
+        return frozenset(names)
     # The test calls only prelude or built-in functions, so the tested one must be among them.
     for known in (prelude_names.PLACES.keys() - set(prelude_names.MODULES), _BUILTINS):
         called = _called(test.tree, free & known)
@@ -113,16 +113,16 @@ def _called(tree: ast.Module, among: set[str]) -> frozenset[str]:
 
     A claim is an `assert` or an assertion method; of nested calls, the inner one counts.
     """
-    found: dict[bool, list[str]] = {True: [], False: []}
+    called: dict[bool, list[str]] = {True: [], False: []}
     for statement in ast.walk(tree):
         if isinstance(statement, ast.Assert | ast.Expr | ast.Assign):
             calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-            mine = [node for node in calls if isinstance(node.func, ast.Name) and node.func.id in among]
-            outer = {id(node) for node in mine if any(other is not node and _inside(other, node) for other in mine)}
-            inner = [node.func for node in mine if id(node) not in outer and isinstance(node.func, ast.Name)]
+            matching = [node for node in calls if isinstance(node.func, ast.Name) and node.func.id in among]
+            outer = {id(node) for node in matching if any(other is not node and _inside(other, node) for other in matching)}
+            inner = [node.func for node in matching if id(node) not in outer and isinstance(node.func, ast.Name)]
             if inner:
-                found[_is_claim(statement)].append(min(inner, key=lambda node: (node.lineno, node.col_offset)).id)
-    return frozenset(found[True] or found[False][:1])
+                called[_is_claim(statement)].append(min(inner, key=lambda node: (node.lineno, node.col_offset)).id)
+    return frozenset(called[True] or called[False][:1])
 
 
 def _is_claim(statement: ast.stmt) -> bool:
@@ -132,4 +132,4 @@ def _is_claim(statement: ast.stmt) -> bool:
 
 
 def _inside(node: ast.AST, outer: ast.AST) -> bool:
-    return any(found is node for found in ast.walk(outer))
+    return any(inner is node for inner in ast.walk(outer))

@@ -94,8 +94,8 @@ def local_base(remote: RemoteClass) -> type:
 def _get(self: Any, name: str) -> Any:
     """Look up an attribute; where the class has a plain value, ask the program, which may have set another."""
     if name[:1] != "_":
-        found = next((vars(kind)[name] for kind in type(self).__mro__ if name in vars(kind)), _get)
-        if type(found) in _VALUES:
+        attribute = next((vars(kind)[name] for kind in type(self).__mro__ if name in vars(kind)), _get)
+        if type(attribute) in _VALUES:
             return Handle.__getattr__(self, name)
     return Handle.__getattribute__(self, name)
 
@@ -120,8 +120,8 @@ def _inherited(name: str, remote: RemoteClass | None = None) -> Callable[..., An
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         base, info = type(self)._base if remote is None else remote, self._remote_info()
         info.touched = True
-        found = base._proxies.value({"op": "inherited", "h": base._remote_info().number}, (name, self, *args), kwargs)
-        return info.believed(found, "method", (name, *args), kwargs)
+        result = base._proxies.value({"op": "inherited", "h": base._remote_info().number}, (name, self, *args), kwargs)
+        return info.believed(result, "method", (name, *args), kwargs)
 
     method.__name__ = name
     return method
@@ -153,16 +153,16 @@ def _special(name: str, usual: Callable[..., Any], remote: RemoteClass) -> Calla
 
 def _members(cls: DerivedMeta) -> dict[str, Any]:
     """Return what the test's classes define, in a form that can cross: kind, and functions or value."""
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     kinds = [kind for kind in cls.__mro__ if "_base" not in vars(kind) and kind.__module__ not in _NOBODYS]
     for kind in reversed(kinds):
         for name, value in vars(kind).items():
             if type(value) is types.FunctionType and name not in _OF_THE_BODY:
-                found[name] = ["function", value, bool(getattr(value, "__isabstractmethod__", False))]
+                members[name] = ["function", value, bool(getattr(value, "__isabstractmethod__", False))]
             elif isinstance(value, property):
-                found[name] = ["property", value.fget, value.fset, value.fdel]
+                members[name] = ["property", value.fget, value.fset, value.fdel]
             elif isinstance(value, staticmethod):
-                found[name] = ["static", value.__func__]
+                members[name] = ["static", value.__func__]
             elif type(value) in _VALUES and name[:1] != "_":
-                found[name] = ["value", value]
-    return found
+                members[name] = ["value", value]
+    return members

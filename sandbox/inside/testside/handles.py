@@ -104,11 +104,11 @@ class Handle(Remote):
             if reply.get("cannot") == "function":
                 return info.proxies.described(name, reply)
             if reply.get("cannot") != "method":
-                found = info.proxies.answer(reply)
-                is_called = isinstance(found, Handle) and "__call__" in found._remote_info().special
+                value = info.proxies.answer(reply)
+                is_called = isinstance(value, Handle) and "__call__" in value._remote_info().special
                 if name not in OF_PLAIN_VALUES or not is_called or info.is_named:
-                    info.followed_by(found)
-                    return found
+                    info.followed_by(value)
+                    return value
             info.methods.add(name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
@@ -134,24 +134,24 @@ class Handle(Remote):
         return _text(self._remote_info(), "repr")
 
     def __eq__(self, other: object) -> Any:
-        mine, its = self._remote_info(), info_of(other)
-        if its is not None:
-            return mine.proxies.equal(mine, its)
+        info, other_info = self._remote_info(), info_of(other)
+        if other_info is not None:
+            return info.proxies.equal(info, other_info)
         read = next((op for kinds, op in _READ_AS.items() if type(other) in kinds), None)
-        if read is None or "__eq__" not in mine.special:
+        if read is None or "__eq__" not in info.special:
             return NotImplemented
         for op in ("plain", read):
             try:
-                found = mine.ask(op)
+                value = info.ask(op)
             except Exception:  # noqa: S112, the object does not support it
                 continue
-            if found == other or (isinstance(other, tuple) and isinstance(found, list) and tuple(found) == other):
-                return bool(mine.ask("order", "eq", other))
+            if value == other or (isinstance(other, tuple) and isinstance(value, list) and tuple(value) == other):
+                return bool(info.ask("order", "eq", other))
         return False
 
     def __ne__(self, other: object) -> Any:
-        found = self.__eq__(other)
-        return found if found is NotImplemented else not found
+        equal = self.__eq__(other)
+        return equal if equal is NotImplemented else not equal
 
     def __bool__(self) -> bool:
         info = self._remote_info()
@@ -209,7 +209,7 @@ def _contains(self: Handle, item: Any) -> bool:
     made_by = "" if info.given is None else written(info.given[0])
     if info.is_open or (made_by[:1].isupper() and len(made_by) > 1):  # a single letter may be a function's name
         return bool(info.tell("contains", item))
-    return bool(info.agreed(any(item is found or item == found for found in info.read()), "contains", item))
+    return bool(info.agreed(any(item is element or item == element for element in info.read()), "contains", item))
 
 
 def _getitem(self: Handle, key: Any) -> Any:
@@ -247,18 +247,18 @@ def _binary(name: str, is_right: bool) -> Callable[..., Any]:
 
 def _in_place(name: str) -> Callable[..., Any]:
     def method(self: Handle, other: object) -> Any:
-        found = self._remote_info().tell("operate", name, other, False)
-        return _itself(self, found) if self._remote_info().is_open else found
+        result = self._remote_info().tell("operate", name, other, False)
+        return _itself(self, result) if self._remote_info().is_open else result
 
     return method
 
 
 def _order(name: str) -> Callable[..., Any]:
     def method(self: Handle, other: object) -> Any:
-        mine, its = self._remote_info(), info_of(other)
-        if its is None or (mine.given is None) is not (its.given is None) or mine.told or its.told:
+        info, other_info = self._remote_info(), info_of(other)
+        if other_info is None or (info.given is None) is not (other_info.given is None) or info.told or other_info.told:
             return NotImplemented
-        return bool(mine.ask("order", name, other))
+        return bool(info.ask("order", name, other))
 
     return method
 
@@ -267,9 +267,9 @@ def _enter(self: Handle) -> Any:
     return _itself(self, self._remote_info().ask("method", "__enter__"))
 
 
-def _itself(self: Handle, found: Any) -> Any:
-    info = info_of(found)
-    return self if info is not None and info.number == self._remote_info().number else found
+def _itself(self: Handle, result: Any) -> Any:
+    info = info_of(result)
+    return self if info is not None and info.number == self._remote_info().number else result
 
 
 def _exit(self: Handle, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> Any:

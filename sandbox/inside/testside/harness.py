@@ -76,9 +76,9 @@ def run(job: dict[str, Any], peer_fd: int, ready: Callable[[], None]) -> dict[st
     if peer.unfit:
         return _verdict("argument", detail=peer.unfit, tests=ended.tests)
     if ended.stage == "done" and not peer.touched and not shared:
-        said = f"the test ended without asking anything of the candidate. {ended.detail}"
+        message = f"the test ended without asking anything of the candidate. {ended.detail}"
         # Without a name under test this holds for every candidate; otherwise this candidate's definition of the name caused it.
-        return _verdict("done" if world.under_test else "setup", detail=said, tests=ended.tests)
+        return _verdict("done" if world.under_test else "setup", detail=message, tests=ended.tests)
     return _verdict(ended.stage, ended.passed, ended.detail, ended.tests)
 
 

@@ -47,11 +47,11 @@ class BatchedIterator(RemoteIterator):
     def __next__(self) -> Any:
         if not self._ready and not self._has_ended:
             count = 1 + min(max(0, self._taken - _SINGLE) // 8, 1000)
-            found = self._info.proxies.value({"op": "steps", "h": self._info.number}, (count,))
-            is_known = isinstance(found, tuple) and len(found) == 2
-            if not is_known or not isinstance(found[0], list) or not isinstance(found[1], bool):
+            batch = self._info.proxies.value({"op": "steps", "h": self._info.number}, (count,))
+            is_known = isinstance(batch, tuple) and len(batch) == 2
+            if not is_known or not isinstance(batch[0], list) or not isinstance(batch[1], bool):
                 self._info.proxies.peer.lose("protocol: items of no known form")
-            self._ready, self._has_ended = list(found[0])[::-1], found[1]
+            self._ready, self._has_ended = list(batch[0])[::-1], batch[1]
             self._taken += len(self._ready)
         if not self._ready:
             raise StopIteration

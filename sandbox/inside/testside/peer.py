@@ -118,7 +118,7 @@ class Peer:
         kwargs = kwargs or {}
         with self._lock:
             try:
-                data, met = self.aliases.write([*args, *kwargs.values()])
+                data, containers = self.aliases.write([*args, *kwargs.values()])
             except CannotCross as left:
                 if left.size:
                     raise TypeError(f"an argument is too large: {left.what}") from None
@@ -128,8 +128,8 @@ class Peer:
             self.asked += 1
             number = self.asked
             body |= {"id": number, "handles": True, "args": data[: len(args)]}
-            body |= {"kwargs": dict(zip(kwargs, data[len(args) :], strict=True)), "both": self.aliases.send(met)}
-            del met
+            body |= {"kwargs": dict(zip(kwargs, data[len(args) :], strict=True)), "both": self.aliases.send(containers)}
+            del containers
             reply = self._frame(body)
             while "callback" in reply:
                 reply = self._frame(self._called_back(reply))
@@ -149,9 +149,9 @@ class Peer:
             sys.stdout.write(out)
         return reply
 
-    def _called_back(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _called_back(self, request: dict[str, Any]) -> dict[str, Any]:
         """Call a function of the test for the candidate. Returns the answer to send."""
-        number, args, kwargs = asked["callback"], asked.get("args"), asked.get("kwargs")
+        number, args, kwargs = request["callback"], request.get("args"), request.get("kwargs")
         if (
             type(number) is not int
             or not 0 <= number < len(self.callbacks)
@@ -161,18 +161,18 @@ class Peer:
             self.lose("protocol: a call of no known function")
         assert args is not None and kwargs is not None
         self.reads_unasked = True
-        values = self._agree([*args, *kwargs.values()], asked)
+        values = self._agree([*args, *kwargs.values()], request)
         self.reads_unasked = False
         given = values[: len(args)], dict(zip(kwargs, values[len(args) :], strict=True))
         del values
         self._calling_back += 1
         try:
-            found = [self.callbacks[number](*given[0], **given[1])]
+            results = [self.callbacks[number](*given[0], **given[1])]
             del given
-            if asked.get("awaited") is True and type(found[0]) is types.CoroutineType:
-                found[0] = _run(found[0])
-            (data,), met = self.aliases.write(found)
-            return {"returned": data, "both": self.aliases.send(met, found)}
+            if request.get("awaited") is True and type(results[0]) is types.CoroutineType:
+                results[0] = _run(results[0])
+            (data,), containers = self.aliases.write(results)
+            return {"returned": data, "both": self.aliases.send(containers, results)}
         except TestStopped:
             raise
         except BaseException as error:  # exits too: otherwise the program could end the test as passed
@@ -239,9 +239,9 @@ class Peer:
     def _agree(self, data: list[Any], frame: dict[str, Any]) -> list[Any]:
         """Decode values from the candidate, and apply its changes to shared containers."""
         try:
-            values, met = self.aliases.read(data, guard=True)
+            values, containers = self.aliases.read(data, guard=True)
             was_unasked, self.reads_unasked = self.reads_unasked, True
-            self.aliases.receive(frame.get("both", {}), met, guard=True)
+            self.aliases.receive(frame.get("both", {}), containers, guard=True)
             self.reads_unasked = was_unasked
         except ValueError as error:
             self.lose(f"protocol: {error}")

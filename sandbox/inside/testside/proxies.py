@@ -54,8 +54,8 @@ _USUAL = {
 def _usual_error(name: str) -> type[Exception] | None:
     if name not in _USUAL:
         return None
-    found = getattr(__import__(_USUAL[name]), name, None)
-    return found if isinstance(found, type) and issubclass(found, Exception) else None
+    error = getattr(__import__(_USUAL[name]), name, None)
+    return error if isinstance(error, type) and issubclass(error, Exception) else None
 
 
 _COROUTINE_FLAG = 0x80
@@ -249,8 +249,8 @@ class Proxies:
         if "__eq__" not in one.special and "__eq__" not in other.special:
             return one is other
         if one is not other and not (one.is_fresh and other.is_fresh):
-            for made, found in ((one, other), (other, one)):
-                if made.is_fresh and not snapshots.matches_arguments(made, found):
+            for made, other_info in ((one, other), (other, one)):
+                if made.is_fresh and not snapshots.matches_arguments(made, other_info):
                     return False
             if not (one.is_fresh or other.is_fresh or snapshots.same(one.state, other.state)):
                 return False
@@ -390,8 +390,8 @@ class Proxies:
 
 
 def _said(error: Exception) -> str:
-    said = error.__dict__.get("_said")
-    return said if said is not None else Exception.__str__(error)
+    message = error.__dict__.get("_said")
+    return message if message is not None else Exception.__str__(error)
 
 
 def _had(error: Exception, name: str) -> Any:

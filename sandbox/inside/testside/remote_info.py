@@ -127,37 +127,37 @@ class RemoteInfo:
         self.touched = True
         return self.believed(self.ask(op, *args, **kwargs), op, args, kwargs)
 
-    def believed(self, found: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def believed(self, result: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of an operation if it may be believed.
 
         Raises:
             TypeError: it could only confirm a value of the test.
         """
-        self.followed_by(found)
+        self.followed_by(result)
         if self._may_judge(op, args) or not any(
             map(self.proxies.is_of_the_test, (*args[_VALUES.get(op, slice(None))], *kwargs.values()))
         ):
-            return found
+            return result
         is_of_a_class = self.is_of_a_class()
-        if isinstance(found, Remote):
-            made = found._remote_info()
+        if isinstance(result, Remote):
+            made = result._remote_info()
             made.told = (op == "operate" and not is_of_a_class) or (op == "method" and args[0] in _ANSWERING)
             made.cancels = op == "operate" and not is_of_a_class and args[0] in _CANCELLING
-        elif not self._may_be_believed(op, args, found):
+        elif not self._may_be_believed(op, args, result):
             raise self.refusal(f"{args[0]}() with arguments")
-        return found
+        return result
 
-    def followed_by(self, found: Any) -> None:
+    def followed_by(self, result: Any) -> None:
         """Record the origin of an object that an operation returned."""
-        info = info_of(found)
+        info = info_of(result)
         if info is not None and info.given is None:
             info.follows_class = info.follows_class or self.is_of_a_class()
 
-    def _may_be_believed(self, op: str, args: tuple[Any, ...], found: Any) -> bool:
+    def _may_be_believed(self, op: str, args: tuple[Any, ...], result: Any) -> bool:
         """Whether a plain result says more than that the object agrees with a value of the test."""
         if op == "method" and args[0] in _ANSWERING:
-            return found is None and args[0] not in _YES_OR_NO
-        return found is None or (self.is_of_a_class() and type(found) is not bool)
+            return result is None and args[0] not in _YES_OR_NO
+        return result is None or (self.is_of_a_class() and type(result) is not bool)
 
     def is_of_a_class(self) -> bool:
         """Whether the test made it by a CapWords name: then results other than booleans are believed."""
@@ -190,21 +190,21 @@ class RemoteInfo:
 
     def copied(self, op: str) -> Any:
         """Return a copy made by the program."""
-        found = self.ask(op)
-        if isinstance(found, Remote) and self.given is not None:
-            info = found._remote_info()
+        copy = self.ask(op)
+        if isinstance(copy, Remote) and self.given is not None:
+            info = copy._remote_info()
             info.given, info.is_open, info.touched = (self.given[0], None, {}), self.is_open, True
-        return found
+        return copy
 
-    def agreed(self, found: Any, op: str, *args: Any) -> Any:
+    def agreed(self, computed: Any, op: str, *args: Any) -> Any:
         """Return a value computed from the content, if the object itself gives the same.
 
         Raises:
             TypeError: it does not.
         """
-        said = self.ask(op, *args)
-        if found is said or found == said:
-            return found
+        reported = self.ask(op, *args)
+        if computed is reported or computed == reported:
+            return computed
         raise self.refusal(f"{op}() that its items contradict")
 
 

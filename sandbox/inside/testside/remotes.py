@@ -64,11 +64,11 @@ class RemoteFunction:
     def __signature__(self) -> Any:
         import inspect
 
-        found = []
+        parameters = []
         for name, kind, has_default, default in self._info.ask("signature"):
             given = {"default": default} if has_default else {}
-            found.append(inspect.Parameter(name, inspect._ParameterKind(kind), **given))
-        return inspect.Signature(found)
+            parameters.append(inspect.Parameter(name, inspect._ParameterKind(kind), **given))
+        return inspect.Signature(parameters)
 
 
 _OF_STAND_INS = frozenset(
@@ -134,12 +134,12 @@ class RemoteClass:
             raise AttributeError(name)
         if name in self._members:
             return self._members[name]
-        found = getattr(self._handle, name)
-        if isinstance(found, Handle | type | RemoteClass) or not callable(found):
-            return found
+        value = getattr(self._handle, name)
+        if isinstance(value, Handle | type | RemoteClass) or not callable(value):
+            return value
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            made = found(*args, **kwargs)
+            made = value(*args, **kwargs)
             is_mine = isinstance(made, Handle) and self._names[0] in made._remote_info().names
             return self._made(made, None, {}) if is_mine else made
 
@@ -159,7 +159,7 @@ class RemoteClass:
         return len(self._members) if self._members else len(self._handle)
 
     def __contains__(self, item: Any) -> bool:
-        return any(item is found for found in self._members.values())
+        return any(item is member for member in self._members.values())
 
     def __getitem__(self, key: Any) -> Any:
         return self._members[key] if self._members else self._handle[key]
@@ -169,8 +169,8 @@ class RemoteClass:
         return info is not None and type(value) is not RemoteClass and self._names[0] in info.names
 
     def __subclasscheck__(self, kind: object) -> bool:
-        its = kind._base if type(kind) is DerivedMeta else kind
-        return type(its) is RemoteClass and self._names[0] in its._names
+        remote = kind._base if type(kind) is DerivedMeta else kind
+        return type(remote) is RemoteClass and self._names[0] in remote._names
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> Any:
         if self._members:  # Python's own rule, which the program cannot avoid

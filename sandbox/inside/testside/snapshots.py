@@ -47,10 +47,10 @@ def attributes(state: Any) -> dict[str, Any] | None:
     if state is None:
         return None
     try:
-        found = decode({"d": state}, _read)
+        decoded = decode({"d": state}, _read)
     except CodecError:
         return None
-    return found if type(found) is dict else None
+    return decoded if type(decoded) is dict else None
 
 
 def same(one: Any, other: Any) -> bool:
@@ -102,19 +102,19 @@ def _attribute_names(name: str, made: RemoteInfo) -> tuple[str, ...]:
     return name, f"_{name}", f"_{made.name}__{name}"
 
 
-def _is_base_value(found: Any, args: tuple[Any, ...]) -> bool:
+def _is_base_value(value: Any, args: tuple[Any, ...]) -> bool:
     """Whether an object's base value equals the test's arguments: a single argument as a whole, or its items one by one."""
     if len(args) == 1 and isinstance(args[0], str | bytes | dict | list | tuple | set | frozenset):
-        if isinstance(found, dict | str | bytes | set | frozenset):
-            return type(found) is type(args[0]) and bool(found == args[0])
+        if isinstance(value, dict | str | bytes | set | frozenset):
+            return type(value) is type(args[0]) and bool(value == args[0])
         items: Any = args[0]
-    elif args and isinstance(found, tuple):
+    elif args and isinstance(value, tuple):
         items = args
     else:
-        return not args and not found
-    if not isinstance(items, list | tuple) or len(found) != len(items):
+        return not args and not value
+    if not isinstance(items, list | tuple) or len(value) != len(items):
         return False
-    return all(map(_is_item, found, items))
+    return all(map(_is_item, value, items))
 
 
 def _is_item(found: Any, value: Any) -> bool:
@@ -128,36 +128,36 @@ def _is_item(found: Any, value: Any) -> bool:
 
 def _bind_arguments(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
     """Bind arguments to parameter names; None if they do not fit."""
-    found: dict[str, Any] = {}
+    bound: dict[str, Any] = {}
     rest = list(args)
     for name in names:
         if name[:2] == "**":
             continue
         if name[:1] == "*":
-            found[name[1:]], rest = rest, []
+            bound[name[1:]], rest = rest, []
         elif rest:
-            found[name] = rest.pop(0)
-    return None if rest or found.keys() & kwargs.keys() else found | kwargs
+            bound[name] = rest.pop(0)
+    return None if rest or bound.keys() & kwargs.keys() else bound | kwargs
 
 
-def _equals_argument(found: Any, value: Any) -> bool:
+def _equals_argument(attribute: Any, argument: Any) -> bool:
     """Whether an attribute equals an argument, allowing usual conversions of constructors: sequence and number types."""
-    info = value._remote_info() if hasattr(type(value), "_remote_info") else None
+    info = argument._remote_info() if hasattr(type(argument), "_remote_info") else None
     if info is not None:
-        if type(found) is not Snapshot:
+        if type(attribute) is not Snapshot:
             return False
-        return found.number == info.number or (
-            info.given is not None and found.state is not None and _state_matches(info, found.state)
+        return attribute.number == info.number or (
+            info.given is not None and attribute.state is not None and _state_matches(info, attribute.state)
         )
     try:
-        if found == value:
+        if attribute == argument:
             return True
-        if isinstance(found, _SEQUENCES) and isinstance(value, _SEQUENCES):
-            return len(found) == len(value) and all(map(_equals_argument, found, value))
-        if isinstance(found, set | frozenset) and isinstance(value, _SEQUENCES):
-            return bool(found == set(value))
-        if isinstance(found, str) or isinstance(value, str):
-            return str(found).strip().lower() == str(value).strip().lower()
-        return math.isclose(found, value, rel_tol=1e-9)
+        if isinstance(attribute, _SEQUENCES) and isinstance(argument, _SEQUENCES):
+            return len(attribute) == len(argument) and all(map(_equals_argument, attribute, argument))
+        if isinstance(attribute, set | frozenset) and isinstance(argument, _SEQUENCES):
+            return bool(attribute == set(argument))
+        if isinstance(attribute, str) or isinstance(argument, str):
+            return str(attribute).strip().lower() == str(argument).strip().lower()
+        return math.isclose(attribute, argument, rel_tol=1e-9)
     except (TypeError, ValueError, ArithmeticError):
         return False

@@ -109,8 +109,8 @@ def looks_like_a_class(name: str) -> bool:
 
 
 def _is_of_identity(node: ast.Compare) -> bool:
-    asked = any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
-    return asked and not any(isinstance(side, ast.Constant) for side in (node.left, *node.comparators))
+    uses_is = any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
+    return uses_is and not any(isinstance(side, ast.Constant) for side in (node.left, *node.comparators))
 
 
 def _bindings(node: ast.AST) -> list[tuple[str, ast.AST]]:
@@ -144,7 +144,7 @@ def _last(node: ast.AST) -> str:
 
 def _made(value: ast.AST, makers: dict[str, set[str]]) -> set[str]:
     """Return the names whose call results a value is, or contains as a list does."""
-    found: set[str] = set()
+    names: set[str] = set()
     todo = [value]
     while todo:
         node = todo.pop()
@@ -155,8 +155,8 @@ def _made(value: ast.AST, makers: dict[str, set[str]]) -> set[str]:
         elif isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp):
             todo.append(node.elt)
         else:
-            found |= _holds(node, makers)
-    return found
+            names |= _holds(node, makers)
+    return names
 
 
 def _holds(node: ast.AST, makers: dict[str, set[str]]) -> set[str]:
@@ -231,32 +231,32 @@ def names_from_candidate(text: str, under_test: Iterable[str], module: str) -> s
     """Return names that may hold something from the program: its own names, values derived from them, its arguments, all
     parameters, and everything in a branch or loop.
     """
-    found = {*under_test, module}
+    names = {*under_test, module}
     nodes = list(ast.walk(ast.parse(text)))
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module == module:
-            found |= {alias.asname or alias.name for alias in node.names}
+            names |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {alias.asname for alias in node.names if alias.name == module and alias.asname}
+            names |= {alias.asname for alias in node.names if alias.name == module and alias.asname}
         elif isinstance(node, ast.arg):
-            found.add(node.arg)
+            names.add(node.arg)
         if isinstance(node, ast.ExceptHandler) and node.name:
-            found.add(node.name)
+            names.add(node.name)
         if isinstance(node, _CONDITIONAL):
-            found |= _names_in(node) - _BUILT_IN
+            names |= _names_in(node) - _BUILT_IN
     before = -1
-    while len(found) != before:
-        before = len(found)
+    while len(names) != before:
+        before = len(names)
         for node in nodes:
             pairs = _bindings(node)
             if isinstance(node, ast.AugAssign):
                 pairs = [(name, node.value) for name in _names(node.target)]
-            found |= {target for target, value in pairs if found & _names_in(value)}
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and found & _names_in(node):
-                found.add(node.name)
-            if isinstance(node, ast.Call) and found & _names_in(node.func):
-                found |= {name for part in (*node.args, *node.keywords) for name in _names_in(part) - _BUILT_IN - _called(part)}
-    return found
+            names |= {target for target, value in pairs if names & _names_in(value)}
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and names & _names_in(node):
+                names.add(node.name)
+            if isinstance(node, ast.Call) and names & _names_in(node.func):
+                names |= {name for part in (*node.args, *node.keywords) for name in _names_in(part) - _BUILT_IN - _called(part)}
+    return names
 
 
 def passes_only_own_values(text: str, line: int, of_program: set[str]) -> bool:

@@ -43,18 +43,18 @@ def installed_in() -> list[str]:
     import site
     import sysconfig
 
-    found = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()]
+    paths = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()]
     if site.ENABLE_USER_SITE:
-        found.append(site.getusersitepackages())
-    return [path for path in dict.fromkeys(map(os.path.realpath, found)) if os.path.isdir(path)]
+        paths.append(site.getusersitepackages())
+    return [path for path in dict.fromkeys(map(os.path.realpath, paths)) if os.path.isdir(path)]
 
 
 def installed_below(prefixes: Iterable[str]) -> list[str]:
     """Return the folders of installed packages, of any Python, at the usual places below these paths."""
     import glob
 
-    found = (path for prefix in prefixes for place in _PLACES for path in glob.glob(f"{glob.escape(prefix)}/{place}"))
-    return [path for path in dict.fromkeys(map(os.path.realpath, found)) if os.path.isdir(path)]
+    matches = (path for prefix in prefixes for place in _PLACES for path in glob.glob(f"{glob.escape(prefix)}/{place}"))
+    return [path for path in dict.fromkeys(map(os.path.realpath, matches)) if os.path.isdir(path)]
 
 
 def shown(names: Iterable[str], folders: Sequence[str], *, all_there: bool = True) -> dict[str, list[str]]:
@@ -68,7 +68,7 @@ def shown(names: Iterable[str], folders: Sequence[str], *, all_there: bool = Tru
     Raises:
         NotInstalled: one is not installed, or nothing of it can be shown.
     """
-    found: dict[str, set[str]] = {folder: set() for folder in folders}
+    by_folder: dict[str, set[str]] = {folder: set() for folder in folders}
     todo = [(name, frozenset[str](), all_there) for name in names]
     seen: dict[str, frozenset[str]] = {}
     while todo:
@@ -95,9 +95,9 @@ def shown(names: Iterable[str], folders: Sequence[str], *, all_there: bool = Tru
             if needed:
                 raise NotInstalled(f"packages: {name!r} is brought by a .pth file, as editable installs are: install it")
             continue
-        found[os.path.realpath(str(package.locate_file("")))].update(paths)
+        by_folder[os.path.realpath(str(package.locate_file("")))].update(paths)
         todo += [(need, more, False) for need, more in _needs(package, seen[key])]
-    return {folder: list(_outermost(paths)) for folder, paths in found.items()}
+    return {folder: list(_outermost(paths)) for folder, paths in by_folder.items()}
 
 
 def _find(name: str, folders: Sequence[str]) -> Distribution | None:
@@ -129,14 +129,14 @@ def _paths(package: Distribution) -> set[str]:
     files = _files(package)
     holding = {path.rpartition("/")[0] for path in files}
     # The top folder and its `__pycache__` are shared by all packages: list single files there. Paths outside are scripts.
-    found = {path for path in files if path.rpartition("/")[0] in ("", "__pycache__") and path[-4:] != ".pth"}
+    paths = {path for path in files if path.rpartition("/")[0] in ("", "__pycache__") and path[-4:] != ".pth"}
     for folder in holding - {"", "__pycache__"}:
         first, *rest = folder.split("/")
         while first not in holding and rest:  # a namespace package
             first = f"{first}/{rest.pop(0)}"
         if first[:2] != ".." and first[:1] != "/":
-            found.add(first)
-    return set() if any(path.partition("/")[0] == OURS for path in found) else found
+            paths.add(first)
+    return set() if any(path.partition("/")[0] == OURS for path in paths) else paths
 
 
 def _files(package: Distribution) -> list[str]:
@@ -149,13 +149,13 @@ def _files(package: Distribution) -> list[str]:
     # Debian installs no RECORD: use the names of top-level modules and the metadata folder.
     about = os.path.basename(str(getattr(package, "_path", "")))
     names = (package.read_text("top_level.txt") or package.metadata["Name"].replace("-", "_")).split()
-    found = [f"{about}/METADATA"]
+    files = [f"{about}/METADATA"]
     for entry in os.scandir(str(package.locate_file(""))):
         if entry.name in names and entry.is_dir():
-            found.append(f"{entry.name}/__init__.py")
+            files.append(f"{entry.name}/__init__.py")
         elif entry.name.partition(".")[0] in names and entry.name.endswith((".py", ".so")):
-            found.append(entry.name)
-    return found
+            files.append(entry.name)
+    return files
 
 
 def _outermost(paths: set[str]) -> Iterator[str]:

@@ -286,8 +286,8 @@ def _ellipsis(by: Decoder, body: Any, depth: int) -> Any:
 
 
 def _builtin(by: Decoder, body: Any, depth: int) -> Any:
-    found = BUILTINS[_typed(body, str)]
-    return inert_values.Builtin(body, found) if by.guard else found
+    value = BUILTINS[_typed(body, str)]
+    return inert_values.Builtin(body, value) if by.guard else value
 
 
 def _handle(by: Decoder, body: Any, depth: int) -> Any:
@@ -321,10 +321,10 @@ def _valued(by: Decoder, body: Any, depth: int) -> Any:
 
 
 def _held(by: Decoder, body: Any, depth: int) -> Any:
-    found = None if by.shared is None else by.shared(_typed(body, int))
-    if found is None:
+    container = None if by.shared is None else by.shared(_typed(body, int))
+    if container is None:
         raise CodecError("a container that is not held")
-    return found
+    return container
 
 
 def _again(by: Decoder, body: Any, depth: int) -> Any:

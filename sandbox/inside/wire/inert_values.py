@@ -71,10 +71,10 @@ class EmptyArray(_NotForNumpy):
         return type(self._array)
 
     def __eq__(self, other: object) -> Any:
-        mine = self._array
-        if type(other) not in (EmptyArray, type(mine)) or other.shape != mine.shape:  # type: ignore[attr-defined]
+        array = self._array
+        if type(other) not in (EmptyArray, type(array)) or other.shape != array.shape:  # type: ignore[attr-defined]
             raise AssertionError("what has no elements is compared with values")
-        return mine == mine
+        return array == array
 
     def __ne__(self, other: object) -> Any:
         return self == other  # an empty array either way

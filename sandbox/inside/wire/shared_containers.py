@@ -84,8 +84,8 @@ class SharedContainers:
         places: Sequence[int] = range(len(containers))
         if holder is not None:
             is_small = len(containers) > 0 and _size(holder) <= _MOST
-            mine = _held_elsewhere((holder, containers), {id(value) for value in containers}) if is_small else set()
-            places = [place for place, value in enumerate(containers) if id(value) in mine]
+            kept = _held_elsewhere((holder, containers), {id(value) for value in containers}) if is_small else set()
+            places = [place for place, value in enumerate(containers) if id(value) in kept]
         update: dict[str, Any] = {}
         if places:
             update["held"] = [self._number(len(containers)), None if holder is None else places]
@@ -185,14 +185,14 @@ class SharedContainers:
 
     def _drop(self, numbers: Iterable[int]) -> list[int]:
         """Drop these containers; returns the numbers of those that were held."""
-        found = []
+        dropped = []
         for number in numbers:
             held = self._held.pop(number, None)
             if held is not None:
                 self._size -= _weight(held[1])
                 del self._numbers[id(held[0])]
-                found.append(number)
-        return found
+                dropped.append(number)
+        return dropped
 
 
 def _parts(data: Any, count: int) -> list[Any]:
@@ -287,13 +287,13 @@ def _held_elsewhere(roots: Sequence[Any], known: Container[int], most: int | Non
     child = None
     most = _OWN if most is None else most
     todo = [node for key, node in nodes.items() if _references(node) - counts[key] > most]
-    found = set(map(id, todo))
+    held = set(map(id, todo))
     while todo:
         for child in gc.get_referents(todo.pop()):
-            if id(child) in nodes and id(child) not in found:
-                found.add(id(child))
+            if id(child) in nodes and id(child) not in held:
+                held.add(id(child))
                 todo.append(child)
-    return found
+    return held
 
 
 _OWN = 0

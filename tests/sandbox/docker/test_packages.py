@@ -98,7 +98,7 @@ def test_without_landlock_an_image_with_verigym_is_refused(podman: Podman, image
 
     def without_landlock(compiled: bool) -> tuple[dict[str, str], list[str]]:
         sources, known = modules(compiled)
-        name = f"{boot.PACKAGE}.landlock"
+        name = f"{boot.PACKAGE}.walls.landlock"
         assert not compiled
         return {**sources, name: sources[name] + "\ndef abi(): return 0\n"}, known  # as on a kernel that has none
 
