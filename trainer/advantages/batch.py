@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-from verigym.trainer.advantages.common import check_scale, compare_groups, divided
+from verigym.trainer.advantages.common import check_scale, compare_groups, safe_divide
 from verigym.trainer.advantages.group import grpo
 
 
@@ -42,7 +42,7 @@ def batch_std(
     check_scale(ddof, eps)
     whole = compare_groups(rewards_PG.reshape(1, -1), scored_PG.reshape(1, -1))
     scale = _deviation(whole.deviation_PG, scored_PG, ddof) + eps
-    return divided(batch.deviation_PG, scale).to(rewards_PG.dtype)
+    return safe_divide(batch.deviation_PG, scale).to(rewards_PG.dtype)
 
 
 def reinforce_pp(
@@ -101,7 +101,7 @@ def reinforce_pp_baseline(
     """
     batch = compare_groups(rewards_PG, scored_PG)
     check_scale(ddof, eps)
-    return divided(batch.deviation_PG, _deviation(batch.deviation_PG, scored_PG, ddof) + eps).to(rewards_PG.dtype)
+    return safe_divide(batch.deviation_PG, _deviation(batch.deviation_PG, scored_PG, ddof) + eps).to(rewards_PG.dtype)
 
 
 def gdpo(
@@ -140,7 +140,7 @@ def gdpo(
     for reward_PG, weight in zip(rewards_PGR.unbind(dim=2), weights, strict=True):
         total_PG = total_PG + weight * grpo(reward_PG, scored_PG, ddof=ddof, eps=eps).double()
     # Each group already sums to 0; subtracting the batch's mean would only add rounding errors to groups of equal rewards.
-    return divided(total_PG, _deviation(total_PG, scored_PG, ddof) + eps).to(rewards_PGR.dtype)
+    return safe_divide(total_PG, _deviation(total_PG, scored_PG, ddof) + eps).to(rewards_PGR.dtype)
 
 
 def _deviation(centred_PG: torch.Tensor, scored_PG: torch.Tensor, ddof: int) -> torch.Tensor:

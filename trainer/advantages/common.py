@@ -72,7 +72,7 @@ def _differ(reward_PG: torch.Tensor, scored_PG: torch.Tensor, relative: float) -
     return highest_P1 - lowest_P1 > (relative * size_P1).clamp(min=EQUAL_ABSOLUTE)
 
 
-def divided(deviation_PG: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+def safe_divide(deviation_PG: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     """Return `deviation / scale`, and the deviation (which is 0 then) where the scale is 0: 0/1 rather than 0/0."""
     return deviation_PG / scale.masked_fill(scale == 0.0, 1.0)
 

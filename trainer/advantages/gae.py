@@ -116,5 +116,5 @@ def value_loss(
         raise ValueError(f"value_clip: expected a number above 0, or None for none, got {value_clip}")
     old_values_BT = old_values_BT.detach()
     near_BT = old_values_BT + (values_BT - old_values_BT).clamp(-value_clip, value_clip)
-    held_BT = (near_BT - returns_BT.detach()).square()
-    return 0.5 * torch.maximum(error_BT, held_BT), (held_BT > error_BT).detach()
+    clipped_error_BT = (near_BT - returns_BT.detach()).square()
+    return 0.5 * torch.maximum(error_BT, clipped_error_BT), (clipped_error_BT > error_BT).detach()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from verigym.trainer.advantages.common import check_scale, compare_groups, divided
+from verigym.trainer.advantages.common import check_scale, compare_groups, safe_divide
 from verigym.trainer.tensor_shapes import check_same_shape
 
 
@@ -40,7 +40,7 @@ def grpo(
     batch = compare_groups(rewards_PG, scored_PG)
     check_scale(ddof, eps)
     variance_P1 = batch.deviation_PG.square().sum(dim=1, keepdim=True) / (batch.scored_P1 - ddof)
-    return divided(batch.deviation_PG, variance_P1.sqrt() + eps).to(rewards_PG.dtype)
+    return safe_divide(batch.deviation_PG, variance_P1.sqrt() + eps).to(rewards_PG.dtype)
 
 
 def centred(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torch.Tensor | None = None) -> torch.Tensor:
@@ -104,7 +104,7 @@ def maxrl(rewards_PG: torch.Tensor, scored_PG: torch.Tensor, *, lengths_PG: torc
             "rewards_PG: maxrl divides by the mean reward, so a reward below 0 has no meaning here; "
             "shift the rewards to start at 0, or take another advantage"
         )
-    return divided(batch.deviation_PG, batch.mean_P1).to(rewards_PG.dtype)
+    return safe_divide(batch.deviation_PG, batch.mean_P1).to(rewards_PG.dtype)
 
 
 def passk(
@@ -141,7 +141,7 @@ def passk(
     best_PG, order_PG = batch.deviation_PG.masked_fill(~batch.scored_PG, -torch.inf).sort(dim=1, descending=True, stable=True)
     compared_P1 = batch.compared_PG.any(dim=1, keepdim=True)
     lead_P1 = torch.where(compared_P1, best_PG[:, :1] - best_PG[:, 1:2], 0.0)
-    credit_P1 = divided(lead_P1, variance_P1.sqrt() + eps)
+    credit_P1 = safe_divide(lead_P1, variance_P1.sqrt() + eps)
     return torch.zeros_like(batch.deviation_PG).scatter(1, order_PG[:, :1], credit_P1).to(rewards_PG.dtype)
 
 

@@ -53,19 +53,19 @@ class World:
         """Return the indices of this process's share of `count` items."""
         return range(self.rank, count, self.size)
 
-    def gather(self, mine: Value) -> list[Value]:
+    def gather(self, value: Value) -> list[Value]:
         """Return every process's value, by rank."""
         if self.size == 1:
-            return [mine]
+            return [value]
         from torch import distributed
 
         values: list[Any] = [None] * self.size
-        distributed.all_gather_object(values, mine)
+        distributed.all_gather_object(values, value)
         return values
 
-    def merge(self, mine: Sequence[Value], count: int) -> list[Value]:
+    def merge(self, local: Sequence[Value], count: int) -> list[Value]:
         """Return all `count` values, of which each process has computed its `share`."""
-        parts = self.gather(list(mine))
+        parts = self.gather(list(local))
         return [parts[number % self.size][number // self.size] for number in range(count)]
 
     def total(self, values: Mapping[str, float]) -> dict[str, float]:

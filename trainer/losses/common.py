@@ -14,7 +14,7 @@ LossAndMetrics = tuple[torch.Tensor, dict[str, torch.Tensor]]
 probability over the old one) and `clipped_BT` (bool: clipping removed or bounded the token's gradient)."""
 
 
-def prepared(
+def prepare(
     logp_BT: torch.Tensor, old_logp_BT: torch.Tensor, advantages: torch.Tensor, mask_BT: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Check the shapes, give `[B]` advantages a token axis, and put 0 wherever the mask is False.
@@ -51,7 +51,7 @@ def prepared(
     return logp_BT, old_logp_BT, advantages_BT
 
 
-def held(log_ratio: torch.Tensor, max_log_ratio: float) -> torch.Tensor:
+def clamp_log_ratio(log_ratio: torch.Tensor, max_log_ratio: float) -> torch.Tensor:
     """Clamp a log ratio to plus or minus `max_log_ratio` nats, with no gradient beyond.
 
     Otherwise `exp` could overflow to inf, which gives nan gradients even where a clip discards it.
@@ -76,6 +76,6 @@ def check_range(clip_low: float, clip_high: float) -> None:
         raise ValueError(f"clip_high: expected a number of at least 0 (the ratio's upper bound is 1 + it), got {clip_high}")
 
 
-def beyond(ratio: torch.Tensor, advantages: torch.Tensor, clip_low: float, clip_high: float) -> torch.Tensor:
+def outside_clip(ratio: torch.Tensor, advantages: torch.Tensor, clip_low: float, clip_high: float) -> torch.Tensor:
     """Return where PPO's clip removes the gradient: the ratio is out of range on the side to which the advantage pushes."""
     return ((advantages > 0) & (ratio > 1 + clip_high)) | ((advantages < 0) & (ratio < 1 - clip_low))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from verigym.trainer.losses.common import LossAndMetrics, beyond, check_range, held, prepared
+from verigym.trainer.losses.common import LossAndMetrics, check_range, clamp_log_ratio, outside_clip, prepare
 
 
 def _row_mean(values_BT: torch.Tensor, mask_BT: torch.Tensor | None) -> torch.Tensor:
@@ -38,7 +38,7 @@ def gspo(
         mask_BT: bool, True on real tokens; None where all are.
         clip_low: distance of the lower bound of s from 1; 0 to 1. A mean moves far less than a token's ratio.
         clip_high: distance of the upper bound of s from 1; at least 0.
-        max_log_ratio: see `common.held`, in nats; clamps the mean.
+        max_log_ratio: see `common.clamp_log_ratio`, in nats; clamps the mean.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; both are the row's, repeated on each of its tokens.
@@ -46,12 +46,12 @@ def gspo(
     Raises:
         ValueError: the shapes do not fit, or a bound is outside its range.
     """
-    logp_BT, old_logp_BT, advantages_BT = prepared(logp_BT, old_logp_BT, advantages, mask_BT)
+    logp_BT, old_logp_BT, advantages_BT = prepare(logp_BT, old_logp_BT, advantages, mask_BT)
     check_range(clip_low, clip_high)
-    ratio_BT = held(_row_mean(logp_BT - old_logp_BT, mask_BT), max_log_ratio).exp()
+    ratio_BT = clamp_log_ratio(_row_mean(logp_BT - old_logp_BT, mask_BT), max_log_ratio).exp()
     loss_BT = -torch.minimum(ratio_BT * advantages_BT, ratio_BT.clamp(1 - clip_low, 1 + clip_high) * advantages_BT)
     ratio_BT = ratio_BT.detach()
-    return loss_BT, {"ratio_BT": ratio_BT, "clipped_BT": beyond(ratio_BT, advantages_BT, clip_low, clip_high)}
+    return loss_BT, {"ratio_BT": ratio_BT, "clipped_BT": outside_clip(ratio_BT, advantages_BT, clip_low, clip_high)}
 
 
 def gmpo(
@@ -75,7 +75,7 @@ def gmpo(
         mask_BT: bool, True on real tokens; None where all are.
         clip_low: most that `log r` counts below 0, in nats; at least 0.
         clip_high: most that `log r` counts above 0, in nats; at least 0.
-        max_log_ratio: see `common.held`, in nats; clamps the mean.
+        max_log_ratio: see `common.clamp_log_ratio`, in nats; clamps the mean.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; both are the token's own.
@@ -83,19 +83,19 @@ def gmpo(
     Raises:
         ValueError: the shapes do not fit, or a bound is outside its range.
     """
-    logp_BT, old_logp_BT, advantages_BT = prepared(logp_BT, old_logp_BT, advantages, mask_BT)
+    logp_BT, old_logp_BT, advantages_BT = prepare(logp_BT, old_logp_BT, advantages, mask_BT)
     for name, bound in (("clip_low", clip_low), ("clip_high", clip_high)):
         if not bound >= 0.0:
             raise ValueError(f"{name}: expected a number of at least 0, in nats, got {bound}")
     log_ratio_BT = logp_BT - old_logp_BT
     good_BT, bad_BT = advantages_BT > 0, advantages_BT < 0
-    held_BT = torch.where(good_BT, log_ratio_BT.clamp(max=clip_high), log_ratio_BT)
-    held_BT = torch.where(bad_BT, log_ratio_BT.clamp(min=-clip_low), held_BT)
-    loss_BT = -held(_row_mean(held_BT, mask_BT), max_log_ratio).exp() * advantages_BT
+    bounded_BT = torch.where(good_BT, log_ratio_BT.clamp(max=clip_high), log_ratio_BT)
+    bounded_BT = torch.where(bad_BT, log_ratio_BT.clamp(min=-clip_low), bounded_BT)
+    loss_BT = -clamp_log_ratio(_row_mean(bounded_BT, mask_BT), max_log_ratio).exp() * advantages_BT
 
     log_ratio_BT = log_ratio_BT.detach()
     clipped_BT = (good_BT & (log_ratio_BT > clip_high)) | (bad_BT & (log_ratio_BT < -clip_low))
-    return loss_BT, {"ratio_BT": held(log_ratio_BT, max_log_ratio).exp(), "clipped_BT": clipped_BT}
+    return loss_BT, {"ratio_BT": clamp_log_ratio(log_ratio_BT, max_log_ratio).exp(), "clipped_BT": clipped_BT}
 
 
 def sequence_reinforce(
@@ -115,7 +115,7 @@ def sequence_reinforce(
         old_logp_BT: the same under the sampling policy; for the metric only.
         advantages: `[B]`, one a completion, or `[B, T]`: then the row's loss is `-sum(A logp)`.
         mask_BT: bool, True on real tokens; None where all are.
-        max_log_ratio: see `common.held`, in nats; for the metric only.
+        max_log_ratio: see `common.clamp_log_ratio`, in nats; for the metric only.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; nothing is ever clipped.
@@ -123,9 +123,9 @@ def sequence_reinforce(
     Raises:
         ValueError: the shapes do not fit.
     """
-    logp_BT, old_logp_BT, advantages_BT = prepared(logp_BT, old_logp_BT, advantages, mask_BT)
+    logp_BT, old_logp_BT, advantages_BT = prepare(logp_BT, old_logp_BT, advantages, mask_BT)
     loss_BT = -(advantages_BT * logp_BT).sum(dim=1, keepdim=True).expand_as(logp_BT)
     if mask_BT is not None:
         loss_BT = loss_BT.masked_fill(~mask_BT, 0.0)
-    ratio_BT = held((logp_BT - old_logp_BT).detach(), max_log_ratio).exp()
+    ratio_BT = clamp_log_ratio((logp_BT - old_logp_BT).detach(), max_log_ratio).exp()
     return loss_BT, {"ratio_BT": ratio_BT, "clipped_BT": torch.zeros_like(ratio_BT, dtype=torch.bool)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from verigym.trainer.losses.common import LossAndMetrics, beyond, check_range, held, prepared
+from verigym.trainer.losses.common import LossAndMetrics, check_range, clamp_log_ratio, outside_clip, prepare
 
 
 def clipped(
@@ -41,7 +41,7 @@ def clipped(
         clip_high: distance of the upper bound of r from 1; at least 0.
         dual_clip: c, above 1; None for no dual clip.
         delta: upper bound of r in the unclipped term, above 1; None for none.
-        max_log_ratio: see `common.held`, in nats.
+        max_log_ratio: see `common.clamp_log_ratio`, in nats.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`.
@@ -49,17 +49,17 @@ def clipped(
     Raises:
         ValueError: the shapes do not fit, or a bound is outside its range.
     """
-    logp_BT, old_logp_BT, advantages_BT = prepared(logp_BT, old_logp_BT, advantages, mask_BT)
+    logp_BT, old_logp_BT, advantages_BT = prepare(logp_BT, old_logp_BT, advantages, mask_BT)
     check_range(clip_low, clip_high)
     for name, bound in (("dual_clip", dual_clip), ("delta", delta)):
         if bound is not None and not bound > 1.0:
             raise ValueError(f"{name}: expected a number above 1, or None for none, got {bound}")
-    ratio_BT = held(logp_BT - old_logp_BT, max_log_ratio).exp()
+    ratio_BT = clamp_log_ratio(logp_BT - old_logp_BT, max_log_ratio).exp()
     unclipped_BT = ratio_BT if delta is None else ratio_BT.clamp(max=delta)
     loss_BT = -torch.minimum(unclipped_BT * advantages_BT, ratio_BT.clamp(1 - clip_low, 1 + clip_high) * advantages_BT)
 
     ratio_BT, bad_BT = ratio_BT.detach(), advantages_BT < 0
-    clipped_BT = beyond(ratio_BT, advantages_BT, clip_low, clip_high)
+    clipped_BT = outside_clip(ratio_BT, advantages_BT, clip_low, clip_high)
     if dual_clip is not None:
         loss_BT = torch.where(bad_BT, torch.minimum(loss_BT, -dual_clip * advantages_BT), loss_BT)
         clipped_BT = clipped_BT | (bad_BT & (ratio_BT > dual_clip))
@@ -91,7 +91,7 @@ def cispo(
         mask_BT: bool, True on real tokens; None where all are.
         clip_low: distance of the lower bound of r from 1; 1 is no lower bound.
         clip_high: distance of the upper bound of r from 1; at least 0.
-        max_log_ratio: see `common.held`, in nats.
+        max_log_ratio: see `common.clamp_log_ratio`, in nats.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`.
@@ -99,9 +99,9 @@ def cispo(
     Raises:
         ValueError: the shapes do not fit, or a bound is outside its range.
     """
-    logp_BT, old_logp_BT, advantages_BT = prepared(logp_BT, old_logp_BT, advantages, mask_BT)
+    logp_BT, old_logp_BT, advantages_BT = prepare(logp_BT, old_logp_BT, advantages, mask_BT)
     check_range(clip_low, clip_high)
-    ratio_BT = held(logp_BT.detach() - old_logp_BT, max_log_ratio).exp()
+    ratio_BT = clamp_log_ratio(logp_BT.detach() - old_logp_BT, max_log_ratio).exp()
     weight_BT = ratio_BT.clamp(1 - clip_low, 1 + clip_high)
     clipped_BT = (weight_BT != ratio_BT) & (advantages_BT != 0)
     return -weight_BT * advantages_BT * logp_BT, {"ratio_BT": ratio_BT, "clipped_BT": clipped_BT}
@@ -128,7 +128,7 @@ def sapo(
         mask_BT: bool, True on real tokens; None where all are.
         tau_positive: temperature of the gate where `A > 0`; above 0, larger is narrower.
         tau_negative: the same where `A <= 0`.
-        max_log_ratio: see `common.held`, in nats.
+        max_log_ratio: see `common.clamp_log_ratio`, in nats.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; nothing is ever clipped.
@@ -136,11 +136,11 @@ def sapo(
     Raises:
         ValueError: the shapes do not fit, or a setting is outside its range.
     """
-    logp_BT, old_logp_BT, advantages_BT = prepared(logp_BT, old_logp_BT, advantages, mask_BT)
+    logp_BT, old_logp_BT, advantages_BT = prepare(logp_BT, old_logp_BT, advantages, mask_BT)
     for name, tau in (("tau_positive", tau_positive), ("tau_negative", tau_negative)):
         if not 0.0 < tau < float("inf"):
             raise ValueError(f"{name}: expected a finite number above 0, got {tau}")
-    ratio_BT = held(logp_BT - old_logp_BT, max_log_ratio).exp()
+    ratio_BT = clamp_log_ratio(logp_BT - old_logp_BT, max_log_ratio).exp()
     tau_BT = torch.where(advantages_BT > 0, tau_positive, tau_negative).to(logp_BT.dtype)
     loss_BT = -(4.0 / tau_BT) * torch.sigmoid(tau_BT * (ratio_BT - 1.0)) * advantages_BT
     return loss_BT, {"ratio_BT": ratio_BT.detach(), "clipped_BT": torch.zeros_like(ratio_BT, dtype=torch.bool)}
@@ -166,7 +166,7 @@ def dppo_tv(
         advantages: `[B]`, one a completion, or `[B, T]`, one a token.
         mask_BT: bool, True on real tokens; None where all are.
         delta: most change of a token's probability; above 0, at most 1.
-        max_log_ratio: see `common.held`, in nats.
+        max_log_ratio: see `common.clamp_log_ratio`, in nats.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; the dropped tokens are the clipped ones.
@@ -174,10 +174,10 @@ def dppo_tv(
     Raises:
         ValueError: the shapes do not fit, or a setting is outside its range.
     """
-    logp_BT, old_logp_BT, advantages_BT = prepared(logp_BT, old_logp_BT, advantages, mask_BT)
+    logp_BT, old_logp_BT, advantages_BT = prepare(logp_BT, old_logp_BT, advantages, mask_BT)
     if not 0.0 < delta <= 1.0:
         raise ValueError(f"delta: expected a probability above 0, at most 1, got {delta}")
-    ratio_BT = held(logp_BT - old_logp_BT, max_log_ratio).exp()
+    ratio_BT = clamp_log_ratio(logp_BT - old_logp_BT, max_log_ratio).exp()
     change_BT = logp_BT.detach().exp() - old_logp_BT.exp()
     dropped_BT = (change_BT.abs() > delta) & (change_BT * advantages_BT > 0)
     loss_BT = (-ratio_BT * advantages_BT).masked_fill(dropped_BT, 0.0)
@@ -199,7 +199,7 @@ def reinforce(
         old_logp_BT: the same under the sampling policy; for the metric only.
         advantages: `[B]`, one a completion, or `[B, T]`, one a token; constants.
         mask_BT: bool, True on real tokens; None where all are.
-        max_log_ratio: see `common.held`, in nats; for the metric only.
+        max_log_ratio: see `common.clamp_log_ratio`, in nats; for the metric only.
 
     Returns:
         `(loss_BT, {"ratio_BT", "clipped_BT"})`, see `LossAndMetrics`; nothing is ever clipped.
@@ -207,6 +207,6 @@ def reinforce(
     Raises:
         ValueError: the shapes do not fit.
     """
-    logp_BT, old_logp_BT, advantages_BT = prepared(logp_BT, old_logp_BT, advantages, mask_BT)
-    ratio_BT = held((logp_BT - old_logp_BT).detach(), max_log_ratio).exp()
+    logp_BT, old_logp_BT, advantages_BT = prepare(logp_BT, old_logp_BT, advantages, mask_BT)
+    ratio_BT = clamp_log_ratio((logp_BT - old_logp_BT).detach(), max_log_ratio).exp()
     return -advantages_BT * logp_BT, {"ratio_BT": ratio_BT, "clipped_BT": torch.zeros_like(ratio_BT, dtype=torch.bool)}
