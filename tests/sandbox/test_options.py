@@ -76,6 +76,22 @@ def test_every_option_says_what_it_expects_and_what_it_does() -> None:
             assert any(isinstance(item, Expected) for item in field.metadata) and field.description, (backend, name)
 
 
+class OwnSandbox(LocalSandbox):
+    """A back end that only its entry in the table makes known."""
+
+    name = "own"
+
+
+def test_a_back_end_is_one_entry_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BACKENDS, "own", f"{__name__}:OwnSandbox")
+    assert type(open_sandbox("own", workers=1)) is OwnSandbox
+    assert verigym.sandbox.OwnSandbox is OwnSandbox  # type: ignore[attr-defined]
+    assert load("code", backend="own").grader != load("code").grader
+    assert main(["sandbox", "run", __file__, "--backend", "owm"]) == 2
+    with pytest.raises(UsageError, match="no sandbox back end is called 'owm'; did you mean 'own'"):
+        load("code", backend="owm")
+
+
 def test_allow_unsafe_has_one_place_in_an_environment() -> None:
     with pytest.raises(UsageError, match="allow_unsafe is an option of the environment itself; set it there"):
         load("code", backend_options={"allow_unsafe": True})

@@ -133,7 +133,7 @@ class Server:
 
     def __init__(self, namespace: dict[str, Any], provided: dict[str, Any], fd: int = -1) -> None:
         self.fd = fd
-        self.asked = 0
+        self.open_requests = 0
         """Number of requests being answered: functions of the test can be called only while there is one."""
         self.namespace = namespace
         self.provided = provided
@@ -189,7 +189,7 @@ class Server:
         """Answer one request."""
         answer: dict[str, Any] = {"id": request["id"]}
         hold = self.objects.encode if request.get("handles") else None
-        self.asked += 1
+        self.open_requests += 1
         results: list[Any] = []
         """The result, in a list so that no local variable holds a reference to it."""
         containers: list[Any] = []
@@ -207,7 +207,7 @@ class Server:
             if hold is not None and answer["error"]["own"] and type(error).__module__ == MODULE:
                 answer["error"]["h"] = self.objects.number(error)
             error.__traceback__ = None
-        self.asked -= 1
+        self.open_requests -= 1
         if hold is not None:
             answer["states"] = self.states(request)
             answer["both"] = self.aliases.send(containers, results, is_over=True)
@@ -257,7 +257,7 @@ class Server:
             return self._call_back(number, args, kwargs, awaited)
 
     def _call_back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], awaited: bool) -> Any:
-        if not self.asked:
+        if not self.open_requests:
             raise RuntimeError("the test waits for nothing that could call its function")
         data, containers = self.aliases.write([*args, *kwargs.values()])
         given = dict(zip(kwargs, data[len(args) :], strict=True))

@@ -62,12 +62,12 @@ class ExportedObject:
         return delattr(self.value, name) if op == "del" else getattr(self.value, name)
 
 
-def make_stub(ask: Callable[..., Any], about: dict[str, Any]) -> Any:
+def make_stub(ask: Callable[..., Any], description: dict[str, Any]) -> Any:
     """Make the stub that the candidate gets for an object of the test.
 
     Args:
         ask: calls the object's `ExportedObject` in the test's process.
-        about: the class name, docstring and special methods of the object.
+        description: the class name, docstring and special methods of the object.
     """
 
     def method(name: str) -> Callable[..., Any]:
@@ -83,9 +83,9 @@ def make_stub(ask: Callable[..., Any], about: dict[str, Any]) -> Any:
         "__setattr__": lambda self, name, value: ask("set", name, value),
         "__delattr__": lambda self, name: ask("del", name),
         "__module__": "__main__",
-        "__doc__": about["doc"],
-        **{name: method(name) for name in about["special"]},
+        "__doc__": description["doc"],
+        **{name: method(name) for name in description["special"]},
     }
     if "__eq__" in body and "__hash__" not in body:
         body["__hash__"] = None
-    return type(about["name"], (), body)()
+    return type(description["name"], (), body)()

@@ -67,7 +67,7 @@ class ObjectTable:
         self.call_back: Any = call_back
         """Calls a function of the test by number."""
         self._callbacks: dict[int, Any] = {}
-        self.lent: dict[int, int] = {}
+        self.stub_numbers: dict[int, int] = {}
         """Id of a stub -> number of the test's object."""
         self.held: list[Any] = []
         self.numbers: dict[int, int] = {}
@@ -82,8 +82,8 @@ class ObjectTable:
     def encode(self, value: Any, to: Encoder, plain: Callable[[Encoder, Any, int], Any] | None, depth: int) -> Any:
         """Encode an object: its handle, and its plain value if its class derives from a built-in type."""
         if plain is None:
-            number = self.lent.get(id(value))
-            return {"h": self.about(value) if number is None else {"lent": number}}
+            number = self.stub_numbers.get(id(value))
+            return {"h": self.handle(value) if number is None else {"exported": number}}
         if plain is iterator:
             # Not consumed here: side effects must happen when the test reads it, and a state must not exhaust it.
             known = {"h": [self.number(value), ["iterator"], [], None]}
@@ -92,8 +92,8 @@ class ObjectTable:
         if not own and not (isinstance(value, tuple) and hasattr(type(value), "_fields")):
             return None
         if any(special_methods.SPECIAL & base.__dict__.keys() - _HARMLESS for base in own):  # not like its base type
-            return {"h": self.about(value)}
-        return {"v": [plain(to, value, depth + 1), self.about(value)]}
+            return {"h": self.handle(value)}
+        return {"v": [plain(to, value, depth + 1), self.handle(value)]}
 
     def take(self, number: int, count: int) -> tuple[list[Any], bool]:
         """Return the next items of an iterator, at most `count`, and whether it has ended.
@@ -119,8 +119,8 @@ class ObjectTable:
 
     def instance(self, value: Any) -> Any:
         """Encode an object that the test has made: always by handle, even if its class derives from a plain type."""
-        exact = type(value) in PLAIN or value is None or id(value) in self.lent
-        return encode(value, self.encode) if exact else {"h": self.about(value)}
+        exact = type(value) in PLAIN or value is None or id(value) in self.stub_numbers
+        return encode(value, self.encode) if exact else {"h": self.handle(value)}
 
     def number(self, value: Any) -> int:
         """Return the number of an object, assigning one if needed."""
@@ -132,7 +132,7 @@ class ObjectTable:
             self.held.append(value)
         return number
 
-    def about(self, value: Any) -> list[Any]:
+    def handle(self, value: Any) -> list[Any]:
         """Return the handle of an object: number, class names, special methods, and present state."""
         kind = type(value)
         special = self._special.get(kind)
@@ -164,37 +164,37 @@ class ObjectTable:
 
     def describe(self, value: Any, hold: bool) -> dict[str, Any]:
         """Describe a function or class that the test looked up by name."""
-        about: dict[str, Any] = {"kind": "function", "doc": _doc(value), "async": False}
+        description: dict[str, Any] = {"kind": "function", "doc": _doc(value), "async": False}
         if hold:
-            about["h"] = self.about(value)
+            description["h"] = self.handle(value)
         if isinstance(value, type):
-            about["kind"] = "exception" if issubclass(value, BaseException) else "class"
-            about["mro"], about["own"] = bases(value)
-            about["names"] = _names(value)
-            about["parameters"] = _parameters(value)
+            description["kind"] = "exception" if issubclass(value, BaseException) else "class"
+            description["mro"], description["own"] = bases(value)
+            description["names"] = _names(value)
+            description["parameters"] = _parameters(value)
             members = getattr(value, "__members__", None) if _is_enum(value) else None
             if hold and members is not None:
-                about["members"] = {name: encode(member, self.encode) for name, member in dict(members).items()}
-            return about
+                description["members"] = {name: encode(member, self.encode) for name, member in dict(members).items()}
+            return description
         if type(value) not in _FUNCTIONS or getattr(value, "__dict__", None):
-            about["kind"] = "object"
+            description["kind"] = "object"
         flags = getattr(getattr(value, "__code__", None), "co_flags", 0)
-        about["async"] = type(flags) is int and bool(flags & _COROUTINE_FLAG)
-        return about
+        description["async"] = type(flags) is int and bool(flags & _COROUTINE_FLAG)
+        return description
 
-    def get(self, about: Any, plain: Any = None, *_: Any) -> Any:
+    def get(self, description: Any, plain: Any = None, *_: Any) -> Any:
         """Return the object of a handle; for a function or object of the test, its stub."""
         if plain is iter:
-            return self._going_on(*about)
-        if type(about) is not dict:
-            return self.held[about]
-        number = about["callback"]
+            return self._going_on(*description)
+        if type(description) is not dict:
+            return self.held[description]
+        number = description["callback"]
         known = self._callbacks.get(number)
-        if known is None and "special" in about:
-            known = make_stub(lambda *args, **kwargs: self.call_back(number, args, kwargs), about)
-            self.lent[id(known)] = number
+        if known is None and "special" in description:
+            known = make_stub(lambda *args, **kwargs: self.call_back(number, args, kwargs), description)
+            self.stub_numbers[id(known)] = number
         elif known is None:
-            known = _callback(self.call_back, about)
+            known = _callback(self.call_back, description)
         self._callbacks[number] = known
         return known
 
@@ -247,16 +247,16 @@ def _shape(kind: type) -> list[str]:
     return sorted(names | ({"__hash__"} if kind.__hash__ is not None else set()))
 
 
-def _callback(call_back: Any, about: dict[str, Any]) -> Any:
+def _callback(call_back: Any, description: dict[str, Any]) -> Any:
     def function(*args: Any, **kwargs: Any) -> Any:
-        return call_back(about["callback"], args, kwargs)
+        return call_back(description["callback"], args, kwargs)
 
     async def function_async(*args: Any, **kwargs: Any) -> Any:
-        return call_back(about["callback"], args, kwargs, awaited=True)
+        return call_back(description["callback"], args, kwargs, awaited=True)
 
-    made = function_async if about["async"] else function
-    made.__name__ = made.__qualname__ = about["name"]
-    made.__doc__ = about["doc"]
+    made = function_async if description["async"] else function
+    made.__name__ = made.__qualname__ = description["name"]
+    made.__doc__ = description["doc"]
     made.__module__ = "__main__"
     return made
 

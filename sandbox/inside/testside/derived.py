@@ -61,7 +61,7 @@ class DerivedMeta(abc.ABCMeta):
                 {"op": "derive", "h": base._remote_info().number}, (cls.__name__, _members(cls), others), options
             )
             if type(number) is not int or number in proxies.derived:
-                proxies.peer.lose("protocol: no number of a class")
+                proxies.peer.mark_lost("protocol: no number of a class")
             cls._number = number
             proxies.derived[number] = cls
         return cls._number
@@ -71,7 +71,7 @@ def local_base(remote: RemoteClass) -> type:
     """Make the local base of a class that the test derives from a class of the candidate."""
     shape = remote._proxies.value({"op": "shape", "h": remote._remote_info().number})
     if type(shape) is not list or not all(type(name) is str for name in shape):
-        remote._proxies.peer.lose("protocol: a class of no known form")
+        remote._proxies.peer.mark_lost("protocol: a class of no known form")
     body: dict[str, Any] = {
         name: _inherited(name, remote) for name in shape if name[:1] != "@" and (name[:2] != "__" or name in _CALLED_BY_NAME)
     }
@@ -108,7 +108,7 @@ def _new(cls: Any, *args: Any, **kwargs: Any) -> Any:
     proxies = cls._base._proxies
     made = proxies.value({"op": "new", "h": cls.number(), "make": True}, args, kwargs)
     if type(made) is not cls:
-        proxies.peer.lose("protocol: an object of another class")
+        proxies.peer.mark_lost("protocol: an object of another class")
     info = made._remote_info()
     info.given, info.is_open = (cls, args, kwargs), True
     return made
@@ -121,7 +121,7 @@ def _inherited(name: str, remote: RemoteClass | None = None) -> Callable[..., An
         base, info = type(self)._base if remote is None else remote, self._remote_info()
         info.touched = True
         result = base._proxies.value({"op": "inherited", "h": base._remote_info().number}, (name, self, *args), kwargs)
-        return info.believed(result, "method", (name, *args), kwargs)
+        return info.checked_result(result, "method", (name, *args), kwargs)
 
     method.__name__ = name
     return method

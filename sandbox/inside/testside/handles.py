@@ -107,7 +107,7 @@ class Handle(Remote):
                 value = info.proxies.answer(reply)
                 is_called = isinstance(value, Handle) and "__call__" in value._remote_info().special
                 if name not in OF_PLAIN_VALUES or not is_called or info.is_named:
-                    info.followed_by(value)
+                    info.record_origin(value)
                     return value
             info.methods.add(name)
 
@@ -155,7 +155,7 @@ class Handle(Remote):
 
     def __bool__(self) -> bool:
         info = self._remote_info()
-        if info.told:
+        if info.is_tainted:
             raise info.refusal("truth")
         if "__bool__" in info.special:
             return bool(info.ask("bool"))
@@ -175,7 +175,7 @@ _READ_AS = {
 
 def _text(info: RemoteInfo, op: str, *args: Any) -> str:
     text = info.ask(op, *args)
-    return str(text) if isinstance(text, str) else info.proxies.peer.lose("protocol: a text that is no text")
+    return str(text) if isinstance(text, str) else info.proxies.peer.mark_lost("protocol: a text that is no text")
 
 
 def _doc(self: Handle) -> str | None:
@@ -201,7 +201,7 @@ def _len(self: Handle) -> int:
     info = self._remote_info()
     if info.given is not None or not info.special & {"__iter__", "__getitem__"}:
         return int(info.ask("len"))
-    return int(info.agreed(len(info.read()), "len"))
+    return int(info.checked_by_object(len(info.read()), "len"))
 
 
 def _contains(self: Handle, item: Any) -> bool:
@@ -209,7 +209,7 @@ def _contains(self: Handle, item: Any) -> bool:
     made_by = "" if info.given is None else written(info.given[0])
     if info.is_open or (made_by[:1].isupper() and len(made_by) > 1):  # a single letter may be a function's name
         return bool(info.tell("contains", item))
-    return bool(info.agreed(any(item is element or item == element for element in info.read()), "contains", item))
+    return bool(info.checked_by_object(any(item is element or item == element for element in info.read()), "contains", item))
 
 
 def _getitem(self: Handle, key: Any) -> Any:
@@ -220,7 +220,7 @@ def _getitem(self: Handle, key: Any) -> Any:
         return info.tell("item", key)
     if isinstance(key, slice):
         raise info.refusal("a slice")
-    return info.agreed(info.read()[key], "item", key)
+    return info.checked_by_object(info.read()[key], "item", key)
 
 
 def _changing(op: str) -> Callable[..., None]:
@@ -234,7 +234,7 @@ _CONVERSIONS = ("int", "float", "complex", "index")
 def _unary(op: str) -> Callable[..., Any]:
     def method(self: Handle, *args: Any) -> Any:
         info = self._remote_info()
-        if info.told or (op in _CONVERSIONS and info.given is None):
+        if info.is_tainted or (op in _CONVERSIONS and info.given is None):
             raise info.refusal(f"{op}()")
         return info.ask(op, *args)
 
@@ -256,7 +256,12 @@ def _in_place(name: str) -> Callable[..., Any]:
 def _order(name: str) -> Callable[..., Any]:
     def method(self: Handle, other: object) -> Any:
         info, other_info = self._remote_info(), info_of(other)
-        if other_info is None or (info.given is None) is not (other_info.given is None) or info.told or other_info.told:
+        if (
+            other_info is None
+            or (info.given is None) is not (other_info.given is None)
+            or info.is_tainted
+            or other_info.is_tainted
+        ):
             return NotImplemented
         return bool(info.ask("order", name, other))
 

@@ -73,8 +73,8 @@ def run(job: dict[str, Any], peer_fd: int, ready: Callable[[], None]) -> dict[st
         ended = TestOutcome(False, locate_error(error, world))
     if peer.lost:
         return _verdict("candidate", detail=peer.lost, tests=ended.tests)
-    if peer.unfit:
-        return _verdict("argument", detail=peer.unfit, tests=ended.tests)
+    if peer.unsupported:
+        return _verdict("argument", detail=peer.unsupported, tests=ended.tests)
     if ended.stage == "done" and not peer.touched and not shared:
         message = f"the test ended without asking anything of the candidate. {ended.detail}"
         # Without a name under test this holds for every candidate; otherwise this candidate's definition of the name caused it.

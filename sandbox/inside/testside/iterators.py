@@ -50,7 +50,7 @@ class BatchedIterator(RemoteIterator):
             batch = self._info.proxies.value({"op": "steps", "h": self._info.number}, (count,))
             is_known = isinstance(batch, tuple) and len(batch) == 2
             if not is_known or not isinstance(batch[0], list) or not isinstance(batch[1], bool):
-                self._info.proxies.peer.lose("protocol: items of no known form")
+                self._info.proxies.peer.mark_lost("protocol: items of no known form")
             self._ready, self._has_ended = list(batch[0])[::-1], batch[1]
             self._taken += len(self._ready)
         if not self._ready:

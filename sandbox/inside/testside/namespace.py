@@ -145,7 +145,7 @@ class TestNamespace:
         if self._source is None or name not in self._source.names():
             self.missed = self.missed or name in self.under_test
             if (peer := getattr(self._source, "peer", None)) is not None:
-                peer.lacks_a_name = True
+                peer.missed_a_name = True
             raise KeyError(name)
         return self._source.find(name)
 

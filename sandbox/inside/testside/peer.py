@@ -50,7 +50,7 @@ class Peer:
         self.touched = False
         """Whether the test used the candidate at all."""
         self.lost = ""
-        self.unfit = ""
+        self.unsupported = ""
         """What the test needs that cannot cross; empty if nothing."""
         self.wrap: Callable[..., Any] | None = None
         """Makes the local object for a handle."""
@@ -61,17 +61,17 @@ class Peer:
         )
         self.is_the_tests: Callable[[bool], bool] = lambda has_values: True
         """Whether the present request, with its values if any, is made regardless of earlier answers."""
-        self.lacks_a_name = False
+        self.missed_a_name = False
         """Whether the test looked up a name that the candidate does not define, which may have changed the test's course."""
         self._calling_back = 0
-        self.reads_unasked = False
+        self.ignores_states = False
         """Whether the data being decoded only accompanies an answer: states of known objects in it are ignored."""
         self.note: Callable[[Any, set[int]], None] | None = None
         """Called with the states of objects that took part in a request, and the numbers of these objects."""
         self._names: frozenset[str] | None = None
         self.functions: dict[str, Any] = {}
         """Descriptions of functions that the candidate sent when it was loaded."""
-        self.asked = 0
+        self.requests_sent = 0
         """Number of requests sent."""
         self.callbacks: list[Any] = []
         """Functions of the test that were passed to the candidate, by number."""
@@ -89,10 +89,10 @@ class Peer:
             with self._lock:
                 frame = self._frame()
                 if frame.get("op") == "failed" and type(error := frame.get("error")) is dict:
-                    self.lose(f"the program does not load: {error.get('type')}: {error.get('message')}")
+                    self.mark_lost(f"the program does not load: {error.get('type')}: {error.get('message')}")
                 names: Any = frame.get("names")
                 if frame.get("op") != "loaded" or type(names) is not list or any(type(name) is not str for name in names):
-                    self.lose("protocol: no list of names")
+                    self.mark_lost("protocol: no list of names")
                 self._names = frozenset(names)
                 described: Any = frame.get("functions")
                 self.functions = described if type(described) is dict else {}
@@ -125,8 +125,8 @@ class Peer:
                 if not is_tests_doing or is_of_the_candidate(left.value):
                     raise TypeError(f"a {left.what} cannot cross to the program") from None
                 self.refuse(f"the test passes a {left.what}, which cannot cross to another process", has_values=True)
-            self.asked += 1
-            number = self.asked
+            self.requests_sent += 1
+            number = self.requests_sent
             body |= {"id": number, "handles": True, "args": data[: len(args)]}
             body |= {"kwargs": dict(zip(kwargs, data[len(args) :], strict=True)), "both": self.aliases.send(containers)}
             del containers
@@ -134,17 +134,17 @@ class Peer:
             while "callback" in reply:
                 reply = self._frame(self._called_back(reply))
             if reply.get("id") != number or type(reply.get("id")) is not int:
-                self.lose("protocol: an answer to another question")
+                self.mark_lost("protocol: an answer to another question")
             if self.note is not None and "states" in reply:
                 held = [body, *(item for item in data if type(item) is dict)]
                 self.note(reply["states"], {item["h"] for item in held if type(item.get("h")) is int})
             is_value = "value" in reply and body.get("op") != "state"
-            values = self._agree([reply["value"]] if is_value else [], reply)
+            values = self._apply_shared([reply["value"]] if is_value else [], reply)
             if is_value:
                 reply["value"] = values[0]
         out = reply.get("out", "")
         if type(out) is not str:
-            self.lose("protocol: printed text that is no text")
+            self.mark_lost("protocol: printed text that is no text")
         if out and sys.stdout is not None:
             sys.stdout.write(out)
         return reply
@@ -158,11 +158,11 @@ class Peer:
             or type(args) is not list
             or type(kwargs) is not dict
         ):
-            self.lose("protocol: a call of no known function")
+            self.mark_lost("protocol: a call of no known function")
         assert args is not None and kwargs is not None
-        self.reads_unasked = True
-        values = self._agree([*args, *kwargs.values()], request)
-        self.reads_unasked = False
+        self.ignores_states = True
+        values = self._apply_shared([*args, *kwargs.values()], request)
+        self.ignores_states = False
         given = values[: len(args)], dict(zip(kwargs, values[len(args) :], strict=True))
         del values
         self._calling_back += 1
@@ -194,16 +194,16 @@ class Peer:
             return reply["value"]
         if "error" in reply:
             raise RemoteError(self._error(reply["error"]))
-        self.lose(f"it returned what cannot cross: {str(reply.get('cannot'))[:100]}")
+        self.mark_lost(f"it returned what cannot cross: {str(reply.get('cannot'))[:100]}")
 
     def read(self, data: Any) -> Any:
         """Decode what the candidate sent."""
         try:
             return decode(data, self.wrap, guard=True)
         except CodecError as error:
-            self.lose(f"protocol: {error}")
+            self.mark_lost(f"protocol: {error}")
 
-    def lose(self, why: str) -> Any:
+    def mark_lost(self, why: str) -> Any:
         """Record the candidate as lost, and stop the test."""
         self.lost = self.lost or why[:1000]
         raise TestStopped(self.lost)
@@ -215,10 +215,10 @@ class Peer:
             TypeError: the program's answers may have led the test there, so that it is the program's failure.
         """
         # A callback runs because the candidate called it.
-        if self._calling_back or ((self.asked or self.lacks_a_name) and not self.is_the_tests(has_values)):
+        if self._calling_back or ((self.requests_sent or self.missed_a_name) and not self.is_the_tests(has_values)):
             raise TypeError(f"{why}; such a test needs trust=shared")
-        self.unfit = self.unfit or f"{why}; such a test needs trust=shared"
-        raise TestStopped(self.unfit)
+        self.unsupported = self.unsupported or f"{why}; such a test needs trust=shared"
+        raise TestStopped(self.unsupported)
 
     def _frame(self, request: dict[str, Any] | None = None) -> dict[str, Any]:
         if self.lost:
@@ -231,20 +231,20 @@ class Peer:
             cpu_affinity.here.unpin()
             return answer
         except EOFError:
-            self.lose("the candidate's process ended")
+            self.mark_lost("the candidate's process ended")
         except (frames.FrameError, OSError, MemoryError) as error:
-            self.lose(f"protocol: {error}")
+            self.mark_lost(f"protocol: {error}")
         raise AssertionError
 
-    def _agree(self, data: list[Any], frame: dict[str, Any]) -> list[Any]:
+    def _apply_shared(self, data: list[Any], frame: dict[str, Any]) -> list[Any]:
         """Decode values from the candidate, and apply its changes to shared containers."""
         try:
             values, containers = self.aliases.read(data, guard=True)
-            was_unasked, self.reads_unasked = self.reads_unasked, True
+            was_unasked, self.ignores_states = self.ignores_states, True
             self.aliases.receive(frame.get("both", {}), containers, guard=True)
-            self.reads_unasked = was_unasked
+            self.ignores_states = was_unasked
         except ValueError as error:
-            self.lose(f"protocol: {error}")
+            self.mark_lost(f"protocol: {error}")
         return values
 
     def _error(self, error: Any) -> dict[str, Any]:
@@ -257,7 +257,7 @@ class Peer:
                 and len(error[key]) < 100
             )
         if not good:
-            self.lose("protocol: an error of no known form")
+            self.mark_lost("protocol: an error of no known form")
         error["args"] = [self.read(data) for data in error["args"]] if type(error.get("args")) is list else []
         attributes = error.get("attributes")
         error["attributes"] = {name: self.read(data) for name, data in attributes.items()} if type(attributes) is dict else {}

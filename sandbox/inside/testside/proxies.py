@@ -110,7 +110,7 @@ class Proxies:
         self.numbers: dict[int, int] = {}
         self.of_the_test = "__main__"
         """Name of the module that defines the test's classes."""
-        self._lent: dict[int, int] = {}
+        self._exported_numbers: dict[int, int] = {}
         """Number of each exported object of the test, by identity; its `ExportedObject` keeps it alive."""
 
     @functools.cached_property
@@ -129,11 +129,11 @@ class Proxies:
     def wrap(self, body: Any, plain: Any, by: Decoder, depth: int) -> Any:
         """Return the local object for a handle that the candidate sent, or the test's own object that it sent back."""
         if type(body) is dict:
-            number = body.get("lent")
+            number = body.get("exported")
             if type(number) is not int or not 0 <= number < len(self.peer.callbacks):
                 raise ValueError("no object of the test's")
-            lent = self.peer.callbacks[number]
-            return lent.value if type(lent) is ExportedObject else lent
+            exported = self.peer.callbacks[number]
+            return exported.value if type(exported) is ExportedObject else exported
         if plain is iter or plain is next:
             number, _ = body
             return (RemoteGenerator if plain is next else BatchedIterator)(
@@ -150,7 +150,7 @@ class Proxies:
             return self.members[number]
         # Objects that the test passed come back as themselves; so do those that it made, if it compares by identity.
         if number in self.made_by_test and (self.made_by_test[number]._remote_info().passed or self.usage.compares_identity):
-            if not self.peer.reads_unasked:
+            if not self.peer.ignores_states:
                 self.made_by_test[number]._remote_info().state = state
             return self.made_by_test[number]
         info = RemoteInfo(self, number, names, frozenset(has), state)
@@ -161,7 +161,7 @@ class Proxies:
             return self.handles.setdefault(number, make(info, plain)) if "Enum" in map(plain_name, names) else make(info, plain)
         known = self.handles.setdefault(number, make(info, None))
         # Not while the candidate makes the object to compare with: it could copy the state of that.
-        if not self.peer.reads_unasked:
+        if not self.peer.ignores_states:
             known._remote_info().state = state
         return known
 
@@ -169,7 +169,7 @@ class Proxies:
         """Return the class of the test whose counterpart in the program has that name."""
         number = name.rpartition(".")[2]
         kind = self.derived.get(int(number)) if number.isdigit() else None
-        return self.peer.lose("protocol: no class of the test's") if kind is None else kind
+        return self.peer.mark_lost("protocol: no class of the test's") if kind is None else kind
 
     def made(self, info: RemoteInfo, given: Given) -> Handle:
         """Return the proxy of an object that the test made, separate from that of the same object as a function's result."""
@@ -208,14 +208,14 @@ class Proxies:
             return {"h": self.numbers[id(value)]}
         if type(value) in _CALLED_BACK and not is_of_the_candidate(value):
             return {"h": self.callback(value)}
-        return {"h": self.lend(value)} if plain is None and is_exported(value, self.of_the_test) else None
+        return {"h": self.export(value)} if plain is None and is_exported(value, self.of_the_test) else None
 
-    def lend(self, value: Any) -> dict[str, Any]:
+    def export(self, value: Any) -> dict[str, Any]:
         """Export an object of the test. Returns the description from which the candidate makes a stub."""
         known = self.peer.callbacks
-        number = self._lent.get(id(value))
+        number = self._exported_numbers.get(id(value))
         if number is None:
-            number = self._lent[id(value)] = len(known)
+            number = self._exported_numbers[id(value)] = len(known)
             known.append(ExportedObject(value))
         kind = type(value)
         return {"callback": number, "name": kind.__name__, "doc": kind.__doc__, "special": special(kind)}
@@ -273,7 +273,7 @@ class Proxies:
             return self._finished(value) if reply.get("async") is True else value
         if "error" in reply:
             raise self.exception(self.peer._error(reply["error"]))
-        self.peer.lose(f"it returned what cannot cross: {str(reply.get('cannot'))[:100]}")
+        self.peer.mark_lost(f"it returned what cannot cross: {str(reply.get('cannot'))[:100]}")
 
     async def _finished(self, number: Any) -> Any:
         """Run a coroutine of the candidate when this is awaited."""
@@ -290,10 +290,10 @@ class Proxies:
         self.peer.touched = True
         if name not in self.peer.names():
             raise LookupError(name)
-        meta = self.peer.functions.get(name) if self.peer.asked == 0 else None  # a call may have rebound the name
+        meta = self.peer.functions.get(name) if self.peer.requests_sent == 0 else None  # a call may have rebound the name
         if type(meta) is dict and meta.get("kind") == "function":
             # A coroutine that is never awaited sends no request, yet may change the test's course.
-            self.peer.lacks_a_name = self.peer.lacks_a_name or meta.get("async") is True
+            self.peer.missed_a_name = self.peer.missed_a_name or meta.get("async") is True
             self.known[name] = self._make(name, meta)
             return self.known[name]
         reply = self.peer.ask({"get": name})
@@ -308,7 +308,7 @@ class Proxies:
         meta = reply.get("meta")
         if type(meta) is dict and meta.get("kind") in ("exception", "class"):
             return self._make(name, meta)
-        self.peer.lose("protocol: a description of no known form")
+        self.peer.mark_lost("protocol: a description of no known form")
 
     def _make(self, name: str, meta: dict[str, Any]) -> Any:
         meta["h"] = self.peer.read({"h": meta.get("h")})
@@ -327,7 +327,7 @@ class Proxies:
                     if numbers.count(info.number) > 1:  # which of its names a function meant is unknown
                         self.ambiguous.add(info.number)
             if not _texts(meta.get("names")) or not (meta.get("parameters") is None or _texts(meta["parameters"])):
-                self.peer.lose("protocol: a class of no known form")
+                self.peer.mark_lost("protocol: a class of no known form")
             return self.classes.setdefault(meta["h"]._remote_info().number, RemoteClass(self, name, meta))
         if kind == "object":  # a callable object, or a function with attributes
             meta["h"]._remote_info().is_open = meta["h"]._remote_info().is_named = True

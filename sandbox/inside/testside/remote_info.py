@@ -62,7 +62,7 @@ class RemoteInfo:
         "proxies",
         "special",
         "state",
-        "told",
+        "is_tainted",
         "touched",
     )
 
@@ -86,7 +86,7 @@ class RemoteInfo:
         """Whether it is the result of an operator that can cancel the expected value, as in `f(3) - 6`: it must not be read."""
         self.follows_class = False
         """Whether it comes from an object that the test made by a CapWords name."""
-        self.told = False
+        self.is_tainted = False
         """Whether it was computed from a value of the test that an arbitrary object should not have received."""
         self.touched = False
         """Whether the test has performed an operation on it."""
@@ -125,15 +125,15 @@ class RemoteInfo:
             TypeError: it could have.
         """
         self.touched = True
-        return self.believed(self.ask(op, *args, **kwargs), op, args, kwargs)
+        return self.checked_result(self.ask(op, *args, **kwargs), op, args, kwargs)
 
-    def believed(self, result: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def checked_result(self, result: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of an operation if it may be believed.
 
         Raises:
             TypeError: it could only confirm a value of the test.
         """
-        self.followed_by(result)
+        self.record_origin(result)
         if self._may_judge(op, args) or not any(
             map(self.proxies.is_of_the_test, (*args[_VALUES.get(op, slice(None))], *kwargs.values()))
         ):
@@ -141,13 +141,13 @@ class RemoteInfo:
         is_of_a_class = self.is_of_a_class()
         if isinstance(result, Remote):
             made = result._remote_info()
-            made.told = (op == "operate" and not is_of_a_class) or (op == "method" and args[0] in _ANSWERING)
+            made.is_tainted = (op == "operate" and not is_of_a_class) or (op == "method" and args[0] in _ANSWERING)
             made.cancels = op == "operate" and not is_of_a_class and args[0] in _CANCELLING
         elif not self._may_be_believed(op, args, result):
             raise self.refusal(f"{args[0]}() with arguments")
         return result
 
-    def followed_by(self, result: Any) -> None:
+    def record_origin(self, result: Any) -> None:
         """Record the origin of an object that an operation returned."""
         info = info_of(result)
         if info is not None and info.given is None:
@@ -184,7 +184,7 @@ class RemoteInfo:
         if self.content is None:
             content = self.ask("content")
             if not isinstance(content, list | dict):
-                self.proxies.peer.lose("protocol: content that is neither a list nor a dict")
+                self.proxies.peer.mark_lost("protocol: content that is neither a list nor a dict")
             self.content = content
         return self.content
 
@@ -196,7 +196,7 @@ class RemoteInfo:
             info.given, info.is_open, info.touched = (self.given[0], None, {}), self.is_open, True
         return copy
 
-    def agreed(self, computed: Any, op: str, *args: Any) -> Any:
+    def checked_by_object(self, computed: Any, op: str, *args: Any) -> Any:
         """Return a value computed from the content, if the object itself gives the same.
 
         Raises:

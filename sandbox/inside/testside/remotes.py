@@ -195,7 +195,7 @@ class RemoteModule(types.ModuleType):
         try:
             return self._proxies.find(name)
         except LookupError:
-            self._proxies.peer.lacks_a_name = True
+            self._proxies.peer.missed_a_name = True
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -204,5 +204,5 @@ class RemoteModule(types.ModuleType):
         super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        self._proxies.peer.lacks_a_name = True  # it may look for any name
+        self._proxies.peer.missed_a_name = True  # it may look for any name
         return sorted(self._proxies.peer.names())
