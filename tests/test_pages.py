@@ -70,6 +70,7 @@ def test_the_sandbox(tmp_path: Path) -> None:
     assert rest == ["Loaded(names=('calls', 'f'))", "2 4", "True None"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["format", "shaping", "match", "procedural", "process", "program_of_thought"])
 def test_the_first_example_of_a_page_runs_as_it_is_copied(page: str, tmp_path: Path) -> None:
     example, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.DOTALL)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import huggingface_hub as hub
+import huggingface_hub.constants
 import pytest
 
 from verigym.envs.hub import hub_or_cache, no_answer

@@ -25,7 +25,7 @@ from verigym.envs.grading import Grader
         (RaisingEnvironment(), "internal"),
         (NanEnvironment(), "internal"),
         (HungryEnvironment(), "internal"),
-        (HangingEnvironment(), "timeout"),
+        pytest.param(HangingEnvironment(), "timeout", marks=pytest.mark.slow),
         (SuicidalEnvironment(), "crashed"),
     ],
     ids=lambda value: getattr(value, "name", value),

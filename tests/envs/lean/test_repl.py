@@ -102,7 +102,7 @@ def test_misbehaviour_ends_it(talker: LineClient, command: str, why: str) -> Non
     assert talker.ask({"cmd": "fork" if command == "half" else "say"}, 20)["env"] == 0
     start = time.monotonic()
     with pytest.raises(LineClientError, match=why):
-        talker.ask({"cmd": command}, 1.5 if command in ("sleep 60", "half") else 15)
+        talker.ask({"cmd": command}, 1.5 if command in ("sleep 60", "half", "close") else 15)
     assert not talker.alive
     assert time.monotonic() - start < 30
     with pytest.raises(LineClientError, match="has ended"):

@@ -18,6 +18,7 @@ from verigym.sandbox.inside.wire.frames import FrameError
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
 )
 
 
@@ -33,7 +34,7 @@ def pair():
         yield ours, theirs
 
 
-@given(st.dictionaries(st.text(), JSON))
+@given(st.dictionaries(st.text(), JSON, max_size=4))
 def test_what_is_packed_is_parsed(obj):
     assert frames.parse(frames.pack(obj)[4:]) == obj
 

@@ -147,6 +147,7 @@ def test_two_servers_share_the_work(policy: Any, codec: Codec) -> None:
         assert one.asked > 0 < other.asked
 
 
+@pytest.mark.slow
 def test_the_run_stops_where_a_server_keeps_failing(policy: Any, codec: Codec) -> None:
     with small_server(policy) as server:
         engine = engine_for(policy, codec, server, retries=3)
@@ -258,6 +259,7 @@ def test_a_prompt_that_fills_the_server_is_refused(policy: Any, codec: Codec) ->
             ask(engine)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_its_checkpoint_when_the_server_is_back(policy: Any, tiny_tokenizer: Any, tmp_path: Path) -> None:
     policy.save_pretrained(tmp_path / "model")
     tiny_tokenizer.save_pretrained(tmp_path / "model")
