@@ -32,7 +32,7 @@ class SamplingFields(Frozen):
     """Most completions decoded at the same time; bounds the memory of the KV cache."""
 
     advantage: str = "grpo"
-    """How rewards become advantages: a name in ADVANTAGES of trainer/advantages, gdpo, or gae, which trains a critic."""
+    """How rewards become advantages: a name in trainer/advantages/table.py; gae trains a critic."""
     advantage_options: Mapping[str, Any] = {}
     """Keyword arguments of the advantage, by name, such as ddof and eps of grpo."""
     reward_weights: Mapping[str, float] = {}

@@ -18,7 +18,7 @@ class UpdateFields(Frozen):
     """Settings of the gradient and the optimizer step."""
 
     loss: str = "clipped"
-    """Policy loss: a name in LOSSES of trainer/losses/, such as clipped, reinforce, cispo, gspo, sapo, gmpo or dppo_tv."""
+    """Policy loss: a name in trainer/losses/table.py, such as clipped, reinforce, cispo, gspo, sapo, gmpo or dppo_tv."""
     clip_low: float | None = None
     """Clip range below a ratio of 1; the loss's own default when left out."""
     clip_high: float | None = None

@@ -15,6 +15,7 @@ from rewards import REWARD_ADVANTAGES
 from verigym.envs import Score, UsageError
 from verigym.envs.contract.schema import StepScore
 from verigym.trainer.advantages.batch import gdpo
+from verigym.trainer.advantages.table import ADVANTAGES, Advantage
 from verigym.trainer.config.run import build_config
 from verigym.trainer.credit.rows import compares_prompts, credits_of, has_signal, training_rows
 from verigym.trainer.credit.training_row import TrainingRow
@@ -221,6 +222,16 @@ def test_a_group_that_would_be_trained_on_has_a_signal(first: float, inside: flo
     signal = has_signal(made, rule["a"])
     assert signal or not trained
     assert signal is (not first == inside == last == 0.5), "one whose steps differ inside a token alone is kept for nothing"
+
+
+def test_an_entry_of_the_table_is_all_that_a_new_advantage_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ADVANTAGES, "newest", Advantage("group:centred", negative_rewards=False))
+    rewards_PG, scored_PG = torch.tensor([[1.0, 0.0]]), torch.ones(1, 2, dtype=torch.bool)
+    assert credit(advantage="newest")["a"].advantage(rewards_PG, scored_PG).tolist() == [[0.5, -0.5]]
+    with pytest.raises(UsageError, match="source 'a': newest refuses rewards below 0, which overlong_cache can make"):
+        credit(advantage="newest", overlong_cache=8)
+    with pytest.raises(UsageError, match="there is no advantage 'newes'; did you mean 'newest'?"):
+        credit(advantage="newes")
 
 
 @pytest.mark.parametrize("name", sorted(set(REWARD_ADVANTAGES) - {"reinforce++"}))

@@ -14,7 +14,7 @@ from verigym.trainer.learner.kl_reward import kl_penalties
 from verigym.trainer.learner.objective import K1_IN_THE_LOSS, build_objective, choose_correction, choose_loss
 from verigym.trainer.losses.corrections import CORRECTIONS
 from verigym.trainer.losses.kl import KL_ESTIMATORS
-from verigym.trainer.losses.table import LOSSES, ON_POLICY_LOSSES
+from verigym.trainer.losses.table import LOSSES, ON_POLICY_LOSSES, PolicyLoss
 
 LOGP = torch.tensor([[-1.0, -2.0], [-0.5, -0.1]])
 OLD = torch.tensor([[-1.5, -1.0], [-0.5, -3.0]])
@@ -27,6 +27,16 @@ def test_every_loss_can_be_chosen(name: str) -> None:
     found, _ = choose_loss(UpdateFields(loss=name, aggregation="sequence_mean"))(LOGP, OLD, ADVANTAGES, mask_BT=MASK)
     wanted, _ = LOSSES[name].function(LOGP, OLD, ADVANTAGES, mask_BT=MASK)
     assert torch.equal(found, wanted)
+
+
+def test_an_entry_of_the_table_is_all_that_a_new_loss_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOSSES, "newest", PolicyLoss("sequence_level:gspo", whole_completions=True))
+    given = {"loss": "newest", "clip_low": 0.1}
+    found, _ = choose_loss(UpdateFields(aggregation="sequence_mean", **given))(LOGP, OLD, ADVANTAGES, mask_BT=MASK)
+    wanted, _ = LOSSES["gspo"].function(LOGP, OLD, ADVANTAGES, mask_BT=MASK, clip_low=0.1)
+    assert torch.equal(found, wanted)
+    with pytest.raises(UsageError, match="newest is a loss of whole completions, which token_mean would weight"):
+        choose_loss(UpdateFields(aggregation="token_mean", **given))
 
 
 def test_options_reach_the_loss() -> None:
