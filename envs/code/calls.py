@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from verigym.envs.code import compare, show
 from verigym.envs.code.outcome import Outcome, ended, stopped, wrong
 from verigym.envs.code.reference import CallTest
-from verigym.envs.code.single import Bench
+from verigym.envs.code.run_test import Bench
 from verigym.sandbox import Answer, CannotCross, Ended, Loaded, Raised, RunStatus, Session
 
 Numbered = tuple[int, CallTest]

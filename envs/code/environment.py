@@ -12,9 +12,9 @@ from pydantic import Field
 from verigym.envs.code.examples import examples
 from verigym.envs.code.outcome import compile_error, failure_of
 from verigym.envs.code.reference import CallTest, CodeReference
-from verigym.envs.code.running import run_tests
+from verigym.envs.code.run_all import run_tests
+from verigym.envs.code.run_test import Bench
 from verigym.envs.code.sandboxed import SandboxedOptions, open_named
-from verigym.envs.code.single import Bench
 from verigym.envs.code.verdict import decide, not_built, stamped
 from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts
 from verigym.envs.contract.errors import EnvironmentFailure

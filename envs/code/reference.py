@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from verigym.envs.code.jsonvalue import Json, storable_text
+from verigym.envs.code.json_values import Json, storable_text
 from verigym.envs.contract.schema import Reference
 from verigym.sandbox import Limits
 from verigym.sandbox.spec import MOST_PROCESSES, Prelude

@@ -2,7 +2,7 @@
 
 If the grader raises on a completion but grades a known-good control, the completion is at fault: LIMIT, the floor. If it
 raises on the control too, the grader is broken: ERROR, no reward. Failures that no text can cause (files, network, imports)
-are ours without a control. `grading/killrule.py` applies the same rule to killed workers.
+are ours without a control. `grading/kill_rule.py` applies the same rule to killed workers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Grading in bulk: the Grader with its worker processes, kill rule, retries and cache.
 
 `grader` is the API and `engine` its threads, each with one of `workers`, whose `process` runs `child` and exchanges frames by
-`channel`. `judging` applies the blame rule to what an environment raises, `killrule` to workers that die or hang, `groups` to
-groups; `breaker` stops asking an environment that keeps ending workers. `cache` keeps verdicts, `stats` counts.
+`channel`. `judging` applies the blame rule to what an environment raises, `kill_rule` to workers that die or hang,
+`group_blame` to groups; `breaker` stops asking an environment that keeps ending workers. `cache` keeps verdicts, `stats`
+counts.
 """
 
 from verigym.envs.grading.grader import Grader, Item

@@ -13,8 +13,8 @@ from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Completion, Prompt, Score, sha256_hex
 from verigym.envs.grading.breaker import Breaker
 from verigym.envs.grading.cache import ScoreCache
-from verigym.envs.grading.fairqueue import FairQueue
-from verigym.envs.grading.killrule import KillRule
+from verigym.envs.grading.fair_queue import FairQueue
+from verigym.envs.grading.kill_rule import KillRule
 from verigym.envs.grading.process import NeverStarts
 from verigym.envs.grading.stats import StatsCounter, ThrottledLog
 from verigym.envs.grading.workers import InProcessWorker, Limits, ProcessWorker, Worker

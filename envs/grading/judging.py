@@ -9,7 +9,7 @@ from verigym.envs.contract.base import Environment
 from verigym.envs.contract.blame import OURS, control_completion, describe, guarded, in_range, raised_by
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.contract.schema import Completion, Prompt, Score
-from verigym.envs.grading.groups import Member, Refused, judged_together
+from verigym.envs.grading.group_blame import Member, Refused, judged_together
 
 
 def judge_one(environment: Environment, prompt: Prompt, completion: Completion | str) -> Score:
@@ -47,7 +47,7 @@ def grades_groups(environment: Environment) -> bool:
 def judge_group(environment: Environment, prompt: Prompt, completions: Sequence[Completion | None]) -> list[Score]:
     """Score the completions of one prompt together, by `score_group` where the environment grades groups.
 
-    None stands for the control item. A group of one is one item. Where `score_group` raises, the blame rule of `groups.py`
+    None stands for the control item. A group of one is one item. Where `score_group` raises, the blame rule of `group_blame.py`
     finds the completion at fault.
     """
     if len(completions) == 1 or not grades_groups(environment):

@@ -12,8 +12,8 @@ from verigym.envs.contract.schema import Score, canonical_json, sha256_hex
 from verigym.envs.grading.cache import ScoreCache
 from verigym.envs.judge.endpoint import Spent, Trouble, named, post
 from verigym.envs.judge.options import JudgeOptions
+from verigym.envs.judge.prompts import AGAIN
 from verigym.envs.judge.replies import Form, Garbage, Verdict
-from verigym.envs.judge.texts import AGAIN
 
 
 def ask(options: JudgeOptions, system: str, user: str, form: Form, deadline: float) -> tuple[Verdict, Spent]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.contract.schema import ErrorKind
-from verigym.envs.judge import limits, wire
+from verigym.envs.judge import http_request, limits
 from verigym.envs.judge.options import JudgeOptions
 
 _TRY_AGAIN = (408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529)
@@ -80,7 +80,7 @@ def post(options: JudgeOptions, body: dict[str, Any], deadline: float) -> tuple[
     raise _settings_failure(options, response)
 
 
-def _send(options: JudgeOptions, body: Mapping[str, Any], deadline: float) -> wire.Response | Trouble:
+def _send(options: JudgeOptions, body: Mapping[str, Any], deadline: float) -> http_request.Response | Trouble:
     data = json.dumps(body, allow_nan=False).encode("ascii")
     url = options.base_url.rstrip("/") + "/chat/completions"
     headers = {**_headers(options), "Content-Type": "application/json"}
@@ -89,7 +89,7 @@ def _send(options: JudgeOptions, body: Mapping[str, Any], deadline: float) -> wi
             left_s = min(options.timeout_s, deadline - time.monotonic())
             if left_s <= 0:
                 return Trouble("timeout", "no time was left for a request", requests=0)
-            return wire.request("POST", url, headers, data, left_s)
+            return http_request.request("POST", url, headers, data, left_s)
     except limits.NoPlace as error:
         return Trouble("timeout", str(error), wait_s=float("inf"), requests=0)
     except TimeoutError as error:
@@ -98,7 +98,7 @@ def _send(options: JudgeOptions, body: Mapping[str, Any], deadline: float) -> wi
         return Trouble("unavailable", _words(error))
 
 
-def _reply(response: wire.Response) -> tuple[str, Spent, str] | Trouble:
+def _reply(response: http_request.Response) -> tuple[str, Spent, str] | Trouble:
     try:
         found = json.loads(response.body)
         choice = found["choices"][0]
@@ -129,13 +129,13 @@ def _key(options: JudgeOptions) -> str:
     return key
 
 
-def _settings_failure(options: JudgeOptions, response: wire.Response) -> EnvironmentFailure:
+def _settings_failure(options: JudgeOptions, response: http_request.Response) -> EnvironmentFailure:
     hints = {401: "; check api_key_env", 403: "; check api_key_env", 404: "; check base_url and model"}
     what = f"judge {options.model!r} at {options.base_url}: HTTP {response.status}: {_shown(options, response)}"
     return EnvironmentFailure("unavailable", what + hints.get(response.status, ""))
 
 
-def _shown(options: JudgeOptions, response: wire.Response) -> str:
+def _shown(options: JudgeOptions, response: http_request.Response) -> str:
     """Return the beginning of an error's text, without the key, which some servers repeat."""
     text = response.body[: 10 * _SHOWN_CHARS].decode("utf-8", "replace")
     if options.api_key_env:
@@ -144,7 +144,7 @@ def _shown(options: JudgeOptions, response: wire.Response) -> str:
     return text[:_SHOWN_CHARS] or "no text"
 
 
-def _names(response: wire.Response) -> list[str]:
+def _names(response: http_request.Response) -> list[str]:
     try:
         return [str(model["id"]) for model in json.loads(response.body)["data"]]
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -160,7 +160,7 @@ def look(options: JudgeOptions) -> None:
     named(options)
     url = options.base_url.rstrip("/") + "/models"
     try:
-        response = wire.request("GET", url, _headers(options), None, min(options.timeout_s, 10.0))
+        response = http_request.request("GET", url, _headers(options), None, min(options.timeout_s, 10.0))
     except OSError as error:
         raise EnvironmentFailure(
             "unavailable",

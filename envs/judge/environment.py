@@ -11,12 +11,12 @@ from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.contract.schema import Completion, Prompt, Reference, Score
 from verigym.envs.judge.client import ask, components
-from verigym.envs.judge.comparing import Meeting, Standing, meet, round_robin
 from verigym.envs.judge.endpoint import RefusedRequest, Spent, look
+from verigym.envs.judge.judged_text import read
 from verigym.envs.judge.options import JudgeOptions, JudgeReference
-from verigym.envs.judge.reading import read
+from verigym.envs.judge.pairwise import Meeting, Standing, meet, round_robin
+from verigym.envs.judge.prompts import INSTRUCTIONS, TEMPLATES, compose, conversation
 from verigym.envs.judge.replies import Verdict, form_of
-from verigym.envs.judge.texts import INSTRUCTIONS, TEMPLATES, compose, conversation
 
 _REASON_CHARS = 500
 

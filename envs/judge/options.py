@@ -11,8 +11,8 @@ from pydantic import Field, JsonValue, model_validator
 
 from verigym.envs.contract.base import Options
 from verigym.envs.contract.schema import Reference, sha256_hex
-from verigym.envs.judge.reading import Cut, Reads
-from verigym.envs.judge.texts import Mode, template_problem
+from verigym.envs.judge.judged_text import Cut, Reads
+from verigym.envs.judge.prompts import Mode, template_problem
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _OURS = ("model", "messages", "response_format", "stream", "n")

@@ -9,7 +9,7 @@ from typing import Any
 from verigym.envs import strict_json
 from verigym.envs.extraction.fences import sole_block
 from verigym.envs.extraction.methods import strip_thinking
-from verigym.envs.judge.texts import Mode
+from verigym.envs.judge.prompts import Mode
 
 MAX_REPLY_CHARS = 100_000
 _OPENINGS = ("```json\n", "```\n")

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts, Options
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.contract.schema import Completion, Prompt, Reference, Score
-from verigym.envs.judge.reading import Cut, Reads, read
+from verigym.envs.judge.judged_text import Cut, Reads, read
 from verigym.envs.model_fingerprint import fingerprint, named_after
 from verigym.envs.reward_model.model import Device, Dtype, RewardModel, loaded
 from verigym.envs.trained_options import refuse_other_options

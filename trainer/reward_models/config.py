@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from verigym.envs.judge.reading import Reads
+from verigym.envs.judge.judged_text import Reads
 from verigym.envs.process.steps import Ends, Splitting
 from verigym.trainer.checkpoints.store import FREE_FIELDS
 from verigym.trainer.config.frozen import Frozen

@@ -20,7 +20,7 @@ import transformers
 
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.contract.schema import Completion, Score
-from verigym.envs.judge.reading import read
+from verigym.envs.judge.judged_text import read
 from verigym.envs.reward_model.model import RewardModel
 from verigym.trainer.logprobs.forward import autocast
 from verigym.trainer.models.loading import load_model

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from verigym.envs.contract.base import Options
 from verigym.envs.contract.errors import EnvironmentFailure
-from verigym.envs.judge import wire
+from verigym.envs.judge import http_request
 from verigym.envs.lean.backends.replies import rejection
 from verigym.envs.lean.task import LeanReference, solution_file
 from verigym.envs.lean.toolchain import Toolchain
@@ -65,8 +65,8 @@ class KiminaScreen:
         body = {"snippets": [snippet], "timeout": int(self.options.timeout_s), "reuse": self.options.reuse, "debug": False}
         data = json.dumps(body).encode()
         try:
-            answer = wire.request("POST", self.options.url, self._headers, data, self.options.timeout_s + _GRACE_S)
-        except (TimeoutError, wire.Dropped) as error:
+            answer = http_request.request("POST", self.options.url, self._headers, data, self.options.timeout_s + _GRACE_S)
+        except (TimeoutError, http_request.Dropped) as error:
             logger.info("lean: the Kimina server gave no answer: %s", error)
             return None
         except OSError as error:

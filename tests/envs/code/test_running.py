@@ -10,7 +10,7 @@ import pytest
 from verigym.envs import Completion, Grader, Status
 from verigym.envs.code.environment import CodeEnvironment
 from verigym.envs.code.outcome import PASSED, wrong
-from verigym.envs.code.running import Results
+from verigym.envs.code.run_all import Results
 
 # Sleeps as long as the input says and prints it; what the tests expect decides which of them fail.
 SLEEPER = "```python\nimport time\nn = input()\ntime.sleep(float(n))\nprint(n)\n```"

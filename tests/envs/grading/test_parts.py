@@ -10,7 +10,7 @@ import pytest
 from verigym.envs.grading import breaker as breaker_module
 from verigym.envs.grading.breaker import Breaker, Trust
 from verigym.envs.grading.channel import MAX_MESSAGE_BYTES, Channel, encode
-from verigym.envs.grading.fairqueue import FairQueue
+from verigym.envs.grading.fair_queue import FairQueue
 from verigym.envs.grading.stats import ThrottledLog
 
 

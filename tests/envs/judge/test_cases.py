@@ -11,8 +11,8 @@ from chat_server import compare_texts, quote, say, serving, user
 
 from verigym.envs import Completion
 from verigym.envs.judge.environment import JudgeEnvironment
+from verigym.envs.judge.prompts import compose, unmarked
 from verigym.envs.judge.replies import Garbage, form_of
-from verigym.envs.judge.texts import compose, unmarked
 
 FOLDER = Path(__file__).parents[2] / "cases"
 CASES = [json.loads(line) for line in (FOLDER / "judge.jsonl").read_text().splitlines()]

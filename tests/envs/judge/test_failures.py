@@ -12,7 +12,7 @@ from chat_server import Step, compare_texts, drip, drop, half, hang, raw, say, s
 from verigym.envs import EnvironmentFailure, UsageError
 from verigym.envs.grading import Grader
 from verigym.envs.judge.environment import JudgeEnvironment
-from verigym.envs.judge.texts import AGAIN
+from verigym.envs.judge.prompts import AGAIN
 
 TROUBLES: dict[str, tuple[Step, str]] = {
     "429": (status(429), "unavailable"),

@@ -19,7 +19,7 @@ from vllm_fixtures import require_vllm
 
 from verigym.envs.grading import Grader
 from verigym.envs.judge.environment import JudgeEnvironment
-from verigym.envs.judge.texts import INSTRUCTIONS, TEMPLATES
+from verigym.envs.judge.prompts import INSTRUCTIONS, TEMPLATES
 from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 
 QUESTION = "Which city is the capital of Australia?"

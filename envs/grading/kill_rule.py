@@ -2,7 +2,7 @@
 
 The item is tried on two workers. If both die, a control item (the prompt's own gold, else an empty completion) is
 graded on a fresh worker under the same limits. If that works, the submission did it: LIMIT, the floor. If not, we did:
-ERROR. `groups.py` applies the rule to groups.
+ERROR. `group_blame.py` applies the rule to groups.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.schema import Completion, ErrorKind, Prompt, Score
 from verigym.envs.grading.breaker import Breaker, Trust
-from verigym.envs.grading.groups import Member, Refused, judged_together
+from verigym.envs.grading.group_blame import Member, Refused, judged_together
 from verigym.envs.grading.process import Died, NeverStarts, WorkerStartError
 from verigym.envs.grading.stats import StatsCounter, ThrottledLog
 from verigym.envs.grading.workers import Worker

@@ -14,7 +14,7 @@ from functools import partial
 from verigym.envs.code.calls import Numbered, run_calls
 from verigym.envs.code.outcome import Outcome, ours
 from verigym.envs.code.reference import CallTest, Test
-from verigym.envs.code.single import Bench, run_one
+from verigym.envs.code.run_test import Bench, run_one
 from verigym.sandbox import SandboxFailure
 
 Unit = Callable[[], None]
