@@ -51,7 +51,7 @@ class HostOptions(SandboxOptions):
     """Options common to back ends that show programs parts of the host's file system."""
 
     read_only: Annotated[tuple[str, ...], Expected('a list of paths, such as ["/data"]')] = ()
-    """More files and folders of the host that programs may read; below `/tmp` they are seen as `placed` says."""
+    """More files and folders of the host that programs may read; paths below `/tmp` appear below `/host`."""
 
 
 class LocalOptions(HostOptions):

@@ -101,7 +101,7 @@ class Session:
         """Call a function of the program, or the method of that name of its `class Solution`.
 
         Raises:
-            TypeError: an argument cannot cross: it is no plain data.
+            TypeError: an argument is not plain data.
             SandboxFailure: the sandbox failed.
         """
         if isinstance(self.loaded, Ended):
@@ -150,7 +150,7 @@ class Session:
 
     def _end(self) -> Ended:
         if not self._run.done:
-            # It has closed the channel. Ending by itself says why; one that stays is cut off at its deadline.
+            # It has closed the channel. Its exit status tells why; if it does not exit, it is killed at its deadline.
             poll_runs([self._run])
         result = self._run.outcome()
         if result.status is RunStatus.OK:

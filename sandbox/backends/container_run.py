@@ -205,7 +205,7 @@ class ContainerRun(Run):
                     sent = pump.sock.send(pump.pending)
                 except BlockingIOError:
                     sent = 0
-                except OSError:  # nobody reads it any more
+                except OSError:  # the reader is gone
                     pass
             del pump.pending[:sent]
             self._owed += sent

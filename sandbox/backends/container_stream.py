@@ -93,7 +93,7 @@ class AttachStream:
                 self._waiting.pop(0)
 
     def receive(self) -> Iterator[tuple[int, memoryview]]:
-        """Read what is there and yield the frames that are complete; a body is valid until the next.
+        """Read what is available and yield complete frames; a body is valid until the next.
 
         Raises:
             StreamGone: it has ended; what came before has been yielded.

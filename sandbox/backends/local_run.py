@@ -93,7 +93,7 @@ class LocalRun(Run):
         return [sock] if self._quiet_s > 0 else [*self._pipes, sock]
 
     def on_readable(self, fd: int) -> None:
-        """Read what is there."""
+        """Read what is available."""
         if fd == self._worker.sock.fileno():
             self._on_message()
         elif fd in self._pipes:

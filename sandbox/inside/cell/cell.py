@@ -111,7 +111,7 @@ def _await(sock: _socket.socket, starter: RunStarter) -> RunEnd:
 def _receive(sock: _socket.socket, starter: RunStarter) -> tuple[dict[str, Any], list[int]]:
     data, fds = fd_passing.receive(sock, _LARGEST_HEADER, _MOST_FDS)
     if not data:
-        # Nobody is left to report to.
+        # The supervisor is gone.
         starter.shut_down()
         os._exit(0)
     return json.loads(data.decode()), fds  # given bytes, it would first guess the encoding

@@ -139,7 +139,7 @@ class Cell:
             report["files"] = self._send_files(outlets, header["collect"], int(header["limits"]["collect_bytes"]))
             report["clean"] = self._clean()
         except Exception as error:
-            # What was in order before the run is not any more: the run's doing, and the supervisor replaces the container.
+            # The container worked before the run, so the run damaged it; the supervisor replaces it.
             report = {"broken": f"{type(error).__name__}: {error}"[:300]}
         self._relay.send_json(DONE, report)
 
@@ -158,15 +158,15 @@ class Cell:
             os.close(fd)
 
     def _become_child(self) -> None:
-        sys_.prctl(sys_.PR_SET_DUMPABLE, 1)  # or its directory in /proc would be root's
+        sys_.prctl(sys_.PR_SET_DUMPABLE, 1)  # otherwise its directory in /proc would belong to root
         if self.walls.landlock_fd is not None:
-            # Only now there is a directory of its own in /proc. The rule stays, for a directory that will be gone.
+            # Its directory in /proc exists only now. The rule outlives it without effect.
             landlock.add(self.walls.landlock_fd, f"/proc/{os.getpid()}")
 
     def _send_files(self, outlets: RunOutputs, paths: list[str], limit: int) -> list[str]:
-        found = {path: fd for path in paths if (fd := self._run_dir.collect(path, limit)) is not None}
-        outlets.send_files(list(found.values()))
-        return list(found)
+        collected = {path: fd for path in paths if (fd := self._run_dir.collect(path, limit)) is not None}
+        outlets.send_files(list(collected.values()))
+        return list(collected)
 
     def _oom_kills(self) -> int:
         if self._oom_file is not None:
@@ -177,18 +177,18 @@ class Cell:
         return 0
 
     def _clean(self) -> bool:
-        """Remove the run's files. Returns whether the next run finds everything as this one did."""
+        """Remove the run's files. Returns whether the container is as it was before the run."""
         return all([folders.empty(place) for place in self._writable]) and self.own_state() == self.state
 
     def own_state(self) -> object:
-        """What a program of the same user can change although it cannot touch this process's memory."""
+        """Return the state of this process that a program of the same user can change from outside."""
         limits = [resource.getrlimit(kind) for kind in _RLIMITS]
-        links = None if self.walls.landlock_fd is not None else _links(self._packages)  # else it may not write there
+        links = None if self.walls.landlock_fd is not None else _links(self._packages)  # Landlock protects them
         return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getaffinity(0), links
 
 
 def _link_packages(chosen: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Lay out links to the packages that programs may import. Returns what is covered, as `masked.readable` takes it."""
+    """Create links to the packages that programs may import. Returns the masked folders for `masked.readable`."""
     here = packages.installed_in()
     shown = packages.shown(chosen["names"], here, all_there=chosen["all_there"])
     masked.link(chosen["place"], shown)
@@ -197,13 +197,13 @@ def _link_packages(chosen: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _links(place: str) -> list[tuple[str, str]]:
-    """What each file below a folder is a link to."""
+    """Return path and link target of everything below a folder."""
     paths = [os.path.join(folder, name) for folder, inner, files in os.walk(place) for name in (*inner, *files)]
     return [(path, os.readlink(path) if os.path.islink(path) else "") for path in paths]
 
 
 def _writable_mounts(but: Collection[str]) -> list[str]:
-    """The other places where a program could leave something for the next one: runtimes mount some that nobody asked for."""
+    """Return other writable tmpfs mounts, such as those that runtimes add, where a program could leave data for the next."""
     with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
         mounts = [line.split()[1] for line in file if line.split()[2] == "tmpfs"]
     return [path for path in dict.fromkeys(mounts) if path not in but and os.path.isdir(path) and os.access(path, os.W_OK)]

@@ -52,7 +52,7 @@ def wait(sock: _socket.socket, become: Become, confine: Callable[[], None] | Non
     except BaseException as error:
         try:
             os.write(note_fd, note(f"{type(error).__name__}: {error}"))
-        except OSError:  # nobody reads it any more
+        except OSError:  # the reader is gone
             return
 
 

@@ -129,7 +129,7 @@ class Channel:
             sent = self.sock.send(self._buffer[: self.pending])
         except BlockingIOError:
             return
-        except OSError:  # it has closed its end: nobody will read this
+        except OSError:  # the program has closed its end
             sent = self.pending
         self._buffer[: self.pending - sent] = self._buffer[sent : self.pending]
         self.pending -= sent

@@ -89,7 +89,7 @@ class Zygote:
         if message != _FORKED:
             raise forker.ForkFailed(message.decode("utf-8", "replace") or "what forks it has ended")
         sock_fd, self._process = received
-        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, sock_fd)  # what it is said to be is not asked again
+        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, sock_fd)  # given its type, Python need not query it
         try:
             prefork.send_spec(sock, spec, fds, note_fd)
         finally:

@@ -139,17 +139,17 @@ def syscall(name: str, *arguments: object) -> int:
 
 
 def trim_memory() -> None:
-    """Give memory that was freed back to the kernel, where the C library can."""
+    """Return freed memory to the kernel, if the C library can."""
     with contextlib.suppress(AttributeError):
         libc.malloc_trim(0)  # type: ignore[union-attr]
 
 
 def prepared(name: str, first: int) -> Callable[[int], object]:
-    """A call with small numbers, its second left open, that costs a fork little: what it does on failure is nothing."""
+    """Return a function of the call's second argument that is cheap in a fork: integers only, and errors are not raised."""
     number = NUMBERS.get(name)
     if number is None or libc is None:
         raise OSError(errno.ENOSYS, f"{os.strerror(errno.ENOSYS)}: {name}")
-    call = ctypes.CDLL(None).syscall  # its own, so that no types are looked up and no errno is kept
+    call = ctypes.CDLL(None).syscall  # a separate object, without argument types and errno handling
     return lambda second: call(number, first, second, 0, 0, 0)
 
 
@@ -159,7 +159,7 @@ def unshare(flags: int) -> None:
 
 
 def setns(fd: int, flags: int = 0) -> None:
-    """Enter the namespace that the descriptor stands for."""
+    """Enter the namespace that the descriptor refers to."""
     syscall("setns", fd, flags)
 
 
