@@ -1,4 +1,4 @@
-"""What an evaluation may be told."""
+"""Settings of an evaluation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVAL_RULES: tuple[Rule, ...] = (
 
 
 class PickerConfig(Frozen):
-    """An environment whose reward picks among samples without knowing the reference, such as a process reward model."""
+    """An environment that ranks samples by its reward, without the reference answer, such as a process reward model."""
 
     environment: str
     """Registry name, such as process, reward_model or judge."""
@@ -41,7 +41,7 @@ class EvalConfig(SamplerFields):
     """Held-out prompts of each source, k samples a prompt, by one model or several."""
 
     models: Mapping[str, str] = Field(min_length=1)
-    """Name in the tables to local directory or hub id; the others are compared with the first."""
+    """By name in the tables: a local directory or hub id. The other models are compared with the first."""
     prompts: int = Field(default=200, ge=1)
     """Most held-out prompts a source; always the same ones."""
     samples: int = Field(default=1, ge=1)
@@ -49,9 +49,9 @@ class EvalConfig(SamplerFields):
     temperature: float | None = Field(default=None, ge=0, le=10)
     """Of the sampler; when left out 0, which is greedy, for one sample and 1 for several."""
     pickers: Mapping[str, PickerConfig] = {}
-    """By name: who picks the best of n, and whose rewards weight the votes."""
+    """By name: environments that pick the best of n, and whose rewards weight the votes."""
     train_data: tuple[str, ...] = ()
-    """What models may have been trained on, JSON Lines files or `NAME:SPLIT` of data sets: prompts found there are counted."""
+    """Possible training data of the models, JSON Lines files or `NAME:SPLIT` of data sets; prompts found in it are counted."""
     train_data_dirs: Mapping[str, Path] = {}
     """By name of a data set in train_data, the folder of its local files; that of the sources when left out."""
     ngram: int = Field(default=NGRAM, ge=2)
@@ -59,21 +59,21 @@ class EvalConfig(SamplerFields):
     level: float = Field(default=0.95, gt=0, lt=1)
     """Of the bootstrap intervals, which draw whole prompts."""
     thinking_budgets: tuple[Annotated[int, Field(ge=0)], ...] = ()
-    """Most tokens of thought: all samples are taken for each. max_new_tokens is then of the answer; no budget when left out."""
+    """Most tokens of thinking; all samples are taken for each budget. max_new_tokens then bounds the answer alone."""
     thinking_close: str = Field(default="</think>", min_length=1)
-    """The text that ends a thought; a completion is thought up to there."""
+    """The text that ends the thinking."""
     thinking_forced: str = "\n</think>\n\n"
-    """What is put in where a budget is used up; it holds thinking_close, and may go on with such as `Final answer:`."""
+    """Inserted when the budget is used up; it contains thinking_close, and may end with text such as `Final answer:`."""
     thinking_waits: int = Field(default=0, ge=0)
-    """How often a thought that ends early is taken up again, with thinking_wait in the place of its end."""
+    """How often thinking that ends early is continued, with thinking_wait in place of its end."""
     thinking_minimum: int | None = Field(default=None, ge=1)
-    """With thinking_waits: a thought of fewer tokens ends early; each budget itself when left out."""
+    """With thinking_waits: thinking of fewer tokens ends early; each budget itself when left out."""
     thinking_wait: str = Field(default="Wait", min_length=1)
-    """With thinking_waits: what is put in."""
+    """With thinking_waits: the text that is inserted."""
 
     @property
-    def heat(self) -> float:
-        """The temperature."""
+    def sampling_temperature(self) -> float:
+        """The temperature, with its default."""
         return self.temperature if self.temperature is not None else float(self.samples > 1)
 
     def thinking_rules(self, budget: int) -> ThinkingRules:

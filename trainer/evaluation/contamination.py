@@ -1,9 +1,8 @@
-"""Which evaluation prompts stand in training texts, by n-grams of words (GPT-3, arXiv 2005.14165, appendix C: n = 13).
+"""Contamination: evaluation prompts that share an n-gram of words with training texts (GPT-3, 2005.14165, appendix C: n = 13).
 
-A prompt counts as contaminated where one of its n-grams is in a training text. Words are runs of letters and digits in NFKC and
-without case; a Chinese or Japanese character is a word of its own. Only the task's own words are compared: an n-gram never
-reaches into what a template puts around them. A task of fewer than n words is looked for as a whole. What many tasks share is
-no contamination: n-grams that occur in at least `common` evaluation prompts are left out.
+Words are runs of letters and digits in NFKC and without case; a Chinese or Japanese character is a word. Only the task's own
+words are compared: an n-gram never reaches into a template around them. A task of fewer than n words is searched for as a
+whole. Text that many tasks share is no contamination: n-grams in at least `common` evaluation prompts are ignored.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]|[^\W_\u3040-\u30f
 
 
 @dataclass(frozen=True)
-class Hit:
-    """A prompt that was found."""
+class ContaminatedPrompt:
+    """A contaminated prompt."""
 
     prompt: int
     """Its number."""
     ngrams: int
-    """How many of its n-grams were found."""
+    """Its n-grams that were found."""
     of: int
-    """How many it has."""
+    """All its n-grams."""
     example: str
-    """One that was found."""
+    """One n-gram that was found."""
     where: str
-    """Name of the training text it was first found in."""
+    """Name of the first training text that contains it."""
 
 
 def words(text: str) -> list[str]:
@@ -47,12 +46,12 @@ def ngrams(text: str, n: int = NGRAM) -> set[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class OwnText:
-    """A task's own text: what its row says, without the words of a description or a template around it."""
+    """The text of a task itself, without the words that a description or a template adds."""
 
     whole: str
-    """The question, looked for as a whole where no run has n words."""
+    """The question, searched for as a whole if no run has n words."""
     runs: tuple[str, ...] = ()
-    """Its parts between which somebody else's words stand; the whole when left out."""
+    """Its parts between added words; the whole when left out."""
 
     def ngrams(self, n: int) -> set[tuple[str, ...]]:
         """Return the n-grams of its runs; the whole where all are shorter, nothing where there are no words."""
@@ -63,16 +62,16 @@ class OwnText:
 
 def contaminated(
     prompts: Sequence[OwnText], training: Iterable[tuple[str, str]], *, n: int = NGRAM, common: int = 10
-) -> list[Hit]:
+) -> list[ContaminatedPrompt]:
     """Return the prompts that share an n-gram with a training text, in order.
 
-    Training texts are gone over once and not kept: memory is that of the prompts.
+    Training texts are read once and not kept, so memory depends on the prompts alone.
 
     Args:
         prompts: the own texts of evaluation prompts.
         training: (name, text) of each training text.
         n: words of an n-gram.
-        common: an n-gram in at least so many prompts is nobody's own; at least 2.
+        common: n-grams in at least this many prompts are ignored; at least 2.
 
     Raises:
         ValueError: n or common is too small.
@@ -86,15 +85,15 @@ def contaminated(
     lengths = sorted({len(gram) for gram in wanted})
     found: dict[tuple[str, ...], str] = {}
     for name, text in training:
-        said = words(text)
+        text_words = words(text)
         for length in lengths:
-            for start in range(len(said) - length + 1):
-                gram = tuple(said[start : start + length])
+            for start in range(len(text_words) - length + 1):
+                gram = tuple(text_words[start : start + length])
                 if gram in wanted:
                     found.setdefault(gram, name)
     hits = []
     for number, grams in enumerate(own):
         mine = sorted(grams & found.keys())
         if mine:
-            hits.append(Hit(number, len(mine), len(grams), " ".join(mine[0]), found[mine[0]]))
+            hits.append(ContaminatedPrompt(number, len(mine), len(grams), " ".join(mine[0]), found[mine[0]]))
     return hits

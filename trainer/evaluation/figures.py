@@ -1,7 +1,7 @@
-"""Figures of k samples a prompt: pure functions of verdicts, answers and a picker's scores.
+"""Figures of k samples per prompt: pass@k, majority, best-of-k. Pure functions of verdicts, answers and a picker's rewards.
 
-What is unbiased: `pass_at`, `best_of` and `avg` are the expected value over every subset of that many samples. Votes have no
-such closed form, so `majority` and `weighted_majority` are means over blocks of consecutive samples, as `majority_at_k`.
+`pass_at`, `best_of` and `avg` are unbiased: the mean over all subsets of that many samples. Votes have no such closed form, so
+`majority` and `weighted_majority` are means over blocks of consecutive samples, as in `majority_at_k`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from verigym.envs.metrics import Interval, majority_at_k, normalise_answer, pass
 
 
 @dataclass(frozen=True)
-class Answers:
-    """A prompt's samples that have a verdict."""
+class ScoredSamples:
+    """The scored samples of a prompt."""
 
     correct: tuple[bool, ...]
     answers: tuple[str | None, ...]
@@ -29,22 +29,22 @@ class Answers:
         return len(self.correct)
 
 
-def avg(one: Answers) -> float:
-    """Return the share of right samples: avg@k, which is also what a random pick gets."""
+def avg(one: ScoredSamples) -> float:
+    """Return the share of correct samples: avg@k, which is also the accuracy of a random pick."""
     return sum(one.correct) / one.n
 
 
-def pass_at(one: Answers, k: int) -> float:
-    """Return the chance that one of k samples is right; see `envs.metrics.pass_at_k`."""
+def pass_at(one: ScoredSamples, k: int) -> float:
+    """Return the probability that at least one of k samples is correct; see `envs.metrics.pass_at_k`."""
     return pass_at_k(one.n, sum(one.correct), k)
 
 
-def majority(one: Answers, k: int) -> float:
-    """Return how right the most frequent of k answers is; see `envs.metrics.majority_at_k`."""
+def majority(one: ScoredSamples, k: int) -> float:
+    """Return the accuracy of the most frequent of k answers; see `envs.metrics.majority_at_k`."""
     return majority_at_k(one.answers, one.correct, k)
 
 
-def best_of(one: Answers, picked: Sequence[float], k: int) -> float:
+def best_of(one: ScoredSamples, picked: Sequence[float], k: int) -> float:
     """Return the chance that the sample with the highest score among k is right: best-of-k, over all subsets of k.
 
     With the samples sorted by score, the i-th highest (from 0) is the best of `C(n - 1 - i, k - 1)` of the `C(n, k)` subsets.
@@ -73,7 +73,7 @@ def best_of(one: Answers, picked: Sequence[float], k: int) -> float:
     return total
 
 
-def weighted_majority(one: Answers, weights: Sequence[float], k: int) -> float:
+def weighted_majority(one: ScoredSamples, weights: Sequence[float], k: int) -> float:
     """Return how right the answer with the greatest sum of weights among k is (Math-Shepherd, arXiv 2312.08935, section 4.3).
 
     As `majority_at_k`, with a picker's score as each vote's weight. A weight below 0 counts as 0; where no vote weighs anything
@@ -90,7 +90,7 @@ def weighted_majority(one: Answers, weights: Sequence[float], k: int) -> float:
     return sum(_weighted(one, weights, start, start + k) for start in starts) / len(starts)
 
 
-def _weighted(one: Answers, weights: Sequence[float], start: int, end: int) -> float:
+def _weighted(one: ScoredSamples, weights: Sequence[float], start: int, end: int) -> float:
     votes: defaultdict[str, float] = defaultdict(float)
     right: defaultdict[str, list[bool]] = defaultdict(list)
     for place in range(start, end):
@@ -139,7 +139,7 @@ def mean_interval(
 
 def powers(n: int) -> list[int]:
     """Return 1, 2, 4... up to n, and n itself."""
-    found = [1]
-    while found[-1] * 2 <= n:
-        found.append(found[-1] * 2)
-    return found if found[-1] == n else [*found, n]
+    counts = [1]
+    while counts[-1] * 2 <= n:
+        counts.append(counts[-1] * 2)
+    return counts if counts[-1] == n else [*counts, n]

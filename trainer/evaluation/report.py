@@ -1,4 +1,4 @@
-"""From samples to figures with intervals, by model and source; tables and curves of test-time compute."""
+"""The report: figures with intervals by model and source, tables, and curves of test-time compute."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from verigym.trainer.evaluation.figures import (
-    Answers,
+    ScoredSamples,
     avg,
     best_of,
     majority,
@@ -24,21 +24,21 @@ from verigym.trainer.stages.sample_log import PromptSamples
 
 ALL = "all"
 FEW = 8
-"""With fewer scored samples, nothing about them is suspicious."""
+"""Fewer scored samples than this give no hint."""
 TEXTS = 3
 TEXT_END = 60
 Picked = Mapping[str, Sequence[Sequence[float | None]]]
-"""By picker: of each prompt, its score of each sample; None where it has none."""
+"""By picker: its reward of each sample of each prompt; None where the picker failed."""
 BUDGET = {"thinking tokens": "thinking_tokens", "sampled tokens": "tokens", "share forced": "forced", "waits": "waits"}
 """Columns of the table by budget and their names in report.json."""
 Figure = dict[str, float | int | None]
 
 
 def figures(found: Sequence[PromptSamples], picked: Picked, k: int, level: float = 0.95) -> dict[str, Any]:
-    """Return by source, and for all of them, each figure with its interval, and the curves.
+    """Return figures with intervals and curves, by source and for all sources together.
 
-    Means are over prompts. A figure of j samples leaves out prompts with fewer than j samples with a verdict, and says how many
-    it is over.
+    Means are over prompts. A figure of j samples leaves out prompts that have fewer than j scored samples, and holds the number
+    of prompts that are left.
 
     Args:
         found: prompts with samples.
@@ -88,19 +88,21 @@ def _source(found: Sequence[PromptSamples], picked: Picked, k: int, level: float
 
 
 def _over(
-    prompts: Sequence[Answers], scores: Sequence[Sequence[float | None]], how: Callable[[Answers, list[float], int], float]
+    prompts: Sequence[ScoredSamples],
+    scores: Sequence[Sequence[float | None]],
+    how: Callable[[ScoredSamples, list[float], int], float],
 ) -> Callable[[int, int], float | None]:
     def value(p: int, j: int) -> float | None:
-        # A sample that the picker could not judge is its last choice, and has no weight.
+        # A sample that the picker could not judge ranks last and has no weight.
         lowest = min((score for score in scores[p] if score is not None), default=0.0)
         return how(prompts[p], [min(0.0, lowest) - 1 if score is None else score for score in scores[p]], j)
 
     return value
 
 
-def _answers(one: PromptSamples, places: Sequence[int]) -> Answers:
+def _answers(one: PromptSamples, places: Sequence[int]) -> ScoredSamples:
     chosen = [one.samples[n] for n in places]
-    return Answers(
+    return ScoredSamples(
         tuple(sample.correct for sample in chosen),
         tuple(sample.score.answer for sample in chosen),
         tuple(sample.tokens for sample in chosen),
@@ -117,12 +119,12 @@ def _figure(values: Sequence[float | None], level: float) -> Figure:
 
 
 def budget_label(model: str, budget: int) -> str:
-    """Return the name under which a model with a thinking budget stands beside others; no model's own has an @."""
+    """Return the name of a model with a thinking budget in the tables; no model's own name has an @."""
     return f"{model}@{budget}"
 
 
 def budgets(found: Mapping[int, Sequence[PromptSamples]], level: float = 0.95) -> dict[str, list[dict[str, Any]]]:
-    """Return by source, and for all of them, accuracy by thinking budget and the tokens that it took.
+    """Return accuracy and tokens by thinking budget, by source and for all sources together.
 
     Args:
         found: a model's samples by budget.
@@ -150,7 +152,7 @@ def _budget(budget: int, found: Sequence[PromptSamples], level: float) -> dict[s
 
 
 def unscored(found: Mapping[str, Sequence[PromptSamples]]) -> list[dict[str, Any]]:
-    """Return, for each model and source of which samples have no verdict, how many, of how many, and what the first failed of.
+    """Return an entry for each model and source with unscored samples: how many, of how many, and the first cause.
 
     Args:
         found: samples by model.
@@ -181,7 +183,7 @@ def unscored_line(part: Mapping[str, Any]) -> str:
 
 
 def hints(found: Mapping[str, Sequence[PromptSamples]]) -> list[str]:
-    """Return a line for each model and source of which most samples hold no answer, or none is right, with three texts' ends.
+    """Return a hint for each model and source if most samples hold no answer or none is correct, with the ends of three texts.
 
     Args:
         found: samples by model.
@@ -209,7 +211,7 @@ def hints(found: Mapping[str, Sequence[PromptSamples]]) -> list[str]:
 
 
 def compare(first: Sequence[PromptSamples], other: Sequence[PromptSamples], level: float = 0.95) -> dict[str, Any]:
-    """Return how another model differs from the first on the same prompts: avg@k with a paired interval, and length."""
+    """Compare a model with the first on the same prompts: difference of avg@k with a paired interval, and length growth."""
     mine = {(one.source, one.prompt_key): one for one in first}
     pairs = [(mine[one.source, one.prompt_key], one) for one in other if (one.source, one.prompt_key) in mine]
     answers = [[_answers(one, [n for n, s in enumerate(one.samples) if s.score.scored]) for one in pair] for pair in pairs]

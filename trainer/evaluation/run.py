@@ -1,4 +1,4 @@
-"""An evaluation from models to tables: samples are kept as they come, so a stopped one goes on where it was."""
+"""Runs an evaluation: samples of each model, the pickers' rewards, the report. A stopped one resumes from its samples."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ from verigym.trainer.tasks.too_long import fitting
 
 logger = logging.getLogger("verigym.trainer")
 
-# What changes how samples are looked at and not what they are.
-LOOKS = {"models", "pickers", "train_data", "train_data_dirs", "ngram", "level"}
+# Settings that change the report and not the samples.
+REPORT_FIELDS = {"models", "pickers", "train_data", "train_data_dirs", "ngram", "level"}
 THINKING_FIELDS = {"thinking_budgets", *THINKING}
 
 
 def run_evaluation(config: EvalConfig) -> Path:
-    """Evaluate, or go on with it, and return the report's file, `report.json`.
+    """Evaluate, resuming where an earlier call stopped, and return the report's file, `report.json`.
 
     Beside it are `samples-MODEL.jsonl`, `picks-PICKER-MODEL.json`, `report.md` and `curves.png`.
 
     Raises:
         UsageError: a model, a source, a picker or training data does not fit.
-        Interrupted: Ctrl-C; the same call goes on from there.
+        Interrupted: Ctrl-C; the same call resumes.
     """
     transformers.utils.logging.disable_progress_bar()
     if config.threads:
@@ -90,14 +90,14 @@ def run_evaluation(config: EvalConfig) -> Path:
 
 
 def _inputs(config: EvalConfig) -> dict[str, str]:
-    """Return the hash of each input that lies here."""
+    """Return the hash of each local input, by name."""
     found = {f"model {label}": model_digest(model) for label, model in config.models.items()}
     found |= data_hashes(config.sources)
     return found | {name: file_hash(Path(name)) for name in config.train_data if is_file(name)}
 
 
 def _data_dirs(config: EvalConfig) -> dict[str, Path | None]:
-    """Return where each data set of the training data is read from: its own folder, else the sources'; None for the hub."""
+    """Return the folder of each data set of the training data: its own, else the sources'; None for the hub."""
     of_sources = [(source.dataset, source.data_dir) for source in config.sources if source.data_dir]
     usual = of_sources[0][1] if of_sources else None
     names = {name.rpartition(":")[0] for name in config.train_data if not is_file(name)}
@@ -118,11 +118,11 @@ def _sampled(
     if not tasks:
         raise UsageError(f"model {label!r}: all prompts are longer than max_prompt_tokens ({config.max_prompt_tokens})")
     made_with = {
-        **config.model_dump(mode="json", exclude=FREE_FIELDS | LOOKS | THINKING_FIELDS),
+        **config.model_dump(mode="json", exclude=FREE_FIELDS | REPORT_FIELDS | THINKING_FIELDS),
         "model": model_digest(model),
         "graders": {source.label: source.environment.grader for source in sources},
         "code": own_code(source.environment for source in sources),
-        "temperature": config.heat,
+        "temperature": config.sampling_temperature,
     }
     rules: dict[str, ThinkingRules | None] = {label: None}
     if config.thinking_budgets:
@@ -153,7 +153,7 @@ def _sampled(
                     samples=config.samples,
                     key=("evaluation", config.seed),
                     max_new_tokens=config.max_new_tokens,
-                    temperature=config.heat,
+                    temperature=config.sampling_temperature,
                     prompts_at_a_time=config.prompts_at_a_time,
                     title=f"eval {name}",
                 )
@@ -172,7 +172,7 @@ def _picker(name: str, config: PickerConfig) -> Environment:
 
 
 def _picker_prompt(environment: Environment, prompt: Prompt | PromptSamples) -> Prompt:
-    """Return the task as the picker gets it: what was asked, without the reference."""
+    """Return the task as the picker sees it, without the reference."""
     try:
         return environment.prompt(prompt.messages)
     except UsageError as error:
@@ -185,9 +185,9 @@ def _picker_prompt(environment: Environment, prompt: Prompt | PromptSamples) -> 
 def _picked(
     config: EvalConfig, label: str, name: str, picker: Environment, found: Sequence[PromptSamples]
 ) -> list[list[float | None]]:
-    """Return the picker's reward of each sample; kept in a file, whose name the next call finds.
+    """Return the picker's reward of each sample; they are kept in a file that the next call reads.
 
-    Samples without a reward, for which the picker failed, are judged again then.
+    The next call grades samples again on which the picker failed.
     """
     path = config.output / f"picks-{name}-{label}.json"
     before: list[list[float | None]] = [[None] * len(one.samples) for one in found]
@@ -232,7 +232,7 @@ def _report(
     first = next(iter(found))
     report: dict[str, Any] = {
         "samples": config.samples,
-        "temperature": config.heat,
+        "temperature": config.sampling_temperature,
         "seed": config.seed,
         "first": first,
         "digests": {label: model_digest(model) for label, model in config.models.items()},

@@ -1,4 +1,4 @@
-"""The prompts of an evaluation, and their own texts."""
+"""The held-out prompts of an evaluation, and their texts for the contamination search."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def held_out(config: SourceConfig, prompts: int) -> Source:
 
 
 def own_texts(config: SourceConfig, source: Source) -> list[OwnText]:
-    """Return the own text of each held-out prompt: of a data set's row the question, of an environment what it has written.
+    """Return the own text of each held-out prompt: the question of a row, or the whole prompt of a generated task.
 
     Args:
         config: the source.
@@ -60,7 +60,7 @@ def own_texts(config: SourceConfig, source: Source) -> list[OwnText]:
 
 
 def own_text(config: DatasetConfig, task: PreparedTask) -> OwnText:
-    """Return what a row says of its task, without the words that its description puts around its columns."""
+    """Return the text of a row's task, without the words that its description adds around the columns."""
     if config.generated:
         return OwnText(task.text)
     runs = [""]

@@ -1,9 +1,9 @@
-"""A budget of thinking tokens: budget forcing (s1, arXiv 2501.19393), which Qwen3 (2505.09388) calls a thinking budget.
+"""Thinking budgets by budget forcing (s1, arXiv 2501.19393; Qwen3, 2505.09388).
 
-A completion is thought up to the text that closes it, and then the answer. Where the thought has taken its budget and is still
-open, a text that closes it is put in and the answer is sampled after it. Where the thought is closed early, the close may be
-taken away and "Wait" put in its place, so that the model goes on. Each continuation is an ordinary call of the engine with a
-longer prompt, so any engine will do. Tokens that are put in are not `written`: they are in no count of sampled tokens.
+A completion is thinking up to a closing text, then the answer. If the thinking uses up its budget, the closing text is inserted
+and the answer is sampled after it. If the thinking closes early, "Wait" may replace the closing text, so that the model goes
+on. Each continuation is an ordinary call of the engine with a longer prompt, so every engine works. Inserted tokens are
+masked as not sampled, and are in no count of sampled tokens.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from verigym.trainer.models.codec import Codec
 
 @dataclass(frozen=True)
 class ThinkingRules:
-    """How long a completion may and must think."""
+    """Bounds on the length of the thinking, and the texts that enforce them."""
 
     budget: int
     """Most sampled tokens of thought; from 0."""
     close: str = "</think>"
     """The text that ends a thought."""
     forced: str = "\n</think>\n\n"
-    """What is put in where the budget is used up."""
+    """Inserted when the budget is used up."""
     waits: int = 0
-    """How often a thought that ends early is taken up again."""
+    """How often thinking that ends early is continued."""
     minimum: int | None = None
-    """A thought of fewer sampled tokens than this ends early; the budget where None."""
+    """Thinking of fewer sampled tokens ends early; None for the budget."""
     wait: str = "Wait"
-    """What is put in where a thought is taken up again."""
+    """Inserted when thinking is continued."""
 
 
 @dataclass
@@ -102,7 +102,7 @@ class ThinkingEngine:
         self.engine.rest()
 
     def close(self) -> None:
-        """Leave the other engine open: another budget may want it."""
+        """Leave the inner engine open, because other budgets use it."""
 
     def generate(
         self,
@@ -115,7 +115,7 @@ class ThinkingEngine:
     ) -> list[list[Generated]]:
         """Sample completions; see `Engine.generate`.
 
-        The first piece of a row has the row's own key, so thoughts of different budgets begin alike.
+        The first piece of a row has the row's own key, so the thinking of different budgets begins alike.
 
         Raises:
             UsageError: the longest prompt leaves no room for thought and answer.
@@ -167,7 +167,7 @@ class ThinkingEngine:
         temperature: float,
         take: Callable[[_Row, Generated, int], None],
     ) -> None:
-        """Sample a further piece of each row. All get the room of the one with the most left; `take` cuts the others."""
+        """Sample another piece of each row. All get the limit of the row with the most left; `take` cuts the others."""
         if not rows:
             return
         self.engine.generate(

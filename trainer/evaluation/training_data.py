@@ -1,4 +1,4 @@
-"""The texts that models may have been trained on, in which an evaluation looks for its prompts."""
+"""Possible training data of the models, which an evaluation searches for its prompts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verigym.envs.contract.errors import UsageError
 from verigym.trainer.stages.examples import json_lines
 
 FIELDS = ("prompt", "question", "problem", "text", "messages")
-"""Of a row's own fields those that may hold the prompt."""
+"""Fields of a row that may hold the prompt."""
 _EXPECTED = "expected a text, or a list of messages with `content`"
 
 
@@ -38,7 +38,7 @@ def refuse_missing(names: Sequence[str]) -> None:
 
 
 def refuse_unreadable(names: Sequence[str], data_dirs: Mapping[str, Path | None] = {}) -> None:
-    """Read all files and open all data sets once, so that a mistake is told before hours of sampling.
+    """Read all files and open all data sets once, so that an error shows before hours of sampling.
 
     Raises:
         UsageError: as `training_texts`.
@@ -53,7 +53,7 @@ def refuse_unreadable(names: Sequence[str], data_dirs: Mapping[str, Path | None]
 
 
 def training_texts(names: Sequence[str], data_dirs: Mapping[str, Path | None] = {}) -> Iterator[tuple[str, str]]:
-    """Yield (place, text) of what models may have been trained on, prompts with completions where there are some.
+    """Yield (place, text) of the training data: prompts, with completions if there are any.
 
     Args:
         names: JSON Lines files, plain or gzip, or `NAME:SPLIT` of data sets.

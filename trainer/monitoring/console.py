@@ -1,4 +1,4 @@
-"""What the console is told of a run when it begins and when it ends."""
+"""The lines that a run prints at its start and at its end."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from verigym.trainer.rollout.collect import Group
 from verigym.trainer.tasks.mixture import Source, shares_of
 
 REASONS = 3
-"""Of the reasons why completions are unscored, so many are told."""
+"""Reasons for unscored completions that are printed, the most common first."""
 
 
 def opening(config: TrainConfig, sources: Sequence[Source], model: Any, device: str, world_size: int, done: int) -> list[str]:
-    """Return what is trained, where and on what, a line each.
+    """Return lines on the model, the device, the sources and the sizes.
 
     Args:
         config: the run.
@@ -62,7 +62,7 @@ class UnscoredReasons:
                     self.counts[group.source, f"{score.error.kind}: {at or score.error.message}"[:200]] += 1
 
     def closing(self, history: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Return how much of a run's training was unscored, and why.
+        """Return lines on how many completions were unscored, and why.
 
         Args:
             history: the rows of metrics.jsonl.

@@ -1,6 +1,6 @@
-"""What can go wrong with a run, each a class that is fed the rows of metrics.jsonl in order.
+"""Detectors of failing training, one class each: dead runs, divergence, length drift, reward hacks, broken graders.
 
-Pure: what one knows depends on the rows alone, so a resumed run feeds the rows that are there and knows what it knew.
+Each reads the rows of metrics.jsonl in order, and its state depends on nothing else: a resumed run replays the rows it has.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from statistics import median
 from typing import Any, Protocol
 
 FIRST = 10
-"""Steps whose median is what a metric was at first."""
+"""First steps of a run, whose median is a metric's initial value."""
 RECENT = 9
-"""Steps whose median is what a metric is now; one odd batch is not news."""
+"""Latest steps, whose median is a metric's present value, so that one odd batch raises no alarm."""
 LENGTH_KEPT = 2 / 3
-"""A reward that jumps while completions keep less than this share of their length is suspicious."""
+"""A jump of the reward is suspicious if completions keep less than this share of their length."""
 FEW_STEPS = 5
-"""Steps before a suspicion about the beginning of a run is uttered."""
+"""Steps before a warning about the beginning of a run."""
 MOSTLY = 0.5
 EQUAL = 1e-6
-"""Rewards that differ by less are equal but for rounding."""
+"""Rewards that differ by less count as equal."""
 
-Row = Mapping[str, Any]
+MetricsRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Alarm:
     name: str
     step: int
     since: int
-    """First step at which it was so."""
+    """First step of the condition."""
     seen: str
     advice: str
     stop: bool = False
     """Whether the run must not go on."""
     sources: tuple[str, ...] = ()
-    """Labels of the sources that it is about; empty where it is about the run as a whole."""
+    """Labels of the sources concerned; empty for the run as a whole."""
 
     @property
     def text(self) -> str:
@@ -53,14 +53,14 @@ class Alarm:
 
 
 class Detector(Protocol):
-    """Sees every step's row, in order, and says what is wrong now."""
+    """Reads every step's row, in order, and reports a problem for as long as it lasts."""
 
-    def update(self, row: Row) -> Alarm | None:
-        """Return the alarm of this step; the same one again for as long as it holds."""
+    def update(self, row: MetricsRow) -> Alarm | None:
+        """Return the alarm of this step; the same one again for as long as its condition holds."""
 
 
-class _Since:
-    """When a condition that still holds began to hold."""
+class _FirstStep:
+    """The step since which a condition has held without a break."""
 
     def __init__(self) -> None:
         self.step: int | None = None
@@ -71,18 +71,18 @@ class _Since:
 
 
 class DeadRun:
-    """No reward teaches anything: no completion that is trained on has an advantage, or the gradient is exactly 0.
+    """No reward has an effect: no trained completion has an advantage, or the gradient is exactly 0.
 
-    Equal rewards in every group are only the likely reason: leftovers, rewards of steps or of components, and advantages over
-    the batch teach all the same. A KL or an entropy bonus moves the weights, but not towards any reward. With a critic the
-    rewards of the whole step must differ: where they are equal, tokens have advantages all the same, the critic's own
-    errors, which whitening brings to full size.
+    Equal rewards in every group are the usual cause, and not the test: replayed groups, rewards of steps or of components, and
+    advantages over the batch can still give a gradient. A KL or an entropy bonus moves the weights, but towards no reward. With
+    a critic, the rewards of the whole step must differ: if they are equal, the advantages are the critic's own errors, which
+    whitening scales up.
     """
 
     def __init__(self, steps: int, stop: bool) -> None:
-        self.steps, self.stop, self.since = steps, stop, _Since()
+        self.steps, self.stop, self.since = steps, stop, _FirstStep()
 
-    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+    def update(self, row: MetricsRow) -> Alarm | None:  # noqa: D102
         spread = row.get("reward_spread")  # of a run with a critic
         alike = spread is not None and spread < EQUAL
         untaught = row.get("rows_with_advantage") == 0
@@ -108,12 +108,12 @@ class DeadRun:
 
 
 class NotFinite:
-    """Updates left out because loss or gradient, the critic's too, are not finite (null in the log); always stops the run."""
+    """Updates skipped because a loss or a gradient, the critic's too, is not finite (null in the log); always stops the run."""
 
     def __init__(self, steps: int) -> None:
-        self.steps, self.since = steps, _Since()
+        self.steps, self.since = steps, _FirstStep()
 
-    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+    def update(self, row: MetricsRow) -> Alarm | None:  # noqa: D102
         watched = ("loss", "grad_norm", "value_loss", "critic_grad_norm")
         names = [name for name in watched if name in row and row[name] is None]
         since = self.since.update(bool(names), row["step"])
@@ -127,16 +127,16 @@ class NotFinite:
 
 
 class Drift:
-    """A metric's recent median against its median in the first steps."""
+    """A metric whose recent median has left a range around its median in the first steps."""
 
     def __init__(self, name: str, metric: str, floor: float, ceiling: float, low_advice: str, high_advice: str) -> None:
         self.name, self.metric, self.floor, self.ceiling = name, metric, floor, ceiling
         self.advice = (low_advice, high_advice)
         self.first: list[float] = []
         self.recent: deque[float] = deque(maxlen=RECENT)
-        self.since = _Since()
+        self.since = _FirstStep()
 
-    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+    def update(self, row: MetricsRow) -> Alarm | None:  # noqa: D102
         value = row.get(self.metric)
         if value is None:
             return None
@@ -154,14 +154,14 @@ class Drift:
 
 
 class NoAnswer:
-    """Most completions of a source hold no answer that its environment reads: often a question of form, or of room."""
+    """Most completions of a source hold no answer that its environment can read: often the wrong form, or truncation."""
 
     def __init__(self, share: float = MOSTLY) -> None:
         self.share = share
         self.recent: dict[str, deque[float]] = {}
-        self.since = _Since()
+        self.since = _FirstStep()
 
-    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+    def update(self, row: MetricsRow) -> Alarm | None:  # noqa: D102
         for name, value in row.items():
             if name.endswith("no_answer") and value is not None:
                 self.recent.setdefault(name.removesuffix("no_answer"), deque(maxlen=RECENT)).append(value)
@@ -174,24 +174,24 @@ class NoAnswer:
         since = self.since.update(bool(mostly), row["step"])
         if since is None:
             return None
-        told = ", ".join(f"{value:.0%} of the completions{_of(prefix)}" for prefix, value in mostly.items())
+        finding = ", ".join(f"{value:.0%} of the completions{_of(prefix)}" for prefix, value in mostly.items())
         cut = max(row.get(f"{prefix}truncated") or 0.0 for prefix in mostly)
         advice = "does the prompt ask for the form that the environment reads, and would one of its options read these?"
         if cut > self.share:
             advice = f"{cut:.0%} are cut off: raise max_new_tokens"
-        return Alarm("no_answer", row["step"], since, f"no answer was found in {told}", advice, sources=_labels(*mostly))
+        return Alarm("no_answer", row["step"], since, f"no answer was found in {finding}", advice, sources=_labels(*mostly))
 
 
 class EqualSinceTheStart:
-    """All completions of a source have got one and the same reward so far: mostly 0, because nothing was ever right."""
+    """All completions of a source so far got the same reward: usually 0, because none was correct."""
 
     def __init__(self) -> None:
         self.rewards: dict[str, list[float]] = {}
         self.different: set[str] = set()
         self.wrong: set[str] = set()
-        self.since = _Since()
+        self.since = _FirstStep()
 
-    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+    def update(self, row: MetricsRow) -> Alarm | None:  # noqa: D102
         for name, value in row.items():
             if name.rpartition("/")[2] != "groups_without_signal":
                 continue
@@ -202,7 +202,7 @@ class EqualSinceTheStart:
             seen = self.rewards.setdefault(prefix, [])
             seen.append(reward)
             right = row.get(f"{prefix}accuracy")
-            # Where components or steps are rewarded one by one, equal totals teach all the same.
+            # If components or steps are rewarded separately, equal totals can still have advantages.
             taught = not prefix and row.get("rows_with_advantage", 0) > 0
             if value != 1 or taught or right not in (0, 1) or abs(reward - seen[0]) > EQUAL:
                 self.different.add(prefix)
@@ -216,10 +216,10 @@ class EqualSinceTheStart:
         wrong = [prefix for prefix in equal if prefix in self.wrong]
         about = wrong or equal
         rewards = ", ".join(sorted({f"{self.rewards[prefix][0]:.3g}" for prefix in about}))
-        told = f"every completion{_of(*about)} so far has got the reward {rewards}"
-        kind, what, advice = "equal_rewards", f"{told}, all are right", "give harder tasks"
+        finding = f"every completion{_of(*about)} so far has got the reward {rewards}"
+        kind, what, advice = "equal_rewards", f"{finding}, all are right", "give harder tasks"
         if wrong:
-            kind, what = "nothing_right", f"{told}, and none was right"
+            kind, what = "nothing_right", f"{finding}, and none was right"
             advice = "is the gold in the right field and written as answers are? `verigym check` and `validate` try the golds"
         return Alarm(kind, row["step"], since, what, advice, sources=_labels(*about))
 
@@ -234,14 +234,14 @@ def _of(*prefixes: str) -> str:
 
 
 class RewardJump:
-    """A reward that rises suddenly while completions become shorter: often a way round the verifier."""
+    """A reward that rises suddenly while completions become shorter: often a reward hack."""
 
     def __init__(self, jump: float) -> None:
         self.jump = jump
         self.seen: deque[tuple[float, float]] = deque(maxlen=2 * RECENT)
-        self.since = _Since()
+        self.since = _FirstStep()
 
-    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+    def update(self, row: MetricsRow) -> Alarm | None:  # noqa: D102
         reward, tokens = row.get("reward"), row.get("completion_tokens")
         if reward is None or tokens is None:
             return None
@@ -260,15 +260,15 @@ class RewardJump:
 
 
 class Unscored:
-    """Completions without a verdict: our failure, but one that a policy may learn to provoke where it costs nothing."""
+    """Many completions without a verdict: our failure, but one that a policy may learn to provoke, as it costs nothing."""
 
     def __init__(self, share: float) -> None:
         self.share = share
         self.first: list[float] = []
         self.recent: deque[float] = deque(maxlen=RECENT)
-        self.since = _Since()
+        self.since = _FirstStep()
 
-    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+    def update(self, row: MetricsRow) -> Alarm | None:  # noqa: D102
         if not row.get("completions"):
             return None
         share = row.get("unscored", 0) / row["completions"]
@@ -285,12 +285,12 @@ class Unscored:
 
 
 class BrokenGrader:
-    """A source's own judge raises on many completions: see `grader_bugs`."""
+    """A source's own judge raises exceptions on many completions; see `grader_bugs`."""
 
     def __init__(self, stop: bool) -> None:
-        self.stop, self.since = stop, _Since()
+        self.stop, self.since = stop, _FirstStep()
 
-    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+    def update(self, row: MetricsRow) -> Alarm | None:  # noqa: D102
         broken = sorted(name.removesuffix("/grader_broken") for name in row if name.endswith("/grader_broken"))
         since = self.since.update(bool(broken), row["step"])
         if since is None:
@@ -301,12 +301,12 @@ class BrokenGrader:
 
 
 class NoVerdict:
-    """A source has never given a verdict: see `grader_bugs`."""
+    """A source has never given a verdict; see `grader_bugs`."""
 
     def __init__(self, stop: bool) -> None:
-        self.stop, self.since = stop, _Since()
+        self.stop, self.since = stop, _FirstStep()
 
-    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+    def update(self, row: MetricsRow) -> Alarm | None:  # noqa: D102
         silent = sorted(name.removesuffix("/no_verdict") for name in row if name.endswith("/no_verdict"))
         since = self.since.update(bool(silent), row["step"])
         if since is None:
@@ -317,14 +317,14 @@ class NoVerdict:
 
 
 class LogprobMismatch:
-    """The policy that trains is not the one that sampled."""
+    """Log-probabilities of trainer and sampler differ: the trained policy is not the one that sampled."""
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
         self.recent: deque[float] = deque(maxlen=RECENT)
-        self.since = _Since()
+        self.since = _FirstStep()
 
-    def update(self, row: Row) -> Alarm | None:  # noqa: D102
+    def update(self, row: MetricsRow) -> Alarm | None:  # noqa: D102
         gap = row.get("logprob_mismatch")
         if gap is None:
             return None

@@ -1,8 +1,8 @@
-"""A grader's own bugs in training: exceptions that `judge` raises, counted, recorded once for each cause, and not learnt from.
+"""Bugs of graders in training: exceptions of `judge` are counted, recorded once per cause, and not trained on.
 
-One text on which `judge` raises gets the floor by the blame rule. Where that happens to many, the grader is broken and not the
-texts: from then on a source's completions on which its judge raises are unscored, as all failures of ours are. A source that
-never gives a verdict is silent, whatever the reason: its server is down, its gold is bad, or its judge raises on everything.
+By the blame rule, a text on which `judge` raises gets the floor. If that happens to many texts, the grader is broken, not the
+texts: from then on those completions of the source are unscored, as all our own failures are. A source that never gives a
+verdict is called silent, whatever the reason: its server is down, its gold is bad, or its judge raises on everything.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ SILENT_AFTER = WINDOW
 
 
 class GraderBugs:
-    """Which sources have a broken grader. What it knows is in `state`."""
+    """Counts exceptions by source, and knows which sources have a broken grader."""
 
     def __init__(self, share: float) -> None:
-        """Begin with sound graders.
+        """Start with no source broken.
 
         Args:
             share: of the last `WINDOW` completions of a source: with more exceptions its grader is broken.
@@ -38,17 +38,17 @@ class GraderBugs:
         self.share = share
         self.recent: dict[str, deque[bool]] = {}
         self.broken: set[str] = set()
-        self.asked: dict[str, int] = {}
+        self.graded: dict[str, int] = {}
         self.judged: dict[str, int] = {}
         """Of these, completions with a verdict of the judge's own: scored, and not because it raised."""
 
     def checked(self, groups: Sequence[Group]) -> list[Group]:
-        """Take in groups as they were graded, and return them; what a broken grader raised on is without a reward."""
+        """Count the verdicts of groups, and return the groups without rewards that a broken grader gave by raising."""
         for group in groups:
             recent = self.recent.setdefault(group.source, deque(maxlen=WINDOW))
             recent.extend(_is_bug(score) for score in group.scores)
             verdicts = sum(score.scored and score.raised is None for score in group.scores)
-            self.asked[group.source] = self.asked.get(group.source, 0) + len(group.scores)
+            self.graded[group.source] = self.graded.get(group.source, 0) + len(group.scores)
             self.judged[group.source] = self.judged.get(group.source, 0) + verdicts
         self.broken |= {
             label for label, recent in self.recent.items() if len(recent) >= FEWEST and sum(recent) > self.share * len(recent)
@@ -58,30 +58,30 @@ class GraderBugs:
     def metrics(self) -> dict[str, float]:
         """Return `source/grader_broken`, 1, of each source whose grader is, and `source/no_verdict`, 1, of each silent one."""
         broken = {f"{label}/grader_broken": 1.0 for label in sorted(self.broken)}
-        return broken | {f"{label}/no_verdict": 1.0 for label, asked in self.silent().items() if asked >= SILENT_AFTER}
+        return broken | {f"{label}/no_verdict": 1.0 for label, count in self.silent().items() if count >= SILENT_AFTER}
 
     def silent(self) -> dict[str, int]:
         """Return the sources that have never given a verdict, and of how many completions."""
-        return {label: asked for label, asked in sorted(self.asked.items()) if asked and not self.judged[label]}
+        return {label: count for label, count in sorted(self.graded.items()) if count and not self.judged[label]}
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as JSON."""
         return {
             "recent": {label: list(recent) for label, recent in self.recent.items()},
             "broken": sorted(self.broken),
-            "asked": dict(self.asked),
+            "asked": dict(self.graded),
             "judged": dict(self.judged),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint."""
+        """Restore the counts of a checkpoint."""
         self.recent = {label: deque(recent, maxlen=WINDOW) for label, recent in state["recent"].items()}
         self.broken = set(state["broken"])
-        self.asked, self.judged = dict(state["asked"]), dict(state["judged"])
+        self.graded, self.judged = dict(state["asked"]), dict(state["judged"])
 
 
 def _is_bug(score: Score) -> bool:
-    """Whether judging raised what only a bug raises: files and networks fail without one, and that has no reward anyhow."""
+    """Whether judging raised an exception that only a bug raises. Failures of files and networks are unscored anyway."""
     return score.raised is not None and (score.error is None or score.error.kind != "backend")
 
 
@@ -105,13 +105,13 @@ def _unscored(score: Score) -> Score:
 
 @dataclass(frozen=True)
 class JudgeException(Alarm):
-    """A cause that was met for the first time."""
+    """A cause of exceptions, seen for the first time."""
 
     traceback: str = ""
 
 
 class Causes:
-    """What the judges of a run have raised so far, each cause once."""
+    """The causes of exceptions in a run so far, each once."""
 
     def __init__(self) -> None:
         self.known: set[tuple[str, str]] = set()
@@ -123,13 +123,13 @@ class Causes:
             step: finished steps.
             groups: with their verdicts.
         """
-        found: dict[tuple[str, str], list[Raised]] = {}
+        by_cause: dict[tuple[str, str], list[Raised]] = {}
         for group in groups:
             for score in group.scores:
                 if score.raised is not None:
-                    found.setdefault((group.source, score.raised.cause), []).append(score.raised)
+                    by_cause.setdefault((group.source, score.raised.cause), []).append(score.raised)
         alarms = []
-        for (source, cause), raised in found.items():
+        for (source, cause), raised in by_cause.items():
             if (source, cause) not in self.known:
                 self.known.add((source, cause))
                 first = f"{raised[0].error} at {raised[0].place}"
@@ -139,7 +139,7 @@ class Causes:
 
 
 def refuse_silent(silent: Mapping[str, int], final: Path) -> None:
-    """Say at the end of a run which sources never gave a verdict.
+    """Fail at the end of a run if a source never gave a verdict.
 
     Args:
         silent: completions of each such source.
@@ -149,9 +149,9 @@ def refuse_silent(silent: Mapping[str, int], final: Path) -> None:
         UsageError: there is one.
     """
     if silent:
-        told = ", ".join(f"{label!r} (0 of {asked:,} completions)" for label, asked in silent.items())
+        sources = ", ".join(f"{label!r} (0 of {count:,} completions)" for label, count in silent.items())
         raise UsageError(
-            f"the run is at its end, but no verdict came from source {told}: nothing was learnt from it, and the model in "
+            f"the run is at its end, but no verdict came from source {sources}: nothing was learnt from it, and the model in "
             f"{final} shows only what others taught; samples.jsonl has the reasons. Mend it, try it with `verigym check`, and "
             "train in a new output"
         )

@@ -1,4 +1,4 @@
-"""A run's records: metrics.jsonl for numbers and warnings, samples.jsonl for completions one can read, and boards."""
+"""A run's records: metrics.jsonl (numbers and warnings), samples.jsonl (readable completions), and trackers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from verigym.trainer.rollout.collect import Group, gold_text
 
 
 class RunLog:
-    """Appends to the run's files. A resumed run first drops the lines after its checkpoint, so each step stands once.
+    """Appends to the run's files. A resumed run first drops the lines after its checkpoint, so each step is recorded once.
 
     Args:
         output: the run's folder.
@@ -56,7 +56,7 @@ class RunLog:
         return row
 
     def event(self, row: Mapping[str, Any]) -> None:
-        """Record what is no number, such as a warning: a row with `step` and `kind`."""
+        """Record a row other than metrics, such as a warning; it has `step` and `kind`."""
         self._write("metrics", row)
 
     def history(self) -> list[dict[str, Any]]:
@@ -112,7 +112,7 @@ class RunLog:
 
 
 class NoLog(RunLog):
-    """The log of a process beside the one that writes: it has the rows, and writes nothing."""
+    """The log of a process that is not the main one: it writes nothing."""
 
     def __init__(self) -> None:
         self._paths, self._files, self._trackers = {}, {}, []
@@ -126,7 +126,7 @@ class NoLog(RunLog):
 
 
 def open_log(config: StepSettings, done_steps: int | None, world: World = SOLO) -> RunLog:
-    """Return the log of a run with its settings; `done_steps` is that of the checkpoint, None where there is none."""
+    """Return the log of a run or a stage; `done_steps` is that of the checkpoint, None if there is none."""
     if not world.main:
         return NoLog()
     settings = config.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""What a person sees of a run, and how a person stops it."""
+"""Progress of a run on the console, and the signals that stop it."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ PLAIN_EVERY_S = 60.0
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-"""What asks a run to stop: a person, a scheduler that takes the machine away, and one that warns of it (Slurm's --signal)."""
+"""Signals that ask a run to stop: Ctrl-C, a scheduler that ends the job, and one that warns first (Slurm's --signal)."""
 
 
 class Interrupted(Exception):
-    """A run was asked to stop; what it has written holds everything up to here."""
+    """A run was asked to stop. Its files hold everything up to this point."""
 
     def __init__(self, message: str, exit_code: int = 130) -> None:
         super().__init__(message)
         self.exit_code = exit_code
-        """Of the process, as shells say it: 130 after Ctrl-C, 143 after SIGTERM or SIGUSR1."""
+        """Exit code of the process by the convention of shells: 130 after Ctrl-C, 143 after SIGTERM or SIGUSR1."""
 
 
 BEFORE = "before the first step"
 
 
 class _AtOnce(BaseException):
-    """Ends what is being done. No Exception: imports and libraries turn those into others of their own."""
+    """Raised by the signal handler to stop at once. Not an Exception, because libraries wrap those in their own."""
 
 
 class StopRequest:
     """Within this context Ctrl-C, SIGTERM and SIGUSR1 ask to stop; a second Ctrl-C stops at once.
 
     Args:
-        quiet: says nothing, as a process beside the main one.
-        at_once: set while there is nothing to finish: a signal ends the context with `Interrupted`, which says that it stopped
-            then. `begin` is called when there is something.
+        quiet: print nothing, for processes other than the main one.
+        at_once: set while there is nothing to finish: a signal ends the context with `Interrupted`, and this text says when it
+            stopped. Call `begin` as soon as there is something to finish.
     """
 
     def __init__(self, quiet: bool = False, at_once: str | None = None) -> None:
         self.requested, self.at_once, self._quiet = False, at_once, quiet
         self.urgent = False
-        """After SIGTERM: whoever sent it will soon kill, so what can be made again is dropped."""
+        """Set by SIGTERM: the process will soon be killed, so work that can be repeated is dropped."""
         self.exit_code = 130
         self._why = ""
         self._previous: dict[signal.Signals, Any] = {}
@@ -66,12 +66,12 @@ class StopRequest:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for number, previous in self._previous.items():
             signal.signal(number, previous)
-        # Whatever the import of a library has made of it.
+        # A library may have turned `_AtOnce` into an exception of its own.
         if error is not None and not isinstance(error, KeyboardInterrupt | Interrupted):
             self.refuse_to_go_on()
 
     def refuse_to_go_on(self) -> None:
-        """Stop here where a signal has come while there was nothing to finish.
+        """Stop if a signal came while there was nothing to finish.
 
         Raises:
             Interrupted: one has.
@@ -80,7 +80,7 @@ class StopRequest:
             raise self.interrupted(f"{self._why}stopped {self.at_once}") from None
 
     def begin(self) -> None:
-        """Note that from now on there is something to finish.
+        """Mark that from now on there is something to finish.
 
         Raises:
             Interrupted: a signal has come before.
@@ -98,7 +98,7 @@ class StopRequest:
         if self.requested:
             if by_hand:
                 raise KeyboardInterrupt
-            return  # a scheduler may say it more than once
+            return  # a scheduler may send it more than once
         self.requested = True
         self.exit_code = 130 if by_hand else 128 + signal.SIGTERM
         self._why = "" if by_hand else f"{signal.Signals(number).name}: "
@@ -110,15 +110,15 @@ class StopRequest:
 
 
 class Progress:
-    """A rich bar on a terminal; elsewhere a plain line now and then. Numbers are means over the steps since the last line.
+    """A progress bar on a terminal, elsewhere a plain line now and then. Metrics are means since the last line.
 
     Args:
         steps: how many in all.
         done: how many are done already.
-        quiet: says nothing.
-        title: what is going on.
-        shown: the metrics to show, and of each source those that end in the first one's name.
-        unit: what a step is.
+        quiet: print nothing.
+        title: of the run or the stage.
+        shown: names of the metrics to show; the first is shown for each source as well.
+        unit: what is counted, such as steps or prompts.
     """
 
     def __init__(
@@ -193,8 +193,8 @@ class Progress:
             if mean is None:
                 continue
             sources = sorted({key for _, metrics in self._recent for key in metrics if key.endswith(f"/{name}")})
-            told = [f"{key.removesuffix(f'/{name}')} {self._mean(key):.3f}" for key in sources if name == self._shown[0]]
-            parts.append(f"{name} {mean:.3f}" + (f" ({', '.join(told)})" if told else ""))
+            by_source = [f"{key.removesuffix(f'/{name}')} {self._mean(key):.3f}" for key in sources if name == self._shown[0]]
+            parts.append(f"{name} {mean:.3f}" + (f" ({', '.join(by_source)})" if by_source else ""))
         unscored = sum(metrics.get("unscored", 0.0) for _, metrics in self._recent)
         return " ".join([*parts, *([f"unscored {unscored:.0f}"] if unscored else [])])
 

@@ -1,9 +1,9 @@
-"""How a model thinks aloud: counts of self-checks, backtracking and new attempts, by a lexicon in several languages.
+"""Counts of reflection phrases (self-checks, backtracking, new attempts) in completions, by a lexicon in several languages.
 
-A phrase is a hint and no proof: a model can write "wait" and change nothing. Watch the trend of one model on the same tasks,
-beside accuracy and length (DeepSeek-R1, arXiv 2501.12948, figure 9, counts words the same way). Lexicon and matching are fixed,
-so that figures compare: texts are compared in NFKC and without case; words match whole, and in languages that put no spaces
-between words, anywhere.
+A phrase is no proof of reflection: a model can write "wait" and change nothing. Watch the trend of one model on the same
+tasks, beside accuracy and length, as DeepSeek-R1 does (arXiv 2501.12948, figure 9). The lexicon and the matching are fixed, so
+that figures are comparable. Texts are compared in NFKC and without case; phrases match whole words, or anywhere in languages
+without spaces between words.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ LEXICON: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "ko": ("다른 방법", "다시 해", "다시 계산"),
     },
 }
-"""Phrases by what they hint at and by language; texts are searched for those of all languages."""
+"""Phrases by kind and language; every text is searched for the phrases of all languages."""
 
 NO_SPACES = ("zh", "ja", "ko")
 
@@ -109,14 +109,14 @@ def _plain(text: str) -> str:
 
 
 def _phrases(kind: str) -> dict[str, str]:
-    """Return a pattern by phrase, the longest first, so that a phrase within another counts once."""
-    found = {}
+    """Return a regex by phrase, the longest first, so that a phrase within another counts once."""
+    patterns = {}
     for language, phrases in LEXICON[kind].items():
         for phrase in map(_plain, phrases):
             start = "" if language in NO_SPACES else r"(?<!\w)"
             end = "" if language in NO_SPACES or not phrase[-1].isalnum() else r"(?!\w)"
-            found[phrase] = start + re.escape(phrase) + end
-    return dict(sorted(found.items(), key=lambda pair: (-len(pair[0]), pair[0])))
+            patterns[phrase] = start + re.escape(phrase) + end
+    return dict(sorted(patterns.items(), key=lambda pair: (-len(pair[0]), pair[0])))
 
 
 PATTERNS: Mapping[str, Mapping[str, str]] = {kind: _phrases(kind) for kind in KINDS}
@@ -128,14 +128,14 @@ def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _count(kind: str, plain: str) -> int:
-    # A search for each phrase as it stands is a hundred times as quick as one expression of all; few texts hold many.
-    there = tuple(pattern for phrase, pattern in PATTERNS[kind].items() if phrase in plain)
-    return len(_compiled(there).findall(plain)) if there else 0
+    # Searching for each phrase as plain text is a hundred times faster than one regex of all; few texts hold many.
+    present = tuple(pattern for phrase, pattern in PATTERNS[kind].items() if phrase in plain)
+    return len(_compiled(present).findall(plain)) if present else 0
 
 
 @dataclass(frozen=True)
 class Reflection:
-    """How often a text hints at each."""
+    """Phrases of each kind in a text."""
 
     self_check: int
     backtrack: int
@@ -148,7 +148,7 @@ class Reflection:
 
 
 def reflection(text: str) -> Reflection:
-    """Return how many phrases of each kind are in a text, in whatever language; phrases of one kind do not overlap."""
+    """Return the number of phrases of each kind in a text, in any language; phrases of one kind do not overlap."""
     plain = _plain(text)
     return Reflection(**{kind: _count(kind, plain) for kind in KINDS})
 
@@ -163,7 +163,7 @@ def reflection_metrics(texts: Sequence[str]) -> dict[str, float]:
 
 
 def length_growth(lengths: Sequence[float], first: Sequence[float]) -> float:
-    """Return the mean length over the mean length at first: 1 where completions have stayed as long as they were.
+    """Return the mean length divided by the mean length at first; 1 means no change.
 
     Args:
         lengths: of completions now, in any unit.

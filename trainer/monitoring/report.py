@@ -1,4 +1,4 @@
-"""A run's page for people: curves as PNG, sample completions as HTML."""
+"""The report of a run: training curves as PNG, sample completions as HTML."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRAINING_SAMPLES = 8
 """Completions of the last steps of training that the page shows, with their advantages."""
 ALL = "all sources"
 
-Row = Mapping[str, Any]
+MetricsRow = Mapping[str, Any]
 Points = list[tuple[int, float]]
 
 
@@ -34,7 +34,7 @@ def write_report(output: Path, title: str, summary: list[tuple[str, str]]) -> tu
     every = read_rows(output / "samples.jsonl")
     samples = [row for row in every if row["kind"] == "eval"]
     training = [row for row in every if row["kind"] == "train"][-TRAINING_SAMPLES:]
-    # Parts of parts stay out: they would be more lines than one can tell apart.
+    # Components of components are left out: too many lines to tell apart.
     parts = {f"{row['source']}/{name}" for row in every for name in row.get("components", ()) if "/" not in name}
     curves, panels = output / "curves.png", _panels(train, held_out, sorted(parts))
     _draw(curves, panels)
@@ -77,14 +77,16 @@ def _draw(path: Path, panels: Mapping[str, Mapping[str, Points]]) -> None:
     figure.savefig(path, dpi=130)
 
 
-def _panels(train: Sequence[Row], held_out: Sequence[Row], components: Sequence[str]) -> dict[str, dict[str, Points]]:
-    """Return by title what is drawn: lines by label."""
+def _panels(
+    train: Sequence[MetricsRow], held_out: Sequence[MetricsRow], components: Sequence[str]
+) -> dict[str, dict[str, Points]]:
+    """Return the panels by title, each with its lines by label."""
 
     def smooth(name: str) -> Points:
         points = _points(train, name)
         return [(points[i][0], fmean(value for _, value in points[max(0, i - 9) : i + 1])) for i in range(len(points))]
 
-    def by_source(rows: Sequence[Row], name: str) -> dict[str, str]:
+    def by_source(rows: Sequence[MetricsRow], name: str) -> dict[str, str]:
         found = sorted({key for row in rows for key in row if key.endswith(f"/{name}")})
         return {ALL: name, **{key.removesuffix(f"/{name}"): key for key in found}}
 
@@ -99,5 +101,5 @@ def _panels(train: Sequence[Row], held_out: Sequence[Row], components: Sequence[
     return panels
 
 
-def _points(rows: Sequence[Row], name: str) -> Points:
+def _points(rows: Sequence[MetricsRow], name: str) -> Points:
     return [(row["step"], row[name]) for row in rows if row.get(name) is not None]

@@ -1,4 +1,4 @@
-"""Where a run's numbers go besides its own files: TensorBoard, Weights & Biases, Trackio. Imported only when asked for."""
+"""Experiment trackers: TensorBoard, Weights & Biases, Trackio. Each package is imported only when a run names it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "trackio": "trackio"
 
 
 class Tracker(Protocol):
-    """Shows numbers by step."""
+    """Records metrics by step."""
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Take a step's numbers; names have the kind before them, as in `train/reward`."""
+        """Record a step's metrics; names begin with the kind of row, as in `train/reward`."""
 
     def close(self) -> None:
         """Flush and close."""
 
 
 class TensorBoardTracker:
-    """Event files in `tensorboard/`; what a resumed run does again is purged."""
+    """Event files in `tensorboard/`; a resumed run purges the steps that it repeats."""
 
     def __init__(self, output: Path, first_step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -41,7 +41,7 @@ class TensorBoardTracker:
 
 
 class WandbTracker:
-    """A Weights & Biases run. Its own step counter cannot go back, so ours is a metric that the others are drawn against."""
+    """A Weights & Biases run. Its step counter cannot go back, so our step is a metric, the x axis of the others."""
 
     def __init__(self, wandb: Any, output: Path, project: str, identity: str, config: Mapping[str, Any]) -> None:
         self._run = wandb.init(
@@ -58,7 +58,7 @@ class WandbTracker:
 
 
 class TrackioTracker:
-    """A Trackio run, told apart from others of the same folder name by its identity."""
+    """A Trackio run. Its name holds an identity, because folder names may repeat."""
 
     def __init__(self, trackio: Any, output: Path, project: str, identity: str, config: Mapping[str, Any]) -> None:
         self._run = trackio.init(
@@ -120,7 +120,7 @@ def _package(name: str) -> Any:
 
 
 def _identity(output: Path, new: bool) -> str:
-    """Return the name under which the services know this run, the same for its continuation."""
+    """Return the id of this run on the services; a resumed run keeps it."""
     path = output / "run_id"
     if new or not path.exists():
         path.write_text(secrets.token_hex(4), encoding="utf-8")

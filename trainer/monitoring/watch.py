@@ -1,4 +1,4 @@
-"""A watch over a run's metrics: it says when training has gone wrong, since when, and what to do."""
+"""All detectors over a run: each warning says what is wrong, since which step, and what to do."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from verigym.trainer.monitoring.detectors import (
     Drift,
     EqualSinceTheStart,
     LogprobMismatch,
+    MetricsRow,
     NoAnswer,
     NotFinite,
     NoVerdict,
     RewardJump,
-    Row,
     Unscored,
 )
 from verigym.trainer.rollout.collect import UNREAD, Group, gold_text
@@ -31,28 +31,32 @@ TEXT_END = 60
 
 
 class Watch:
-    """All detectors; the same warning comes at most every `every` steps, except one that stops the run."""
+    """All detectors. A warning repeats at most every `every` steps, unless it stops the run."""
 
     def __init__(self, detectors: Sequence[Detector], every: int) -> None:
         self.detectors, self.every = tuple(detectors), every
-        self.given: dict[str, int] = {}
+        self.last_reported: dict[str, int] = {}
 
-    def update(self, row: Row) -> list[Alarm]:
-        """Return what is to be said after this step's row of kind train."""
-        found = [alarm for detector in self.detectors if (alarm := detector.update(row))]
-        due = [alarm for alarm in found if alarm.stop or row["step"] - self.given.get(alarm.name, -self.every) >= self.every]
-        self.given.update({alarm.name: alarm.step for alarm in due})
+    def update(self, row: MetricsRow) -> list[Alarm]:
+        """Return the alarms to report after this step's row of kind train."""
+        alarms = [alarm for detector in self.detectors if (alarm := detector.update(row))]
+        due = [
+            alarm
+            for alarm in alarms
+            if alarm.stop or row["step"] - self.last_reported.get(alarm.name, -self.every) >= self.every
+        ]
+        self.last_reported.update({alarm.name: alarm.step for alarm in due})
         return due
 
-    def replay(self, rows: Iterable[Row]) -> None:
-        """Take in the rows of the steps before, without a word."""
+    def replay(self, rows: Iterable[MetricsRow]) -> None:
+        """Read the rows of earlier steps without reporting anything."""
         for row in rows:
             if row["kind"] == "train":
                 self.update(row)
 
 
-def build_watch(config: MonitoringFields, history: Iterable[Row] = ()) -> Watch:
-    """Return the watch that the settings describe, with the rows of a run that goes on taken in."""
+def build_watch(config: MonitoringFields, history: Iterable[MetricsRow] = ()) -> Watch:
+    """Return the watch that the settings describe, after it has read the rows of a resumed run."""
     watch = Watch(
         [
             DeadRun(config.dead_run_steps, stop=config.on_dead_run == "stop"),
@@ -88,11 +92,11 @@ def build_watch(config: MonitoringFields, history: Iterable[Row] = ()) -> Watch:
 
 
 def with_texts(alarm: Alarm, groups: Sequence[Group]) -> Alarm:
-    """Return an alarm about the texts themselves with the ends of three of its sources' texts; others as they are.
+    """Return an alarm about answers with the ends of three completions; other alarms unchanged.
 
     Args:
         alarm: of a step.
-        groups: that the step has sampled.
+        groups: sampled in this step.
     """
     if alarm.name not in ("no_answer", "nothing_right"):
         return alarm
@@ -103,7 +107,7 @@ def with_texts(alarm: Alarm, groups: Sequence[Group]) -> Alarm:
         for text, score in zip(group.texts, group.scores, strict=True)
         if score.status in UNREAD or alarm.name != "no_answer"
     ]
-    # Of different prompts where there are any.
+    # Of different prompts, if possible.
     seen = list({id(group): (group, text) for group, text in seen}.values())[:TEXTS]
     ends = [repr(text.rstrip()[-TEXT_END:]) + _against(group.prompt) for group, text in seen]
     return replace(alarm, seen=f"{alarm.seen}. Some end in: {'; '.join(ends)}") if ends else alarm
@@ -115,15 +119,15 @@ def _against(prompt: Prompt) -> str:
 
 
 def report_alarms(alarms: Sequence[Alarm], say: Callable[[str], None], record: Callable[[Mapping[str, Any]], None]) -> None:
-    """Say and record the alarms.
+    """Print and record the alarms.
 
     Args:
         alarms: of one step.
-        say: takes a line for the console.
-        record: takes a row of metrics.jsonl.
+        say: prints a line.
+        record: writes a row of metrics.jsonl.
 
     Raises:
-        UsageError: one of them says that the run must stop.
+        UsageError: one of them stops the run.
     """
     for alarm in alarms:
         say(alarm.text)

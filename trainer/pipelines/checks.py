@@ -1,4 +1,4 @@
-"""What a stage decides before it loads a model, done with its fields alone, so that a pipeline's file is refused as a whole."""
+"""Checks of a stage that need its settings alone and no model, so that an error in a pipeline's last stage shows first."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from verigym.trainer.stages.config import FitFields, SamplerFields, StepFields
 from verigym.trainer.tasks.mixture import composed
 
 NOWHERE = Path("made-by")
-"""Folder that stands for what earlier stages are going to make."""
+"""Placeholder folder for what earlier stages will make."""
 
 
 def refuse_unstartable_stage(config: BaseModel, *, losses: bool = True) -> None:
-    """Check that a stage can start: its environments, data sets, splits, and the run that it stands for. Looks at no machine.
+    """Check that a stage can start: its environments, data sets, splits and run settings. This machine is not checked.
 
     Args:
         config: its fields.
-        losses: whether to try a training run's loss, correction and advantages too, which needs torch.
+        losses: whether to check a training run's loss, correction and advantages too, which needs torch.
 
     Raises:
-        UsageError: naming the field or the source, what was given and what goes with it.
+        UsageError: names the field or the source, what was given and what was expected.
     """
     environments: dict[str, Environment] = {}
     for source in getattr(config, "sources", ()):
@@ -55,7 +55,7 @@ def refuse_unstartable_stage(config: BaseModel, *, losses: bool = True) -> None:
 
 
 def refuse_stage_on_this_machine(config: BaseModel) -> None:
-    """Check that this machine has what a stage asks for: device, packages, what its environments need, local data files.
+    """Check that this machine has what a stage needs: device, packages, tools of its environments, local data files.
 
     Raises:
         UsageError: naming the field or the source, and what is missing.
@@ -82,7 +82,7 @@ def refuse_stage_on_this_machine(config: BaseModel) -> None:
 
 
 def _as_run(config: BaseModel) -> TrainConfig | None:
-    """Return the training run whose settings a stage shares; None for one that computes with no model."""
+    """Return a training run with a stage's settings; None for a stage without a model."""
     try:
         if isinstance(config, SamplerFields):
             return config.as_run("none")
@@ -96,7 +96,7 @@ def _as_run(config: BaseModel) -> TrainConfig | None:
 
 
 def _splits(source: SourceConfig, config: BaseModel) -> list[str]:
-    """Return the splits of a source that a stage opens; an evaluation trains on none."""
+    """Return the splits of a source that a stage opens; an evaluation opens no training split."""
     splits = (source.eval_split,) if isinstance(config, EvalConfig) else (source.split, source.eval_split)
     return [split for split in splits if split is not None]
 
@@ -134,7 +134,7 @@ def _refuse_demonstrations(source: SourceConfig) -> None:
 
 
 def _environment(source: SourceConfig) -> Environment:
-    """Return what grades a source, with added rewards and the format's gate around it."""
+    """Return the environment of a source, with added rewards and the format gate."""
     if source.dataset is not None:
         environment = grading_environment(load_config(source.dataset), source.environment, source.options)
     else:
@@ -143,18 +143,18 @@ def _environment(source: SourceConfig) -> Environment:
 
 
 def models_of(config: BaseModel) -> list[str]:
-    """Return the models that a stage's fields name, without those that other stages make."""
+    """Return the models that a stage's settings name, without those that other stages make."""
     named = [getattr(config, "model", None), getattr(config, "teacher", None), *getattr(config, "models", {}).values()]
     return list(dict.fromkeys(name for name in named if isinstance(name, str) and not made_by_a_stage(name)))
 
 
 def refers_to_a_stage(part: BaseModel) -> bool:
-    """Whether a source or a picker names a model that a stage is going to make, so that it cannot be opened yet."""
+    """Whether a source or a picker names a model that another stage will make, so that it cannot be opened yet."""
     return any(map(made_by_a_stage, _texts(part.model_dump(mode="json"))))
 
 
 def made_by_a_stage(path: str) -> bool:
-    """Whether a path of a stage's fields stands for what another stage makes."""
+    """Whether a path is the placeholder of what another stage makes."""
     return Path(path).parts[:1] == NOWHERE.parts
 
 

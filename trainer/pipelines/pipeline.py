@@ -1,7 +1,7 @@
-"""Runs a pipeline's stages one after the other, skips what is made already, and keeps a manifest of how all of it was made.
+"""Runs the stages of a pipeline in order, skips those that are done, and writes a manifest.
 
-A stage's folder has the hash of its inputs in its name: its fields, what it refers to by contents, files and models that it
-names, its environments' versions. The same inputs find the same folder, finished or half done; others begin a new one.
+The name of a stage's folder holds the hash of its inputs: its settings, the contents of files, models and products that it
+names, and the versions of its environments. The same inputs find the same folder, finished or not; others get a new one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from verigym.trainer.pipelines.plan import REFERENCE, Pipeline, Stage, replaced
 from verigym.trainer.pipelines.stage_kinds import figures
 
 DONE = "stage.json"
-# What may change without changing what a stage makes.
+# Settings that do not change the product.
 FREE = frozenset(
     {
         "workers",
@@ -42,13 +42,13 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class State:
-    """Where a stage stands."""
+    """Progress of a stage."""
 
     stage: Stage
     folder: Path | None
-    """None while a stage before it is not done, because its inputs are not known then."""
+    """None while a stage before it is not done, because its inputs are unknown."""
     record: Mapping[str, Any] | None
-    """What its `stage.json` says; None where it is not done."""
+    """Contents of its `stage.json`; None while it is not done."""
 
     @property
     def word(self) -> str:
@@ -61,17 +61,17 @@ class State:
 
 
 def run_pipeline(pipeline: Pipeline, *, until: str | None = None, tell: Tell = lambda line: None) -> list[State]:
-    """Run what is not done yet, and return where the stages up to `until` stand.
+    """Run the stages that are not done, and return the state of the stages up to `until`.
 
     Args:
         pipeline: the file.
-        until: name of the last stage to run, and to look at; all where None.
-        tell: is given a line when a stage begins, ends or is skipped.
+        until: name of the last stage to run; None for all.
+        tell: called with a line when a stage begins, ends or is skipped.
 
     Raises:
         UsageError: a stage's inputs do not fit, something that a stage to come needs is not on this machine, torchrun has
             started several processes, or another process runs the same pipeline.
-        Interrupted: Ctrl-C; the same call goes on from there.
+        Interrupted: Ctrl-C; the same call resumes.
     """
     if (launched("WORLD_SIZE") or 1) > 1:
         raise UsageError(
@@ -110,14 +110,14 @@ def _refuse_what_is_missing(pipeline: Pipeline, stages: Sequence[Stage]) -> None
 
 
 def status(pipeline: Pipeline) -> list[State]:
-    """Return where all stages stand; runs nothing."""
+    """Return the state of all stages; runs nothing."""
     return states(pipeline, pipeline.stages)
 
 
 def states(pipeline: Pipeline, stages: Sequence[Stage]) -> list[State]:
-    """Return where these stages stand; runs nothing."""
+    """Return the state of these stages; runs nothing."""
     records: dict[str, Mapping[str, Any]] = {}
-    found = []
+    found: list[State] = []
     for stage in stages:
         state = state_of(pipeline, stage, records)
         if state.record is not None:
@@ -148,7 +148,7 @@ def _run(pipeline: Pipeline, stage: Stage, folder: Path, records: Mapping[str, M
 
 
 def state_of(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str, Any]]) -> State:
-    """Return where a stage stands.
+    """Return the state of a stage.
 
     Args:
         pipeline: the file.
@@ -156,7 +156,7 @@ def state_of(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str
         records: of the stages before it that are done.
 
     Raises:
-        UsageError: what it names is not there.
+        UsageError: a file or a model that it names does not exist.
     """
     if any(name not in records for name in stage.needs):
         return State(stage, None, None)
@@ -171,12 +171,12 @@ def state_of(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str
 
 
 def inputs(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return everything that decides what a stage makes, as JSON: what is compared to know whether it is done."""
+    """Return everything that decides the product of a stage, as JSON. The stage is done if its record has the same inputs."""
     config = pipeline.config(stage, Path("."), {name: Path(REFERENCE + name) for name in stage.needs})
     fields = config.model_dump(mode="json", exclude=set(FREE) | {"output"})
     contents = ("model", "models", "teacher", "data", "held_out_data")
     with pipeline.named(stage):
-        named = {name: _named(name, value) for name, value in stage.fields.items() if name in contents}
+        named = {name: _hashed(name, value) for name, value in stage.fields.items() if name in contents}
     return {
         "kind": stage.kind_name,
         "fields": {name: value for name, value in fields.items() if name not in named},
@@ -186,8 +186,8 @@ def inputs(pipeline: Pipeline, stage: Stage, records: Mapping[str, Mapping[str, 
     }
 
 
-def _named(field: str, value: Any) -> Any:
-    """Return contents for names: of files and local models; what other stages make counts elsewhere."""
+def _hashed(field: str, value: Any) -> Any:
+    """Replace the names of files and local models by hashes of their contents; products of stages have their own entry."""
     if isinstance(value, str) and not value.startswith(REFERENCE):
         if field not in ("data", "held_out_data"):
             return model_digest(value)
@@ -195,14 +195,14 @@ def _named(field: str, value: Any) -> Any:
             raise UsageError(f"field {field!r}: there is no file {value!r}; give the path of a JSON Lines file")
         return path_digest(Path(value))
     if isinstance(value, Mapping):
-        return {key: _named(field, inner) for key, inner in value.items()}
+        return {key: _hashed(field, inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_named(field, inner) for inner in value]
+        return [_hashed(field, inner) for inner in value]
     return value
 
 
 def graders(config: Any) -> dict[str, str]:
-    """Return the id of the environment of each source, which holds its version; also hashes of data sets and of own code."""
+    """Return the id of each source's environment, with its version, and hashes of data sets and of the user's own code."""
     from verigym.datasets_cfg.load import grading_environment, load_config
     from verigym.envs.own_code import own_code
     from verigym.envs.registry import load, origin

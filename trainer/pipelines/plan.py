@@ -25,45 +25,45 @@ REFERENCE = "stage:"
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 OWN_FIELDS = ("name", "kind")
 TAKES = {"data": "data", "held_out_data": "data", "sources": "reward model", "pickers": "reward model"}
-"""What a reference in a field must stand for; a model in all others."""
+"""What a reference in a field must name; in all other fields, a model."""
 
 
 class PipelineFields(Frozen):
-    """The top level of a pipeline's file."""
+    """Top level of a pipeline's file."""
 
     output: Path
     """Folder of all stages and of the manifest."""
     seed: int = 0
-    """Key of all randomness; each stage has a seed of its own from it and its name, unless it sets one."""
+    """Key of all randomness; each stage derives its seed from it and its name, unless it sets one."""
     shared: Any = None
-    """Nothing by itself: a place for YAML anchors, such as a mixture that several stages use."""
+    """Has no effect itself: a place for YAML anchors, such as a mixture that several stages use."""
     defaults: Mapping[str, Any] = {}
     """Fields for every stage that has them and does not set them."""
     stages: tuple[Mapping[str, Any], ...] = Field(min_length=1)
-    """One after the other; each has a `name`, a `kind` and the fields of its kind."""
+    """In order; each has a `name`, a `kind` and the fields of its kind."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage as the file has it."""
+    """A stage as written in the file."""
 
     name: str
     kind_name: str
     fields: Mapping[str, Any]
-    """Of its kind, with the pipeline's defaults and seed, references as they stand."""
+    """Settings of its kind, with the pipeline's defaults and seed; references are not resolved."""
     needs: tuple[str, ...]
     """Names of the stages that it refers to."""
     loc: Loc
 
     @property
     def kind(self) -> StageKind:
-        """What it is."""
+        """Its entry in the table of kinds."""
         return KINDS[self.kind_name]
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A checked file."""
+    """A pipeline's file that has been checked."""
 
     document: Document
     output: Path
@@ -82,7 +82,7 @@ class Pipeline:
         return self.stages if until is None else self.stages[: names.index(until) + 1]
 
     def expected(self, stage: Stage) -> BaseModel:
-        """Return a stage's fields with names of what is not made yet, for checks before anything runs.
+        """Return a stage's settings with placeholders for what is not made yet, for checks before anything runs.
 
         Raises:
             UsageError: as `config`.
@@ -93,20 +93,20 @@ class Pipeline:
         """Check that a stage's device, packages, environments and models are here.
 
         Raises:
-            UsageError: naming file, line, stage, and what is missing.
+            UsageError: names file, line, stage and what is missing.
         """
-        with _named(self.document, stage):
+        with _with_place(self.document, stage):
             config = self.expected(stage)
             refuse_stage_on_this_machine(config)
             for model in models_of(config):  # last: a hub that does not answer takes seconds
                 require_model(model)
 
     def named(self, stage: Stage) -> AbstractContextManager[None]:
-        """Put file, line and stage before the message of a mistake."""
-        return _named(self.document, stage)
+        """Prefix errors with file, line and stage."""
+        return _with_place(self.document, stage)
 
     def config(self, stage: Stage, output: Path, products: Mapping[str, Path]) -> BaseModel:
-        """Return a stage's fields as its kind takes them.
+        """Return a stage's settings.
 
         Args:
             stage: one of the pipeline's.
@@ -121,14 +121,14 @@ class Pipeline:
 
 
 def read_pipeline(path: Path, *, losses: bool = True, until: str | None = None) -> Pipeline:
-    """Read a pipeline's file and check its stages, so that a mistake in the last is found before the first runs.
+    """Read a pipeline's file and check its stages, so that an error in the last is found before the first runs.
 
-    A stage is checked as far as its fields decide: names, values, and what a run refuses before it loads a model.
+    A stage is checked as far as its settings alone allow: names, values, and what a run refuses before it loads a model.
 
     Args:
         path: the file.
         losses: as `refuse_unstartable_stage` takes it.
-        until: name of the last stage that is to run; of those after it only name, kind and references are checked.
+        until: name of the last stage to run; of later ones only name, kind and references are checked.
 
     Raises:
         UsageError: one line that names file, line and field.
@@ -147,17 +147,17 @@ def read_pipeline(path: Path, *, losses: bool = True, until: str | None = None) 
             raise UsageError(f"{document.place(('defaults', name))}: no stage has a field {name!r}{hint}; or leave it out")
     for stage in pipeline.up_to(until):
         config = pipeline.expected(stage)
-        with _named(document, stage):
+        with _with_place(document, stage):
             refuse_unstartable_stage(config, losses=losses)
     return pipeline
 
 
 @contextmanager
-def _named(document: Document, stage: Stage) -> Iterator[None]:
-    """Put file, line and stage before the message of a mistake.
+def _with_place(document: Document, stage: Stage) -> Iterator[None]:
+    """Prefix errors with file, line and stage.
 
     Raises:
-        UsageError: the mistake.
+        UsageError: the error with its prefix.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a pipeline is going to do, found out without training: each stage's inputs, folder and state, mistakes, and cost."""
+"""`verigym pipeline plan`: the inputs, folder, state, errors and cost of each stage, without training."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from verigym.trainer.tasks.mixture import make_source
 
 @dataclass(frozen=True)
 class Preview:
-    """What is known of a stage before it runs."""
+    """Inputs, product and cost of a stage before it runs."""
 
     state: State
     reads: tuple[str, ...]
     """Stages, models, files, data sets and environments."""
     writes: str
-    """Its folder; of a stage that waits for another, the beginning of its name."""
+    """Its folder; the beginning of its name if the stage waits for another."""
     cost: str
-    """Time of a GRPO stage whose model is there; empty for one that is done, and for kinds that have no price."""
+    """Time of a GRPO stage whose model exists; empty for a stage that is done, and for kinds without an estimate."""
     problem: str
-    """Why it cannot run; empty where nothing was found."""
+    """Why it cannot run; empty if no error was found."""
 
 
 def preview(pipeline: Pipeline, until: str | None = None, *, priced: bool = True) -> Iterator[Preview]:
-    """Look at the stages, one after the other. Nothing is written; what is done already is not checked again.
+    """Preview the stages in order. Nothing is written; stages that are done are not checked again.
 
     Args:
         pipeline: the file.
-        until: name of the last stage to look at; all where None.
-        priced: whether GRPO stages are priced, which loads their models and times a few small steps.
+        until: name of the last stage to preview; None for all.
+        priced: whether to estimate the time of GRPO stages, which loads their models and times a few small steps.
 
     Raises:
         UsageError: no stage is called `until`.
@@ -66,7 +66,7 @@ def preview(pipeline: Pipeline, until: str | None = None, *, priced: bool = True
 
 
 def _open_data(config: BaseModel) -> None:
-    """Open each data set and make its first task, which the rows' own mistakes need."""
+    """Open each data set and make its first task, so that errors in the rows show."""
     for source in getattr(config, "sources", ()):
         if source.dataset is None or refers_to_a_stage(source):
             continue

@@ -1,4 +1,4 @@
-"""The kinds of stages that a pipeline chains, by name."""
+"""Table of the kinds of stages; a new kind is one entry."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from pydantic import BaseModel
 
 @dataclass(frozen=True)
 class StageKind:
-    """A kind of stage. Its code is imported when it runs."""
+    """A kind of stage. Its module is imported when it is needed."""
 
     config: str
-    """`module:Class` of its fields."""
+    """`module:Class` of its settings."""
     function: str
-    """`module:function` that takes them and returns the path of what it makes."""
+    """`module:function` that takes the settings and returns the path of the product."""
     makes: Literal["model", "data", "report", "reward model"]
     about: str
 
     def config_type(self) -> type[BaseModel]:
-        """Return the class of its fields."""
-        found: type[BaseModel] = _named(self.config)
-        return found
+        """Return the class of its settings."""
+        settings: type[BaseModel] = _imported(self.config)
+        return settings
 
     def run(self, config: BaseModel) -> Path:
-        """Run it, or go on with it, and return the path of what it makes."""
-        function: Callable[[Any], Path] = _named(self.function)
+        """Run or resume the stage, and return the path of its product."""
+        function: Callable[[Any], Path] = _imported(self.function)
         return function(config)
 
 
@@ -104,18 +104,18 @@ KINDS: dict[str, StageKind] = {
 }
 
 
-def _named(place: str) -> Any:
+def _imported(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def figures(kind: str, output: Path) -> dict[str, float]:
-    """Return the numbers worth a line in the manifest: of training the last held-out ones, of sampling the counts."""
+    """Return the figures for the manifest: the last held-out metrics of training, or the counts of sampling."""
     metrics, summary = output / "metrics.jsonl", output / "summary.json"
     if metrics.exists():
         rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-        looks = [row for row in rows if row["kind"] == "eval"]
-        last = looks[-1] if looks else {}
+        evaluations = [row for row in rows if row["kind"] == "eval"]
+        last = evaluations[-1] if evaluations else {}
         names = [name for name in sorted(last) if name in ("accuracy", "loss") or name.endswith("/accuracy")]
         named = {f"held_out_{name}": last[name] for name in names}
         return {"steps": float(max((row["step"] for row in rows), default=0)), **named}

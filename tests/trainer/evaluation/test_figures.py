@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verigym.trainer.evaluation.figures import (
-    Answers,
+    ScoredSamples,
     avg,
     best_of,
     majority,
@@ -21,8 +21,8 @@ from verigym.trainer.evaluation.figures import (
 )
 
 
-def answers(correct: list[bool], said: list[str | None] | None = None) -> Answers:
-    return Answers(tuple(correct), tuple(said or ["1" if right else "2" for right in correct]), (5,) * len(correct))
+def answers(correct: list[bool], said: list[str | None] | None = None) -> ScoredSamples:
+    return ScoredSamples(tuple(correct), tuple(said or ["1" if right else "2" for right in correct]), (5,) * len(correct))
 
 
 ONE = answers([True, False, False, True], ["7", "8", "8", "7.0"])
