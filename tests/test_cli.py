@@ -121,6 +121,7 @@ def test_the_unexpected_is_one_line_too_unless_asked(monkeypatch, capsys):
         main(["envs"])
 
 
+@pytest.mark.slow
 def test_an_interrupt_says_how_to_go_on(tmp_path):
     source = tmp_path / "in.jsonl"
     row = {"prompt": "q", "answer": "2", "completion": r"\boxed{2}"}

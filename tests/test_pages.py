@@ -24,6 +24,7 @@ def run(page: str, name: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.slow
 def test_grading_a_file(tmp_path: Path) -> None:
     done = run("grading.md", "grade", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,9 +7,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "fuzz"))
 
+import pytest
 import texts
 
 
+@pytest.mark.slow
 def test_every_drawn_text_has_a_verdict() -> None:
     done, without, statuses, lacking, _ = texts.run("suite", range(600))
     assert without == []

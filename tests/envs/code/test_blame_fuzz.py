@@ -97,6 +97,7 @@ def test_a_test_that_is_broken_for_every_program_gives_no_verdict(test: dict[str
     assert scored("def f(n): return 3", **test) is None
 
 
+@pytest.mark.slow
 def test_every_drawn_program_has_a_verdict() -> None:
     done, without, statuses = blame.run("suite", range(10_000), seconds=8)
     assert without == []

@@ -18,6 +18,7 @@ def test_cases(case: dict[str, Any]) -> None:
     assert bool(found.reason) is (case["program"] is None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

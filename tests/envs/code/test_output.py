@@ -36,6 +36,7 @@ def test_what_is_shown_is_short_and_printable() -> None:
     assert shown.isprintable() and shown.isascii()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whitespace", ["tokens", "lines", "exact"])
 @pytest.mark.parametrize("tolerance", [0.0, 1e-6])
 @pytest.mark.parametrize("unit", [b"1 ", b"1\n", b" ", b"\n", b"9", b"\r\n", b"1.", b"e"])

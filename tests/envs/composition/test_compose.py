@@ -303,6 +303,7 @@ def test_a_composition_is_graded_in_workers():
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.slow
 def test_compositions_keep_the_contract():
     for env in (Gate(POLITE, CONTAINS), weighted({"contains": 1.0, "polite": 0.25})):
         check_env(env, [task(env, "four"), task(env, "blue")]).raise_if_failed()

@@ -93,6 +93,7 @@ def test_the_repeated_request_is_judged_right_on_every_row(made):
     assert asked == 41
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "free"),
     [({}, []), ({"mode": "loose"}, ["hacks"]), ({"reward": "share", "strict_echo": False}, ["echo", "garbage", "hacks"])],

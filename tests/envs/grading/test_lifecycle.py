@@ -45,6 +45,7 @@ def test_workers_start_only_when_needed():
         assert len(children(os.getpid()) - before) == 2
 
 
+@pytest.mark.slow
 def test_no_descriptor_is_left_open():
     env = ScriptedEnvironment()
     with Grader(env, workers=1) as grader:  # multiprocessing's own tracker starts with the first

@@ -83,6 +83,7 @@ def test_long_texts_are_refused() -> None:
         compare("1", "9" * client.MAX_PAYLOAD)
 
 
+@pytest.mark.slow
 def test_threads_share_the_pool() -> None:
     results: list[bool] = []
 
@@ -154,6 +155,7 @@ def test_each_kind_of_comparison_has_its_own_processes() -> None:
     assert not any(pool.all for pool in client._pools.values())
 
 
+@pytest.mark.slow
 def test_a_worker_that_fails_twice_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 

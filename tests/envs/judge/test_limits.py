@@ -83,6 +83,7 @@ def fair(request: Any) -> str:
     return '{"grade": 5}' if quote(request, "submission") != quote(request, "question") else '{"grade": 1}'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "reader"),
     [({}, compare_texts), ({"mode": "rubric"}, fair), ({"mode": "pairwise"}, lambda _: '{"better": "first"}')],

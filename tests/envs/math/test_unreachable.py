@@ -185,6 +185,7 @@ def test_the_trusted_process_evaluates_no_text_and_holds_no_sympy(symbolic: bool
     assert result["verdicts"] == usual
 
 
+@pytest.mark.slow
 def test_no_parser_of_sympy_or_math_verify_is_reached(symbolic: bool, usual: list[list[str]]) -> None:
     assert run(PARSERS, symbolic=symbolic)["verdicts"] == usual
 

@@ -42,6 +42,7 @@ def test_hostile_text_takes_bounded_time(text):
     assert time.process_time() - start < 8  # a quadratic reading takes minutes
 
 
+@pytest.mark.slow
 @needs("shared data")
 def test_first_errors_of_bigbench_mistake_are_found_far_above_the_majority():
     rows = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]

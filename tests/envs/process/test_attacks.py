@@ -106,6 +106,7 @@ HUGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HUGE)
 @pytest.mark.parametrize("kind", ["arithmetic", "qwen"])
 def test_a_huge_solution_gets_a_verdict_soon(name: str, kind: str, model: Path) -> None:

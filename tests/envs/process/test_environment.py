@@ -49,6 +49,7 @@ def test_too_much_arithmetic_is_a_limit_and_never_an_error() -> None:
     assert score.status is Status.LIMIT and score.reward == 0.0
 
 
+@pytest.mark.slow
 def test_it_keeps_its_contract() -> None:
     report = check_env(ProcessEnvironment())
     assert report.passed, str(report)

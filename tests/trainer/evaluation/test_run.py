@@ -138,6 +138,7 @@ def test_prompts_in_the_training_data_are_counted_and_left_out_beside(first: Pat
     assert "3 of 10 prompts share 50 words in a row" in (first / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_stopped_it_goes_on_and_another_look_samples_nothing(
     first: Path, tmp_path: Path, sums_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,6 +159,7 @@ def test_whitening_is_over_the_tokens_of_the_step(letters_model: Path, tmp_path:
     assert float(known.std()) == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_critic_learns_what_its_states_were_worth(letters_model: Path, tmp_path: Path) -> None:
     made = Critic(config(letters_model, tmp_path, steps=60, value_clip=None), torch.device("cpu"))
     apart = [ROWS[0], ROWS[2]]  # no state with two returns
