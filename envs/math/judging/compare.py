@@ -93,12 +93,12 @@ def judge_answer(
 
 def _same_settled(case: Case, gold: Node, answer: Node) -> tuple[tuple[Node, Node], Verdict]:
     """Compare two trees under each renaming of free constants; return the first pair that is the same, else the first pair."""
-    found: list[tuple[tuple[Node, Node], Verdict]] = []
+    results: list[tuple[tuple[Node, Node], Verdict]] = []
     for pair in settled(gold, answer, case.question):
-        found.append((pair, same(case, *pair)))
-        if found[-1][1] == "same":
-            return found[-1]
-    return found[0]
+        results.append((pair, same(case, *pair)))
+        if results[-1][1] == "same":
+            return results[-1]
+    return results[0]
 
 
 def _guarded(case: Case, gold: Node, answer: Node, *, apart: bool = False) -> str:

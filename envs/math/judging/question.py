@@ -124,9 +124,9 @@ def _is_side(text: str, start: int, end: int) -> bool:
 
 def numbers_in(text: str) -> list[Fraction]:
     """Return all numbers in a text, in digits or words."""
-    digits = [found.replace(",", "") for found in _NUMBER.findall(text)]
+    digits = [number.replace(",", "") for number in _NUMBER.findall(text)]
     words = [_WORDS[word] for word in _WORD.findall(text.lower()) if word in _WORDS]
-    return [Fraction(found) for found in digits if len(found) <= MAX_DIGITS] + words
+    return [Fraction(number) for number in digits if len(number) <= MAX_DIGITS] + words
 
 
 @lru_cache(maxsize=256)
@@ -141,18 +141,18 @@ def computations(question: str) -> tuple[Node, ...]:
     """Return the shapes of the expressions without variables in a question, roots and powers in words too."""
     text = question[:MAX_CHARS].lower()
     worded = [rf"\sqrt{{{one}}}" for one in _ROOT.findall(text)] + [f"{one}^{{{two}}}" for one, two in _POWER.findall(text)]
-    found = dict.fromkeys([*formulas(question).wholes, *_parsed(worded[:MAX_FOUND])])
-    return tuple(one for one in found if is_plain(one) and all(isinstance(part, _ARITHMETIC) for part in walk(one)))
+    shapes = dict.fromkeys([*formulas(question).wholes, *_parsed(worded[:MAX_FOUND])])
+    return tuple(one for one in shapes if is_plain(one) and all(isinstance(part, _ARITHMETIC) for part in walk(one)))
 
 
 def _parsed(texts: list[str]) -> list[Node]:
-    found: list[Node] = []
+    shapes: list[Node] = []
     for text in texts:
         try:
-            found.append(shape(parse(text)))
+            shapes.append(shape(parse(text)))
         except ParseError:
             continue
-    return found
+    return shapes
 
 
 def speaks_of(question: str, letter: str) -> bool:

@@ -63,29 +63,29 @@ def same_scalar(case: Case, gold: Node, answer: Node) -> Verdict:
     return _value(case, left.value, right.value)
 
 
-def _counted(case: Case, found: Measure) -> Measure:
+def _counted(case: Case, measured: Measure) -> Measure:
     """Read a number followed by the counted noun of the question as a value with a unit: `12 factors`."""
-    match found.value:
-        case Phrase((Number() as value, Text(words))) if not found.unit and is_asked(words, case.question):
+    match measured.value:
+        case Phrase((Number() as value, Text(words))) if not measured.unit and is_asked(words, case.question):
             return Measure(value, words)
-    return found
+    return measured
 
 
-def _with_unit(found: Measure, unit: str) -> Measure:
+def _with_unit(measured: Measure, unit: str) -> Measure:
     r"""Read the last letters of a product as the other side's unit: `144 m^3` beside `144\text{ m}^3`."""
-    if found.unit or not unit or not isinstance(found.value, Mul):
-        return found
-    *factors, last = found.value.factors
+    if measured.unit or not unit or not isinstance(measured.value, Mul):
+        return measured
+    *factors, last = measured.value.factors
     match last:
         case Symbol(name):
             spelled = name
         case Pow(Symbol(name), Number(power, 0)):
             spelled = f"{name}^{power}"
         case _:
-            return found
+            return measured
     if not same_unit(spelled, unit):
-        return found
-    return Measure(Mul(tuple(factors)) if len(factors) > 1 else factors[0], unit, found.percent)
+        return measured
+    return Measure(Mul(tuple(factors)) if len(factors) > 1 else factors[0], unit, measured.percent)
 
 
 def _in_radians(angle: Measure) -> bool:
@@ -272,8 +272,8 @@ def _kind(node: Node) -> str:
     if rational(node) is not None:
         return "a number"
     kinds = {Text: "words", Phrase: "a phrase", Clock: "a time", InBase: "a number in a base", Symbol: "a letter"}
-    found = kinds.get(type(node))
-    return found or ("a formula" if any(isinstance(part, Symbol) for part in walk(node)) else "a value")
+    kind = kinds.get(type(node))
+    return kind or ("a formula" if any(isinstance(part, Symbol) for part in walk(node)) else "a value")
 
 
 _PERCENT = re.compile(

@@ -49,32 +49,32 @@ class Atoms(Numbers, Brackets, Calls, Environments):
 
     def _words(self) -> Node:
         """Read words in a row; a single letter is a name."""
-        found = [self.take()[1]]
+        words = [self.take()[1]]
         while self.kind == "word" or self.kind == "unit":
-            found.append(self.take()[1])
-        if len(found) == 1 and len(found[0]) == 1:
+            words.append(self.take()[1])
+        if len(words) == 1 and len(words[0]) == 1:
             if self.kind == "(" and not self.tokens[self.at][2]:
-                return self.applied(found[0])
-            if found[0] in ("e", "i") and self.kind not in ("_", "'"):
-                return Constant(found[0])  # type: ignore[arg-type]
-            name = found[0] + (self._lowered(found[0]) if self.kind == "_" else "")
+                return self.applied(words[0])
+            if words[0] in ("e", "i") and self.kind not in ("_", "'"):
+                return Constant(words[0])  # type: ignore[arg-type]
+            name = words[0] + (self._lowered(words[0]) if self.kind == "_" else "")
             while self.kind == "'":
                 name += self.take()[1]
             return Symbol(name)
-        if len(found) == 1 and self.kind == "_" and set(found[0]) <= HEX:
+        if len(words) == 1 and self.kind == "_" and set(words[0]) <= HEX:
             self.take()
-            return in_base(self, found[0], self.subscript())
+            return in_base(self, words[0], self.subscript())
         if (
-            len(found) == 1
-            and found[0].isupper()
-            and found[0].isascii()
-            and len(found[0]) <= 5
-            and found[0] not in ALWAYS_WORDS
+            len(words) == 1
+            and words[0].isupper()
+            and words[0].isascii()
+            and len(words[0]) <= 5
+            and words[0] not in ALWAYS_WORDS
         ):
-            return Symbol(found[0])  # \\text{ACF} is the same as ACF
+            return Symbol(words[0])  # \\text{ACF} is the same as ACF
         if self.kind == "sym" and self.tokens[self.at][1].isupper() and self.ahead() in _ENDS:  # Option B
-            found.append(self.take()[1])
-        return Text(" ".join(found))
+            words.append(self.take()[1])
+        return Text(" ".join(words))
 
     def _lowered(self, _: str) -> str:
         self.take()
@@ -161,7 +161,7 @@ class Atoms(Numbers, Brackets, Calls, Environments):
                 raise self.error("a subscript expected")
             return self.take()[1]
         self.take()
-        found: list[str] = []
+        parts: list[str] = []
         deep = 0
         while self.kind != "end":
             kind, text, _, _ = self.take()
@@ -170,10 +170,10 @@ class Atoms(Numbers, Brackets, Calls, Environments):
             elif kind == "}":
                 deep -= 1
                 if deep < 0:
-                    return "".join(found)
+                    return "".join(parts)
                 continue
             if kind != "{":
-                found.append(text)
+                parts.append(text)
         raise self.error("a subscript is not closed")
 
 

@@ -107,11 +107,11 @@ class Evaluation:
         steps = self.steps if self.steps is not None and self.steps.watches(node) else None
         match name, args:
             case (("sum" | "prod"), (body, Symbol(index), start, stop)):
-                found = self._series(name, body, index, (start, stop), scope)
+                result = self._series(name, body, index, (start, stop), scope)
                 if steps is not None:
-                    trivial = found == self.arithmetic.lib.fzero or (name == "prod" and found == self.arithmetic.lib.fone)
+                    trivial = result == self.arithmetic.lib.fzero or (name == "prod" and result == self.arithmetic.lib.fone)
                     steps.note(node, "vanishes" if trivial else "counts")
-                return found
+                return result
             case "det", (Matrix(),):
                 number = exactly.value(Call(name, args), {}, self.arithmetic.work)
                 return self.arithmetic.rational(number.numerator, number.denominator)
@@ -121,22 +121,22 @@ class Evaluation:
         if len(values) == 1 and name in _ELEMENTARY:
             return self.arithmetic.function(name, values[0])
         if name in _NUMBER_FUNCTIONS:
-            found = self._number_function(name, values)
+            result = self._number_function(name, values)
             if steps is not None:
-                steps.note(node, self._way(name, values, found))
-            return found
+                steps.note(node, self._way(name, values, result))
+            return result
         return self._unknown(name, values)
 
-    def _way(self, name: str, values: list[Value], found: Value) -> str:
+    def _way(self, name: str, values: list[Value], result: Value) -> str:
         """Return the branch of a step function: the step, the winning argument, or whether it is zero."""
         match name:
             case "max" | "min":
-                return str(values.index(found))
+                return str(values.index(result))
             case "mod":
                 return str(self._number_function("floor", [self.arithmetic.quotient(*values)]))
             case "binom" | "perm":
-                return "vanishes" if found == self.arithmetic.lib.fzero else "counts"
-        return str(found)
+                return "vanishes" if result == self.arithmetic.lib.fzero else "counts"
+        return str(result)
 
     def _unknown(self, name: str, values: list[Value]) -> Value:
         """Return the value of an unknown function: drawn by a hash of its name and its arguments."""

@@ -35,9 +35,9 @@ def _is_given(question: str, gold: Node, answer: Relation) -> bool:
     """Whether the answer is an equation that the question states, about something that it does not ask for."""
     if any(isinstance(part, Relation) for part in walk(gold)):
         return False
-    found = formulas(question)
+    stated = formulas(question)
     named = [side for side in answer.sides if is_name(side)]
-    return shape(answer) in found.equations and not any(shape(side) in found.alone for side in named)
+    return shape(answer) in stated.equations and not any(shape(side) in stated.alone for side in named)
 
 
 def _is_unconverted(question: str, gold: Node, answer: Node) -> bool:

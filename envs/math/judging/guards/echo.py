@@ -55,15 +55,15 @@ def hands_back(question: str, gold: Node, answer: Node, work: WorkBudget | None 
     if _keeps_factor(question, gold, answer, work):
         return REPEATS
     golds = tuple(shape(side) for sides in claims(gold, question) for side in sides)
-    found: list[tuple[Node, ...]] = []
+    suspects: list[tuple[Node, ...]] = []
     for sides in claims(answer, question):
         shapes = tuple(map(shape, sides))
         if not any(side in golds or is_literal(side) for side in shapes):
-            found.append(shapes)
-    if not found:
+            suspects.append(shapes)
+    if not suspects:
         return ""
     guard = _Guard(question, golds, work)
-    for shapes in found:
+    for shapes in suspects:
         reasons = list(map(guard.hands_back, shapes))
         if all(reasons):
             return max(reasons, key=(COMPUTES, REPEATS).index)
@@ -75,13 +75,13 @@ class _Guard:
 
     def __init__(self, question: str, golds: tuple[Node, ...], work: WorkBudget) -> None:
         self.question = question
-        self.found = formulas(question)
+        self.formulas = formulas(question)
         self.work = work
         self.golds = golds
         self.known = frozenset(part for gold in golds for part in walk(gold))
 
     def hands_back(self, side: Node) -> str:
-        if is_residue(side) and side not in self.found.wholes:
+        if is_residue(side) and side not in self.formulas.wholes:
             return ""
         if self._is_copied(side):
             return REPEATS
@@ -90,12 +90,12 @@ class _Guard:
         return REPEATS if self._keeps_matrices(side) or self._keeps_form(side) else ""
 
     def _is_copied(self, side: Node) -> bool:
-        if side in self.found.shapes:
+        if side in self.formulas.shapes:
             return True
         parts = list(walk(side))
         if len(parts) > MAX_PARTS:
             return False
-        copies = {part for part in parts if part in self.found.shapes and not is_literal(part)}
+        copies = {part for part in parts if part in self.formulas.shapes and not is_literal(part)}
         checked = sorted(copies - self.known - {side}, key=repr)[:MAX_CHECKS]
         return any(compare_values(side, part, work=self.work).verdict == "same" for part in checked)
 
@@ -117,7 +117,7 @@ class _Guard:
         """Whether it works with the question's matrices instead of having done so."""
         held = [part for part in walk(side) if isinstance(part, Matrix)]
         shown = matrices(self.question)
-        return not isinstance(side, Matrix) and any(one in shown or one in self.found.shapes for one in held)
+        return not isinstance(side, Matrix) and any(one in shown or one in self.formulas.shapes for one in held)
 
     def _keeps_form(self, side: Node) -> bool:
         """Whether a product that was to be expanded still is one, or a sum that was to be factored or simplified."""
@@ -125,7 +125,7 @@ class _Guard:
             return False
         gold = self.golds[0]
         names = symbols(gold)
-        asked = [one for one in self.found.wholes if symbols(one) == names and isinstance(one, Add | Mul | Pow | Div | Neg)]
+        asked = [one for one in self.formulas.wholes if symbols(one) == names and isinstance(one, Add | Mul | Pow | Div | Neg)]
         equal = [one for one in asked[:MAX_CHECKS] if compare_values(side, one, work=self.work).verdict == "same"]
         if not equal or gold in equal:
             return False
@@ -143,11 +143,11 @@ class _Guard:
 
 def _sums(node: Node) -> set[Node]:
     """Return the sums in a tree that are factors, with their negatives."""
-    found: set[Node] = set()
+    sums: set[Node] = set()
     for part in walk(node):
         if isinstance(part, Mul | Pow | Neg):
-            found |= {one for one in children(part) if isinstance(one, Add) and not is_plain(one)}
-    return found | {shape(Neg(one)) for one in found}
+            sums |= {one for one in children(part) if isinstance(one, Add) and not is_plain(one)}
+    return sums | {shape(Neg(one)) for one in sums}
 
 
 def _is_factored(node: Node) -> bool:

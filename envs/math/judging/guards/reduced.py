@@ -101,10 +101,10 @@ def _coefficient(node: Node) -> int:
 
 def _radicands(node: Node) -> int:
     roots = [one for one in (node.factors if isinstance(node, Mul) else (node,)) if isinstance(one, Root)]
-    found = 1
+    product = 1
     for root in roots:
-        found *= _coefficient(root.of)
-    return found
+        product *= _coefficient(root.of)
+    return product
 
 
 def goes_out(top: Node, bottom: Node) -> bool:

@@ -38,8 +38,8 @@ def measure(node: Node) -> Measure:
         case Quantity(Clock(), _):
             return Measure(node)  # 1:03 PF is no time
         case Neg(inner):
-            found = measure(inner)
-            return found._replace(value=negative(found.value)) if found.unit or found.percent else Measure(node)
+            inside = measure(inner)
+            return inside._replace(value=negative(inside.value)) if inside.unit or inside.percent else Measure(node)
         case InBase(digits, 10) if digits.isdigit():
             return Measure(Number(Fraction(int(digits))))
         case Quantity(value, "per cent" | "percent"):
@@ -66,9 +66,9 @@ def _worked_out(node: Add | Mul | Div | Pow) -> Measure | None:
         case Add(terms):
             return _sum([measure(term) for term in terms])
         case Pow(base, Number(Fraction(numerator=2 | 3 as count, denominator=1))):
-            found = measure(base)
-            unit = _product([found.unit] * count)
-            return None if found.percent or not unit else Measure(Pow(found.value, node.exponent), unit)
+            inside = measure(base)
+            unit = _product([inside.unit] * count)
+            return None if inside.percent or not unit else Measure(Pow(inside.value, node.exponent), unit)
         case Mul():
             parts = [measure(factor) for factor in node.factors]
             unit, value = _product([part.unit for part in parts]), mul([part.value for part in parts])
@@ -93,7 +93,7 @@ def _is_number(node: Node) -> bool:
 
 
 def _product(units: list[str]) -> str | None:
-    found: str | None = ""
+    combined: str | None = ""
     for unit in units:
-        found = product(found, unit) if found and unit else None if found is None else found or unit
-    return found
+        combined = product(combined, unit) if combined and unit else None if combined is None else combined or unit
+    return combined

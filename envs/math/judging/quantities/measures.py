@@ -25,11 +25,11 @@ Factors = tuple[tuple[str, int], ...]
 
 @lru_cache(maxsize=1024)
 def _readings(unit: str) -> frozenset[Factors]:
-    found = [unit]
+    spellings = [unit]
     for sign, names in _READINGS.items():
         if sign in unit:
-            found += [unit.replace(sign, name) for name in names]
-    return frozenset(map(factors, found))
+            spellings += [unit.replace(sign, name) for name in names]
+    return frozenset(map(factors, spellings))
 
 
 def factors(unit: str) -> Factors:
@@ -82,12 +82,12 @@ _WORDS = re.compile(r"[^\W\d_]+")
 
 def is_missable(unit: str) -> bool:
     """Whether a value without this unit is the same value: true of `cm` and `apples`, not of `dozen` or `below zero`."""
-    found = _WORDS.findall(unit)
-    if unit.startswith(("$", "€", "£", "°", "¥", "₹")) or not found:
+    words = _WORDS.findall(unit)
+    if unit.startswith(("$", "€", "£", "°", "¥", "₹")) or not words:
         return True
     if len(unit) == 1 and unit.isascii():
         return unit in _LETTERS
-    return len(found) <= 4 and not hedges(_POWER.sub("", unit)) and _NOT_UNITS.isdisjoint(word.lower() for word in found)
+    return len(words) <= 4 and not hedges(_POWER.sub("", unit)) and _NOT_UNITS.isdisjoint(word.lower() for word in words)
 
 
 _SCALES = frozenset(
@@ -105,11 +105,11 @@ _AFTER = frozenset(
 @lru_cache(maxsize=256)
 def _asked(question: str) -> tuple[tuple[str, ...], ...]:
     """Return the words of what a question counts: `intersection points` of `How many intersection points are there?`."""
-    found = []
+    counted = []
     for match in _ASKED.finditer(question[:MAX_CHARS]):
         words = match.group(1).lower().split()
-        found.append(tuple(takewhile(lambda word: word not in _AFTER, words)))
-    return tuple(words for words in found if words)
+        counted.append(tuple(takewhile(lambda word: word not in _AFTER, words)))
+    return tuple(words for words in counted if words)
 
 
 def is_asked(unit: str, question: str) -> bool:

@@ -36,12 +36,12 @@ def in_components(case: Case, gold: Node, answer: Node) -> tuple[Node, Node]:
     if not size:
         return _both(gold, answer)
     vector, total = (gold, answer) if _size(gold) else (answer, gold)
-    found = _sum_of_axes(total)
-    if found is None or case.policy.vectors == "written" or not _is_meant(case, vector, total, found, size):
+    by_axis = _sum_of_axes(total)
+    if by_axis is None or case.policy.vectors == "written" or not _is_meant(case, vector, total, by_axis, size):
         return gold, answer
     if case.policy.echo == "refuse" and _is_stated(case.question, answer):
         return gold, answer
-    parts = tuple(found.get(axis, ZERO) for axis in _AXES[:size])
+    parts = tuple(by_axis.get(axis, ZERO) for axis in _AXES[:size])
     written: Node = Group("(", ")", parts)
     if isinstance(vector, Group):
         written = Group(vector.opening, vector.closing, parts)
@@ -56,7 +56,7 @@ def _both(gold: Node, answer: Node) -> tuple[Node, Node]:
     one, two = _sum_of_axes(gold), _sum_of_axes(answer)
     if one is None or two is None or min(len(one), len(two)) < 2:
         return gold, answer
-    tuples = [Group("(", ")", tuple(found.get(axis, ZERO) for axis in _AXES)) for found in (one, two)]
+    tuples = [Group("(", ")", tuple(by_axis.get(axis, ZERO) for axis in _AXES)) for by_axis in (one, two)]
     return tuples[0], tuples[1]
 
 
@@ -64,14 +64,14 @@ def _hats(node: Node) -> bool:
     return any(isinstance(part, Symbol) and part.name.startswith(_HAT) for part in walk(node))
 
 
-def _is_meant(case: Case, vector: Node, total: Node, found: dict[str, Node], size: int) -> bool:
+def _is_meant(case: Case, vector: Node, total: Node, by_axis: dict[str, Node], size: int) -> bool:
     """Whether a sum is one of unit vectors: by its hats, or by at least two axes and what it is compared with or asked."""
-    if size < len(_AXES) and "k" in found:
+    if size < len(_AXES) and "k" in by_axis:
         return False
     if _hats(total):
         return True
     clear = isinstance(vector, Matrix) or (isinstance(vector, Group) and vector.opening == "<") or size == len(_AXES)
-    return len(found) > 1 and (clear or _OF_VECTORS.search(case.question) is not None)
+    return len(by_axis) > 1 and (clear or _OF_VECTORS.search(case.question) is not None)
 
 
 def _is_stated(question: str, answer: Node) -> bool:
@@ -87,8 +87,8 @@ def _canonical(node: Node) -> object:
     if isinstance(node, Group | Matrix):
         cells = node.items if isinstance(node, Group) else tuple(cell for row in node.rows for cell in row)
         return "components", tuple(map(shape, cells))
-    found = _sum_of_axes(node)
-    return ("sum", frozenset((axis, shape(part)) for axis, part in found.items())) if found else shape(node)
+    by_axis = _sum_of_axes(node)
+    return ("sum", frozenset((axis, shape(part)) for axis, part in by_axis.items())) if by_axis else shape(node)
 
 
 def _size(node: Node) -> int:
@@ -137,20 +137,20 @@ def _components(node: Node) -> dict[str, Node] | None:
 
 def _sum(terms: tuple[Node, ...]) -> dict[str, Node] | None:
     inner = [_components(term) for term in terms]
-    if all(found == {} for found in inner):
+    if all(by_axis == {} for by_axis in inner):
         return {}
     together: dict[str, Node] = {}
-    for found in inner:
+    for by_axis in inner:
         # A number beside vectors is a mistake; an axis that comes twice leaves the sum to be worked out.
-        if not found or found.keys() & together.keys():
+        if not by_axis or by_axis.keys() & together.keys():
             return None
-        together |= found
+        together |= by_axis
     return together
 
 
 def _product(factors: tuple[Node, ...]) -> dict[str, Node] | None:
     inner = [_components(factor) for factor in factors]
-    with_axes = [place for place, found in enumerate(inner) if found != {}]
+    with_axes = [place for place, by_axis in enumerate(inner) if by_axis != {}]
     if not with_axes:
         return {}
     vector = inner[with_axes[0]]

@@ -47,10 +47,10 @@ class Quantities(Cursor):
         """Read a sum and the unit after it."""
         node = self.sum()
         while self.kind in _MEASURED:
-            found = self._unit(node)
-            if found is None:
+            quantity = self._unit(node)
+            if quantity is None:
                 return node
-            node = self._smaller(found) if self.kind == "num" and type(found) is Quantity else found
+            node = self._smaller(quantity) if self.kind == "num" and type(quantity) is Quantity else quantity
         if self.kind == "(" and self.ahead() in ("word", "unit"):  # 12 (square units)
             return self._in_brackets(node)
         return node
@@ -182,15 +182,15 @@ class Quantities(Cursor):
         """Read the `/(kg K)` of a unit: what it is divided by; nothing, and nothing read, where that is no product of units."""
         start = self.at
         self.jump(start + 2)
-        found: list[str] = []
+        units: list[str] = []
         while self.kind in _NAMES and (unit := known_unit(self.tokens[self.at][1])):
             self.take()
-            found.append(unit + self._power())
+            units.append(unit + self._power())
             if self.kind == "*" and self.ahead() in _NAMES:
                 self.take()
-        if self.kind == ")" and found and not any("^-" in one for one in found):
+        if self.kind == ")" and units and not any("^-" in one for one in units):
             self.take()
-            return found
+            return units
         self.jump(start)
         return []
 
@@ -234,17 +234,17 @@ class Quantities(Cursor):
 
     def _unknown(self, many: bool) -> str | None:
         """Read up to four words that are no known unit: what was counted; `many` asks for a plural."""
-        found: list[str] = []
-        while self.kind in ("word", "unit") and len(found) < 5:
-            found.append(self.take()[1])
-        if len(found) == 5 or found[0].lower() in NOT_UNITS or not all(map(is_common, found)):
+        words: list[str] = []
+        while self.kind in ("word", "unit") and len(words) < 5:
+            words.append(self.take()[1])
+        if len(words) == 5 or words[0].lower() in NOT_UNITS or not all(map(is_common, words)):
             return None
         if self.kind == "." and self.ahead() != "end":
             return None
-        last = known_unit(found[-1])
-        if last is None and many and not is_plural(found[-1]):
+        last = known_unit(words[-1])
+        if last is None and many and not is_plural(words[-1]):
             return None
-        return " ".join((*(word.lower() for word in found[:-1]), last or singular(found[-1])))
+        return " ".join((*(word.lower() for word in words[:-1]), last or singular(words[-1])))
 
 
 def _countable(node: Node) -> bool:

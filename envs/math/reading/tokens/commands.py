@@ -122,33 +122,33 @@ class Commands:
             raise ParseError(f"control sequence \\{char} at {start}")
 
     def _environment(self, name: str, start: int, place: int, spaced: bool) -> int:
-        found = _BEGIN.match(self.text, place)
-        if found is None:
+        match = _BEGIN.match(self.text, place)
+        if match is None:
             raise ParseError(f"\\{name} without a name at {start}")
-        kind = ENVIRONMENTS.get(found.group(1))
+        kind = ENVIRONMENTS.get(match.group(1))
         if kind is None:
-            raise ParseError(f"environment {found.group(1)[:30]!r} at {start}")
+            raise ParseError(f"environment {match.group(1)[:30]!r} at {start}")
         self.tokens.append((name, kind, spaced, start))
-        place = found.end()
-        if name == "begin" and found.group(1) in ("array", "alignedat"):
+        place = match.end()
+        if name == "begin" and match.group(1) in ("array", "alignedat"):
             columns = _COLUMNS.match(self.text, place)
             place = columns.end() if columns else place
         return place
 
     def _negated(self, start: int, place: int, spaced: bool) -> int:
-        found = _NEGATED.match(self.text, place)
-        if found is None:
+        match = _NEGATED.match(self.text, place)
+        if match is None:
             raise ParseError(f"\\not before {self.text[place : place + 10]!r} at {start}")
-        self.tokens.append(("rel", _NEGATIONS[found.group(1)], spaced, start))
-        return found.end()
+        self.tokens.append(("rel", _NEGATIONS[match.group(1)], spaced, start))
+        return match.end()
 
     def _blackboard(self, start: int, place: int, spaced: bool) -> int:
-        found = _BLACKBOARD.match(self.text, place)
-        if found is None:
+        match = _BLACKBOARD.match(self.text, place)
+        if match is None:
             raise ParseError(f"\\mathbb without a letter at {start}")
-        letter = found.group(1) or found.group(2)
+        letter = match.group(1) or match.group(2)
         self.tokens.append(("set" if letter in "RZQNC" else "sym", letter, spaced, start))
-        return found.end()
+        return match.end()
 
     def letter(self, letter: str, spaced: bool, start: int) -> None:
         """Add a letter of a formula."""

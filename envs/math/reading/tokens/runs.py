@@ -37,10 +37,10 @@ def classify(text: str, start: int, end: int, mode: str, before: str, alone: fro
 
 
 def _ideographs(text: str, start: int, end: int) -> Found:
-    found = _IDEOGRAPHS.match(text, start)
-    if found is None:
+    match = _IDEOGRAPHS.match(text, start)
+    if match is None:
         return [("word", text[start:end])], end
-    word, end = found.group(), found.end()
+    word, end = match.group(), match.end()
     special = _special(word, "num")
     if special is None and known_unit(word) is None and len(word) > 1:
         for size in (2, 1):  # connectives and multipliers are not set apart by blanks
@@ -141,5 +141,5 @@ def _each(run: str) -> list[tuple[str, str]]:
 
 def is_article(text: str, end: int) -> bool:
     """Tell the `a` of `a cat` from the variable."""
-    found = _NEXT_WORD.match(text, end)
-    return found is not None and vocabulary.is_word(found.group(1), "", text[found.end() : found.end() + 1].strip())
+    match = _NEXT_WORD.match(text, end)
+    return match is not None and vocabulary.is_word(match.group(1), "", text[match.end() : match.end() + 1].strip())
