@@ -51,7 +51,7 @@ def evaluate(**fields: Any) -> dict[str, Any]:
         (grpo(advantage="groop"), "advantage", "field 'advantage': there is no advantage 'groop'"),
         (grpo(advantage="maxrl", overlong_cache=4), "sources", "source 'arithmetic': maxrl refuses rewards below 0"),
         (grpo(advantage="reinforce++", dynamic_sampling=True), "sources", "source 'arithmetic': its advantage compares"),
-        (grpo(vllm_sleep=False), "vllm_sleep", "vllm_sleep is about vLLM in this process"),
+        (grpo(vllm_sleep=False), "vllm_sleep", "vllm_sleep is about engine vllm"),
         (grpo(sources=[{"environment": "arithmatic"}]), "sources", "source 'arithmatic': .*did you mean 'arithmetic'?"),
         (grpo(sources=[{"environment": "math"}]), "sources", "source 'math': environment 'math' generates no tasks"),
         (grpo(sources=[{"dataset": "math500", "split": "test", "eval_split": None}]), "sources", "is for evaluation only"),
