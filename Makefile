@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT ?= runs/quickstart
 SEED ?= 0
+# Compiled files are kept: compiling the tests takes longer than collecting them.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup quickstart recipes test test-all test-vllm check bench clean
 
@@ -27,21 +29,16 @@ recipes: setup
 	@echo "==> DeepSeek-R1's stages on a small model from nothing, and an ablation; under an hour on 2 cores; Ctrl-C stops it, the same command goes on"
 	@$(BIN)/verigym pipeline run recipes/r1_small.yaml
 
-# Both parts run, so that a failure in the first does not hide the second. The sandbox's tests measure time and so run alone.
-define run-tests
-	@echo "==> running the tests$(1)"
-	@status=0; \
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/sandbox $(2) || status=1; \
-	echo "==> running the tests of the sandbox$(1)"; \
-	$(BIN)/python -m pytest -q tests/sandbox $(2) || status=1; \
-	exit $$status
-endef
+# One process a core, whole files to a process: what a file starts is started once.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 test: setup
-	$(call run-tests,,-m "not slow")
+	@echo "==> running the tests"
+	@$(PYTEST) -m "not slow"
 
 test-all: setup
-	$(call run-tests, with the slow ones,)
+	@echo "==> running the tests with the slow ones"
+	@$(PYTEST)
 
 test-vllm: setup
 	@echo "==> training with a real vLLM, which gets a virtual environment of its own; about ten minutes"
