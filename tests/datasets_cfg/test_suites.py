@@ -9,7 +9,7 @@ from verigym.cli import main
 from verigym.datasets_cfg import load_config
 from verigym.datasets_cfg.suites import available_suites, check_split, load_suite
 from verigym.datasets_cfg.templates import load_template
-from verigym.trainer.config.run import build_config, from_overrides, read_config
+from verigym.trainer.config.run import build_config, read_config
 from verigym.trainer.tasks.mixture import build_source
 
 NAMES = ["code", "instruction", "lean", "math", "quickstart", "r1", "r1-zero", "reasoning-mix", "tulu3-rlvr"]
@@ -49,7 +49,7 @@ def test_the_price_is_counted_on_local_rows(shared_data, capsys):
 
 
 def test_the_run_wins_over_the_suite():
-    config = from_overrides(["model=m", "output=o", "suite=math", "group_size=4", "preset=grpo", "hard_share=0.5"])
+    config = read_config(None, ["model=m", "output=o", "suite=math", "group_size=4", "preset=grpo", "hard_share=0.5"])
     assert (config.group_size, config.preset, config.hard_share, config.easy_share) == (4, "grpo", 0.5, 0.05)
 
 
@@ -163,7 +163,7 @@ def test_a_suite_that_does_not_exist_is_placed_where_it_is_named(tmp_path):
     with pytest.raises(UsageError, match="run.yaml:3: no suite is called 'maths'; did you mean 'math'"):
         read_config(path)
     with pytest.raises(UsageError, match="override 'suite=maths': no suite is called"):
-        from_overrides(["model=m", "output=o", "suite=maths"])
+        read_config(None, ["model=m", "output=o", "suite=maths"])
 
 
 def test_train_asks_for_a_file_or_a_suite(capsys):

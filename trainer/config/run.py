@@ -166,22 +166,17 @@ def build_config(fields: Mapping[str, Any], place: str) -> TrainConfig:
         raise UsageError(f"{place}: {error}") from None
 
 
-def read_config(path: Path | str, overrides: Sequence[str] = ()) -> TrainConfig:
-    """Read a YAML file and `key=value` overrides (`sources.0.weight=2` reaches inside; values are read as YAML).
+def read_config(path: Path | str | None, overrides: Sequence[str] = ()) -> TrainConfig:
+    """Return the run of a YAML file and `key=value` overrides (`sources.0.weight=2` reaches inside; values are read as YAML).
+
+    Args:
+        path: the file; None for a run that the overrides give alone.
+        overrides: they win over the file.
 
     Raises:
         UsageError: the file or an override is bad; the message names the file's line, or the override.
     """
     return config_of(run_document(path, overrides))
-
-
-def from_overrides(overrides: Sequence[str]) -> TrainConfig:
-    """Return a run that is given by `key=value` overrides alone.
-
-    Raises:
-        UsageError: as `read_config`.
-    """
-    return config_of(run_document(None, overrides))
 
 
 def run_document(path: Path | str | None, overrides: Sequence[str] = ()) -> Document:

@@ -62,6 +62,7 @@ VALUES: dict[str, Any] = {
     "held_out_share": 0.5,
     "epochs": 3,
     "ngram": 3,
+    "train_data_dirs": {"gsm8k": "d"},
 }
 """A value for each field that some rule is about, which is not its default."""
 WITH: dict[str, dict[str, Any]] = {

@@ -11,7 +11,7 @@ from verigym.cli import main
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.advantages.table import ADVANTAGES
 from verigym.trainer.config.presets import PRESETS
-from verigym.trainer.config.run import SourceConfig, TrainConfig, from_overrides
+from verigym.trainer.config.run import SourceConfig, TrainConfig, read_config
 from verigym.trainer.config.synonyms import FIELDS, FORMER, VALUES, table
 from verigym.trainer.losses.table import LOSSES
 from verigym.trainer.preflight import refuse_unstartable
@@ -23,7 +23,7 @@ TABLES = {"loss": set(LOSSES), "advantage": set(ADVANTAGES)}
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_field_s_name_elsewhere_is_refused_with_its_name_here(name: str) -> None:
     with pytest.raises(UsageError) as caught:
-        from_overrides([*RUN, f"{name}=1"])
+        read_config(None, [*RUN, f"{name}=1"])
     assert str(caught.value) == f"override '{name}=1': {name}: unknown field; here: {FIELDS[name]}"
     assert name not in TrainConfig.model_fields
     quoted = re.findall("`([^`]+)`", FIELDS[name])
@@ -39,14 +39,14 @@ def test_values_that_are_proposed_are_taken(given: str) -> None:
     for field, value in re.findall("`([a-z_]+): ([a-z0-9-]+)`", given):
         more = {"lora_base": ["lora_rank=8", "dtype=bf16"], "kl_place": ["kl_coef=0.1"], "loss": ["aggregation=sequence_mean"]}
         urls = ["vllm_urls=[http://a]"] if value == "vllm-server" else []
-        config = from_overrides([*RUN, f"{field}={value}", *more.get(field, []), *urls])
+        config = read_config(None, [*RUN, f"{field}={value}", *more.get(field, []), *urls])
         assert getattr(config, field) == value
 
 
 @pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in VALUES.items() for value in values])
 def test_a_value_s_name_elsewhere_is_refused_with_its_name_here(field: str, value: str) -> None:
     with pytest.raises(UsageError) as caught:
-        refuse_unstartable(from_overrides([*RUN, f"{field}={value}"]))
+        refuse_unstartable(read_config(None, [*RUN, f"{field}={value}"]))
     assert str(caught.value) == f"field '{field}': there is no {field} '{value}'; here: {VALUES[field][value]}"
     assert value not in TABLES[field]
     for word in re.findall("`([^`]+)`", VALUES[field][value]):
@@ -57,7 +57,7 @@ def test_a_value_s_name_elsewhere_is_refused_with_its_name_here(field: str, valu
 @pytest.mark.parametrize(("former", "now"), FORMER.items())
 def test_a_former_name_of_a_field_is_refused_with_its_name_now(former: str, now: str) -> None:
     with pytest.raises(UsageError) as caught:
-        from_overrides([*RUN, f"{former}=1"])
+        read_config(None, [*RUN, f"{former}=1"])
     assert str(caught.value) == f"override '{former}=1': {former}: unknown field; now called: `{now}`"
     assert former not in TrainConfig.model_fields
     assert now in TrainConfig.model_fields
@@ -68,7 +68,7 @@ def test_what_is_only_misspelt_gets_the_nearest_spelling(tmp_path: Path, capsys:
     assert main(["train", "--config", str(tmp_path / "run.yaml")]) == 2
     assert "run.yaml:4: lr: unknown field; here: `learning_rate`\n" in capsys.readouterr().err
     with pytest.raises(UsageError, match="there is no loss 'clipt'; did you mean 'clipped'"):
-        refuse_unstartable(from_overrides([*RUN, "loss=clipt"]))
+        refuse_unstartable(read_config(None, [*RUN, "loss=clipt"]))
 
 
 def test_the_documentation_has_the_table() -> None:
