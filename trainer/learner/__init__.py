@@ -5,6 +5,6 @@
 - `update`: one batch's gradient, by micro-batches within a token budget.
 - `critic`: the value model of PPO.
 - `kl_reward`: the KL as a penalty in the reward.
-- `optimizers`: AdamW, in fp32 or 8 bits.
+- `optimizers`: AdamW in fp32 or 8 bits, learning rate schedules, steps that skip gradients which are not finite.
 - `bad_batch`: batches with a loss or gradient that is not finite, saved for inspection.
 """
