@@ -85,7 +85,7 @@ TASKS: Mapping[str, Task] = {
 
 REFUSED: Mapping[str, str] = {
     "composite": "it is a mixture of other tasks; mix environments instead",
-    "propositional_logic": "any premise copied is a conclusion that follows, so copying the prompt would be paid",
+    "propositional_logic": "any copied premise is a conclusion that follows, so copying the prompt would be paid",
 }
 """Tasks that are not supported, and why."""
 
