@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from verigym.trainer.config.memory import MemoryFields
+from verigym.trainer.config.model import AdapterFields
 from verigym.trainer.models.lora import add_adapter
 from verigym.trainer.rng import keyed_uniforms
 
@@ -14,8 +14,8 @@ TEXTS = [((5, 6, 7), (20, 21, 22)), ((5, 6, 7), (23,)), ((8, 9), (30, 31)), ((8,
 """Prompts with completions, in tokens."""
 
 
-def settings(**fields: Any) -> MemoryFields:
-    return MemoryFields(**{"lora_rank": 4, "lora_alpha": 8.0, **fields})
+def settings(**fields: Any) -> AdapterFields:
+    return AdapterFields(**{"lora_rank": 4, "lora_alpha": 8.0, **fields})
 
 
 def moved(policy: Any, size: float = 0.2) -> Any:
