@@ -18,7 +18,7 @@ import pytest
 from needs import lack
 
 from tests.sandbox.traces import Traces, descriptors
-from verigym.sandbox import Limits, Program, RunStatus, SandboxFailure, TestSuite, open_sandbox
+from verigym.sandbox import Answer, Limits, Program, RunStatus, SandboxFailure, TestSuite, open_sandbox
 from verigym.sandbox.backends.cgroup import sweep_stale
 from verigym.sandbox.backends.local import LocalSandbox, _closed_to_others
 from verigym.sandbox.view import interpreter
@@ -189,6 +189,13 @@ def test_sessions_answer_and_say_how_they_ended(box: LocalSandbox) -> None:
         assert session.call("die").result.status is RunStatus.RUNTIME  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="Python only"), box.session(Program(source="", language="bash"), LIMITS):
         pass
+
+
+def test_a_session_returns_the_arguments_that_a_call_changed(box: LocalSandbox) -> None:
+    source = "def grow(xs, by=None):\n    xs.append(1)\n    by['a'] = 2\ndef same(xs): return sorted(xs)"
+    with box.session(Program(source=source), LIMITS) as session:
+        assert session.call("grow", [[0]], {"by": {"b": 1}}) == Answer(None, {0: [0, 1], "by": {"b": 1, "a": 2}})
+        assert [session.call("same", [xs]) for xs in ([3, 1], {3, 1, 2})] == [Answer([1, 3]), Answer([1, 2, 3])]
 
 
 @pytest.mark.parametrize("level", [2, 3])

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 OUT_BYTES = 1 << 16
 _CHANGING = ("call", "method", "inherited", "set", "setitem", "delitem", "delattr", "operate", "exit", "aexit", "next")
+_CONTAINERS = (list, dict, set, bytearray)
 _MODULE = type(sys)
 _MOST_DESCRIBED = 8
 
@@ -134,6 +135,8 @@ class Server:
     def __init__(self, namespace: dict[str, Any], provided: dict[str, Any], fd: int = -1) -> None:
         self.fd = fd
         self.open_requests = 0
+        self.arguments: list[tuple[Any, Any, Any]] = []
+        """Containers that a session's call was given: position or name, as they came, and the values."""
         """Number of requests being answered: functions of the test can be called only while there is one."""
         self.namespace = namespace
         self.provided = provided
@@ -211,11 +214,20 @@ class Server:
         if hold is not None:
             answer["states"] = self.states(request)
             answer["both"] = self.aliases.send(containers, results, is_over=True)
+        else:
+            answer["changed"] = self.changed_arguments()
         answer["out"] = self.printed()
         try:
             frames.send(fd, answer)
         except frames.FrameError as error:
-            frames.send(fd, {"id": request["id"], "cannot": str(error), "out": ""})
+            frames.send(fd, {"id": request["id"], "cannot": str(error), "changed": [], "out": ""})
+
+    def changed_arguments(self) -> list[list[Any]]:
+        """Encode the arguments that a session's call has changed, each with its position or name."""
+        try:
+            return [[place, now] for place, before, value in self.arguments if (now := encode(value)) != before]
+        except BaseException:  # the program has put something into one of them that cannot cross
+            return []
 
     def given(self, request: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Decode the arguments of a request, and apply the test's changes to shared containers."""
@@ -223,6 +235,8 @@ class Server:
         data = [*request.get("args", ()), *request.get("kwargs", {}).values()]
         if not request.get("handles"):
             values = [decode(item, self.objects.get) for item in data]
+            places = [*range(count), *names]
+            self.arguments = [given for given in zip(places, data, values, strict=True) if type(given[2]) in _CONTAINERS]
         else:
             values, containers = self.aliases.read(data)
             self.aliases.receive(request.get("both", {}), containers)
