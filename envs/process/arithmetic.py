@@ -387,7 +387,7 @@ def verify(steps: Sequence[str]) -> list[StepVerdict]:
     """Judge the steps of a solution in order.
 
     Raises:
-        TooMuchArithmetic: there is more than is recomputed.
+        TooMuchArithmetic: the solution states more than the verifier is willing to recompute.
     """
     verifier = Verifier()
     for step in steps:

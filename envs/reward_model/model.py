@@ -1,4 +1,4 @@
-"""Reward models of transformers: loaded once a process, run in batches. torch and transformers are imported when needed.
+"""Reward models loaded through transformers, once per process, run in batches. torch and transformers are imported when needed.
 
 The policy's text never goes through the chat template. The template is filled with a stand-in, cut at it, and the text's own
 tokens go between the halves: so no template drops or rewrites the thinking, no marker in the text becomes the end of a turn,

@@ -236,7 +236,7 @@ def _pid_namespace() -> int:
 
 
 def _start_time(pid: int) -> int | None:
-    """Return the process's start time in kernel ticks; None if it is dead, reaped or not."""
+    """Return the process's start time in kernel ticks; None if it is dead, whether reaped or a zombie."""
     try:
         fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
         return None if fields[0] in "ZX" else int(fields[19])

@@ -18,7 +18,7 @@ Rule = tuple[tuple[str, ...], Callable[[Any], bool], str]
 
 
 def engine_rules(fields: Container[str]) -> tuple[Rule, ...]:
-    """Return a rule for each engine's setting among `fields`: it has an effect with the engines whose entry lists it."""
+    """Return a rule for each engine setting in `fields`: the setting has an effect only with engines whose entry lists it."""
     rules: list[Rule] = []
     for setting in dict.fromkeys(setting for entry in ENGINES.values() for setting in entry.settings if setting in fields):
         takers = tuple(name for name, entry in ENGINES.items() if setting in entry.settings)

@@ -216,7 +216,7 @@ def trained_tokens(rows: Lengths, share_prompts: bool) -> int:
 
 
 def evaluations(config: TrainConfig) -> int:
-    """Return how many evaluations a run has: before the first step, every so many, after the last."""
+    """Return how many evaluations a run has: before the first step, after every `eval_every` steps, and after the last."""
     if not config.eval_every:
         return 0
     return 1 + config.steps // config.eval_every + (config.steps % config.eval_every > 0)

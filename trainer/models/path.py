@@ -73,10 +73,10 @@ def require_model(name: str | Path) -> str:
 
 
 def refuse_missing_folder(name: str | Path) -> None:
-    """Check a name that cannot be a hub id, without contacting the hub.
+    """Refuse a name that is no directory here and cannot be a hub id, without contacting the hub.
 
     Raises:
-        UsageError: there is no such directory.
+        UsageError: it is neither.
     """
     if missing := missing_folder(str(name)):
         raise UsageError(f"model: {missing}{_near(str(name))}")

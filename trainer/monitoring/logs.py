@@ -73,7 +73,7 @@ class RunLog:
             kind: train or eval.
             groups: completions with verdicts.
             count: most groups to record.
-            rows: what each group's completions were in training; with steps that have rewards, the mean advantage is shown.
+            rows: each group's training rows; with them, the completion's advantage (mean over its tokens) is recorded too.
         """
         by_source: dict[str, list[int]] = {}
         for number, group in enumerate(groups):

@@ -1,4 +1,4 @@
-r"""The tiers after equal spelling, for one answer and each gold: trees, SymPy, and Math-Verify by option."""
+r"""The tiers after that of equal spelling: compare one answer with each gold by trees, SymPy and, by option, Math-Verify."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _numpy_guarded = False
 
 
 class Builtin:
-    """A built-in function or type that the candidate returned: equal to it, and callable only without arguments."""
+    """Stands for a built-in function or type that the candidate returned: equal to it, and callable only without arguments."""
 
     __slots__ = ("__name__", "of")
 

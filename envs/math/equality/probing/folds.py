@@ -234,7 +234,7 @@ def _dips(before: tuple[Fraction, Fraction], here: tuple[Fraction, Fraction], af
 
 
 def _lowest(node: Node, low: Fraction, middle: Fraction, high: Fraction, number: ValueAt) -> Fraction:
-    """Return where a value between two places is nearest to zero, or beyond it."""
+    """Return the place between `low` and `high` where a value is nearest to zero, or one where it has changed sign."""
     value = number(node, middle)
     sign = 1 if value is not None and value > 0 else -1
     for _ in range(_HALVINGS):

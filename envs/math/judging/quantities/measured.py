@@ -1,4 +1,4 @@
-"""A value without its unit and percent sign; and sums, products and quotients of quantities: `12 cm + 3 cm` is 15 cm."""
+"""Takes unit and percent sign off a value; works out sums, products and quotients of quantities: `12 cm + 3 cm` is 15 cm."""
 
 from __future__ import annotations
 
