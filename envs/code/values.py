@@ -1,4 +1,4 @@
-"""Compares returned values, as decoded plain data, where no method of a submission's class can run.
+"""Compares returned values as decoded plain data, so that no method of a submission's class can run.
 
 Types are looked at first, exactly; only values of built-in types are ever compared. Numbers are equal as Python has it
 (`1 == 1.0 == True`), text never equals a number, nan equals nan, and an iterator is no list.

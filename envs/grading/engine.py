@@ -1,4 +1,4 @@
-"""Engine of the Grader: a queue of jobs, one thread a worker, retries, shared results, the cache."""
+"""Engine of the Grader: a queue of jobs, one thread per worker, retries, shared results, the cache."""
 
 from __future__ import annotations
 

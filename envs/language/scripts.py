@@ -1,4 +1,4 @@
-"""Scripts: the languages that are written in each, and a text's runs and words of each."""
+"""Scripts (Latin, Cyrillic, ...): the languages written in each, and a text's runs and number of words in each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of LaTeX and of the words of formulas, shared by extraction, `math`, `match` and `process`. Imports no other package.
+"""Tables of LaTeX commands and formula words, shared by extraction, `math`, `match` and `process`. Imports no other package.
 
 - `commands`: control sequences and their meaning; those that print nothing, hold text, draw boxes.
 - `vocabulary`: functions, constants, Greek letters, connectives, number words; whether letters are a word or a product.

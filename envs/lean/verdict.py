@@ -1,4 +1,4 @@
-"""Verdicts, as pure functions of how processes ended and of the judge's own file. Nothing printed counts."""
+"""Verdicts: pure functions of how processes ended and of the file that the judge writes. Nothing printed counts."""
 
 from __future__ import annotations
 

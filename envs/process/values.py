@@ -1,4 +1,4 @@
-"""Values of a claim's sides, and whether two are equal as people write: rounded, in percent, in other units."""
+"""Values of a claim's sides, and whether two are equal the way people write them: rounded, in percent, in other units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hashes of a run's inputs: model, data sets and the user's own environments, so that no run resumes with others."""
+"""Hashes of a run's inputs: model, data sets and the user's own environments, so that no run resumes with different ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Bradley-Terry model in training, a sequence classifier with one output, and the tokens of its pairs.
+"""The Bradley-Terry model while it is trained (a sequence classifier with one output), and the tokens of its pairs.
 
 The answer's text goes to the model as the `reward_model` environment shows it, through the same code, so that training and
 scoring agree.

@@ -1,4 +1,4 @@
-r"""Requires a number for a number: if the gold is one, `17 \cdot 23` and `\sqrt{144} + 5` are no answers.
+r"""Requires a worked-out number where the gold is one: `17 \cdot 23` and `\sqrt{144} + 5` are then no answers.
 
 The rule concerns the form of the answer alone. A rational number is written as a numeral: a literal (`-3`, `1\frac12`,
 `0.\overline3`, `4.5\cdot10^6`), a fraction of integers whose value is no integer (`6/36`, not `36/6`), a power, factorial or
