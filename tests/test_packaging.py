@@ -8,7 +8,6 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import pytest
 from needs import lack
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"]
 pytestmark = pytest.mark.slow
 
 
@@ -59,12 +57,11 @@ def files(wheel: Path) -> set[str]:
 def wanted(tree: Path) -> set[str]:
     """Every file of every package: what the checkout has is what is installed."""
     found = set()
-    for package, folder in PACKAGES.items():
-        for path in (tree / folder).iterdir():
-            if path.is_file():
-                found.add(f"{package.replace('.', '/')}/{path.name}")
-        for path in (tree / folder).glob("*/*.yaml"):  # folders of data, such as suites
-            found.add(f"{package.replace('.', '/')}/{path.parent.name}/{path.name}")
+    for folder, below, names in os.walk(tree / "src/verigym", followlinks=True):
+        place = Path(folder).relative_to(tree / "src")
+        below[:] = [name for name in below if name != "__pycache__"]
+        if "__init__.py" in names or all(name.endswith(".yaml") for name in names):
+            found.update(str(place / name) for name in names)
     return found
 
 
@@ -111,7 +108,7 @@ print(verigym.__file__)
 print(verigym.trainer.loop.__file__)
 env = verigym.load("math")
 print(env.score(env.prompt("What is 2+2?", answer="4"), r"It is \\boxed{4}.").reward)
-print(importlib.resources.files("verigym.trainer").joinpath("report.html.j2").is_file())
+print(importlib.resources.files("verigym.trainer.monitoring").joinpath("report.html.j2").is_file())
 sets = importlib.resources.files("verigym.datasets_cfg").joinpath("sets")
 print(sorted(file.name for file in sets.iterdir() if file.name.endswith(".yaml")))
 """
