@@ -28,7 +28,7 @@ from process_parts.solving import tell
 from rl_or_ei_parts.figures import nested_interval, ratio, t_interval
 
 from verigym.envs.trained_options import RECORD
-from verigym.trainer.evaluation.figures import Answers, avg, best_of, majority, pass_at, weighted_majority
+from verigym.trainer.evaluation.figures import ScoredSamples, avg, best_of, majority, pass_at, weighted_majority
 from verigym.trainer.pipelines.pipeline import State, run_pipeline
 from verigym.trainer.pipelines.plan import read_pipeline
 from verigym.trainer.stages.sample_log import PromptSamples, read_samples
@@ -160,12 +160,12 @@ def show(title: str, figures: Mapping[str, Sequence[float | None] | None]) -> No
         print(f"  {name:42s} {mean:7.3f}" + ("" if low is None else f"  ({low:.3f} to {high:.3f})"))
 
 
-def scored(one: PromptSamples, weights: Sequence[float | None]) -> tuple[Answers, list[float], list[str]]:
+def scored(one: PromptSamples, weights: Sequence[float | None]) -> tuple[ScoredSamples, list[float], list[str]]:
     """Return a prompt's samples that have a verdict, what the picker says of them, and their texts."""
     kept = [(s, weight or 0.0) for s, weight in zip(one.samples, weights, strict=True) if s.score.scored]
     samples = [sample for sample, _ in kept]
     correct, answers = tuple(s.correct for s in samples), tuple(s.score.answer for s in samples)
-    return Answers(correct, answers, tuple(s.tokens for s in samples)), [w for _, w in kept], [s.text for s in samples]
+    return ScoredSamples(correct, answers, tuple(s.tokens for s in samples)), [w for _, w in kept], [s.text for s in samples]
 
 
 def less(these: Sequence[float], those: Sequence[float]) -> list[float]:

@@ -168,8 +168,9 @@ def test_an_ordinary_user_gets_namespaces_through_a_user_namespace(layers: dict[
 def test_a_probe_that_hangs_or_dies_is_a_missing_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
-    monkeypatch.setattr(probes, "_PATIENCE_S", 0.2)
-    assert probes._tried(lambda: str(time.sleep(60))) == (False, "no answer within 0 s")
+    with monkeypatch.context() as short:
+        short.setattr(probes, "_PATIENCE_S", 0.2)
+        assert probes._tried(lambda: str(time.sleep(60))) == (False, "no answer within 0 s")
     assert probes._tried(lambda: str(os.kill(os.getpid(), 9))) == (False, "the probe died (exit code -9)")
     assert probes._tried(lambda: str(1 // 0)) == (False, "ZeroDivisionError: integer division or modulo by zero")
 

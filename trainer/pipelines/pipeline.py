@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.errors import UsageError, error_context
 from verigym.envs.contract.schema import canonical_json, sha256_hex
 from verigym.trainer.checkpoints.input_hashes import model_digest, path_digest
 from verigym.trainer.checkpoints.run_record import command_line, versions
 from verigym.trainer.checkpoints.store import locked, prepare
+from verigym.trainer.config.run import SourceConfig
 from verigym.trainer.distributed.torchrun import launched
 from verigym.trainer.pipelines.plan import REFERENCE, Pipeline, Stage, replaced
 from verigym.trainer.pipelines.stage_kinds import figures
@@ -203,29 +204,33 @@ def _hashed(field: str, value: Any) -> Any:
 
 def graders(config: Any) -> dict[str, str]:
     """Return the id of each source's environment, with its version, and hashes of data sets and of the user's own code."""
+    ids: dict[str, str] = {}
+    for source in (*getattr(config, "sources", ()), *getattr(config, "demonstrations", ())):
+        with error_context(f"source {source.label!r}"):
+            ids |= _grader_ids(source)
+    return ids
+
+
+def _grader_ids(source: SourceConfig) -> dict[str, str]:
     from verigym.datasets_cfg.load import grading_environment, load_config
     from verigym.envs.own_code import own_code
     from verigym.envs.registry import load, origin
     from verigym.trainer.checkpoints.input_hashes import data_hashes
     from verigym.trainer.tasks.mixture import composed
 
-    found: dict[str, str] = {}
-    code: dict[str, str] = {}
-    for source in (*getattr(config, "sources", ()), *getattr(config, "demonstrations", ())):
-        if source.dataset is not None:
-            described = load_config(source.dataset)
-            environment = source.environment or described.environment
-            found[source.label] = f"{environment}@{origin(environment).version}"
-            found |= data_hashes([source])
-            graded = composed(source, grading_environment(described, source.environment, source.options))
-            code |= own_code(graded[-1:])
-        else:
-            own = load(source.environment, **source.options)
-            found[source.label] = composed(source, own)[-1].grader
-            code |= own_code([own, composed(source, own)[-1]])
-            if source.graded_by is not None:  # which tasks it writes counts as well
-                found[f"{source.label} (tasks)"] = own.grader
-    return found | {f"code of {name}": value for name, value in code.items()}
+    if source.dataset is not None:
+        described = load_config(source.dataset)
+        environment = source.environment or described.environment
+        ids = {source.label: f"{environment}@{origin(environment).version}"} | data_hashes([source])
+        code = own_code(composed(source, grading_environment(described, source.environment, source.options))[-1:])
+    else:
+        own = load(source.environment, **source.options)
+        graded = composed(source, own)[-1]
+        ids = {source.label: graded.grader}
+        if source.graded_by is not None:  # which tasks it writes counts as well
+            ids[f"{source.label} (tasks)"] = own.grader
+        code = own_code([own, graded])
+    return ids | {f"code of {name}": value for name, value in code.items()}
 
 
 def _write_manifest(pipeline: Pipeline, records: Mapping[str, Mapping[str, Any]]) -> None:

@@ -59,7 +59,7 @@ def test_honest_functions(loaded):
     assert {"double", "SIZE", "Mine", "fib", "comb", "Point"} <= set(server.names)
     assert not {"Counter", "heapq", "sys", "List", "gcd", "collections", "cache"} & set(server.names)
     call = server.call
-    assert call("double", 4) == {"id": 1, "value": 8, "out": ""}
+    assert call("double", 4) == {"id": 1, "value": 8, "changed": [], "out": ""}
     assert call("add", 1, 2, 3, scale=2, other=1)["value"] == 13
     assert call("later", 1)["value"] == 2
     assert call("fib", 80)["value"] == 23416728348467685
@@ -242,7 +242,7 @@ def test_endings_and_garbage_are_errors_of_ours_for_the_one_who_asks(loaded, bod
 def test_it_runs_with_standard_output_closed_or_a_pipe(loaded):
     reader, writer = os.pipe()
     server = loaded("def f():\n    print('x')\n    return 1\n", stdout=writer)
-    assert server.call("f") == {"id": 1, "value": 1, "out": ""}
+    assert server.call("f") == {"id": 1, "value": 1, "changed": [], "out": ""}
     assert os.read(reader, 10) == b"x\n"
     os.close(reader)
 
