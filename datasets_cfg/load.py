@@ -59,9 +59,37 @@ def description(name_or_path: str | Path) -> str:
         return importlib.resources.files("verigym.datasets_cfg").joinpath("sets", f"{name}.yaml").read_text(encoding="utf-8")
     if isinstance(name_or_path, Path) or name.endswith(SUFFIXES):
         return text_of(name)
-    beside = next((f"{name}{suffix}" for suffix in SUFFIXES if os.path.isfile(f"{name}{suffix}")), None)
-    hint = f"; did you mean the file {beside}?" if beside else did_you_mean(name, available())
+    head, split = named_split(name)
+    if split and _is_named(head):
+        raise UsageError(f"{name!r} names a split, which does not belong here; give {head!r}, and the split in its own field")
+    beside = next((f"{head}{suffix}" for suffix in SUFFIXES if os.path.isfile(f"{head}{suffix}")), None)
+    hint = f"; did you mean the file {beside}?" if beside else did_you_mean(head, available(), "verigym datasets list")
     raise UsageError(f"no data set is called {name!r}{hint}; or give the path of a .yaml file")
+
+
+def named_split(given: str, split: str | None = None, flag: str = "--split") -> tuple[str, str | None]:
+    """Return the data set that NAME or NAME:SPLIT names, and the split, if any.
+
+    Args:
+        given: NAME, or NAME:SPLIT. A path that ends in .yaml is a name whatever colons it holds.
+        split: the split that another option names.
+        flag: this option.
+
+    Raises:
+        UsageError: nothing stands on one side of the colon, or the two splits differ.
+    """
+    if ":" not in given or given.endswith(SUFFIXES):
+        return given, split
+    name, _, own = given.rpartition(":")
+    if not name or not own:
+        raise UsageError(f"{given!r}: expected the name of a data set or NAME:SPLIT, such as gsm8k:test")
+    if split is not None and split != own:
+        raise UsageError(f"{given} and {flag} {split} name two splits; give one")
+    return name, own
+
+
+def _is_named(name: str) -> bool:
+    return name.endswith(SUFFIXES) or name in available()
 
 
 class PromptDataset(Sequence[Prompt]):

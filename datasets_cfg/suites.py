@@ -203,7 +203,9 @@ def suite_text(name_or_path: str | Path) -> str:
     if name in available_suites():
         return importlib.resources.files("verigym.datasets_cfg").joinpath("suites", f"{name}.yaml").read_text(encoding="utf-8")
     if not name.endswith(SUFFIXES):
-        raise UsageError(f"no suite is called {name!r}{did_you_mean(name, available_suites())}; or give a .yaml file")
+        raise UsageError(
+            f"no suite is called {name!r}{did_you_mean(name, available_suites(), 'verigym suite list')}; or give a .yaml file"
+        )
     return text_of(name)
 
 

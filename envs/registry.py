@@ -127,7 +127,7 @@ def origin(name: str) -> Any:
         return _at(name)
     origins = available()
     if name not in origins:
-        raise UsageError(f"no environment is called {name!r}{did_you_mean(name, origins)}")
+        raise UsageError(f"no environment is called {name!r}{did_you_mean(name, origins, 'verigym envs')}")
     module, _, attribute = origins[name].partition(":")
     return getattr(importlib.import_module(module), attribute)
 

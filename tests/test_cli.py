@@ -85,6 +85,12 @@ def test_check_prints_the_report(capsys):
         (["validate", "gsm9k"], "no data set is called 'gsm9k'; did you mean 'gsm8k'"),
         (["validate", "gsm8k", "--split", "tets", "--data-dir", "."], "no local file for split 'tets'; did you mean 'test'"),
         (["validate", "gsm8k", "--data-dir", "nowhere"], "does not exist; is --data-dir nowhere the right folder?"),
+        (["validate", "gsm8k:tets", "--data-dir", "."], "no local file for split 'tets'; did you mean 'test'"),
+        (["validate", "gsm8k:test", "--split", "train"], "gsm8k:test and --split train name two splits; give one"),
+        (["datasets", "show", "gsm8k:test"], "'gsm8k:test' names a split, which does not belong here; give 'gsm8k'"),
+        (["validate", "gsm9k:test"], "no data set is called 'gsm9k'; did you mean 'gsm8k'"),
+        (["validate", "zzq"], "; `verigym datasets list` lists all"),
+        (["check", "zzq"], "; `verigym envs` lists all"),
         (["validate", "gsm8k", "--limit", "0", "--data-dir", "."], "--limit"),
         (["validate", "my.yaml"], "cannot read my.yaml: No such file"),
     ],
@@ -94,6 +100,7 @@ def test_mistakes_are_one_line(arguments, message, capsys, tmp_path, monkeypatch
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert message in error and error.startswith("error: ") and error.count("\n") == 1
+    assert len(error) < 400
 
 
 COMMANDS = ["eval m --output o --suite", "train --config", "suite check", "pipeline run", "validate"]

@@ -40,12 +40,25 @@ class UsageError(ValueError):
     """Bad input from a user: one line that names the place, what was expected and what to do."""
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?`, or the list of known words if none is similar."""
+NEAREST = 5
+"""Known words that are named where a command lists them all."""
+
+
+def did_you_mean(word: str, known: Iterable[str], list_all: str = "") -> str:
+    """Return `; did you mean 'x'?`, or the list of known words if none is similar.
+
+    Args:
+        word: what was given.
+        known: what could have been meant.
+        list_all: a command that lists all; where there is one, only the nearest few of a long list are named.
+    """
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
         return f"; did you mean {near[0]!r}?"
+    if list_all and len(names) > 2 * NEAREST:
+        few = difflib.get_close_matches(word, names, n=NEAREST, cutoff=0.0)
+        return f"; the nearest of {len(names)}: {', '.join(few)}; `{list_all}` lists all"
     return f"; known: {', '.join(names)}" if names else ""
 
 

@@ -142,6 +142,12 @@ def test_ids_of_a_data_set_without_a_shape(folder):
     assert grade(named, "--id-column", "custom_id=uid", "--overwrite", data="sums.yaml")["accuracy"] == 1
 
 
+@pytest.mark.parametrize("also", [[], ["--split", "train"]])
+def test_a_split_stands_behind_the_name_as_in_eval(folder, also):
+    rows = [{"uid": 10, "completion": r"\boxed{0}"}]
+    assert grade(rows, "--id-column", "uid", *also, data="sums.yaml:train")["joined"]["data"] == "sums/train"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -154,6 +160,12 @@ def test_ids_of_a_data_set_without_a_shape(folder):
         (["--data", "sums.yaml", "--id-column", "uidd"], "samples.jsonl has no column 'uidd'; did you mean 'uid'"),
         (["--data", "sums.yaml", "--id-column", "completion"], "row 0 of sums/test has no id 'completion'; --id-column"),
         (["--data", "sum", "--id-column", "uid"], "no data set is called 'sum'"),
+        (["--data", "sums.yaml:dev", "--id-column", "uid"], "no split 'dev'; known: test, train"),
+        (["--data", "sums.yaml:", "--id-column", "uid"], "'sums.yaml:': expected the name of a data set or NAME:SPLIT"),
+        (
+            ["--data", "sums.yaml:test", "--split", "train", "--id-column", "uid"],
+            "sums.yaml:test and --split train name two splits; give one",
+        ),
         ([], "missing option --env, or --data"),
     ],
 )

@@ -17,6 +17,9 @@ app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, sample, val
 
 
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="A data set that comes with verigym, or a YAML file of yours.")]
+DatasetSplit = Annotated[
+    str, typer.Argument(metavar="DATASET[:SPLIT]", help="A data set that comes with verigym, or a YAML file of yours.")
+]
 DataDir = Annotated[Path | None, typer.Option(help="Read local files below this folder, not the hub.")]
 TemplateName = Annotated[str | None, typer.Option(help="Prompt template, such as r1-zero or maths:de, or a YAML file.")]
 Shots = Annotated[int, typer.Option(min=0, max=64, help="Examples before each task, from the train split.")]
@@ -54,7 +57,7 @@ def show(dataset: Dataset) -> int:
 
 @app.command()
 def sample(
-    dataset: Dataset,
+    dataset: DatasetSplit,
     split: Annotated[str | None, typer.Option(help="Which split; the description's own sample row when left out.")] = None,
     rows: Annotated[int, typer.Option(min=1, max=1000, help="How many rows, with --split.")] = 1,
     data_dir: DataDir = None,
@@ -67,8 +70,10 @@ def sample(
     """Print what rows become: the messages, what an answer is compared with, and the gold with its reward."""
     from verigym.cli.args import pairs
     from verigym.datasets_cfg import load, load_sample
+    from verigym.datasets_cfg.load import named_split
     from verigym.envs import UsageError
 
+    dataset, split = named_split(dataset, split)
     options = pairs(option or [], "--option")
     if split is None:
         if shots:
@@ -109,8 +114,8 @@ def _encoder(name: str) -> Any:
 
 @app.command()
 def validate(
-    dataset: Dataset,
-    split: Annotated[str, typer.Option(help="Which split.")] = "train",
+    dataset: DatasetSplit,
+    split: Annotated[str | None, typer.Option(help="Which split. [train]")] = None,
     data_dir: DataDir = None,
     limit: Annotated[int | None, typer.Option(min=1, help="The first so many rows only.")] = None,
     option: EnvironmentOptions = None,
@@ -128,13 +133,15 @@ def validate(
     from verigym.cli.args import pairs
     from verigym.datasets_cfg import load
     from verigym.datasets_cfg import validate as run
+    from verigym.datasets_cfg.load import named_split
     from verigym.datasets_cfg.validate import MAX_LISTED, failure_lines
     from verigym.envs.contract.errors import EnvironmentFailure, UsageError
     from verigym.envs.grading import Grader
     from verigym.grade.progress import Progress
     from verigym.terminal import printable
 
-    rows = load(dataset, split, data_dir=data_dir, limit=limit, options=pairs(option or [], "--option"))
+    dataset, split = named_split(dataset, split)
+    rows = load(dataset, split or "train", data_dir=data_dir, limit=limit, options=pairs(option or [], "--option"))
     if rows.config.golds == "all":
         try:
             rows.environment.check()

@@ -132,7 +132,9 @@ def _labelled(models: list[str]) -> dict[str, str]:
 
 
 def _splits(data: Many) -> list[tuple[str, str]]:
-    return [(name, split) for name, _, split in (given.partition(":") for given in data or [])]
+    from verigym.datasets_cfg.load import named_split
+
+    return [(name, split or "") for name, split in map(named_split, data or [])]
 
 
 def _options(given: str) -> tuple[str, Any]:

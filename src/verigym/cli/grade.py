@@ -29,7 +29,9 @@ def grade(
     option: EnvironmentOptions = None,
     data: Annotated[
         str | None,
-        typer.Option(help="Data set whose tasks the rows name by an id: prompt and reference are its own."),
+        typer.Option(
+            help="Data set, NAME or NAME:SPLIT, whose tasks the rows name by an id: prompt and reference are its own."
+        ),
     ] = None,
     id_column: Annotated[
         str | None,

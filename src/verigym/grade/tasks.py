@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from verigym.datasets_cfg import load, load_config
 from verigym.datasets_cfg.fields import MISSING, FieldProblem, describe, find
-from verigym.datasets_cfg.load import PromptDataset
+from verigym.datasets_cfg.load import PromptDataset, named_split
 from verigym.datasets_cfg.schema import DatasetConfig
 from verigym.envs import Environment, Prompt, UsageError
 from verigym.envs.contract.errors import EnvironmentFailure, did_you_mean
@@ -89,7 +89,8 @@ def data_job(
         raise UsageError(
             f"--data {name} needs --id-column COLUMN: the column of the input that names a task, such as {TASK_ID}"
         )
-    return DataJob(name=name, split=split, data_dir=data_dir, id_column=id_column)
+    dataset, split = named_split(name, split)
+    return DataJob(name=dataset, split=split, data_dir=data_dir, id_column=id_column)
 
 
 class Tasks:
