@@ -19,10 +19,12 @@ from verigym.envs.contract.differences import differing
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import canonical_json, sha256_hex
 from verigym.envs.file_hash import file_sha256
+from verigym.trainer.checkpoints.run_record import starts
 from verigym.trainer.config.engine import EngineFields
 from verigym.trainer.config.monitoring import MonitoringFields, ResumeFields
 from verigym.trainer.config.step_settings import StepSettings
 from verigym.trainer.distributed.world import SOLO, World
+from verigym.trainer.monitoring.logs import read_rows
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -79,7 +81,13 @@ def fingerprint(made: Mapping[str, Any]) -> str:
     return sha256_hex(canonical_json(made))[:16]
 
 
-def refuse_other(place: Path, then: Mapping[str, Any], now: Mapping[str, Any], advice: str) -> NoReturn:
+def refuse_other(
+    place: Path,
+    then: Mapping[str, Any],
+    now: Mapping[str, Any],
+    advice: str,
+    harm: str = "Going on from it would mix two runs",
+) -> NoReturn:
     """Refuse to continue with other settings, and name those that differ.
 
     Args:
@@ -87,6 +95,7 @@ def refuse_other(place: Path, then: Mapping[str, Any], now: Mapping[str, Any], a
         then: the settings that it was made with; empty if they were not kept.
         now: the present settings.
         advice: what to do.
+        harm: what to continue would do.
 
     Raises:
         UsageError: always.
@@ -94,7 +103,7 @@ def refuse_other(place: Path, then: Mapping[str, Any], now: Mapping[str, Any], a
     differences = [words for _, words in differing(dict(then), dict(now))] if then else []
     more = f"; and {len(differences) - FIELDS_SHOWN} more" if len(differences) > FIELDS_SHOWN else ""
     shown = f": {'; '.join(differences[:FIELDS_SHOWN])}{more}" if differences else ""
-    raise UsageError(f"{place} was made with other settings{shown}. Going on from it would mix two runs; {advice}")
+    raise UsageError(f"{place} was made with other settings{shown}. {harm}; {advice}")
 
 
 def save(
@@ -158,13 +167,16 @@ def _complete(partial: Path, final: Path, state: State, batch_state: Mapping[str
 def latest(folder: Path, made: Mapping[str, Any], steps: int) -> tuple[Path, State] | None:
     """Return the newest intact checkpoint, None if there is none. Damaged ones are renamed, with a warning.
 
+    A run that logged steps but has no checkpoint yet starts again, also with a warning.
+
     Args:
         folder: of the run's checkpoints.
         made: see `made_with`.
         steps: number of steps of the run.
 
     Raises:
-        UsageError: it was made with other settings, it is beyond `steps`, or all checkpoints are damaged.
+        UsageError: it, or the run without a checkpoint, was made with other settings; it is beyond `steps`; or all
+            checkpoints are damaged.
     """
     for partial in folder.glob(".partial-*"):
         shutil.rmtree(partial)
@@ -188,7 +200,21 @@ def latest(folder: Path, made: Mapping[str, Any], steps: int) -> tuple[Path, Sta
         return path, state
     if any(folder.glob("damaged-*")):
         raise UsageError(f"no checkpoint in {folder} can be used; to start again, set `output` to a new folder")
+    _warn_of_lost_steps(folder.parent, made)
     return None
+
+
+def _warn_of_lost_steps(output: Path, made: Mapping[str, Any]) -> None:
+    metrics = output / "metrics.jsonl"
+    logged = sum(row["kind"] == "train" for row in read_rows(metrics)) if metrics.exists() else 0
+    if not logged:
+        return
+    steps = f"{logged} logged step{'s' if logged > 1 else ''}"
+    then = recorded[-1].get("made_with", made) if (recorded := starts(output)) else made
+    if fingerprint(then) != fingerprint(made):
+        advice = f"set `output` to a new folder, delete this one, or use the settings in {output / 'config.json'}"
+        refuse_other(output, then, made, advice, f"It has no checkpoint yet, so to start again would drop its {steps}")
+    logger.warning("no checkpoint yet in %s: starting again, %s %s dropped", output, steps, "are" if logged > 1 else "is")
 
 
 def load_batch_state(path: Path) -> dict[str, Any]:

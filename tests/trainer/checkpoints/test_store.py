@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from verigym.envs import UsageError
-from verigym.trainer.checkpoints import store
+from verigym.trainer.checkpoints import run_record, store
 from verigym.trainer.config.run import TrainConfig, build_config
 
 
@@ -128,6 +129,38 @@ def test_when_all_are_damaged_the_run_does_not_start_again_by_itself(saved: Path
         (path / "state.json").write_text("{}")
     with pytest.raises(UsageError, match="no checkpoint in"):
         store.latest(saved, identity(tmp_path), 200)
+
+
+def killed_early(output: Path, steps: int) -> None:
+    """Leave what a run leaves that is killed after some steps and before its first checkpoint."""
+    run_record.record_start(output, identity(output), {})
+    logged = [{"step": 0, "kind": "eval"}, *({"step": step + 1, "kind": "train"} for step in range(steps))]
+    (output / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in logged))
+
+
+@pytest.mark.parametrize(("steps", "told"), [(3, "3 logged steps are dropped"), (1, "1 logged step is dropped")])
+def test_a_run_killed_before_its_first_checkpoint_says_what_is_lost(
+    steps: int, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    killed_early(tmp_path, steps)
+    assert store.latest(tmp_path / "checkpoints", identity(tmp_path, steps=999), 999) is None
+    assert caplog.messages == [f"no checkpoint yet in {tmp_path}: starting again, {told}"]
+
+
+def test_logged_steps_without_a_checkpoint_are_not_replaced_by_those_of_other_settings(tmp_path: Path) -> None:
+    killed_early(tmp_path, 3)
+    told = (
+        r"was made with other settings: learning_rate was 1e-06 and is now 0\.5\. It has no checkpoint yet, so to start again "
+        r"would drop its 3 logged steps; set `output` to a new folder, delete this one, or use the settings in .*config\.json"
+    )
+    with pytest.raises(UsageError, match=told):
+        store.latest(tmp_path / "checkpoints", identity(tmp_path, learning_rate=0.5), 200)
+
+
+def test_a_run_that_logged_no_step_may_start_with_other_settings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    killed_early(tmp_path, 0)
+    assert store.latest(tmp_path / "checkpoints", identity(tmp_path, learning_rate=0.5), 200) is None
+    assert caplog.messages == []
 
 
 def test_a_second_run_is_kept_out(tmp_path: Path) -> None:
