@@ -159,7 +159,8 @@ class Run:
                     progress.step(self.done, metrics, metrics["completions"])
                     unscored.add(batch.sampled)
                     self._record_causes(log, batch.sampled)
-                    report_alarms([with_texts(alarm, batch.sampled) for alarm in watch.update(row)], logger.warning, log.event)
+                    alarms = [self.causes.named(with_texts(alarm, batch.sampled)) for alarm in watch.update(row)]
+                    report_alarms(alarms, logger.warning, log.event)
                     if world.any(stop.requested):  # an evaluation that is due now is made by the resumed run
                         self._stop(stop)
                     self._evaluate_if_due(log, progress, stop)

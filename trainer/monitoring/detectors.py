@@ -297,7 +297,7 @@ class BrokenGrader:
             return None
         seen = f"the judge of {', '.join(broken)} raises on many completions (broken_grader_share); those are unscored"
         advice = "the warnings named judge_exception say where; mend it, or declare `hardened = True`"
-        return Alarm("broken_grader", row["step"], since, seen, advice, self.stop)
+        return Alarm("broken_grader", row["step"], since, seen, advice, self.stop, tuple(broken))
 
 
 class NoVerdict:

@@ -7,7 +7,7 @@ verdict is called silent, whatever the reason: its server is down, its gold is b
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -111,13 +111,14 @@ class JudgeException(Alarm):
 
 
 class Causes:
-    """The causes of exceptions in a run so far, each once."""
+    """The causes of exceptions since this process began, by source: how often, and where first."""
 
     def __init__(self) -> None:
-        self.known: set[tuple[str, str]] = set()
+        self.counts = Counter[tuple[str, str]]()
+        self.first: dict[tuple[str, str], str] = {}
 
     def new(self, step: int, groups: Sequence[Group]) -> list[JudgeException]:
-        """Return the causes that these groups show for the first time.
+        """Count the causes, and return those that these groups show for the first time.
 
         Args:
             step: finished steps.
@@ -129,13 +130,21 @@ class Causes:
                 if score.raised is not None:
                     by_cause.setdefault((group.source, score.raised.cause), []).append(score.raised)
         alarms = []
-        for (source, cause), raised in by_cause.items():
-            if (source, cause) not in self.known:
-                self.known.add((source, cause))
-                first = f"{raised[0].error} at {raised[0].place}"
-                seen = f"the judge of source {source!r} raised on {len(raised)} completions: {first}"
+        for key, raised in by_cause.items():
+            self.counts[key] += len(raised)
+            if key not in self.first:
+                self.first[key] = f"{raised[0].error} at {raised[0].place}"
+                seen = f"the judge of source {key[0]!r} raised on {len(raised)} completions: {self.first[key]}"
                 alarms.append(JudgeException("judge_exception", step, step, seen, ADVICE, traceback=raised[0].traceback))
         return alarms
+
+    def named(self, alarm: Alarm) -> Alarm:
+        """Return an alarm about a broken grader with the most frequent cause of its sources; other alarms unchanged."""
+        if alarm.name != "broken_grader":
+            return alarm
+        counts = Counter({key: count for key, count in self.counts.items() if key[0] in alarm.sources})
+        mostly = [f"mostly {self.first[key]} ({count} of {counts.total()} times)" for key, count in counts.most_common(1)]
+        return replace(alarm, seen="; ".join([alarm.seen, *mostly]))
 
 
 def refuse_silent(silent: Mapping[str, int], final: Path) -> None:

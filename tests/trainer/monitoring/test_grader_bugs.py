@@ -19,6 +19,7 @@ from verigym.envs.grading import Grader
 from verigym.trainer.config.run import build_config
 from verigym.trainer.engines.base import Generated
 from verigym.trainer.loop import train
+from verigym.trainer.monitoring.detectors import Alarm
 from verigym.trainer.monitoring.grader_bugs import FEWEST, Causes, GraderBugs
 from verigym.trainer.rollout.collect import Group
 
@@ -78,6 +79,22 @@ def test_a_cause_is_told_once() -> None:
     assert causes.new(4, [group("six")]) == []
 
 
+def test_a_broken_grader_is_told_with_its_most_frequent_cause() -> None:
+    causes = Causes()
+    judged = group("four", "five", "six")
+    assert judged.scores[0].raised is not None
+    rare = judged.scores[0].raised.model_copy(update={"error": "KeyError: 'x'", "place": "own.py:7 in judge"})
+    causes.new(1, [replace(judged, scores=(judged.scores[0].model_copy(update={"raised": rare}),))])
+    other = replace(judged, source="other")
+    causes.new(1, [judged, other, other])
+    alarm = Alarm("broken_grader", 1, 1, "it raises", "mend it", stop=True, sources=("buggy",))
+    place = judged.scores[0].raised.place
+    cause = f"ValueError: invalid literal for int() with base 10: 'four' at {place}"
+    assert causes.named(alarm).seen == f"it raises; mostly {cause} (3 of 4 times)"
+    assert Causes().named(alarm) == alarm, "a resumed run may not have seen one yet"
+    assert causes.named(replace(alarm, name="unscored")).seen == "it raises"
+
+
 def test_grading_logs_each_cause_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), Grader(ENVIRONMENT, workers=1) as grader:
         list(grader.grade((PROMPT, text) for text in ("four", "five", "4")))
@@ -115,7 +132,11 @@ def test_training_is_loud_about_it(
     given = {"letters": LettersEnvironment(), "buggy": BuggyEnvironment()}
     with caplog.at_level(logging.WARNING):
         if stop:
-            with pytest.raises(UsageError, match="the judge of buggy raises on many completions"):
+            told = (
+                r"the judge of buggy raises on many completions .*; mostly ValueError: invalid literal for int\(\) .* "
+                r"at \S*letters\.py:\d+ in judge \(\d+ of \d+ times\)"
+            )
+            with pytest.raises(UsageError, match=told):
                 train(build_config(fields, "test"), given)
         else:
             with pytest.raises(UsageError, match="no verdict came from source 'buggy'"):
