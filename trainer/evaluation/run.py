@@ -29,6 +29,7 @@ from verigym.trainer.checkpoints.store import FREE_FIELDS, locked, prepare
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.evaluation.config import THINKING, EvalConfig, PickerConfig
 from verigym.trainer.evaluation.contamination import contaminated
+from verigym.trainer.evaluation.positions import fitting_model
 from verigym.trainer.evaluation.report import budget_label, budgets, compare, draw, figures, hints, markdown, unscored
 from verigym.trainer.evaluation.tasks import held_out, own_texts
 from verigym.trainer.evaluation.thinking import ThinkingEngine, ThinkingRules, most_tokens
@@ -38,7 +39,6 @@ from verigym.trainer.models.loading import load_model, pick_device
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.stages.sample_log import PromptSamples, SampleLog, sample_all
 from verigym.trainer.tasks.mixture import Source
-from verigym.trainer.tasks.too_long import fitting
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -114,9 +114,6 @@ def _sampled(
     run = config.as_run(model)
     loaded, tokenizer = load_model(model, pick_device(config.device))
     codec = Codec(tokenizer, loaded.generation_config)
-    tasks, left_out = fitting(sources, codec, config.max_prompt_tokens, config.max_left_out)
-    if not tasks:
-        raise UsageError(f"model {label!r}: all prompts are longer than max_prompt_tokens ({config.max_prompt_tokens})")
     made_with = {
         **config.model_dump(mode="json", exclude=FREE_FIELDS | REPORT_FIELDS | THINKING_FIELDS),
         "model": model_digest(model),
@@ -125,18 +122,14 @@ def _sampled(
         "temperature": config.sampling_temperature,
     }
     rules: dict[str, ThinkingRules | None] = {label: None}
+    most = config.max_new_tokens
     if config.thinking_budgets:
         rules = {budget_label(label, budget): config.thinking_rules(budget) for budget in config.thinking_budgets}
         # vLLM reserves room for the longest completion.
         most = max(most_tokens(config.thinking_rules(n), codec, config.max_new_tokens) for n in config.thinking_budgets)
         run = run.model_copy(update={"max_new_tokens": most})
     positions = getattr(loaded.config, "max_position_embeddings", None)
-    longest = max(len(codec.encode(prompt)) for _, prompt in tasks)
-    if positions is not None and not config.thinking_budgets and longest + config.max_new_tokens > positions:
-        raise UsageError(
-            f"model {label!r} has {positions:,} positions, and a prompt of {longest:,} tokens with max_new_tokens "
-            f"({config.max_new_tokens:,}) takes more; max_new_tokens can be {max(0, positions - longest):,} here"
-        )
+    tasks, left_out = fitting_model(config, label, sources, codec, positions, most)
     found: dict[str, list[PromptSamples]] = {}
     with open_graders(sources, run) as graders, closing(build_engine(run, loaded, codec)) as plain:
         plain.sync()

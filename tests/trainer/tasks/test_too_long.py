@@ -96,7 +96,8 @@ def test_an_evaluation_says_what_it_leaves_out_and_stops_where_that_is_much(lett
     assert "| prompts left out, too long | 2 |" in (tmp_path / "report.md").read_text()
     whole = run_evaluation(evaluation(letters_model, tmp_path / "whole", sources=[source(1000)], prompts=5, max_left_out=1))
     assert "left out" in (whole.parent / "report.md").read_text(), "the first task is long"
-    none = run_evaluation(evaluation(letters_model, tmp_path / "none", max_prompt_tokens=2000))
+    letters = [{"environment": "letters:LettersEnvironment"}]
+    none = run_evaluation(evaluation(letters_model, tmp_path / "none", sources=letters))
     assert "left out" not in (none.parent / "report.md").read_text()
 
 
