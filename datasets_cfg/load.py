@@ -10,14 +10,15 @@ from typing import Any, overload
 
 from verigym.datasets_cfg.few_shot import FewShotTemplate
 from verigym.datasets_cfg.fields import FieldProblem
-from verigym.datasets_cfg.reading import ChangedRevision, hub_rows, local_rows
+from verigym.datasets_cfg.reading import FileMismatch, hub_rows, local_rows
 from verigym.datasets_cfg.rows import PreparedTask, make_task
 from verigym.datasets_cfg.schema import DatasetConfig
 from verigym.datasets_cfg.templates import load_template
 from verigym.datasets_cfg.yamlfile import parse, read, text_of
 from verigym.envs import Environment, Prompt, TaskSource, UsageError
 from verigym.envs import load as load_environment
-from verigym.envs.contract.errors import did_you_mean
+from verigym.envs.contract.errors import did_you_mean, error_context
+from verigym.envs.registry import origin
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -218,7 +219,7 @@ def load(
         UsageError: the data set, split, template or file does not exist, cannot be read or cannot be reached.
     """
     config = load_config(name_or_path)
-    grading = grading_environment(config, environment, options)
+    grading = _grading_environment(name_or_path, config, environment, options)
     if limit is not None and limit < 1:
         raise UsageError(f"limit={limit}: expected at least 1 row")
     if shots and shots_split in config.evaluation_only:
@@ -233,12 +234,21 @@ def load(
     return rows if limit is None else rows.first(limit)
 
 
-def grading_environment(config: DatasetConfig, name: str | None, options: Mapping[str, Any] | None) -> Environment:
+def _grading_environment(
+    place: str | Path, config: DatasetConfig, name: str | None, options: Mapping[str, Any] | None
+) -> Environment:
     """Return what grades a set: its own environment, or another of that name.
 
     Raises:
-        UsageError: the set's own environment writes its tasks, so no other can grade them; or an option does not fit.
+        UsageError: the set's own environment writes its tasks, so no other can grade them; or there is no such environment,
+            or an option does not fit. Where the description is at fault, the message names its file and line.
     """
+    if name is None:
+        with error_context(_place(place, "environment")):
+            origin(config.environment)
+        if not options and config.options:
+            with error_context(_place(place, "options")):
+                return load_environment(config.environment, **config.options)
     if name is not None and name != config.environment and config.generated:
         raise UsageError(f"data set {config.name!r}: {config.environment!r} writes its tasks, so {name!r} cannot grade them")
     return load_environment(name or config.environment, **{**config.options, **(options or {})})
@@ -257,7 +267,7 @@ def load_sample(
         UsageError: there is none, or it cannot be read.
     """
     config = load_config(name_or_path)
-    grading = grading_environment(config, environment, options)
+    grading = _grading_environment(name_or_path, config, environment, options)
     chosen = template or config.template
     wording = None if chosen is None else FewShotTemplate(load_template(chosen))
     if config.generated:
@@ -265,7 +275,11 @@ def load_sample(
         rows.template = wording
         return rows
     if not config.sample_row:
-        raise UsageError(f"data set {config.name!r} has no sample_row")
+        raise UsageError(
+            f"data set {config.name!r} has no sample_row; give --data-dir to read its local files, or --split to read the hub"
+            if config.hub
+            else f"data set {config.name!r} has no sample_row; give --data-dir, the folder of its local files"
+        )
     return PromptDataset(config, "sample", [config.sample_row], grading, f"{config.name}'s sample_row", wording)
 
 
@@ -286,8 +300,8 @@ def _open(
     else:
         try:
             rows = local_rows(config, split, Path(data_dir), cache)
-        except ChangedRevision as changed:
-            raise UsageError(f"{_place(place, 'files', split, 'sha256')}: {changed}") from None
+        except FileMismatch as problem:
+            raise UsageError(f"{_place(place, 'files', split, problem.field)}: {problem}") from None
         source = str(Path(data_dir) / config.files[split].path)
     return PromptDataset(config, split, rows, environment, source)
 

@@ -6,13 +6,14 @@ import gzip
 import json
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from verigym.datasets_cfg.fields import describe
 from verigym.datasets_cfg.json_rows import JsonRows, ListRows
-from verigym.datasets_cfg.schema import DatasetConfig, LocalFile
+from verigym.datasets_cfg.schema import DatasetConfig, LocalFile, RowRange, RowValue
 from verigym.envs import UsageError
 from verigym.envs.contract.errors import did_you_mean
 from verigym.envs.extras import need
@@ -25,8 +26,15 @@ MAX_UNASKED_BYTES = 1 << 28
 MAX_LEAN_FILE_BYTES = 1 << 20
 
 
-class ChangedRevision(UsageError):
-    """A local file is not the one that the description was written for."""
+class FileMismatch(UsageError):
+    """A local file is not what the description says of it in `files.SPLIT`; `field` is the field inside."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+VALUES_NAMED = 8
 
 
 def local_rows(config: DatasetConfig, split: str, data_dir: Path, cache: str | None) -> Any:
@@ -47,13 +55,15 @@ def local_rows(config: DatasetConfig, split: str, data_dir: Path, cache: str | N
         if path.suffix == ".gz":
             refuse_packed_bomb(path)
         if file.sha256 and (found := digest(path)) != file.sha256:
-            raise ChangedRevision(
+            raise FileMismatch(
+                "sha256",
                 f"field files.{split}.sha256 is {file.sha256[:12]}..., but the content of {path} has {found[:12]}...: "
-                f"another revision of the data. Fetch the one described, or describe this one (`verigym datasets pin`)"
+                f"another revision of the data. Fetch the one described, or describe this one (`verigym datasets pin`)",
             )
-        rows = _chosen(file, _read(path, kind, cache))
+        rows = _read(path, kind, cache)
         if not len(rows):
-            raise ValueError("it has no rows" + (f", or none that files.{split} asks for" if file.rows or file.where else ""))
+            raise ValueError("it has no rows")
+        rows = _chosen(file, split, rows, path)
     except UsageError:  # another revision, or a package that is not installed
         raise
     except Exception as error:  # the library's own, pyarrow's and the file system's errors have no common base
@@ -136,15 +146,38 @@ def _columns(path: Path) -> list[dict[str, Any]]:
     return [{name: column[row] for name, column in table.items()} for row in rows]
 
 
-def _chosen(file: LocalFile, rows: Any) -> Any:
-    for choice in (file.rows, file.where):
+def _chosen(file: LocalFile, split: str, rows: Any, path: Path) -> Any:
+    """Return the rows that `rows` and `where` of `files.SPLIT` choose.
+
+    Raises:
+        FileMismatch: they choose by a column that is not there, or choose none.
+    """
+    choices: dict[str, RowRange | RowValue | None] = {"rows": file.rows, "where": file.where}
+    for field, choice in choices.items():
         if choice is None:
             continue
+        said = f"field files.{split}.{field}"
         if choice.column not in rows.column_names:
-            raise ValueError(f"it has no column {choice.column!r} to choose rows by")
+            hint = did_you_mean(choice.column, rows.column_names)
+            raise FileMismatch(field, f"{said}: {path} has no column {choice.column!r} to choose rows by{hint}")
         column = rows[choice.column] if hasattr(rows, "features") else [row.get(choice.column) for row in rows]
-        rows = rows.select([row for row, value in enumerate(column) if choice.fits(value)])
+        chosen = [row for row, value in enumerate(column) if choice.fits(value)]
+        if not chosen:
+            raise FileMismatch(field, f"{said}: no row of {path} has {choice}; values there: {_values(column)}")
+        rows = rows.select(chosen)
     return rows
+
+
+def _values(column: Sequence[Any]) -> str:
+    """Return the first few different values of a column, those that are no text with their type."""
+    shown: dict[str, None] = {}
+    for value in column:
+        text = value if isinstance(value, str) else f"{json.dumps(value)} ({describe(value).removeprefix('is ')})"
+        shown.setdefault(text if value is not None else "null")
+        if len(shown) > VALUES_NAMED:
+            break
+    named = [text if len(text) <= 40 else f"{text[:37]}..." for text in shown][:VALUES_NAMED]
+    return ", ".join([*named, "..."] if len(shown) > VALUES_NAMED else named)
 
 
 def hub_rows(config: DatasetConfig, split: str, cache: str | None) -> Any:
@@ -153,9 +186,15 @@ def hub_rows(config: DatasetConfig, split: str, cache: str | None) -> Any:
     Raises:
         UsageError: there is no such split, or the hub cannot be reached.
     """
-    if config.hub is None or split not in config.hub.names:
-        known = config.hub.names if config.hub else ()
-        hint = did_you_mean(split, known)
+    if config.hub is None and split in config.files:
+        raise UsageError(
+            f"data set {config.name!r} is in local files, not on the hub; give --data-dir, the folder that holds "
+            f"{config.files[split].path} (`data_dir` in Python and in a run's source)"
+        )
+    if config.hub is None:
+        raise UsageError(f"data set {config.name!r} has no split {split!r}{did_you_mean(split, config.splits)}")
+    if split not in config.hub.names:
+        hint = did_you_mean(split, config.hub.names)
         local = f"; with --data-dir: {', '.join(config.files)}" if split in config.files else ""
         raise UsageError(f"data set {config.name!r} has no split {split!r} on the hub{hint}{local}")
     hub = config.hub

@@ -57,6 +57,9 @@ class RowRange(_Frozen):
         """Whether a row with this value in the column is meant."""
         return isinstance(value, int) and self.first <= value <= self.last
 
+    def __str__(self) -> str:
+        return f"{self.column} from {self.first} to {self.last}"
+
 
 class RowValue(_Frozen):
     """The rows whose column holds this text."""
@@ -67,6 +70,9 @@ class RowValue(_Frozen):
     def fits(self, value: Any) -> bool:
         """Whether a row with this value in the column is meant."""
         return bool(value == self.equals)
+
+    def __str__(self) -> str:
+        return f"{self.column} = {self.equals!r}"
 
 
 class LocalFile(_Frozen):

@@ -132,3 +132,53 @@ def test_files_written_over_several_lines_are_pinned_too(make):
     files = load_config(path).files
     assert (files["train"].path, files["train"].sha256, files["test"].sha256) == ("rows.jsonl", "a" * 64, "b" * 64)
     assert "# all" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("choice", "line", "message"),
+    [
+        (
+            "where: {column: fold, equals: tst}",
+            6,
+            "field files.train.where: no row of {rows} has fold = 'tst'; values there: train, test",
+        ),
+        ("where: {column: flod, equals: test}", 6, "has no column 'flod' to choose rows by; did you mean 'fold'?"),
+        ("where: {column: level, equals: '1'}", 6, "has level = '1'; values there: 0 (int), 1 (int), 2 (int)"),
+        ("rows: {column: level, first: 7, last: 9}", 6, "has level from 7 to 9; values there: 0 (int), 1 (int), 2 (int)"),
+    ],
+)
+def test_a_filter_that_leaves_no_row_names_its_line_and_the_values(make, tmp_path, choice, line, message):
+    rows = [{**row, "fold": "test" if row["level"] else "train"} for row in ROWS]
+    path = make(rows, ("{train: rows.jsonl}", f"{{train: {{path: rows.jsonl, {choice}}}}}"))
+    with pytest.raises(UsageError) as caught:
+        load(path, "train", data_dir=tmp_path)
+    assert str(caught.value).startswith(f"{path}:{line}: field files.train.")
+    assert message.format(rows=tmp_path / "rows.jsonl") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("new", "line", "message"),
+    [
+        ("environment: maths", 7, "no environment is called 'maths'; did you mean 'math'?"),
+        ("environment: math\noptions: {string_teir: false}", 8, "unknown field 'string_teir'; did you mean 'string_tier'?"),
+    ],
+)
+def test_an_environment_that_is_not_there_is_named_with_file_and_line(make, tmp_path, new, line, message):
+    path = make(ROWS, ("environment: math", new))
+    with pytest.raises(UsageError) as caught:
+        load(path, "train", data_dir=tmp_path)
+    assert str(caught.value).startswith(f"{path}:{line}: ") and message in str(caught.value)
+
+
+def test_local_files_without_a_folder(make, tmp_path, capsys):
+    path = str(make(ROWS))
+    for arguments in (["validate", path], ["datasets", "sample", path], ["datasets", "sample", path, "--split", "train"]):
+        assert main(arguments) == 2
+        error = capsys.readouterr().err
+        assert "give --data-dir, the folder" in error and "on the hub" not in error.replace("not on the hub", "")
+    assert main(["validate", f"{path}:trian"]) == 2
+    assert "has no split 'trian'; did you mean 'train'" in capsys.readouterr().err
+    assert main(["datasets", "sample", "gsm8k", "--rows", "2"]) == 2
+    assert "--rows needs --split or --data-dir" in capsys.readouterr().err
+    assert main(["datasets", "sample", path, "--data-dir", str(tmp_path), "--rows", "2"]) == 0
+    assert "row 1, key" in capsys.readouterr().out

@@ -58,8 +58,10 @@ def show(dataset: Dataset) -> int:
 @app.command()
 def sample(
     dataset: DatasetSplit,
-    split: Annotated[str | None, typer.Option(help="Which split; the description's own sample row when left out.")] = None,
-    rows: Annotated[int, typer.Option(min=1, max=1000, help="How many rows, with --split.")] = 1,
+    split: Annotated[
+        str | None, typer.Option(help="Which split; without --data-dir, the description's own sample row when left out.")
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, max=1000, help="How many rows, with --split or --data-dir.")] = 1,
     data_dir: DataDir = None,
     template: TemplateName = None,
     shots: Shots = 0,
@@ -69,13 +71,17 @@ def sample(
 ) -> int:
     """Print what rows become: the messages, what an answer is compared with, and the gold with its reward."""
     from verigym.cli.args import pairs
-    from verigym.datasets_cfg import load, load_sample
+    from verigym.datasets_cfg import load, load_config, load_sample
     from verigym.datasets_cfg.load import named_split
     from verigym.envs import UsageError
 
     dataset, split = named_split(dataset, split)
     options = pairs(option or [], "--option")
+    if split is None and data_dir is not None:
+        split = next(iter(load_config(dataset).files), None)
     if split is None:
+        if rows != 1:
+            raise UsageError("--rows needs --split or --data-dir: a description has one sample row")
         if shots:
             raise UsageError("--shots needs --split: a description's own sample row stands alone")
         prompts = load_sample(dataset, options=options, template=template)

@@ -29,9 +29,7 @@ def grade(
     option: EnvironmentOptions = None,
     data: Annotated[
         str | None,
-        typer.Option(
-            help="Data set, NAME or NAME:SPLIT, whose tasks the rows name by an id: prompt and reference are its own."
-        ),
+        typer.Option(help="Data set, NAME or NAME:SPLIT, whose tasks the rows name by an id; it gives prompt and reference."),
     ] = None,
     id_column: Annotated[
         str | None,
