@@ -6,7 +6,6 @@ The parts are those of the stages `scratch`, `sft` and `grpo`.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -26,6 +25,7 @@ from verigym.trainer.loop import train
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.monitoring.logs import read_rows
+from verigym.trainer.monitoring.progress import Progress
 from verigym.trainer.monitoring.report import write_report
 from verigym.trainer.rng import keyed_int
 from verigym.trainer.rollout.graders import open_graders
@@ -166,19 +166,17 @@ def _cold_started(folder: Path, config: TrainConfig, sizes: Sizes, console: Cons
     console.print(f"untrained: held-out accuracy {metrics['accuracy']:.3f}")
     console.print(f"cold start: {sizes.cold_start_steps} supervised steps on {sizes.cold_start_batch} demonstrations each")
 
-    def show(step: int, loss: float) -> None:
-        if step % 50 == 0:
-            print(f"cold start {step}/{sizes.cold_start_steps}  loss {loss:.3f}", file=sys.stderr, flush=True)
-
-    cold_start(
-        model,
-        codec,
-        to_pairs(examples, codec),
-        steps=sizes.cold_start_steps,
-        batch_size=sizes.cold_start_batch,
-        peak_learning_rate=sizes.cold_start_learning_rate,
-        on_step=show,
-    )
+    pairs = to_pairs(examples, codec)
+    with Progress(sizes.cold_start_steps, 0, title="cold start", shown=("loss",)) as progress:
+        cold_start(
+            model,
+            codec,
+            pairs,
+            steps=sizes.cold_start_steps,
+            batch_size=sizes.cold_start_batch,
+            peak_learning_rate=sizes.cold_start_learning_rate,
+            on_step=lambda step, loss: progress.step(step, {"loss": loss}),
+        )
     with completed_folder(folder) as partial:
         model.save_pretrained(partial)
         tokenizer.save_pretrained(partial)

@@ -80,7 +80,13 @@ def quickstart(
     output: Annotated[Path, typer.Option(help="Folder for the model, the logs and the report.")] = Path("runs/quickstart"),
     seed: Annotated[int, typer.Option(help="Key of all randomness.")] = 0,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; torch's choice by default.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="GRPO steps, to try it in less time.")] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="GRPO steps, to try it in less time. The cold start before them stays at 300 supervised steps, some minutes.",
+        ),
+    ] = None,
 ) -> int:
     """Train a small model from nothing, on a CPU in minutes: cold start, then GRPO on a mixture of verified tasks."""
     from verigym.envs.contract.errors import UsageError

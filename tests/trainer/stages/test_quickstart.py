@@ -112,6 +112,21 @@ def test_a_folder_that_cannot_be_used_is_said_before_anything_is_computed(
     assert re.search(r"^error: output: .*/file' cannot be used as a folder", capsys.readouterr().err, re.MULTILINE)
 
 
+def test_the_cold_start_shows_the_time_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quickstart(tmp_path, 3, replace(SIZES, cold_start_steps=30, cold_start_batch=1, grpo_steps=1), threads=1)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("cold start step ")]
+    assert re.fullmatch(
+        r"cold start step 25/30  mean of steps 1 to 25: loss \d\.\d{3}  \d+\.\d\d s a step, \d+ (s|min) left", lines[0]
+    )
+    assert lines[-1].startswith("cold start step 30/30 ")
+
+
+def test_the_help_says_that_fewer_steps_leave_the_cold_start(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["quickstart", "--help"]) == 0
+    told = " ".join(re.sub(r"[^\w ,.-]", " ", capsys.readouterr().out).split())
+    assert f"cold start before them stays at {Sizes().cold_start_steps} supervised steps, some minutes" in told
+
+
 def test_the_untrained_accuracy_is_kept_with_what_made_it(first: Result, output: Path) -> None:
     note = json.loads((output / "cold_start/untrained.json").read_text())
     assert note["accuracy"] == first.untrained
