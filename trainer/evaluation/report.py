@@ -26,6 +26,8 @@ ALL = "all"
 FEW = 8
 """Fewer scored samples than this give no hint."""
 TEXTS = 3
+HITS = 20
+"""Contaminated prompts that the page names; report.json has all."""
 TEXT_END = 60
 Picked = Mapping[str, Sequence[Sequence[float | None]]]
 """By picker: its reward of each sample of each prompt; None where the picker failed."""
@@ -249,7 +251,8 @@ def markdown(report: Mapping[str, Any]) -> str:
         for name in next(iter(parts.values()))["figures"]:
             lines.append(f"| {name} | " + " | ".join(shown(part["figures"][name]) for part in parts.values()) + " |")
         plain = ["prompts", "unscored", "no_answer", "truncated", "tokens"]
-        for name in [*plain, *sorted(key for key in next(iter(parts.values())) if key.startswith("reflection/"))]:
+        reflection = sorted(key for key in next(iter(parts.values())) if key.startswith("reflection/"))
+        for name in [*plain, *(name for name in reflection if any(part[name] for part in parts.values()))]:
             lines.append(f"| {name} | " + " | ".join(f"{part[name]:.4g}" for part in parts.values()) + " |")
         if any(left_out.get(label) for left_out in report["left_out"].values()):
             counts = (report["left_out"][name].get(label, 0) for name in parts)
@@ -271,11 +274,34 @@ def markdown(report: Mapping[str, Any]) -> str:
         )
     lines += [f"warning: {unscored_line(part)}" for part in report["unscored"]]
     lines += [f"hint: {line}" for line in report["hints"]]
-    for label, found in report["contamination"].items():
-        lines.append(
-            f"{label}: {found['hits']} of {found['prompts']} prompts share {found['ngram']} words in a row with training data."
-        )
+    for label, part in report["contamination"].items():
+        lines += ["", *_contamination(label, part, models)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _contamination(label: str, part: Mapping[str, Any], models: Mapping[str, Any]) -> list[str]:
+    """Return a source's hits by name, and the models' figures without them beside those of all prompts."""
+    hits = part["found"]
+    share = f"{part['hits']} of {part['prompts']} prompts share {part['ngram']} words in a row with training data."
+    if not hits:
+        return [f"{label}: {share}"]
+    lines = [f"## {label}: contamination", "", share, "", "| prompt | shared words | where |", "|---|---|---|"]
+    for hit in hits[:HITS]:
+        cells = (" ".join(hit[field].split()).replace("|", "\\|") for field in ("id", "words", "where"))
+        lines.append(f"| {' | '.join(cells)} |")
+    if len(hits) > HITS:
+        lines += ["", f"{len(hits) - HITS} more are in report.json."]
+    clean = {name: part["without"][name] for name in models if name in part["without"]}
+    if not clean:
+        return [*lines, "", "No sampled prompt is left without them."]
+    heads = [head for name in clean for head in (name, f"{name} without hits")]
+    lines += ["", "| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
+    for figure in next(iter(clean.values())):
+        pairs = ((models[name][label]["figures"][figure], clean[name][figure]) for name in clean)
+        lines.append(f"| {figure} | " + " | ".join(shown(one) for pair in pairs for one in pair) + " |")
+    first = next(iter(next(iter(clean.values()))))
+    counts = (str(one[first]["prompts"]) for name in clean for one in (models[name][label]["figures"], clean[name]))
+    return [*lines, f"| prompts with a verdict | {' | '.join(counts)} |"]
 
 
 def beside(report: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ from verigym.trainer.evaluation.config import THINKING, EvalConfig, PickerConfig
 from verigym.trainer.evaluation.contamination import contaminated
 from verigym.trainer.evaluation.positions import fitting_model
 from verigym.trainer.evaluation.report import budget_label, budgets, compare, draw, figures, hints, markdown, unscored
-from verigym.trainer.evaluation.tasks import held_out, own_texts
+from verigym.trainer.evaluation.tasks import held_out, own_texts, task_id
 from verigym.trainer.evaluation.thinking import ThinkingEngine, ThinkingRules, most_tokens
 from verigym.trainer.evaluation.training_data import is_file, refuse_unreadable, training_texts
 from verigym.trainer.models.codec import Codec
@@ -243,31 +243,39 @@ def _report(
             for label in config.models
         }
     if config.train_data:
-        report["contamination"] = _contamination(config, sources, found)
+        report["contamination"] = _contamination(config, sources, found, picked)
     return report
 
 
 def _contamination(
-    config: EvalConfig, sources: Sequence[Source], found: Mapping[str, Sequence[PromptSamples]]
+    config: EvalConfig,
+    sources: Sequence[Source],
+    found: Mapping[str, Sequence[PromptSamples]],
+    picked: Mapping[str, Mapping[str, list[list[float | None]]]],
 ) -> dict[str, Any]:
-    """Return how many prompts of each source are in the training data, and each model's figures without them."""
+    """Return which prompts of each source are in the training data, and each model's figures without them."""
     prompts = [(source.label, prompt) for source in sources for prompt in source.held_out]
     texts = [text for one, source in zip(config.sources, sources, strict=True) for text in own_texts(one, source)]
     hits = contaminated(texts, training_texts(config.train_data, _data_dirs(config)), n=config.ngram)
     result: dict[str, Any] = {}
     for source in sources:
-        mine = [hit for hit in hits if prompts[hit.prompt][0] == source.label]
-        keys = {prompts[hit.prompt][1].key for hit in mine}
-        clean = {
-            label: figures([one for one in of if one.source == source.label and one.prompt_key not in keys], {}, config.samples)
-            for label, of in found.items()
-        }
+        mine = [(hit, prompts[hit.prompt][1]) for hit in hits if prompts[hit.prompt][0] == source.label]
+        keys = {prompt.key for _, prompt in mine}
+        without: dict[str, Any] = {}
+        for label, of in found.items():
+            places = [n for n, one in enumerate(of) if one.source == source.label and one.prompt_key not in keys]
+            rewards = {name: [rows[n] for n in places] for name, rows in picked[label].items()}
+            for clean in figures([of[n] for n in places], rewards, config.samples, config.level).values():
+                without[label] = clean["figures"]
         result[source.label] = {
             "hits": len(mine),
             "prompts": len(source.held_out),
             "ngram": config.ngram,
-            "found": [{"prompt": texts[h.prompt].whole[:200], "words": h.example, "where": h.where} for h in mine[:20]],
-            "without": {label: of[source.label]["figures"] for label, of in clean.items() if source.label in of},
+            "found": [
+                {"id": task_id(prompt), "prompt": texts[hit.prompt].whole[:200], "words": hit.example, "where": hit.where}
+                for hit, prompt in mine
+            ],
+            "without": without,
         }
     return result
 

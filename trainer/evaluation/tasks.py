@@ -10,6 +10,7 @@ from verigym.datasets_cfg.load import load as load_dataset
 from verigym.datasets_cfg.rows import PreparedTask
 from verigym.datasets_cfg.schema import DatasetConfig
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.schema import Prompt
 from verigym.trainer.config.run import SourceConfig
 from verigym.trainer.evaluation.contamination import OwnText, words
 from verigym.trainer.rng import keyed_random
@@ -57,6 +58,12 @@ def own_texts(config: SourceConfig, source: Source) -> list[OwnText]:
         return [OwnText(prompt.text) for prompt in bare.held_out]
     rows = load_dataset(config.dataset, config.eval_split or "", data_dir=config.data_dir, options=config.options)
     return [own_text(rows.config, rows.bare(int(str(prompt.metadata["row"])))[1]) for prompt in source.held_out]
+
+
+def task_id(prompt: Prompt) -> str:
+    """Return where a held-out prompt comes from, `test row 17` of a data set or `test 17` of generated tasks."""
+    place = f"row {prompt.metadata['row']}" if "row" in prompt.metadata else str(prompt.metadata.get("index", prompt.key))
+    return f"{prompt.metadata['split']} {place}" if "split" in prompt.metadata else place
 
 
 def own_text(config: DatasetConfig, task: PreparedTask) -> OwnText:

@@ -15,6 +15,7 @@ from verigym.envs import Status, UsageError, load
 from verigym.envs.metrics import pass_at_k
 from verigym.trainer.checkpoints.run_record import command_line
 from verigym.trainer.config.run import SourceConfig
+from verigym.trainer.evaluation import report as report_module
 from verigym.trainer.evaluation.config import EvalConfig
 from verigym.trainer.evaluation.run import run_evaluation
 from verigym.trainer.evaluation.tasks import held_out
@@ -135,7 +136,47 @@ def test_prompts_in_the_training_data_are_counted_and_left_out_beside(first: Pat
     assert found["units"]["found"][0]["where"].endswith("train.jsonl:1")
     assert found["units"]["without"]["sums"]["avg@4"]["prompts"] == 7
     assert found["arithmetic"]["hits"] == 0
-    assert "3 of 10 prompts share 50 words in a row" in (first / "report.md").read_text()
+    page = (first / "report.md").read_text()
+    assert "3 of 10 prompts share 50 words in a row" in page and "arithmetic: 0 of 10 prompts share" in page
+    assert len(found["units"]["found"]) == 3
+    for hit in found["units"]["found"]:
+        assert hit["id"].startswith("test ") and f"| {hit['id']} | {hit['words']} | {hit['where']} |" in page
+    samples = {name: read_samples(first / f"samples-{name}.jsonl") for name in ("sums", "noise")}
+    known = {f"test {one.metadata['index']}" for one in samples["sums"] if one.source == "units"}
+    hits = {hit["id"] for hit in found["units"]["found"]}
+    assert hits < known
+    assert "| | sums | sums without hits | noise | noise without hits |" in page
+    for name, of in samples.items():
+        clean = [one for one in of if one.source == "units" and f"test {one.metadata['index']}" not in hits]
+        right = fmean(sum(sample.correct for sample in one.samples) / 4 for one in clean)
+        assert found["units"]["without"][name]["avg@4"]["value"] == pytest.approx(right)
+    assert "best-of by steps@4" in found["units"]["without"]["sums"]
+    assert "| prompts with a verdict | 10 | 7 | 10 | 7 |" in page
+
+
+def test_figures_without_the_hits_are_shown_for_any_figures() -> None:
+    def figure(value: float | None) -> dict[str, Any]:
+        return {"avg@1": {"value": value, "low": None, "high": None, "prompts": 4}}
+
+    models = {"m": {"s": {"figures": figure(0.0)}}}
+    hits = [{"id": f"test row {row}", "words": "a b", "where": "x|y.jsonl:1"} for row in range(22)]
+    part = {"hits": 22, "prompts": 30, "ngram": 2, "found": hits, "without": {"m": figure(0.0)}}
+    page = "\n".join(report_module._contamination("s", part, models))
+    assert "| avg@1 | 0.000 | 0.000 |" in page and "| test row 19 | a b | x\\|y.jsonl:1 |" in page
+    assert "test row 20" not in page and "2 more are in report.json." in page
+    page = "\n".join(report_module._contamination("s", {**part, "without": {"m": figure(0.5)}}, models))
+    assert "| avg@1 | 0.000 | 0.500 |" in page
+    page = "\n".join(report_module._contamination("s", {**part, "without": {}}, models))
+    assert page.endswith("No sampled prompt is left without them.")
+
+
+def test_reflection_that_no_model_shows_is_in_no_table() -> None:
+    plain = dict.fromkeys(["prompts", "unscored", "no_answer", "truncated", "tokens"], 1)
+    one = {"s": {**plain, "figures": {}, "reflection/retry": 0.0, "reflection/backtrack": 0.0}}
+    other = {"s": {**plain, "figures": {}, "reflection/retry": 0.0, "reflection/backtrack": 0.5}}
+    report: dict[str, Any] = {"samples": 1, "temperature": 0, "models": {"a": one, "b": other}, "left_out": {}}
+    page = report_module.markdown({**report, "compared": {}, "unscored": [], "hints": [], "contamination": {}})
+    assert "| reflection/backtrack | 0 | 0.5 |" in page and "reflection/retry" not in page and "| unscored | 1 | 1 |" in page
 
 
 @pytest.mark.slow
