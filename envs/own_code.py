@@ -1,4 +1,4 @@
-"""Hashes of the user's own modules that judge, so that no run goes on after one was edited.
+"""Hashes of the user's own modules that judge, so that no run goes on, and no kept verdict is used, after one was edited.
 
 An environment's `version` says when verdicts may change, and its author may forget to raise it. Code of ours and of installed
 packages counts by version and is not looked at.
@@ -6,7 +6,9 @@ packages counts by version and is not looked at.
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import importlib.util
 import inspect
 import sys
 import sysconfig
@@ -15,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from verigym.envs.contract.errors import UsageError
 from verigym.envs.file_hash import file_sha256
 
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -33,13 +36,49 @@ def own_code(environments: Iterable[Any]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     waiting: list[ModuleType] = []
+    for kind in _kinds(environments):
+        module = sys.modules.get(kind.__module__)
+        if kind.__module__ == MAIN:
+            found |= _source(kind)
+        elif module is not None:
+            waiting.append(module)
+    return dict(sorted((found | _files(waiting)).items()))
+
+
+def cache_code(environment: Any) -> str:
+    """Return what the user's own code adds to the keys of the environment's kept verdicts; empty for one of the library.
+
+    It hashes what `own_code` does, but of a class in a script the whole script and its imports: a verdict of older code is a
+    wrong reward, and a needless miss only costs time.
+
+    Raises:
+        UsageError: the environment, or a part of it, is written where an edit would not be seen, such as a notebook.
+    """
+    waiting: list[ModuleType] = []
+    for kind in _kinds([environment]):
+        module = sys.modules.get(kind.__module__)
+        if module is not None and getattr(module, "__file__", None) is not None:
+            waiting.append(module)
+        elif kind.__module__.partition(".")[0] not in sys.stdlib_module_names or kind.__module__ == MAIN:
+            raise UsageError(
+                f"cache: {kind.__qualname__} of environment {environment.name!r} is written in a notebook or at a prompt, "
+                f"where no edit of its judge is seen, so that old verdicts would be kept; put it into a file and import it"
+            )
+    files = _files(waiting)
+    if not files:
+        return ""
+    return hashlib.sha256("|".join(f"{name}={digest}" for name, digest in sorted(files.items())).encode()).hexdigest()[:16]
+
+
+def _kinds(environments: Iterable[Any]) -> Iterator[type]:
+    """Yield the classes that environments and their parts are made of."""
     for environment in _parts(environments):
-        for kind in type(environment).__mro__:
-            module = sys.modules.get(kind.__module__)
-            if kind.__module__ == MAIN:
-                found |= _source(kind)
-            elif module is not None:
-                waiting.append(module)
+        yield from type(environment).__mro__
+
+
+def _files(waiting: list[ModuleType]) -> dict[str, str]:
+    """Return the hashes of the user's among these modules, and of those that they import."""
+    found: dict[str, str] = {}
     seen: set[str] = set()
     while waiting:
         module = waiting.pop()
@@ -52,8 +91,8 @@ def own_code(environments: Iterable[Any]) -> dict[str, str]:
         except OSError:  # from an archive; its hash could not change unnoticed
             continue
         found[_shown(module, path)] = digest
-        waiting.extend(_imported(module))
-    return dict(sorted(found.items()))
+        waiting.extend(other for other in _imported(module, path) if other.__name__ != MAIN)
+    return found
 
 
 def _parts(environments: Iterable[Any]) -> Iterator[Any]:
@@ -65,7 +104,7 @@ def _parts(environments: Iterable[Any]) -> Iterator[Any]:
 
 
 def _is_own(name: str, path: str) -> bool:
-    return name != MAIN and name.partition(".")[0] != "verigym" and not path.startswith(_INSTALLED)
+    return name.partition(".")[0] != "verigym" and not path.startswith(_INSTALLED)
 
 
 def _shown(module: ModuleType, path: str) -> str:
@@ -74,12 +113,32 @@ def _shown(module: ModuleType, path: str) -> str:
     return "/".join([*module.__name__.split(".")[: -1 if name != "__init__.py" else None], name])
 
 
-def _imported(module: ModuleType) -> Iterator[ModuleType]:
+def _imported(module: ModuleType, path: str) -> Iterator[ModuleType]:
+    """Yield the modules that a module's values come from, and those that it names in an import, whose values may be plain."""
     for value in list(vars(module).values()):
         if isinstance(value, ModuleType):
             yield value
         elif (other := sys.modules.get(str(getattr(value, "__module__", "")))) is not None and other is not module:
             yield other
+    for name in _import_names(module, path):
+        if name in sys.modules:
+            yield sys.modules[name]
+
+
+def _import_names(module: ModuleType, path: str) -> Iterator[str]:
+    try:
+        statements = ast.parse(Path(path).read_bytes()).body
+    except (OSError, SyntaxError, ValueError):  # a compiled module, or one that is being edited
+        return
+    for statement in statements:
+        if isinstance(statement, ast.Import):
+            yield from (alias.name for alias in statement.names)
+        elif isinstance(statement, ast.ImportFrom):
+            try:
+                name = "." * statement.level + (statement.module or "")
+                yield importlib.util.resolve_name(name, module.__package__ or None) if statement.level else name
+            except ImportError:
+                continue
 
 
 def _source(kind: type) -> dict[str, str]:

@@ -18,6 +18,7 @@ from verigym.envs.grading.kill_rule import KillRule
 from verigym.envs.grading.process import NeverStarts
 from verigym.envs.grading.stats import StatsCounter, ThrottledLog
 from verigym.envs.grading.workers import InProcessWorker, Limits, ProcessWorker, Worker
+from verigym.envs.own_code import cache_code
 
 BACKOFF_S = 0.1
 
@@ -68,6 +69,8 @@ class Engine:
         self._limits = limits
         self._retries = retries
         self._cache = cache
+        self._code = {name: cache_code(one) if cache is not None else "" for name, one in environments.items()}
+        """Kept verdicts of a user's environment depend on its code too: its author may edit it and not raise `version`."""
         self.counter = StatsCounter()
         self._log = ThrottledLog()
         self._queue: FairQueue[_Job] = FairQueue(concurrency)
@@ -82,13 +85,13 @@ class Engine:
 
     def submit(self, environment: Environment, prompt: Prompt, completion: Completion) -> Future[Score]:
         """Queue one item, or share the result of an equal one that is being graded."""
-        key = sha256_hex(f"{environment.grader}|{prompt.key}|{completion.digest}")
+        key = sha256_hex(f"{environment.grader}{self._code[environment.name]}|{prompt.key}|{completion.digest}")
         return self._queued(_Job(environment, prompt, (completion,), False, key, []))[0]
 
     def submit_group(self, environment: Environment, prompt: Prompt, completions: Sequence[Completion]) -> list[Future[Score]]:
         """Queue a group that is judged together, or share the results of an equal one that is being graded."""
         digests = "|".join(completion.digest for completion in completions)
-        key = sha256_hex(f"{environment.grader}|{prompt.key}|together|{digests}")
+        key = sha256_hex(f"{environment.grader}{self._code[environment.name]}|{prompt.key}|together|{digests}")
         return self._queued(_Job(environment, prompt, tuple(completions), True, key, []))
 
     def _queued(self, job: _Job) -> list[Future[Score]]:

@@ -46,7 +46,8 @@ class Grader:
         memory_bytes: address space of a worker; None for no limit (an environment that uses CUDA needs that).
         retries: further tries of an item whose error is retryable.
         concurrency: by environment name, how many of its items may be graded at the same time.
-        cache: a file that keeps verdicts across runs. Errors are never kept.
+        cache: a file that keeps verdicts across runs. Errors are never kept. A verdict is used again for the same grader id,
+            prompt and completion, and of an environment of yours for the same code (`own_code.cache_code`).
         start_timeout_s: wall time a worker may take to start.
     """
 
