@@ -158,17 +158,24 @@ class PromptDataset(Sequence[Prompt]):
         rows = [self._row(row) for row in range(min(count, len(self)))]
         return type(self)(self.config, self.split, rows, self.environment, self.source, self.template)
 
+    def task(self, position: int) -> PreparedTask:
+        """Return the task that a row becomes, before the environment makes a prompt of it.
+
+        Raises:
+            RowError: the row does not fit.
+        """
+        try:
+            return make_task(self.config, self._row(position))
+        except FieldProblem as problem:
+            raise RowError(self.config.name, self.split, position, problem.field, str(problem)) from None
+
     def bare(self, position: int) -> tuple[Prompt, PreparedTask]:
         """Return a row's prompt without a template, and the task it was built from.
 
         Raises:
             RowError: the row does not fit.
         """
-        config = self.config
-        try:
-            task = make_task(config, self._row(position))
-        except FieldProblem as problem:
-            raise RowError(config.name, self.split, position, problem.field, str(problem)) from None
+        config, task = self.config, self.task(position)
         metadata = {"dataset": config.name, "split": self.split, "row": position, **task.metadata}
         try:
             return self.environment.prompt(task.text, metadata=metadata, **task.reference), task
@@ -178,6 +185,10 @@ class PromptDataset(Sequence[Prompt]):
 
 class GeneratedDataset(PromptDataset):
     """Tasks that the environment generates: the same number gives the same task."""
+
+    def task(self, position: int) -> PreparedTask:
+        """Return a task's text."""
+        return self.bare(position)[1]
 
     def bare(self, position: int) -> tuple[Prompt, PreparedTask]:
         """Return a task's prompt, and its text."""
@@ -244,10 +255,10 @@ def _grading_environment(
             or an option does not fit. Where the description is at fault, the message names its file and line.
     """
     if name is None:
-        with error_context(_place(place, "environment")):
+        with error_context(place_of(place, "environment")):
             origin(config.environment)
         if not options and config.options:
-            with error_context(_place(place, "options")):
+            with error_context(place_of(place, "options")):
                 return load_environment(config.environment, **config.options)
     if name is not None and name != config.environment and config.generated:
         raise UsageError(f"data set {config.name!r}: {config.environment!r} writes its tasks, so {name!r} cannot grade them")
@@ -301,7 +312,7 @@ def _open(
         try:
             rows = local_rows(config, split, Path(data_dir), cache)
         except FileMismatch as problem:
-            raise UsageError(f"{_place(place, 'files', split, problem.field)}: {problem}") from None
+            raise UsageError(f"{place_of(place, 'files', split, problem.field)}: {problem}") from None
         source = str(Path(data_dir) / config.files[split].path)
     return PromptDataset(config, split, rows, environment, source)
 
@@ -315,16 +326,16 @@ def _check_reference(place: str | Path, config: DatasetConfig, environment: Envi
         for field in fields:
             if field not in known:
                 reason = f"unknown field '{part}.{field}' for environment {config.environment!r}{did_you_mean(field, known)}"
-                raise UsageError(f"{_place(place, part, field)}: {reason}")
+                raise UsageError(f"{place_of(place, part, field)}: {reason}")
     lacking = [
         field for field, info in known.items() if info.is_required() and field not in {**config.reference, **config.fixed}
     ]
     if lacking and not config.adapter:
         needed = f"environment {config.environment!r} needs the field 'reference.{lacking[0]}'"
-        raise UsageError(f"{_place(place, 'reference')}: {needed}")
+        raise UsageError(f"{place_of(place, 'reference')}: {needed}")
 
 
-def _place(description_of: str | Path, *loc: str) -> str:
+def place_of(description_of: str | Path, *loc: str) -> str:
     """Return `file:line` of a field of a description, or of the nearest field around it."""
     return parse(description(description_of), str(description_of)).place(loc)
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
+from verigym.datasets_cfg.golds import prose, taken, wants_short, way_out
 from verigym.datasets_cfg.load import PromptDataset, RowError
 from verigym.envs import Completion, Environment, Prompt, Score
 from verigym.envs.grading import Grader
@@ -31,6 +32,7 @@ class Failure:
         return f"{source}, row {self.row} (from 0), field {self.field}: {gold}{self.reason}{advice}"
 
 
+TEXT_END = 60
 MAX_LISTED = 10
 """Failures up to which each row is shown; beyond, each cause once."""
 ROWS_NAMED = 5
@@ -60,6 +62,28 @@ def failure_lines(failures: Sequence[Failure], source: str) -> list[str]:
     return lines
 
 
+def whole_text_line(report: Report, mendable: bool) -> str:
+    """Return what is to be said of golds that are whole texts; nothing where there are none.
+
+    Args:
+        report: of the validation.
+        mendable: whether the description's own `reference` says how a gold is found, so that `extract` can be proposed.
+    """
+    if not report.whole_texts:
+        return ""
+    row, text = report.whole_texts[0]
+    said = (
+        f"the gold of {len(report.whole_texts):,} of {report.rows:,} rows is a whole text, taken word for word: only the same "
+        f"words are right. That of row {row} (from 0) ends in {text.rstrip()[-TEXT_END:]!r}"
+    )
+    golds = [gold for _, gold in report.whole_texts]
+    way = way_out(golds) if mendable else None
+    if way is None:
+        return said
+    shown = next(answer for gold in golds if (answer := taken(gold, way[0])) is not None)
+    return f"{said}; `extract: {way[0]}` takes an answer out of {way[1]:,} of these {len(golds):,}, such as {shown[:40]!r}"
+
+
 @dataclass(slots=True)
 class Report:
     """Result of a validation, in the order of the rows."""
@@ -73,6 +97,8 @@ class Report:
     failures: list[Failure] = field(default_factory=list)
     remarks: list[Failure] = field(default_factory=list)
     """Rows whose gold scores the maximum although the environment's audit finds fault with it."""
+    whole_texts: list[tuple[int, str]] = field(default_factory=list)
+    """Row and gold where the gold is a whole text although the environment compares short answers."""
     without_gold: int = 0
     """Rows without a gold, where the description says that there are such: each was made twice, with the same key."""
 
@@ -99,6 +125,7 @@ def validate(dataset: PromptDataset, grader: Grader, on_row: Callable[[int], Non
     environment = dataset.environment
     report = Report(dataset.config.name, dataset.split, environment.grader, len(dataset), dataset.source)
     columns = dataset.config.gold or "(none)"
+    short = wants_short(environment)
     waiting: deque[tuple[int, str, str]] = deque()
 
     def golds() -> Iterator[tuple[Prompt, Completion]]:
@@ -108,6 +135,7 @@ def validate(dataset: PromptDataset, grader: Grader, on_row: Callable[[int], Non
             except RowError as error:
                 report.failures.append(Failure(row, error.field, None, error.reason))
                 continue
+            report.whole_texts.extend((row, text) for text in (prose(environment, prompt)[:1] if short else ()))
             gold, advice = environment.gold(prompt), _audit(environment, prompt)
             if gold is None and dataset.config.golds != "all":
                 if dataset[row].key == prompt.key:

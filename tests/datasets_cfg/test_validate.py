@@ -59,14 +59,14 @@ def test_many_rows_are_shown_by_cause_and_written_whole(make, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     answers = ["" if n % 3 == 0 else None if n % 7 == 0 else f"#### {n}" for n in range(60)]
     rows = [{"question": f"{n}?", "answer": answer, "level": 1} for n, answer in enumerate(answers)]
-    path = make(rows)
+    path = make(rows).rename(tmp_path / "sums_2.yaml")
     assert main(["validate", str(path), "--data-dir", str(tmp_path), "--workers", "0"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4
     assert lines[0].startswith("20 rows (likewise rows 3, 6, 9, 12, 15, ...): ") and "row 0 (from 0), field answer" in lines[0]
     assert lines[1].startswith("6 rows (likewise rows 14, 28, 35, 49, 56): ") and "row 7 (from 0), field answer" in lines[1]
-    assert lines[2] == "every one of these rows: tiny.train.failures.jsonl"
-    written = [json.loads(line) for line in (tmp_path / "tiny.train.failures.jsonl").read_text().splitlines()]
+    assert lines[2] == "every one of these rows: sums_2.train.failures.jsonl"
+    written = [json.loads(line) for line in (tmp_path / "sums_2.train.failures.jsonl").read_text().splitlines()]
     assert [row["row"] for row in written] == [n for n in range(60) if n % 3 == 0 or n % 7 == 0]
     assert all(row["kind"] == "failure" and row["reason"] and row["field"] == "answer" for row in written)
 
@@ -77,3 +77,48 @@ def test_a_file_that_cannot_be_written_does_not_hide_the_verdict(make, tmp_path,
     assert main(["validate", str(path), "--data-dir", str(tmp_path), "--workers", "0", "--out", str(out)]) == 1
     said = capsys.readouterr()
     assert "cannot write" in said.err and "0 of 1 golds score the maximum" in said.out
+
+
+def test_golds_that_are_whole_texts_get_a_remark(make, tmp_path, capsys):
+    text = "We add the two numbers one after the other, and so the answer is "
+    rows = [{"question": f"{n}+{n}?", "answer": f"{text}{2 * n}", "level": 1} for n in range(3)]
+    rows.append({"question": "1?", "answer": "1", "level": 1})
+    path = make(rows, (", extract: hash", ""))
+    common = ["validate", str(path), "--data-dir", str(tmp_path), "--workers", "0"]
+    assert main(common) == 0
+    (remark,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("remark: "))
+    assert remark.startswith(f"remark: {path}:11: the gold of 3 of 4 rows is a whole text, taken word for word: ")
+    assert remark.endswith("; `extract: last` takes an answer out of 3 of these 3, such as '0'")
+    make(rows[:3], ("extract: hash", "extract: last"))
+    assert main(common) == 0
+    assert "remark" not in capsys.readouterr().out, "the answers are taken out"
+    marked = [{**row, "answer": row["answer"].replace("the answer is ", "\n#### ")} for row in rows]
+    make(marked, (", extract: hash", ""))
+    assert main(common) == 0
+    assert "remark" not in capsys.readouterr().out, "the environment itself reads what stands behind ####"
+
+
+SPLITS = (
+    "files: {train: rows.jsonl}",
+    "files: {train: {path: rows.jsonl, where: {column: fold, equals: a}}, "
+    "test: {path: rows.jsonl, where: {column: fold, equals: b}}}",
+)
+
+
+@pytest.mark.parametrize("declared", ["", "\nevaluation_only: [test]"])
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_prompts_that_stand_in_both_splits_are_counted(make, tmp_path, capsys, split, declared):
+    rows = [{"question": f"{n}+1?", "answer": f"#### {n + 1}", "level": 1, "fold": "a", "id": f"a{n}"} for n in range(9)]
+    rows += [{**row, "fold": "b", "id": f"b{n}"} for n, row in enumerate(rows[2:8])]
+    rows += [{"question": "9+9?", "answer": "#### 18", "level": 1, "fold": "b"}, {**rows[0], "fold": "b", "level": None}]
+    path = make(rows, (SPLITS[0], SPLITS[1] + declared))
+    common = ["validate", f"{path}:{split}", "--data-dir", str(tmp_path), "--workers", "0"]
+    main(common)
+    said = capsys.readouterr().err
+    assert said.startswith("warning: 6 of 7 prompts of tiny/test stand in tiny/train too (rows from 0: 0 (b0) is 2 (a2), ")
+    assert "4 (b4) is 6 (a6), ...); take them out" in said and said.count("\n") == 1
+    main([*common, "--limit", "1"])
+    assert not capsys.readouterr().err
+    make([*rows[:9], rows[-2]], (SPLITS[0], SPLITS[1] + declared))
+    assert main(common) == 0
+    assert not capsys.readouterr().err

@@ -6,7 +6,7 @@ import pytest
 
 from verigym import Completion, load
 from verigym.cli import main
-from verigym.grade.golds import is_prose
+from verigym.datasets_cfg.golds import is_prose
 from verigym.grade.out_file import sidecar
 from verigym.grade.specimens import HashSample
 from verigym.grade.trials import Trial, alternatives, as_arguments, best

@@ -11,6 +11,7 @@ from verigym.cli.options import EnvironmentOptions, TimeoutS, Workers
 from verigym.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from verigym.datasets_cfg import PromptDataset
     from verigym.datasets_cfg.validate import Report
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, sample, validate, pin.")
@@ -129,18 +130,21 @@ def validate(
     timeout_s: TimeoutS = 30.0,
     out: Annotated[
         Path | None,
-        typer.Option(help="JSON Lines file for every row that fails. [where they are many, DATASET.SPLIT.failures.jsonl]"),
+        typer.Option(
+            help="JSON Lines file for every row that fails. [where they are many, FILE.SPLIT.failures.jsonl for FILE.yaml]"
+        ),
     ] = None,
 ) -> int:
     """Check that every row's own gold scores the maximum; show where it does not, and golds that cannot be read.
 
-    More than ten rows are shown by cause, with their numbers in a file.
+    More than ten rows are shown by cause, with their numbers in a file. Golds that are whole texts get one remark. With
+    --data-dir and without --limit, prompts that a split for training shares with one for evaluation are counted.
     """
     from verigym.cli.args import pairs
     from verigym.datasets_cfg import load
     from verigym.datasets_cfg import validate as run
-    from verigym.datasets_cfg.load import named_split
-    from verigym.datasets_cfg.validate import MAX_LISTED, failure_lines
+    from verigym.datasets_cfg.load import SUFFIXES, named_split, place_of
+    from verigym.datasets_cfg.validate import MAX_LISTED, failure_lines, whole_text_line
     from verigym.envs.contract.errors import EnvironmentFailure, UsageError
     from verigym.envs.grading import Grader
     from verigym.grade.progress import Progress
@@ -159,8 +163,13 @@ def validate(
         print(printable(line))
     for line in failure_lines(report.remarks, report.source):
         print(printable(f"remark: {line}"))
+    if whole := whole_text_line(report, mendable=bool(rows.config.reference)):
+        print(printable(f"remark: {place_of(dataset, 'reference', 'answer')}: {whole}"))
     if out is not None or max(len(report.failures), len(report.remarks)) > MAX_LISTED:
-        _write_rows(report, out or Path(f"{report.dataset}.{report.split}.failures.jsonl"))
+        name = Path(dataset).stem if dataset.endswith(SUFFIXES) else dataset
+        _write_rows(report, out or Path(f"{name}.{report.split}.failures.jsonl"))
+    if data_dir is not None and limit is None:
+        _warn_of_overlap(dataset, rows, data_dir)
     place = printable(f"{report.dataset}/{report.split}, {report.grader}")
     if report.without_gold or rows.config.golds == "none":
         print(f"{report.without_gold:,} of {report.rows:,} rows have no gold; they load, make a prompt and repeat: {place}")
@@ -169,6 +178,27 @@ def validate(
         share = report.passed / graded if graded else 0.0
         print(f"{report.passed:,} of {graded:,} golds score the maximum ({share:.2%}): {place}")
     return ExitCode.FAILED if report.failures else ExitCode.OK
+
+
+def _warn_of_overlap(dataset: str, rows: PromptDataset, data_dir: Path) -> None:
+    """Warn of prompts that the split shares with another of the set, one being for training and one for evaluation."""
+    from verigym.datasets_cfg import load
+    from verigym.datasets_cfg.overlap import overlap, pairs
+    from verigym.envs import UsageError
+    from verigym.terminal import complain
+
+    for trained, measured in pairs(rows.config, rows.split):
+        other = measured if rows.split == trained else trained
+        if not (data_dir / rows.config.files[other].path).is_file():
+            continue
+        try:
+            there = load(dataset, other, data_dir=data_dir)
+        except UsageError as error:
+            complain(f"split {other!r} is not compared with {rows.split!r}: {error}", "warning")
+            continue
+        found = overlap(*((rows, there) if rows.split == trained else (there, rows)))
+        if found:
+            complain(found.describe(), "warning")
 
 
 def _write_rows(report: Report, out: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from verigym.datasets_cfg.fields import Extraction
+from verigym.datasets_cfg.golds import prose, taken, wants_short, way_out, with_taken
 from verigym.envs import Environment, Status
-from verigym.grade.golds import prose, taken, wants_short, way_out, with_taken
 from verigym.grade.specimens import Specimen, Specimens
 from verigym.grade.summary import Summary
 from verigym.grade.trials import Trial, best, try_options

@@ -1,0 +1,88 @@
+"""Prompts that stand in two splits of a data set: what is measured on them says nothing of new tasks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from verigym.datasets_cfg.fields import MISSING, find
+from verigym.datasets_cfg.load import PromptDataset, RowError
+from verigym.datasets_cfg.rows import PreparedTask
+from verigym.datasets_cfg.schema import DatasetConfig
+
+SHOWN = 5
+EVALUATION_NAMES = ("test", "validation", "valid", "dev", "eval")
+"""Splits that are taken to be for measuring where a description's `evaluation_only` names none."""
+IDS = ("task_id", "id", "uid")
+"""Fields of a row that name it to people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """The prompts of one split that another has too."""
+
+    measured: str
+    """Data set and split that is measured on."""
+    trained: str
+    """Data set and split that is trained on."""
+    of: int
+    """Prompts of the measured split that were compared."""
+    rows: tuple[tuple[str, str], ...]
+    """Which row of the measured split is which of the other."""
+
+    def describe(self) -> str:
+        """Return it in one line, with the first few rows."""
+        named = ", ".join(f"{one} is {other}" for one, other in self.rows[:SHOWN])
+        dots = ", ..." if len(self.rows) > SHOWN else ""
+        return (
+            f"{len(self.rows):,} of {self.of:,} prompts of {self.measured} stand in {self.trained} too (rows from 0: "
+            f"{named}{dots}); take them out of one of the two, or figures on them say nothing of new tasks"
+        )
+
+
+def pairs(config: DatasetConfig, split: str) -> list[tuple[str, str]]:
+    """Return (trained, measured) of the splits in local files that `split` is to be compared with, itself one of the two."""
+    measured = config.evaluation_only or EVALUATION_NAMES
+    if split in measured:
+        return [(other, split) for other in config.files if other not in measured]
+    return [(split, other) for other in config.files if other in measured]
+
+
+def overlap(trained: PromptDataset, measured: PromptDataset, chosen: Iterable[int] | None = None) -> Overlap | None:
+    """Compare the prompts of two splits as the description words them; None where they share none.
+
+    Rows that do not fit the description are left out. The gold does not count: a question with another gold is no new task.
+
+    Args:
+        trained: the split that is trained on.
+        measured: the split that is measured on.
+        chosen: the rows of `measured` that are compared; all when left out.
+    """
+    held = [(_digest(task), _name(row, task)) for row, task in _tasks(measured, chosen)]
+    wanted = {digest for digest, _ in held}
+    first: dict[bytes, str] = {}
+    for row, task in _tasks(trained):
+        digest = _digest(task)
+        if digest in wanted:
+            first.setdefault(digest, _name(row, task))
+    shared = tuple((name, first[digest]) for digest, name in held if digest in first)
+    here, there = (f"{rows.config.name}/{rows.split}" for rows in (measured, trained))
+    return Overlap(here, there, len(held), shared) if shared else None
+
+
+def _tasks(rows: PromptDataset, chosen: Iterable[int] | None = None) -> Iterator[tuple[int, PreparedTask]]:
+    for row in range(len(rows)) if chosen is None else chosen:
+        try:
+            yield row, rows.task(row)
+        except RowError:
+            continue
+
+
+def _digest(task: PreparedTask) -> bytes:
+    return hashlib.sha256(task.text.encode(errors="surrogatepass")).digest()
+
+
+def _name(row: int, task: PreparedTask) -> str:
+    found = (value for name in IDS if (value := task.metadata.get(name, find(task.row, name))) is not MISSING)
+    return next((f"{row} ({str(value)[:40]})" for value in found if value is not None), str(row))
