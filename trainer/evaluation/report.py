@@ -275,7 +275,7 @@ def markdown(report: Mapping[str, Any]) -> str:
     lines += [f"warning: {unscored_line(part)}" for part in report["unscored"]]
     lines += [f"hint: {line}" for line in report["hints"]]
     for label, part in report["contamination"].items():
-        lines += ["", *_contamination(label, part, models)]
+        lines += [*([""] if lines[-1] else []), *_contamination(label, part, models)]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,10 @@ import typer
 from verigym.cli.stopping import resumable
 from verigym.exit_codes import ExitCode
 
-MODELS = "Local directory or hub id; NAME=MODEL names it in the tables. The others are compared with the first."
+MODELS = (
+    "Local directory or hub id; NAME=MODEL names it in the tables, where A/final and B/final are A and B. The others are "
+    "compared with the first."
+)
 Many = list[str] | None
 
 
@@ -118,17 +122,35 @@ def _unscored(report: Path) -> int:
 
 
 def _labelled(models: list[str]) -> dict[str, str]:
+    """Return the models by name: NAME of NAME=MODEL, else the last part of MODEL that tells it from the others.
+
+    A/final and B/final are A and B.
+    """
     from verigym.envs import UsageError
 
+    unnamed = [given for given in models if "=" not in given]
     found: dict[str, str] = {}
     for given in models:
         label, equals, model = given.partition("=")
         if not equals:
-            label, model = given.rstrip("/").rpartition("/")[2], given
+            alike = [_parts(other) for other in unnamed if _parts(other)[0] == _parts(given)[0]]
+            label, model = _parts(given)[_telling_depth(alike)], given
         if label in found:
             raise UsageError(f"two models are called {label!r}; name them, NAME=MODEL")
         found[label] = model
     return found
+
+
+def _parts(model: str) -> list[str]:
+    """Return the parts of a folder's path or of a hub id, the last one first."""
+    path = os.path.abspath(model) if Path(model).is_dir() else model.rstrip("/")
+    return path.split("/")[::-1]
+
+
+def _telling_depth(models: list[list[str]]) -> int:
+    """Return the nearest depth at which all models' parts differ; 0 if there is none."""
+    depths = range(min(map(len, models)))
+    return next((depth for depth in depths if len({parts[depth] for parts in models}) == len(models)), 0)
 
 
 def _splits(data: Many) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from verigym import cli
+from verigym.cli.evaluate import _labelled
 from verigym.envs import Status, UsageError, load
 from verigym.envs.metrics import pass_at_k
 from verigym.trainer.checkpoints.run_record import command_line
@@ -223,7 +224,8 @@ def test_the_command_line(tmp_path: Path, sums_model: Path, capsys: pytest.Captu
     ("arguments", "message"),
     [
         (["m"], "nothing to evaluate on; give --data, --env or --suite"),
-        (["a/m", "b/m", "--env", "units"], "two models are called 'm'; name them, NAME=MODEL"),
+        (["a/m", "a/m", "--env", "units"], "two models are called 'm'; name them, NAME=MODEL"),
+        (["b=x/m", "b/m", "c/m", "--env", "units"], "two models are called 'b'; name them, NAME=MODEL"),
         (["m", "--env", "units", "--set", "temprature=1"], "unknown field 'temprature'; did you mean 'temperature'?"),
         (["m", "--env", "units", "--k", "2", "--temperature", "0"], "greedy samples are all the same"),
         (["m", "--env", "units={"], "not JSON"),
@@ -237,6 +239,24 @@ def test_the_command_line(tmp_path: Path, sums_model: Path, capsys: pytest.Captu
 def test_mistakes_are_one_line(arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["eval", *arguments, "--output", str(tmp_path / "out")]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("models", "names"),
+    [
+        (["A/final", "B/final/"], ["A", "B"]),
+        (["runs/A/checkpoints/step-5", "runs/B/checkpoints/step-5", "hub/other"], ["A", "B", "other"]),
+        (["one=A/final", "B/final"], ["one", "final"]),
+        (["here/final", "final"], ["here", "folder"]),
+    ],
+)
+def test_models_of_one_name_are_called_after_the_nearest_folder_that_differs(
+    models: list[str], names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder/here/final").mkdir(parents=True)
+    (tmp_path / "folder/final").mkdir()
+    monkeypatch.chdir(tmp_path / "folder")
+    assert _labelled(models) == {name: model.removeprefix("one=") for name, model in zip(names, models, strict=True)}
 
 
 def test_training_data_is_checked_before_a_model_is_looked_at(tmp_path: Path) -> None:
