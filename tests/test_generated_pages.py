@@ -34,11 +34,12 @@ def test_the_table_of_fields_shows_defaults_and_what_is_required() -> None:
         """Where it is."""
         sizes: tuple[int, ...] = (1, 2)
         fast: bool = False
+        end: str = "a\n"
 
     rows = field_table(Given).splitlines()
     assert rows[0] == "| field | default | what |"
     assert rows[2] == "| `path` | required | Where it is. |"
-    assert [row.split(" | ")[1] for row in rows[3:]] == ["`[1, 2]`", "`false`"]
+    assert [row.split(" | ")[1] for row in rows[3:]] == ["`[1, 2]`", "`false`", "`a\\n`"]
 
 
 def test_every_instruction_is_listed() -> None:

@@ -15,6 +15,7 @@ PAGES: Mapping[str, str] = MappingProxyType(
         "constraints": "constraints.md",
         "datasets": "datasets_table.md",
         "engines": "engines.md",
+        "evaluation": "evaluation.md",
         "math": "math.md",
         "presets": "presets.md",
         "stages": "stages_table.md",

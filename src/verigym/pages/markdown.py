@@ -47,4 +47,6 @@ def _shown(value: object) -> str:
     """Return a default as YAML and the command line take it."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, str):
+        return value.replace("\n", "\\n")
     return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)

@@ -1,0 +1,11 @@
+"""The settings of an evaluation, for docs/evaluation.md."""
+
+from __future__ import annotations
+
+from verigym.pages.markdown import field_table
+from verigym.trainer.evaluation.config import EvalConfig
+
+
+def blocks() -> tuple[str, ...]:
+    """Return the table of an evaluation's fields."""
+    return (f"## Fields\n\n{field_table(EvalConfig)}",)
