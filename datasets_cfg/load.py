@@ -230,7 +230,7 @@ def load(
         UsageError: the data set, split, template or file does not exist, cannot be read or cannot be reached.
     """
     config = load_config(name_or_path)
-    grading = _grading_environment(name_or_path, config, environment, options)
+    grading = grading_environment(config, environment, options, name_or_path)
     if limit is not None and limit < 1:
         raise UsageError(f"limit={limit}: expected at least 1 row")
     if shots and shots_split in config.evaluation_only:
@@ -245,19 +245,25 @@ def load(
     return rows if limit is None else rows.first(limit)
 
 
-def _grading_environment(
-    place: str | Path, config: DatasetConfig, name: str | None, options: Mapping[str, Any] | None
+def grading_environment(
+    config: DatasetConfig, name: str | None, options: Mapping[str, Any] | None, place: str | Path | None = None
 ) -> Environment:
     """Return what grades a set: its own environment, or another of that name.
 
+    Args:
+        config: the set.
+        name: of another environment.
+        options: go before the description's.
+        place: name or path of the description, whose file and line a message then names where it is at fault.
+
     Raises:
-        UsageError: the set's own environment writes its tasks, so no other can grade them; or there is no such environment,
-            or an option does not fit. Where the description is at fault, the message names its file and line.
+        UsageError: the set's own environment writes its tasks, so no other can grade them; there is no such environment, or
+            an option does not fit.
     """
-    if name is None:
+    if name is None and place is not None:
         with error_context(place_of(place, "environment")):
             origin(config.environment)
-        if not options and config.options:
+        if config.options and not options:
             with error_context(place_of(place, "options")):
                 return load_environment(config.environment, **config.options)
     if name is not None and name != config.environment and config.generated:
@@ -278,7 +284,7 @@ def load_sample(
         UsageError: there is none, or it cannot be read.
     """
     config = load_config(name_or_path)
-    grading = _grading_environment(name_or_path, config, environment, options)
+    grading = grading_environment(config, environment, options, name_or_path)
     chosen = template or config.template
     wording = None if chosen is None else FewShotTemplate(load_template(chosen))
     if config.generated:

@@ -136,7 +136,7 @@ def _refuse_demonstrations(source: SourceConfig) -> None:
 def _environment(source: SourceConfig) -> Environment:
     """Return the environment of a source, with added rewards and the format gate."""
     if source.dataset is not None:
-        environment = grading_environment(load_config(source.dataset), source.environment, source.options)
+        environment = grading_environment(load_config(source.dataset), source.environment, source.options, source.dataset)
     else:
         environment = load_environment(source.environment or "", **source.options)
     return composed(source, environment)[-1]
