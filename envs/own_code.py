@@ -103,8 +103,13 @@ def _parts(environments: Iterable[Any]) -> Iterator[Any]:
             yield from _parts(inner.values())
 
 
+def is_installed(path: str) -> bool:
+    """Return whether a file of code is of Python or an installed package."""
+    return path.startswith(_INSTALLED)
+
+
 def _is_own(name: str, path: str) -> bool:
-    return name.partition(".")[0] != "verigym" and not path.startswith(_INSTALLED)
+    return name.partition(".")[0] != "verigym" and not is_installed(path)
 
 
 def _shown(module: ModuleType, path: str) -> str:

@@ -6,12 +6,14 @@ import importlib
 import importlib.metadata
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from verigym.envs.contract.base import BaseEnvironment, Environment, require_declared
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError, did_you_mean
+from verigym.envs.own_code import is_installed
 
 ENTRY_POINT_GROUP = "verigym.environments"
 
@@ -50,6 +52,7 @@ ENVIRONMENTS = {
     "reasoning_gym": "verigym.envs.reasoning_gym.environment:ReasoningGymEnvironment",
 }
 
+_EXPECTED = "expected module:Class, in this folder or installed"
 _registered: dict[str, type[Any]] = {}
 
 C = TypeVar("C", bound=type[Any])
@@ -138,15 +141,39 @@ def _at(place: str) -> type[BaseEnvironment[Any, Any]]:
     if os.getcwd() not in sys.path:  # at the end: a file of yours called math.py must not hide Python's own
         sys.path.append(os.getcwd())
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        code = importlib.import_module(module)
     except (Exception, SystemExit) as error:
-        line = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise UsageError(f"environment {place!r}: expected module:Class, in this folder or installed: {line}") from None
+        raise UsageError(f"environment {place!r}: {_not_imported(module, attribute, error)}") from None
+    found = getattr(code, attribute, None)
+    if found is None:
+        known = [name for name, value in vars(code).items() if isinstance(value, type) and issubclass(value, BaseEnvironment)]
+        own = [name for name in known if getattr(code, name).__module__ == code.__name__] or known
+        hint = did_you_mean(attribute, own) or "; it defines no environment"
+        raise UsageError(f"environment {place!r}: {_EXPECTED}: module {module!r} has no {attribute!r}{hint}")
     # Nothing else may be called with the options of a configuration, which may come from elsewhere.
     if not (isinstance(found, type) and issubclass(found, BaseEnvironment)):
         raise UsageError(f"environment {place!r} is no class that extends BaseEnvironment; name one that does")
     require_declared(found)
     return found
+
+
+def _not_imported(module: str, attribute: str, error: BaseException) -> str:
+    """Return why a module that should hold an environment could not be imported, and where."""
+    line = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    if module.endswith(".py") and os.path.isfile(module):
+        folder, name = os.path.split(module)
+        here = f" in the folder {folder}" if folder else ""
+        return f"{_EXPECTED}; this names a file: write {name.removesuffix('.py')}:{attribute}{here}"
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in (__file__, importlib.__file__)
+    ]
+    frames = [frame for frame in frames if not frame.filename.startswith("<frozen ")]
+    if not frames:  # it was never found
+        return f"{_EXPECTED}: {line}"
+    at = ([frame for frame in frames if not is_installed(frame.filename)] or frames)[-1]
+    return f"{at.filename}:{at.lineno}: {line}"
 
 
 def load(name: str, /, **options: Any) -> Environment:

@@ -29,7 +29,7 @@ def test_every_shipped_name_loads():
 def test_an_unknown_name_gets_a_suggestion():
     with pytest.raises(UsageError, match="no environment is called 'maths'; did you mean 'math'?"):
         load("maths")
-    with pytest.raises(UsageError, match="known: .*format.*math"):
+    with pytest.raises(UsageError, match=r"the nearest of \d+: .*`verigym envs` lists all"):
         load("zzzzzzzz")
 
 
@@ -107,4 +107,34 @@ def test_only_environments_are_called(name):
 @pytest.mark.parametrize("name", ["no_such_module_here:Own", "sample_envs:Nothing", "sample_envs:", ":Own", "a.b c:D", "::"])
 def test_a_place_without_an_environment(name):
     with pytest.raises(UsageError, match="expected module:Class, in this folder or installed: "):
+        load(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("pal_of_this_test.py:Pal", r"this names a file: write pal_of_this_test:Pal$"),
+        ("below/deep_pal.py:Pal", r"this names a file: write deep_pal:Pal in the folder below$"),
+        ("pal_of_this_test:Pall", r"module 'pal_of_this_test' has no 'Pall'; did you mean 'Pal'\?$"),
+        ("math_of_this_test:Nothing", r"has no 'Nothing'; it defines no environment$"),
+        (
+            "lacking_of_this_test:Pal",
+            r"lacking_of_this_test\.py:2: ModuleNotFoundError: No module named 'no_such_package_here'$",
+        ),
+        ("broken_of_this_test:Pal", r"broken_of_this_test\.py:2: SyntaxError: "),
+        ("deep_of_this_test:Pal", r"deep_of_this_test\.py:2: JSONDecodeError: "),
+    ],
+)
+def test_a_wrong_place_is_put_right_by_name(tmp_path, monkeypatch, name, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    pal = "from verigym.envs.math.environment import MathEnvironment\nclass Pal(MathEnvironment):\n    version = '7'\n"
+    (tmp_path / "pal_of_this_test.py").write_text(pal)
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/deep_pal.py").write_text(pal)
+    (tmp_path / "math_of_this_test.py").write_text("import math\n")
+    (tmp_path / "lacking_of_this_test.py").write_text("import math\nimport no_such_package_here\n")
+    (tmp_path / "broken_of_this_test.py").write_text("x = 1\ndef f(:\n")
+    (tmp_path / "deep_of_this_test.py").write_text("import json\njson.loads('{')\n")
+    with pytest.raises(UsageError, match=message):
         load(name)
