@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 
@@ -90,3 +91,48 @@ def test_the_whole_command(tmp_path, capsys):
     bad = [json.loads(text) for text in sidecar(out, "bad.jsonl").read_text().splitlines()]
     assert [(entry["file"], entry["line"], entry["field"]) for entry in bad] == [(str(source), 3, "answer")]
     assert "1 bad row (the first, line 3, field 'answer'" in captured.err
+
+
+RAISING = """
+from verigym.envs import BaseEnvironment, Options, Reference, Score
+
+class Word(Reference):
+    word: str
+
+class FirstWord(BaseEnvironment[Word, Options]):
+    name, version, reference_type = "first-word", "1", Word
+    hardened = HARDENED
+
+    def judge(self, prompt, reference, completion):
+        return Score.correct() if completion.text.split()[0] == reference.word else Score.incorrect()
+
+    def gold(self, prompt):
+        return self.reference(prompt).word
+"""
+
+
+@pytest.mark.parametrize("hardened", [False, True])
+def test_completions_on_which_judge_raised_are_counted_and_fail(tmp_path, monkeypatch, capsys, hardened):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    module = f"raising_{hardened}".lower()
+    (tmp_path / f"{module}.py").write_text(RAISING.replace("HARDENED", str(hardened)))
+    texts = ["a", "b", "", "  ", "a x", " ", "b"]
+    rows = [json.dumps({"prompt": f"q{i}", "completion": text, "word": "a"}) for i, text in enumerate(texts)]
+    (tmp_path / "o.jsonl").write_text("\n".join(rows))
+    code = main(["grade", "o.jsonl", "--env", f"{module}:FirstWord", "--out", "s.jsonl", "--workers", "0", "--cache", "c.db"])
+    printed = capsys.readouterr()
+    summary = json.loads(sidecar(tmp_path / "s.jsonl", "summary.json").read_text())
+    assert summary["statuses"] == {"correct": 2, "incorrect": 2, "limit": 3}
+    if hardened:
+        assert (code, summary["judge_exceptions"], summary["first_exception"]) == (0, 0, None)
+        assert "judge raised" not in printed.out + printed.err
+        return
+    assert (code, summary["judge_exceptions"]) == (1, 3)
+    cause = f"IndexError: list index out of range at {tmp_path}/{module}.py:12 in judge"
+    assert summary["first_exception"] == cause
+    assert f"judge raised  3 of 7: {cause}" in printed.out
+    assert f"judge raised on 3 of 7 completions, whose scores are not to be trusted: the first cause, {cause}" in printed.err
+    # Kept verdicts tell of it too.
+    again = main(["grade", "o.jsonl", "--env", f"{module}:FirstWord", "--out", "t.jsonl", "--workers", "0", "--cache", "c.db"])
+    assert again == 1 and "judge raised  3 of 7" in capsys.readouterr().out

@@ -76,7 +76,8 @@ def grade(
 
     Completions without a verdict, for which our side failed, are then graded again; verdicts are kept.
 
-    Exit code: 0 all scored, 1 some rows bad or unscored, 2 a mistake in the call, 3 no completion got a verdict.
+    Exit code: 0 all scored, 1 some rows bad or unscored or `judge` raised, 2 a mistake in the call, 3 no completion got a
+    verdict.
     """
     from verigym.cli.args import counts, pairs, validated
     from verigym.envs import UsageError
@@ -148,7 +149,7 @@ def grade(
 
 
 def _warned(outcome: Outcome) -> int:
-    """Say on standard error what was bad or unscored, and return the exit code."""
+    """Say on standard error what was bad, unscored or judged by code that raised, and return the exit code."""
     from verigym.terminal import complain
 
     if outcome.bad_rows:
@@ -156,6 +157,12 @@ def _warned(outcome: Outcome) -> int:
         complain(f"{rows} (the first, {outcome.first_bad}), listed in {outcome.bad_path}", "warning")
     summary, failed = outcome.summary, ExitCode.FAILED if outcome.bad_rows else ExitCode.OK
     ours = summary.unscored - summary.errors.get("gold_invalid", 0)  # a row with an unusable gold is a bad one
+    if summary.judge_exceptions:
+        failed = ExitCode.FAILED
+        raised = (
+            f"judge raised on {summary.judge_exceptions:,} of {summary.n:,} completions, whose scores are not to be trusted"
+        )
+        complain(f"{raised}: the first cause, {summary.first_exception}", "warning")
     if summary.unscored:
         failed = ExitCode.FAILED if summary.scored else ExitCode.NONE_SCORED
     if ours or not summary.scored:

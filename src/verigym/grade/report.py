@@ -63,6 +63,8 @@ def summary_rows(outcome: Outcome) -> list[tuple[str, str]]:
     rows.append(("mean reward", _number(summary.mean_reward)))
     rows += [(f"  {name}", _number(value)) for name, value in summary.components.items()]
     rows.append(("status", ", ".join(f"{name} {count:,}" for name, count in summary.statuses.items()) or "-"))
+    if summary.judge_exceptions:
+        rows.append(("judge raised", f"{summary.judge_exceptions:,} of {summary.n:,}: {summary.first_exception}"))
     if summary.ragged:
         rows += _ragged(summary)
     rows += [(f"pass@{at.k}", _at(at, summary.groups)) for at in summary.pass_at]

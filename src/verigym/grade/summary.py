@@ -47,6 +47,10 @@ class Summary(BaseModel):
     errors: dict[str, int]
     first_error: str | None
     """Of the first completion without a score: its row, the kind of failure and the message."""
+    judge_exceptions: int
+    """Completions on which `judge` raised: a bug in the environment, even where the completion got the floor for it."""
+    first_exception: str | None
+    """Of the first of them: error and place."""
     components: dict[str, float]
     accuracy_by_column: dict[str, float | None]
     groups: int
@@ -70,6 +74,8 @@ class _Totals:
         self.statuses: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.first_error: str | None = None
+        self.judge_exceptions = 0
+        self.first_exception: str | None = None
         self.graders: Counter[str] = Counter()
         self.columns: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
         self.components: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0])
@@ -83,6 +89,9 @@ class _Totals:
         self.statuses[score["status"]] += 1
         self.graders[score["grader"]] += 1
         self.seconds += score["seconds"]
+        if raised := score.get("raised"):
+            self.judge_exceptions += 1
+            self.first_exception = self.first_exception or f"{raised['error']} at {raised['place']}"
         right = self.columns[line["column"]]
         if score["error"] is not None:
             kind, message = score["error"]["kind"], score["error"]["message"]
@@ -133,6 +142,8 @@ def summarise(lines: Iterable[Mapping[str, Any]], ks: Sequence[int] = ()) -> Sum
         statuses={status.value: totals.statuses[status] for status in Status if totals.statuses[status]},
         errors=dict(sorted(totals.errors.items())),
         first_error=totals.first_error,
+        judge_exceptions=totals.judge_exceptions,
+        first_exception=totals.first_exception,
         components={name: total / count for name, (total, count) in sorted(totals.components.items())},
         accuracy_by_column={name: right / of if of else None for name, (right, of) in totals.columns.items()},
         groups=sum(cluster.groups for cluster in clusters),
