@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from verigym.datasets_cfg.few_shot import FewShotTemplate
 from verigym.datasets_cfg.load import PromptDataset, RowError
 from verigym.datasets_cfg.load import load as load_dataset
+from verigym.datasets_cfg.overlap import overlap
 from verigym.datasets_cfg.rows import PreparedTask
 from verigym.datasets_cfg.templates import load_template
 from verigym.envs.composition.base import Composition
@@ -28,6 +29,8 @@ from verigym.trainer.tasks.curriculum import Curriculum
 
 logger = logging.getLogger("verigym.trainer")
 
+MOST_COMPARED = 50_000
+"""Rows of a training split up to which held-out prompts are looked for in it."""
 LOOK_ON = 100
 """Most easy or hard tasks in a row that a curriculum skips in search of a normal one."""
 
@@ -270,6 +273,7 @@ def _from_dataset(
         held_rows = open_rows(config.dataset or "", config.eval_split, **data)
         chosen = keyed_random("held out", config.label).sample(range(len(held_rows)), min(eval_prompts, len(held_rows)))
         held_out = [ask(held_rows[row]) for row in sorted(chosen)]
+        _warn_of_overlap(config.label, rows, held_rows, sorted(chosen))
 
     @lru_cache(maxsize=2)
     def order(epoch: int) -> list[int]:
@@ -282,6 +286,16 @@ def _from_dataset(
         return ask(rows[order(epoch)[place]])
 
     return compositions[-1], task, held_out, len(rows)
+
+
+def _warn_of_overlap(label: str, rows: PromptDataset, held_rows: PromptDataset, chosen: Sequence[int]) -> None:
+    """Warn of held-out prompts that are trained on, where comparing takes seconds: `verigym validate` compares all."""
+    described = rows.config
+    cheap = len(rows) <= MOST_COMPARED and described.adapter is None and not described.generated
+    if cheap and rows.split != held_rows.split:  # sample rows stand for both splits
+        shared = overlap(rows, held_rows, chosen)
+        if shared is not None:
+            logger.warning("source %r: %s", label, shared.describe())
 
 
 def composed(config: SourceConfig, environment: Environment) -> list[Environment]:

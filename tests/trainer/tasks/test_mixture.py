@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -167,6 +168,35 @@ def test_a_data_set_is_shuffled_anew_each_epoch_and_seen_whole() -> None:
 def test_a_split_that_is_for_evaluation_only_is_not_trained_on() -> None:
     with pytest.raises(UsageError, match="'test' of data set 'gsm8k' is for evaluation only"):
         source(dataset="gsm8k", split="test", eval_split=None, data_dir=DATA)
+
+
+OVERLAPPING = """
+name: mine
+description: Sums.
+licence: CC0-1.0
+url: https://example.org
+files: {train: train.jsonl, test: test.jsonl}
+evaluation_only: [test]
+environment: math
+columns: {question: string, answer: string}
+prompt: "{question}"
+reference: {answer: {column: answer}}
+"""
+
+
+@pytest.mark.parametrize("shared", [0, 2])
+def test_held_out_prompts_that_are_trained_on_are_counted(
+    shared: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "mine.yaml").write_text(OVERLAPPING)
+    for split, numbers in (("train", range(10)), ("test", range(10 - shared, 16 - shared))):
+        rows = [json.dumps({"question": f"{n}+1?", "answer": str(n + 1)}) for n in numbers]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(rows))
+    config = SourceConfig(dataset=str(tmp_path / "mine.yaml"), name="sums", data_dir=tmp_path, template="think")
+    build_source(config, seed=0, eval_prompts=100)
+    said = [record.getMessage() for record in caplog.records]
+    begin = "source 'sums': 2 of 6 prompts of mine/test stand in mine/train too (rows from 0: 0 is 8, 1 is 9); "
+    assert [message[: len(begin)] for message in said] == ([begin] if shared else [])
 
 
 def test_neighbouring_seeds_do_not_share_their_tasks() -> None:
