@@ -89,6 +89,7 @@ class Run:
         self.graders = graders
         self.clock = Stopwatch()
         self.checkpoints = config.output / "checkpoints"
+        self.timer = store.Timer(config.checkpoint_minutes)
         self.made_with = store.made_with(config, {source.label: source.environment.grader for source in sources})
         checkpoint = world.first(lambda: store.latest(self.checkpoints, self.made_with, config.steps))
         self.contents = world.first(lambda: input_hashes(config, (source.environment for source in sources)))
@@ -164,9 +165,10 @@ class Run:
                     if world.any(stop.requested):  # an evaluation that is due now is made by the resumed run
                         self._stop(stop)
                     self._evaluate_if_due(log, progress, stop)
-                    if self.done == config.steps or self.done % config.checkpoint_every == 0:
+                    by_step = self.done == config.steps or self.done % config.checkpoint_every == 0
+                    if by_step or world.any(world.main and self.timer.due):
                         with self.clock("checkpoint"):
-                            self._save()
+                            self._save(by_time=not by_step)
                 for line in unscored.closing(log.history()):
                     progress.say(line)
             finally:
@@ -192,7 +194,7 @@ class Run:
             self.builder.restore(*before)
             self._stop(stop)
 
-    def _save(self) -> None:
+    def _save(self, by_time: bool = False) -> None:
         self.saved = self.done
         store.save(
             self.checkpoints,
@@ -204,7 +206,9 @@ class Run:
             self.builder.state(),
             self.world,
             self.contents,
+            by_time,
         )
+        self.timer.restart()
 
     def rollouts(self, step: int, give_up: Callable[[], bool] = lambda: False) -> Batch:
         """Return the graded rollouts that a step trains on; steps count from 0, `give_up` is as in `collect`."""

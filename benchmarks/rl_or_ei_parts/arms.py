@@ -67,6 +67,7 @@ class SeedStudy:
             "max_new_tokens": sizes.max_new_tokens,
             "eval_every": 0,
             "checkpoint_every": 10**6,
+            "checkpoint_minutes": 0,
         }
         self.mixture, self.seed, self.sizes = mixture, seed, sizes
         self.sources = MIXTURES[mixture]

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,7 @@ FREE_FIELDS = (
         "preset",  # the fields that it sets count
         "steps",
         "checkpoint_every",
+        "checkpoint_minutes",
         "keep_checkpoints",
         "workers",
         "grade_timeout_s",
@@ -57,6 +59,8 @@ class State(BaseModel):
 
     step: int
     """Number of finished steps."""
+    by_time: bool = False
+    """Whether `checkpoint_minutes` made it, not its step."""
     drawn: dict[str, int]
     """Tasks drawn of each source."""
     config: str
@@ -67,6 +71,27 @@ class State(BaseModel):
     """sha256 of every file, by path relative to the checkpoint."""
     contents: dict[str, str] = {}
     """Hashes of the run's inputs, see `input_hashes`."""
+
+
+class Timer:
+    """Says when a checkpoint is due because much time has passed since the last one, or since the start.
+
+    Args:
+        minutes: how much; 0 for never.
+    """
+
+    def __init__(self, minutes: float) -> None:
+        self._seconds = 60 * minutes
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin again, after a checkpoint."""
+        self._since = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        """Whether the time has passed."""
+        return 0 < self._seconds <= time.monotonic() - self._since
 
 
 def made_with(config: StepSettings, graders: Mapping[str, str]) -> dict[str, Any]:
@@ -116,8 +141,11 @@ def save(
     batch_state: Mapping[str, Any],
     world: World = SOLO,
     contents: Mapping[str, str] | None = None,
+    by_time: bool = False,
 ) -> Path:
-    """Write the checkpoint of a finished step and delete all but the newest `keep`.
+    """Write the checkpoint of a finished step, and delete old ones until `keep` are left.
+
+    Of the old ones those go first that were made by time, so that they push out none that its step asked for.
 
     Killed at any time, this leaves either the whole new checkpoint or only older ones.
 
@@ -131,6 +159,7 @@ def save(
         batch_state: leftovers, replay and curriculum, see `BatchBuilder.state`.
         world: the processes, which share the folder; the main one completes the checkpoint.
         contents: hashes of the run's inputs.
+        by_time: whether only the time that has passed asks for it.
     """
     final = folder / f"step-{step:08d}"
     partial = folder / f".partial-step-{step:08d}"
@@ -142,7 +171,15 @@ def save(
     world.wait()
     if world.main:
         hashes = dict(contents or {})
-        state = State(step=step, drawn=dict(drawn), config=fingerprint(made), made_with=dict(made), files={}, contents=hashes)
+        state = State(
+            step=step,
+            by_time=by_time,
+            drawn=dict(drawn),
+            config=fingerprint(made),
+            made_with=dict(made),
+            files={},
+            contents=hashes,
+        )
         _complete(partial, final, state, batch_state, keep)
     world.wait()
     return final
@@ -160,8 +197,17 @@ def _complete(partial: Path, final: Path, state: State, batch_state: Mapping[str
         shutil.rmtree(final)
     os.replace(partial, final)
     _flush(folder)
-    for old in _steps(folder)[:-keep]:
+    found = _steps(folder)
+    by_age = sorted(found[:-1], key=lambda path: not _made_by_time(path))  # stable: the oldest first among equals
+    for old in by_age[: max(0, len(found) - keep)]:
         shutil.rmtree(old)
+
+
+def _made_by_time(path: Path) -> bool:
+    try:
+        return State.model_validate_json((path / "state.json").read_bytes()).by_time
+    except (OSError, ValidationError):
+        return False
 
 
 def latest(folder: Path, made: Mapping[str, Any], steps: int) -> tuple[Path, State] | None:

@@ -32,6 +32,7 @@ FREE = frozenset(
         "grade_timeout_s",
         "grade_memory_mb",
         "checkpoint_every",
+        "checkpoint_minutes",
         "keep_checkpoints",
         "loggers",
         "log_project",

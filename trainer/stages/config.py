@@ -77,8 +77,10 @@ class StepFields(StageFields, OptimizerFields):
     """Steps between evaluations on the held-out examples; 0 for none. The first and the last step always have one."""
     checkpoint_every: int = Field(default=50, ge=1)
     """Steps between checkpoints; the last step always gets one."""
+    checkpoint_minutes: float = Field(default=10.0, ge=0)
+    """A step that ends this long after the last checkpoint, or the start, gets one, too; 0 for never."""
     keep_checkpoints: int = Field(default=1, ge=1)
-    """Older ones are deleted."""
+    """Older ones are deleted, first those that checkpoint_minutes made."""
     loggers: tuple[LoggerName, ...] = ("tensorboard",)
     """Where numbers go besides metrics.jsonl: any of tensorboard, wandb and trackio."""
     log_project: str = Field(default="verigym", min_length=1)

@@ -61,6 +61,7 @@ class StepRun(ABC):
         self.config: Any = config
         self.title = title
         self.checkpoints = config.output / "checkpoints"
+        self.timer = checkpoint.Timer(config.checkpoint_minutes)
         self.inputs = dict(inputs)
         self.made_with = checkpoint.made_with(config, inputs)
         newest = checkpoint.latest(self.checkpoints, self.made_with, 10**9)
@@ -127,8 +128,9 @@ class StepRun(ABC):
                     # An evaluation that is due when the run stops is made when it resumes.
                     if not stop.requested:
                         self._evaluate_if_due(evaluate, log, steps, progress)
-                    if stop.requested or self.done == steps or self.done % config.checkpoint_every == 0:
-                        self._save()
+                    by_step = stop.requested or self.done == steps or self.done % config.checkpoint_every == 0
+                    if by_step or self.timer.due:
+                        self._save(by_time=not by_step)
                     if stop.requested:
                         raise stop.interrupted(f"{self.title}: stopped after step {self.done} of {steps}")
             finally:
@@ -162,13 +164,14 @@ class StepRun(ABC):
         shown = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         progress.say(f"{self.title} step {self.done}/{steps}: held-out {shown}")
 
-    def _save(self) -> None:
+    def _save(self, by_time: bool) -> None:
         def write(folder: Path) -> None:
             self.save(folder)
             torch.save(self.optimizer.state_dict(), folder / "optimizer.pt")
 
         keep = self.config.keep_checkpoints
-        checkpoint.save(self.checkpoints, self.done, write, {}, self.made_with, keep, {})
+        checkpoint.save(self.checkpoints, self.done, write, {}, self.made_with, keep, {}, by_time=by_time)
+        self.timer.restart()
 
 
 class PolicyRun(StepRun):

@@ -31,7 +31,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any, 
     return folder
 
 
-def command(folder: Path, model: Path, *more: str) -> list[str]:
+def command(folder: Path, model: Path, *more: str, **changed: Any) -> list[str]:
     folder.mkdir(exist_ok=True)
     config = {
         "model": str(model),
@@ -54,7 +54,7 @@ def command(folder: Path, model: Path, *more: str) -> list[str]:
         "device": "cpu",
     }
     path = folder / "config.json"
-    path.write_text(json.dumps(config))
+    path.write_text(json.dumps(config | changed))
     return [sys.executable, str(SCRIPT), str(path), *more]
 
 
@@ -101,6 +101,22 @@ def test_killed_at_any_step_it_ends_with_the_same_bytes(
         process.wait()
     assert not (tmp_path / "out/final").exists()
     subprocess.run(run, check=True, capture_output=True, timeout=120)
+    assert weights(tmp_path) == weights(uninterrupted)
+    assert metrics(tmp_path) == metrics(uninterrupted)
+
+
+@pytest.mark.slow
+def test_killed_before_the_first_step_that_asks_for_one_it_resumes_from_a_checkpoint_made_by_time(
+    uninterrupted: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    run = command(tmp_path, model_folder, "renamed", checkpoint_every=100, checkpoint_minutes=1e-6)
+    died = subprocess.run(run, capture_output=True, timeout=120)
+    assert died.returncode == -signal.SIGKILL, died.stderr[-500:]
+    found = [path for path in (tmp_path / "out/checkpoints").iterdir() if path.name.startswith("step-")]
+    states = {path.name: json.loads((path / "state.json").read_text())["by_time"] for path in found}
+    assert states and all(states.values())
+    again = subprocess.run(run[:-1], check=True, capture_output=True, text=True, timeout=120)
+    assert "resuming from step" in again.stderr and "starting again" not in again.stderr
     assert weights(tmp_path) == weights(uninterrupted)
     assert metrics(tmp_path) == metrics(uninterrupted)
 

@@ -51,6 +51,32 @@ def test_the_newest_is_found_and_old_ones_are_gone(saved: Path, tmp_path: Path) 
     assert sorted(path.name for path in saved.iterdir()) == ["step-00000004", "step-00000006"]
 
 
+def test_those_made_by_time_go_first_and_push_out_no_other(tmp_path: Path) -> None:
+    def write(folder: Path) -> None:
+        (folder / "weights").write_text("w")
+
+    left = {}
+    for step, by_time in ((10, False), (13, True), (17, True), (20, False), (23, True), (30, False)):
+        store.save(tmp_path, step, write, {}, identity(tmp_path), 3, {}, by_time=by_time)
+        left[step] = [int(path.name.removeprefix("step-")) for path in sorted(tmp_path.iterdir())]
+    assert left[17] == [10, 13, 17]
+    assert left[20] == [10, 17, 20]
+    assert left[23] == [10, 20, 23]
+    assert left[30] == [10, 20, 30]
+
+
+def test_a_timer_is_due_after_its_minutes_and_with_0_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("verigym.trainer.checkpoints.store.time.monotonic", lambda: now[0])
+    timer, never = store.Timer(10), store.Timer(0)
+    now[0] += 599
+    assert not timer.due
+    now[0] += 1
+    assert timer.due and not never.due
+    timer.restart()
+    assert not timer.due
+
+
 @pytest.mark.parametrize("file", ["state.json", "optimizer.pt", "work.json", "model/model.safetensors", "model/config.json"])
 @pytest.mark.parametrize("damage", ["cut", "gone", "flipped"])
 def test_a_damaged_one_is_passed_over(

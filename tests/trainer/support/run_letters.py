@@ -22,7 +22,7 @@ from verigym.trainer.loop import train
 def kill_at(moment: str) -> None:
     """Replace a step of the checkpoint's writing by death, the second time it is reached."""
     target, name = {
-        "tensors": (store, "_sha256"),
+        "tensors": (store, "file_sha256"),
         "manifest": (store.os, "replace"),
         "renamed": (store.shutil, "rmtree"),
     }[moment]
