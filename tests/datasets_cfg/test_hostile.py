@@ -227,7 +227,7 @@ def test_a_row_that_is_not_utf8_is_named_and_the_others_count(make, tmp_path, ca
 
 def test_a_split_whose_condition_no_row_meets(make, tmp_path):
     path = make(ROWS, ("{train: rows.jsonl}", "{train: {path: rows.jsonl, where: {column: question, equals: x}}}"))
-    with pytest.raises(UsageError, match="it has no rows, or none that files.train asks for"):
+    with pytest.raises(UsageError, match="field files.train.where: no row of .* has question = 'x'; values there: "):
         load(path, "train", data_dir=tmp_path)
 
 
