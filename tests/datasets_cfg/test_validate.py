@@ -122,3 +122,17 @@ def test_prompts_that_stand_in_both_splits_are_counted(make, tmp_path, capsys, s
     make([*rows[:9], rows[-2]], (SPLITS[0], SPLITS[1] + declared))
     assert main(common) == 0
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("validate", "FILE.SPLIT.failures.jsonl for FILE.yaml"),
+        ("validate", "by default train"),
+        ("datasets pin", "no --data-dir"),
+    ],
+)
+def test_the_help_says_the_defaults(arguments, said, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main([*arguments.split(), "--help"]) == 0
+    assert said in capsys.readouterr().out

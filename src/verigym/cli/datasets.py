@@ -122,7 +122,7 @@ def _encoder(name: str) -> Any:
 @app.command()
 def validate(
     dataset: DatasetSplit,
-    split: Annotated[str | None, typer.Option(help="Which split. [train]")] = None,
+    split: Annotated[str | None, typer.Option(help="Which split; by default train.")] = None,
     data_dir: DataDir = None,
     limit: Annotated[int | None, typer.Option(min=1, help="The first so many rows only.")] = None,
     option: EnvironmentOptions = None,
@@ -131,7 +131,7 @@ def validate(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="JSON Lines file for every row that fails. [where they are many, FILE.SPLIT.failures.jsonl for FILE.yaml]"
+            help="Every row that fails, JSON Lines. By default, where they are many, FILE.SPLIT.failures.jsonl for FILE.yaml."
         ),
     ] = None,
 ) -> int:
@@ -216,7 +216,9 @@ def _write_rows(report: Report, out: Path) -> None:
 def pin(
     dataset: Dataset,
     data_dir: Annotated[Path | None, typer.Option(help="Write the sha256 of the local files below this folder.")] = None,
-    hub: Annotated[bool | None, typer.Option("--hub/--no-hub", help="Ask the hub. [where there is no --data-dir]")] = None,
+    hub: Annotated[
+        bool | None, typer.Option("--hub/--no-hub", help="Ask the hub; by default where there is no --data-dir.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Where the description goes; onto a YAML file of yours by default.")] = None,
 ) -> int:
     """Write down the revision that is meant: the newest commit on the hub, and the sha256 of local files."""
