@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from verigym.cli import main
+from verigym.datasets_cfg.schema import DatasetConfig
 from verigym.datasets_cfg.suites import Suite
 from verigym.trainer.config.run import build_config
 from verigym.trainer.tasks.mixture import build_source
@@ -54,3 +55,11 @@ def test_the_mistake_that_the_page_shows_is_real(folder, capsys):
 def test_the_suite_that_the_page_shows_is_one():
     (text,) = re.findall(r"```yaml\n(name: mine\ndescription: Word problems.*?)```", PAGE, re.DOTALL)
     Suite.model_validate(yaml.safe_load(text)).fields()
+
+
+def test_the_table_of_fields_has_each_and_tells_which_are_required():
+    rows = re.findall(r"^\| (`.*?) \| (.*?) \|", PAGE.split("| field | needed |")[1].split("\n\n")[0], re.MULTILINE)
+    named = {name for row in rows for cell in row for name in re.findall(r"`(\w+)`", cell)}
+    assert set(DatasetConfig.model_fields) <= named
+    always = {name for fields, needed in rows if needed == "always" for name in re.findall(r"`(\w+)`", fields)}
+    assert always == {name for name, field in DatasetConfig.model_fields.items() if field.is_required()}
