@@ -225,6 +225,7 @@ def _grader_ids(source: SourceConfig) -> dict[str, str]:
         ids = {source.label: f"{environment}@{origin(environment).version}"} | data_hashes([source])
         code = own_code(composed(source, grading_environment(described, source.environment, source.options))[-1:])
     else:
+        assert source.environment is not None  # a source has one or the other
         own = load(source.environment, **source.options)
         graded = composed(source, own)[-1]
         ids = {source.label: graded.grader}
