@@ -55,7 +55,7 @@ def test_a_newcomer_adds_an_environment_with_one_file(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "runs/words/manifest.json").read_text())
     assert [stage["name"] for stage in manifest["stages"]] == ["base", "start", "rl", "held-out"]
     held_out = manifest["stages"][-1]
-    assert list(held_out["inputs"]["graders"]) == ["words"]
+    assert list(held_out["inputs"]["graders"]) == ["words", "code of words.py"]
     assert held_out["inputs"]["graders"]["words"].startswith("backwards@1+")
     assert set(held_out["figures"]) == {"start/words", "rl/words"}
 

@@ -25,7 +25,6 @@ from verigym.trainer.config.engine import EngineFields
 from verigym.trainer.config.monitoring import MonitoringFields, ResumeFields
 from verigym.trainer.config.step_settings import StepSettings
 from verigym.trainer.distributed.world import SOLO, World
-from verigym.trainer.monitoring.logs import read_rows
 
 logger = logging.getLogger("verigym.trainer")
 
@@ -251,6 +250,9 @@ def latest(folder: Path, made: Mapping[str, Any], steps: int) -> tuple[Path, Sta
 
 
 def _warn_of_lost_steps(output: Path, made: Mapping[str, Any]) -> None:
+    # Here, because its metrics need torch, which `verigym pipeline status` does without.
+    from verigym.trainer.monitoring.logs import read_rows
+
     metrics = output / "metrics.jsonl"
     logged = sum(row["kind"] == "train" for row in read_rows(metrics)) if metrics.exists() else 0
     if not logged:
