@@ -58,7 +58,7 @@ class SuiteSource(_Frozen):
     added_may_dominate: bool = False
     """Accepts added rewards that together weigh as much as the source's own or more, as published for DeepSeek-R1."""
     reward_scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    """Multiplies this source's whole reward in training: what a nat of a KL in the reward is weighed against."""
+    """Multiplies this source's whole reward in training, and so sets how much a nat of KL in the reward weighs."""
     template: str | None = None
     """Prompt template, such as r1-zero or maths:de; see docs/datasets.md."""
     shots: int = Field(default=0, ge=0, le=64)

@@ -40,7 +40,7 @@ class SandboxedOptions(Options):
     backend_options: BackendOptions = {}
     """Settings of that sandbox, such as `workers` or `image`."""
     allow_unsafe: bool = False
-    """Whether to go on where this machine gives no isolation that would hold. For programs you trust."""
+    """Whether to run on a machine that offers no isolation that holds. Only for programs you trust."""
 
 
 def open_named(options: SandboxedOptions) -> Sandbox:

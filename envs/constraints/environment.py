@@ -52,7 +52,7 @@ class ConstraintsOptions(Options):
     """How responses are read and what following a part of the instructions is worth."""
 
     mode: Literal["strict", "loose"] = "strict"
-    """`loose`: an instruction is followed when the text does so with `*` taken out, or its first or last line, or both."""
+    """`loose`: an instruction also counts as followed if the text follows it without `*`, or without its first or last line."""
     reward: Literal["all", "share"] = "all"
     """1 when all instructions are followed and else 0, or the share that is followed."""
     strict_echo: bool = True

@@ -51,7 +51,7 @@ class JudgeOptions(Options):
     scale: tuple[int, int] = (1, 10)
     """Lowest and highest grade; they become reward 0 and 1."""
     opponents: Literal["group", "baseline"] = "group"
-    """Whom a completion meets in `score_group`, mode `pairwise`: each of the others, or the reference's baseline."""
+    """What `score_group` compares a completion with in mode `pairwise`: each of the others, or the reference's baseline."""
     instructions: str = ""
     """The system message, in place of the mode's own."""
     template: str = ""
@@ -64,7 +64,7 @@ class JudgeOptions(Options):
     max_tokens: int = Field(1024, ge=1)
     """Most tokens of a reply."""
     extra_body: Mapping[str, JsonValue] = {}
-    """More fields of the request; null takes one of ours out. No secrets: options are recorded."""
+    """More fields of the request; null removes a default field. No secrets: options are recorded."""
     tries: int = Field(4, ge=1, le=20)
     """Requests for one reply, where the server fails, refuses for now, or says something unreadable."""
     timeout_s: float = Field(12.0, gt=0)

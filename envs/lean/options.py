@@ -29,7 +29,7 @@ class LeanOptions(Options):
     sandbox: Literal["bubblewrap", "local"] = "bubblewrap"
     """Which walls: one bubblewrap a run, or warm cells."""
     backend: Backend = "process"
-    """`process` judges each submission afresh; the others first let a screen look, which may reject and never accept."""
+    """`process` judges each submission afresh. The others screen it first: a screen may reject a proof but never accept one."""
     backend_options: Mapping[str, JsonValue] = {}
     """Settings of the screen."""
     recheck_share: float = Field(0.01, ge=0, le=1)

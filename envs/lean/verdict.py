@@ -100,7 +100,7 @@ def on_trial(attempt: Callable[[], T], crashed: Callable[[T], bool], control: Ca
         attempt: runs the submission.
         crashed: whether that was a crash.
         control: runs a file that is known to be good; whether that went well.
-        what: of the checker crashed.
+        what: the part of the checker that crashed, for the message.
 
     Returns:
         The first attempt that did not crash; None where it crashed twice and the control passed in between.

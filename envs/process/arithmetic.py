@@ -235,7 +235,7 @@ class Verifier:
         return True
 
     def _define(self, name: str, found: Value) -> None:
-        """A letter that has stood for two things, such as the roots of an equation, stands for neither."""
+        """Record the value of a letter; one with two values, such as the roots of an equation, stands for neither."""
         self._stated.setdefault(name, set()).add(found.number)
         self._known[name] = found.number
         self._slack[name] = found.slack

@@ -316,7 +316,7 @@ class _Reader(Place):
         return self._end(token.text)
 
     def _cell(self) -> bool:
-        """Whether the border of a cell stands between what is computed and a bare number."""
+        """Take a cell's border between a computation and a bare number as a relation; return whether it is one."""
         ahead = self.tokens[self.at + 1 : self.at + 3]
         if self.sides or not operates("".join(self.parts)) or len(ahead) < 2:
             return False

@@ -72,7 +72,7 @@ def in_degrees(node: Node) -> Node:
 
 
 def slacks(node: Node, text: str) -> tuple[Fraction, Fraction]:
-    """Return half a unit of the last decimal, and of the last digit, of a literal; nothing of what is computed."""
+    """Return half a unit of the last decimal, and of the last digit, of a literal; zeros for anything computed."""
     bare = node.of if isinstance(node, Neg) else node
     hundredth = isinstance(bare, Percent)
     bare = bare.of if isinstance(bare, Percent) else bare

@@ -43,7 +43,7 @@ class RewardModelOptions(Options):
     normalise: Literal["sigmoid", "linear"] = "sigmoid"
     """`sigmoid`: 1 / (1 + e^-z), from 0 to 1; `linear`: z, clipped to -clip..clip; with z = (output - mean) / std."""
     mean: float = Field(0.0, allow_inf_nan=False)
-    """Taken from the output; measure it on answers of your own policy."""
+    """Subtracted from the output. Measure it on answers of your own policy."""
     std: float = Field(1.0, gt=0, allow_inf_nan=False)
     """The output is divided by it."""
     clip: float = Field(5.0, gt=0, allow_inf_nan=False)

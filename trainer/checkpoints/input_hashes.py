@@ -94,7 +94,7 @@ def model_digest(model: str) -> str:
 
 
 def refuse_changed(then: Mapping[str, str], now: Mapping[str, str], changed_inputs: str) -> bool:
-    """Return whether the inputs have changed since a checkpoint; one of an older version, without hashes, counts as unchanged.
+    """Refuse inputs that changed since a checkpoint, or return whether they did. One without hashes counts as unchanged.
 
     Args:
         then: the checkpoint's hashes.

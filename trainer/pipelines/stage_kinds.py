@@ -69,7 +69,7 @@ KINDS: dict[str, StageKind] = {
         "verigym.trainer.stages.config:OnPolicyConfig",
         "verigym.trainer.stages.distill:distill_on_policy",
         "model",
-        "a teacher's opinion of each token that the student writes",
+        "a teacher's distribution at each token that the student writes",
     ),
     "pairs": StageKind(
         "verigym.trainer.reward_models.config:PairsConfig",
@@ -87,7 +87,7 @@ KINDS: dict[str, StageKind] = {
         "verigym.trainer.reward_models.config:StepLabelsConfig",
         "verigym.trainer.reward_models.step_labelling:label_steps",
         "data",
-        "Math-Shepherd's labels: what becomes of a solution from each step on",
+        "Math-Shepherd's labels: whether a right answer can still be reached from each step",
     ),
     "prm": StageKind(
         "verigym.trainer.reward_models.config:PrmConfig",

@@ -19,7 +19,7 @@ Claim = tuple[str, Callable[[Kinds], bool]]
 
 
 def claim(rng: random.Random, names: Sequence[str], speaker: int) -> Claim:
-    """Return a sentence about others, or about how many knights there are, and when it is true of who is a knight."""
+    """Return a sentence about others or the number of knights, and a function that says whether it is true of the knights."""
     form = rng.randrange(5 if len(names) > 2 else 3)
     if form == 0:
         count = rng.randint(0, len(names))

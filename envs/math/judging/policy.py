@@ -13,15 +13,14 @@ class Policy(Options):
     """What counts as the same answer where mathematics alone does not say."""
 
     percent: Literal["value", "gold", "either", "number"] = "gold"
-    r"""When a percent sign may be missing: never, 50\% is the value 1/2 (value); where the gold has one, or the question asks
-    for a percentage (gold); on either side (either). With number the sign is ignored: 9\% is 9, and not 0.09."""
+    r"""When a percent sign may be missing. value: never, since 50\% is the value 1/2. gold: where the gold has one, or the
+    question asks for a percentage. either: on either side. number: the sign is ignored, and 9\% is 9, not 0.09."""
     tolerance: float = Field(0.0, ge=0, lt=1)
     """Relative error allowed in real numbers, elements and interval ends too. 0 leaves only the rule of `decimals`."""
     decimals: Literal["exact", "double", "six"] = "six"
-    r"""When a decimal may stand for a number that it is not: never (exact); right to double precision (double: 15 significant
-    digits, correctly rounded or within 2^-52); with at least six decimals and six significant digits, all of them correctly
-    rounded (six: 0.333333 for 1/3, not 0.333334, nor 0.3333; 2.23 for no other number). The same in the other direction: an
-    exact answer where the gold is such a decimal."""
+    r"""When a rounded decimal counts as the number it is rounded from. exact: never. double: with 15 significant digits,
+    correctly rounded or within 2^-52. six: with at least six decimals and six significant digits, all correctly rounded
+    (0.333333 for 1/3, not 0.333334, nor 0.3333). The same rule accepts an exact answer where the gold is such a decimal."""
     order: Literal["any", "gold"] = "any"
     """The order of several answers without brackets (`-2, 1`): free, or the gold's. Tuples have one, sets have none."""
     symmetry: Literal["both", "gold", "strict"] = "both"
@@ -39,7 +38,7 @@ class Policy(Options):
     units: Literal["match", "ignore", "require"] = "match"
     """A unit may be missing but not differ (match); does not matter (ignore); has to be there if the gold has one (require)."""
     commas: Literal["thousands", "decimal"] = "thousands"
-    """What `1000,99` and `1,22` are: a list (or an error), or a decimal. `1,234` and `0,5` are what they can only be."""
+    """Whether `1000,99` and `1,22` are lists (or errors) or decimals. `1,234` always has thousands, and `0,5` is a decimal."""
     words: Literal["loose", "exact"] = "loose"
     """Whether case and a leading article of words matter: `a cat` is `Cat` (loose)."""
     name: Literal["optional", "required", "any"] = "optional"

@@ -17,7 +17,7 @@ class Brackets(Cursor):
     """Reads parentheses, intervals, sets, absolute values and groups."""
 
     def _inside(self, closers: frozenset[str]) -> tuple[list[Node], str, bool]:
-        """Read elements in a bracket: what surrounds it does not matter in it."""
+        """Read the elements in a bracket, with the state of its surroundings set aside."""
         saved = self.bars, self.builder, self.integrals
         self.bars, self.builder, self.integrals = "", False, 0
         self.enter()

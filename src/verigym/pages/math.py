@@ -12,6 +12,6 @@ def blocks() -> tuple[str, ...]:
     policies = list(Policy.model_fields)
     others = [name for name in MathOptions.model_fields if name not in policies]
     return (
-        f"### Matters of taste\n\n{field_table(MathOptions, policies, title='option')}",
+        f"### Conventions\n\n{field_table(MathOptions, policies, title='option')}",
         f"### Finding the answer, tiers, limits\n\n{field_table(MathOptions, others, title='option')}",
     )

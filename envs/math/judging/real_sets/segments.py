@@ -134,7 +134,7 @@ def _unmapped(end: End, factor: Fraction, shift: Node, work: WorkBudget | None) 
 
 
 def mirrored(segments: Segments) -> Segments:
-    """Return the reals whose modulus lies in the set."""
+    """Return the reals whose absolute value lies in the set."""
     zero = End(Fraction(0), literal(Fraction(0)))
     right = intersection([segments, (Segment(zero, True, HIGHEST, False),)])
     left = unmapped(right, Fraction(-1), zero.node)
