@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from letters import BrokenEnvironment, LettersEnvironment
+from runs import settings
 
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.run import build_config
@@ -22,24 +23,19 @@ def test_training_goes_on(
 ) -> None:
     tiny_model.save_pretrained(tmp_path / "model")
     tiny_tokenizer.save_pretrained(tmp_path / "model")
-    fields = {
-        "model": str(tmp_path / "model"),
-        "output": str(tmp_path / "out"),
-        "sources": [{"environment": "letters"}, {"environment": "broken", "eval_split": None}],
-        "steps": 3,
-        "prompts_per_step": 4,
-        "group_size": 4,
-        "max_new_tokens": 8,
-        "learning_rate": 1e-3,
-        "eval_every": 0,
-        "checkpoint_every": 3,
-        "samples_per_step": 4,
-        "workers": 2,
-        "grade_timeout_s": 1.0,
-        "grade_memory_mb": 1024,
-        "device": "cpu",
-        "on_broken_grader": "warn",
-    }
+    fields = settings(
+        tmp_path / "model",
+        tmp_path / "out",
+        sources=[{"environment": "letters"}, {"environment": "broken", "eval_split": None}],
+        max_new_tokens=8,
+        learning_rate=1e-3,
+        checkpoint_every=3,
+        samples_per_step=4,
+        workers=2,
+        grade_timeout_s=1.0,
+        grade_memory_mb=1024,
+        on_broken_grader="warn",
+    )
     given = {"letters": LettersEnvironment(), "broken": BrokenEnvironment(how=how)}
     with caplog.at_level(logging.WARNING):
         with pytest.raises(UsageError, match=r"no verdict came from source 'broken' \(0 of 24 completions\)"):

@@ -115,20 +115,16 @@ def test_training_is_loud_about_it(
 ) -> None:
     tiny_model.save_pretrained(tmp_path / "model")
     tiny_tokenizer.save_pretrained(tmp_path / "model")
-    fields = {
-        "model": str(tmp_path / "model"),
-        "output": str(tmp_path / "out"),
-        "sources": [{"environment": "letters"}, {"environment": "buggy", "eval_split": None}],
-        "steps": 4,
-        "prompts_per_step": 4,
-        "group_size": 8,
-        "max_new_tokens": 8,
-        "learning_rate": 1e-3,
-        "eval_every": 0,
-        "workers": 0,
-        "device": "cpu",
+    fields = settings(
+        tmp_path / "model",
+        tmp_path / "out",
+        sources=[{"environment": "letters"}, {"environment": "buggy", "eval_split": None}],
+        steps=4,
+        group_size=8,
+        max_new_tokens=8,
+        learning_rate=1e-3,
         **({} if stop else {"on_broken_grader": "warn"}),  # to stop is the default
-    }
+    )
     given = {"letters": LettersEnvironment(), "buggy": BuggyEnvironment()}
     with caplog.at_level(logging.WARNING):
         if stop:
