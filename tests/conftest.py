@@ -30,9 +30,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse names that show a set, and begin with the files that take long.
+    """Refuse names that show a set or a gzip file's time, and begin with the files that take long.
 
-    The order of a set differs by process, and the parallel runner refuses tests whose names do. It gives a process whole files:
+    Both differ by process, and the parallel runner refuses tests whose names do. It gives a process whole files:
     one of minutes that came last would be waited for with the other core idle.
     """
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
@@ -41,6 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         values = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
         if any(isinstance(value, set | frozenset) and len(value) > 1 and str(value) in item.name for value in values):
             raise pytest.UsageError(f"{item.nodeid}: a set in a test's name has no order, write it as a list")
+        packed = [value for value in values if isinstance(value, bytes) and value.startswith(b"\x1f\x8b")]
+        if any(any(value[4:8]) and "\\x1f\\x8b" in item.name for value in packed):
+            raise pytest.UsageError(f"{item.nodeid}: a gzip file in a test's name holds the time; give gzip.compress mtime=0")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

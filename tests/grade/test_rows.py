@@ -194,7 +194,7 @@ def test_inputs_that_cannot_be_read(tmp_path, name, content, format, message):
     ("name", "content", "message"),
     [
         ("a.csv", b'{"prompt": "p", "completion": "c"}\n', "a.csv looks like JSON Lines.*--format jsonl, or name it a.jsonl"),
-        ("a.csv.gz", gzip.compress(b'{"prompt": "p"}\n'), "looks like JSON Lines.*name it a.jsonl"),
+        ("a.csv.gz", gzip.compress(b'{"prompt": "p"}\n', mtime=0), "looks like JSON Lines.*name it a.jsonl"),
         ("a.csv", b'\xef\xbb\xbf[{"prompt": "p"}]', "looks like JSON Lines"),
         ("a.jsonl", b"prompt,answer,completion\n1+1?,2,2\n", "looks like CSV.*'prompt,answer.*--format csv, or name it a.csv"),
         ("a.jsonl", b'"prompt","answer"\n"1+1?","2"\n', "looks like CSV"),
