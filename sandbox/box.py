@@ -11,12 +11,22 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from verigym.sandbox import languages
+from verigym.sandbox.arguments import checked
 from verigym.sandbox.event_loop import Run, destroy_on_error, poll_runs
 from verigym.sandbox.job import Job
 from verigym.sandbox.options import SandboxOptions, parse_options
 from verigym.sandbox.pool import Pool, usable_cores
 from verigym.sandbox.session import Session
-from verigym.sandbox.spec import Limits, Program, RunResult, RunStatus, SandboxFailure, as_program
+from verigym.sandbox.spec import (
+    Limits,
+    MaybeLimits,
+    Program,
+    ProgramOrSource,
+    RunResult,
+    RunStatus,
+    SandboxFailure,
+    as_program,
+)
 from verigym.sandbox.testing import TestSuite, TestVerdict, run_tests
 
 _TRIES = 2
@@ -54,6 +64,15 @@ def held_slot(held: threading.local) -> int:
     """Return the number of the slot that this thread holds; -1 for none."""
     slot: _Slot | None = getattr(held, "slot", None)
     return -1 if slot is None else slot.number
+
+
+def _sent(stdin: str) -> bytes:
+    try:
+        return stdin.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"Sandbox.run: stdin: character {error.start} is half of a surrogate pair, which UTF-8 has no bytes for; give bytes"
+        ) from None
 
 
 class Sandbox(ABC):
@@ -116,8 +135,9 @@ class Sandbox(ABC):
         """Hold one of the slots for runs. A thread that already holds one, as inside a session, does not wait for another."""
         return _Slot(self._pool, self._held)
 
+    @checked
     def run(
-        self, program: Program | str, stdin: bytes | str = b"", limits: Limits | None = None, collect: Sequence[str] = ()
+        self, program: ProgramOrSource, stdin: bytes | str = b"", limits: MaybeLimits = None, collect: Sequence[str] = ()
     ) -> RunResult:
         """Run a program with the given standard input. A compiled language is built first; for many runs, `build` once.
 
@@ -133,18 +153,21 @@ class Sandbox(ABC):
             TypeError, ValueError: the caller's mistake.
         """
         program = as_program(program)
-        stdin = stdin.encode() if isinstance(stdin, str) else stdin
+        stdin = _sent(stdin) if isinstance(stdin, str) else stdin
         limits = limits or Limits()
         language = languages.language(program.language)
         if language.compile is not None and language.binary not in program.files:
-            built, result = self.build(program, limits)
+            built, result = self.build(program)
             if built is None:
                 return result
             program = built
         return self.execute(languages.job(program, stdin, limits, tuple(collect), self.find_tool))
 
-    def build(self, program: Program | str, limits: Limits | None = None) -> tuple[Program | None, RunResult]:
+    @checked
+    def build(self, program: ProgramOrSource) -> tuple[Program | None, RunResult]:
         """Compile a program in the sandbox, once for all its runs. A program in an interpreted language is returned unchanged.
+
+        The compiler has limits of its own, `Language.build_limits`.
 
         Returns:
             The program with its executable in `files`, or None, and how the compiler ended (status COMPILE when it refused).
@@ -177,8 +200,9 @@ class Sandbox(ABC):
                         raise
         raise AssertionError("unreachable")
 
+    @checked
     @contextlib.contextmanager
-    def session(self, program: Program | str, limits: Limits | None = None) -> Iterator[Session]:
+    def session(self, program: ProgramOrSource, limits: MaybeLimits = None) -> Iterator[Session]:
         """Load a Python program and call its functions: `with box.session(program) as s: s.call("f", [3])`.
 
         Raises:
@@ -192,7 +216,8 @@ class Sandbox(ABC):
             finally:
                 session.close()
 
-    def test(self, program: Program | str, suite: TestSuite, limits: Limits | None = None) -> TestVerdict:
+    @checked
+    def test(self, program: ProgramOrSource, suite: TestSuite, limits: MaybeLimits = None) -> TestVerdict:
         """Run test code against a Python program, in separate processes unless the suite is `shared`.
 
         Raises:

@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from verigym.sandbox.arguments import checked, checked_class
 from verigym.sandbox.job import Job
 from verigym.sandbox.spec import Limits, Program, RunResult, RunStatus, SandboxFailure
 
@@ -42,6 +43,7 @@ _MOST_TEXT = 4000
 _PYTHON = "{python}"
 
 
+@checked_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
     """How programs of one language are compiled and run. In the templates `{source}` and `{binary}` are file names in the work
@@ -84,6 +86,7 @@ LANGUAGES: dict[str, Language] = {}
 _aliases: dict[str, str] = {}
 
 
+@checked
 def register_language(language: Language) -> Language:
     """Add a language to this process, or replace the one of that name.
 
@@ -99,6 +102,7 @@ def register_language(language: Language) -> Language:
     return language
 
 
+@checked
 def language(name: str) -> Language:
     """Return a language by name or alias, ignoring case.
 
@@ -108,7 +112,7 @@ def language(name: str) -> Language:
     known = _aliases.get(name.strip().lower())
     if known is None:
         close = difflib.get_close_matches(name.strip().lower(), _aliases, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = f"; did you mean {close[0]!r}?" if close else "."
         raise ValueError(f"unknown language {name!r}{hint} Known: {', '.join(sorted(LANGUAGES))}")
     return LANGUAGES[known]
 
@@ -166,7 +170,7 @@ def job(
             mode="program",
             source=known.source,
             prelude=program.prelude,
-            argv=program.args,
+            argv=tuple(program.args),
             files=files,
             stdin=stdin,
             limits=with_room(limits, files),

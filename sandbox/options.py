@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from verigym.sandbox.arguments import Expected, suggestion
+
 M = TypeVar("M", bound="SandboxOptions")
-
-
-@dataclass(frozen=True)
-class Expected:
-    """Describes the values that an option accepts, for error messages."""
-
-    words: str
 
 
 def _no_truth_value(value: Any) -> Any:
@@ -104,15 +97,10 @@ def parse_options(model: type[M], backend: str, given: Mapping[str, Any]) -> M:
         first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
         name = str(first["loc"][0])
     if first["type"] == "extra_forbidden":
-        raise ValueError(
-            f"options of the sandbox back end {backend!r}: no option is called {name!r}{suggestion(name, model.model_fields)}"
-        )
+        message = f"options of the sandbox back end {backend!r}: no option is called {name!r}"
+        hint = suggestion(name, model.model_fields)
+        of_runs = "" if "did you mean" in hint else "; limits are given to each run: box.run(program, limits=Limits(wall_s=2))"
+        raise ValueError(message + hint + of_runs)
     field = model.model_fields[name]
     expected = next(item.words for item in field.metadata if isinstance(item, Expected))
     raise ValueError(f"options of the sandbox back end {backend!r}: {name}={given[name]!r}: expected {expected}")
-
-
-def suggestion(word: str, known: Collection[str]) -> str:
-    """Return `; did you mean 'x'?`, or the known words where none is close."""
-    matches = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {matches[0]!r}?" if matches else f"; known: {', '.join(sorted(known))}"

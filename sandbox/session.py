@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from verigym.sandbox import languages
+from verigym.sandbox.arguments import checked
 from verigym.sandbox.channel import Channel
 from verigym.sandbox.event_loop import Run, destroy_on_error, poll_runs
 from verigym.sandbox.inside.wire.decoding import decode
+from verigym.sandbox.inside.wire.encoding import CannotCross as NotPlain
 from verigym.sandbox.inside.wire.encoding import CodecError, encode
 from verigym.sandbox.job import Job
 from verigym.sandbox.spec import Limits, Program, RunResult, RunStatus
@@ -97,6 +99,7 @@ class Session:
             return self._spoil("the program wrote something else than an answer")
         return Loaded(tuple(name for name in names if isinstance(name, str)))
 
+    @checked
     def call(self, function: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Reply:
         """Call a function of the program, or the method of that name of its `class Solution`.
 
@@ -112,8 +115,8 @@ class Session:
         request = {
             "id": self._next_id,
             "call": function,
-            "args": [encode(value) for value in args],
-            "kwargs": {name: encode(value) for name, value in (kwargs or {}).items()},
+            "args": [_sent(value, f"args[{place}]") for place, value in enumerate(args)],
+            "kwargs": {name: _sent(value, f"kwargs[{name!r}]") for name, value in (kwargs or {}).items()},
         }
         self._run.deadline = time.monotonic() + self._limits.wall_s
         self._channel.send(request, [self._run])
@@ -166,6 +169,15 @@ class Session:
             self._run.kill(RunStatus.OK, "")
             poll_runs([self._run])
         self._channel.close()
+
+
+def _sent(value: Any, place: str) -> Any:
+    try:
+        return encode(value)
+    except NotPlain as error:
+        raise TypeError(
+            f"Session.call: {place}: expected plain data, such as numbers, texts, lists and dictionaries; got {error.what}"
+        ) from None
 
 
 def _place(place: object) -> int | str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Literal, get_args
+from typing import Annotated, Literal
+
+from verigym.sandbox.arguments import Expected, checked_class
 
 
 class RunStatus(enum.StrEnum):
@@ -54,12 +56,14 @@ MOST_PROCESSES = 1 << 22
 _LEAST = {"memory_mb": 31}  # a run starts as a fork of a Python process
 
 
+@checked_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Resource limits of one run, enforced from outside the program.
 
     Raises:
         ValueError: a limit is not a positive number, a count is not a whole one, or memory is below 32 MiB.
+        TypeError: there is no such limit.
     """
 
     wall_s: float = 10.0
@@ -102,43 +106,37 @@ Prelude = Literal["none", "leetcode"]
 LiveCodeBench provide."""
 
 
+@checked_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """A program: source code in one of the `LANGUAGES`, or the result of `Sandbox.build`.
 
     Raises:
-        ValueError, TypeError: a file is not below the work folder, or its content is no bytes; or there is no such prelude, or
-            not for this language.
+        ValueError: a file is not below the work folder, or there is no such prelude.
+        TypeError: a field is unknown, missing or of another type.
     """
 
     source: str
     language: str = "python"
-    args: tuple[str, ...] = ()
+    args: Sequence[str] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Additional files in the work directory: relative path -> content. Holds the executable of a compiled program."""
     prelude: Prelude = "none"
 
     def __post_init__(self) -> None:
-        if self.prelude not in get_args(Prelude):
-            raise ValueError(f"prelude={self.prelude!r}: expected one of {', '.join(get_args(Prelude))}")
-        for path, content in self.files.items():
+        object.__setattr__(self, "args", tuple(self.args))
+        for path in self.files:
             if any(part in ("", ".", "..") for part in path.split("/")):
                 raise ValueError(f"file {path!r} of a program: expected a path below the work folder, such as data/in.txt")
-            if not isinstance(content, bytes):
-                raise TypeError(f"file {path!r} of a program: expected bytes, found {type(content).__name__}")
+
+
+ProgramOrSource = Annotated[Program | str, Expected("a Program, or the source of a Python program as a text")]
+MaybeLimits = Annotated[Limits | None, Expected("Limits, such as Limits(wall_s=2)")]
 
 
 def as_program(given: Program | str) -> Program:
-    """Return the program; a string is the source of a Python program.
-
-    Raises:
-        TypeError: neither of them.
-    """
-    if isinstance(given, str):
-        return Program(source=given)
-    if not isinstance(given, Program):
-        raise TypeError(f"program: expected a Program, or the source of a Python program as a text; got {type(given).__name__}")
-    return given
+    """Return the program; a string is the source of a Python program."""
+    return Program(source=given) if isinstance(given, str) else given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,9 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
+from verigym.sandbox.arguments import checked_class
 from verigym.sandbox.channel import Channel
 from verigym.sandbox.event_loop import QUIET_S, Run, poll_runs
 from verigym.sandbox.inside.wire import frames
@@ -30,9 +31,14 @@ _OF_THE_TEST = ("compile", "setup", "argument")
 _LIMITS = (RunStatus.TIME, RunStatus.MEMORY, RunStatus.OUTPUT)
 
 
+@checked_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestSuite:
-    """Trusted test code for one program."""
+    """Trusted test code for one program.
+
+    Raises:
+        ValueError, TypeError: there is no such kind or form; or a field is unknown, missing or of another type.
+    """
 
     __test__ = False  # not a test case of pytest's
 
@@ -49,10 +55,6 @@ class TestSuite:
     """kind checker: the program's input and its output."""
     form: Literal["assert", "unittest", "pytest"] = "assert"
     """kind shared: the form of `code`."""
-
-    def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"kind={self.kind!r}: expected one of {', '.join(get_args(Kind))}")
 
 
 @dataclass(frozen=True, slots=True)

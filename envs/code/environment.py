@@ -87,7 +87,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
         """Find the program and run its tests."""
         found = find_program(completion.text, reference.language, self.options.extract)
         if found.program is None:
-            if completion.finish_reason == "length":
+            if completion.cut_off:
                 return Score.truncated(reason=f"cut off by the token limit: {found.reason}")
             return Score.no_answer(reason=found.reason)
         # A lone surrogate cannot be written to a file; in its place stands what every editor would show.
@@ -104,7 +104,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
         box = open_named(self.options)
         written = Program(source=source, language=reference.language, prelude=_prelude(source, reference))
         try:
-            program, result = box.build(written, reference.limits.for_sandbox())
+            program, result = box.build(written)
         except SandboxFailure as error:
             raise failure_of(error) from None
         if program is None:

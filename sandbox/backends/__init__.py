@@ -9,8 +9,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from verigym.sandbox.arguments import checked, suggestion
 from verigym.sandbox.box import Sandbox
-from verigym.sandbox.options import SandboxOptions, parse_options, suggestion
+from verigym.sandbox.options import SandboxOptions, parse_options
 
 BACKENDS = {
     "local": "verigym.sandbox.backends.local:LocalSandbox",
@@ -23,6 +24,7 @@ _open: dict[tuple[str, SandboxOptions], Sandbox] = {}
 _lock = threading.Lock()
 
 
+@checked
 def open_sandbox(backend: str = "local", **options: Any) -> Sandbox:
     """Return the sandbox with this back end and these options: the same object each time, shared by all threads.
 
@@ -43,6 +45,7 @@ def open_sandbox(backend: str = "local", **options: Any) -> Sandbox:
         return _open[key]
 
 
+@checked
 def typed_options(backend: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given options of a back end, converted to their types: `"2"` to 2, `"false"` to False.
 

@@ -12,8 +12,8 @@ import verigym.sandbox
 from verigym.cli import main
 from verigym.envs import UsageError, load
 from verigym.sandbox import BACKENDS, LocalSandbox, open_sandbox, typed_options
+from verigym.sandbox.arguments import Expected
 from verigym.sandbox.backends import backend_class
-from verigym.sandbox.options import Expected
 
 PAGE = Path(__file__).parents[2] / "docs/sandbox.md"
 

@@ -94,5 +94,5 @@ def test_a_callers_mistake_is_said_at_once(make: Callable[[], object]) -> None:
 
 
 def test_a_file_of_text_is_no_bytes() -> None:
-    with pytest.raises(TypeError, match="file 'a' of a program: expected bytes, found str"):
+    with pytest.raises(TypeError, match=r"Program: files\['a'\]: expected bytes; got a text"):
         Program(source="", files={"a": "text"})  # type: ignore[dict-item]
