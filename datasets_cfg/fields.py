@@ -27,6 +27,8 @@ _PYTHON_TYPES: dict[ColumnType, tuple[type, ...]] = {
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NEAR = re.compile(r"\{ *([A-Za-z_][A-Za-z0-9_]*)(?: *[.|\[][^{}]*| *)\}")
 """A name in braces as Jinja and str.format have it: with spaces, an attribute, a filter or an index."""
+_DOUBLED = re.compile(r"(\\[A-Za-z]+\*?|[\]}^_])?(\{\{([A-Za-z_][A-Za-z0-9_]*)\}\})")
+r"""A name in two pairs of braces, as Jinja has it; behind a command, as in `\boxed{{answer}}`, the outer pair is LaTeX's."""
 
 
 class _Missing:
@@ -110,11 +112,14 @@ def placeholders(template: str) -> list[str]:
     return list(dict.fromkeys(_PLACEHOLDER.findall(template)))
 
 
-def near_placeholder(template: str, known: Collection[str]) -> tuple[str, str] | None:
-    """Return what another template language would fill in with a known name, and the name; None where there is nothing."""
+def near_placeholder(template: str, known: Collection[str]) -> str | None:
+    """Say what a template holds that another template language would fill in with a known name; None where it holds nothing."""
     for match in _NEAR.finditer(template):
         if match[1] in known and match[0] != f"{{{match[1]}}}":
-            return match[0], match[1]
+            return f"{match[0]!r}, which nothing fills in; a whole column is {{{match[1]}}}"
+    for match in _DOUBLED.finditer(template):
+        if match[1] is None and match[3] in known:
+            return f"{match[2]!r}, whose outer braces would stand in every text; a whole column is {{{match[3]}}}"
     return None
 
 

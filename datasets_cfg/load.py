@@ -13,7 +13,7 @@ from verigym.datasets_cfg.fields import FieldProblem
 from verigym.datasets_cfg.reading import FileMismatch, hub_rows, local_rows
 from verigym.datasets_cfg.rows import PreparedTask, make_task
 from verigym.datasets_cfg.schema import DatasetConfig
-from verigym.datasets_cfg.templates import load_template
+from verigym.datasets_cfg.templates import Template, load_template
 from verigym.datasets_cfg.yamlfile import parse, read, text_of
 from verigym.envs import Environment, Prompt, TaskSource, UsageError
 from verigym.envs import load as load_environment
@@ -236,7 +236,7 @@ def load(
     if shots and shots_split in config.evaluation_only:
         raise UsageError(f"data set {config.name!r}: split {shots_split!r} is for evaluation only; draw examples from another")
     chosen = template or config.template or ("chat" if shots else None)
-    wording = None if chosen is None else load_template(chosen)  # before the rows, whose reading may take long
+    wording = None if chosen is None else _wording(chosen, template, name_or_path)  # before the rows, which may take long
     cache = None if cache_dir is None else str(cache_dir)
     rows = _open(name_or_path, config, split, data_dir, cache, grading)
     if wording is not None:
@@ -286,7 +286,7 @@ def load_sample(
     config = load_config(name_or_path)
     grading = grading_environment(config, environment, options, name_or_path)
     chosen = template or config.template
-    wording = None if chosen is None else FewShotTemplate(load_template(chosen))
+    wording = None if chosen is None else FewShotTemplate(_wording(chosen, template, name_or_path))
     if config.generated:
         rows = _generated(config, next(iter(config.generated)), grading).first(3)
         rows.template = wording
@@ -318,9 +318,32 @@ def _open(
         try:
             rows = local_rows(config, split, Path(data_dir), cache)
         except FileMismatch as problem:
+            if problem.field == "path" and str(place) in available():  # a path of ours is right; the folder is another
+                raise UsageError(str(problem)) from None
             raise UsageError(f"{place_of(place, 'files', split, problem.field)}: {problem}") from None
         source = str(Path(data_dir) / config.files[split].path)
+    _check_columns(place, config, rows.column_names, source)
     return PromptDataset(config, split, rows, environment, source)
+
+
+def _wording(chosen: str, given: str | None, place: str | Path) -> Template:
+    """Return a template; one that the description names is looked for at its line there."""
+    if given:
+        return load_template(chosen)
+    with error_context(place_of(place, "template")):
+        return load_template(chosen)
+
+
+def _check_columns(place: str | Path, config: DatasetConfig, there: Sequence[str], source: str) -> None:
+    """Refuse a description with a column that no row has: it is the description that does not fit, not the rows."""
+    for column in config.all_columns:
+        parts = column.split(".")
+        starts = {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
+        if there and starts.isdisjoint(there):
+            field = ("columns", column) if column in config.columns else ("shape",)
+            raise UsageError(
+                f"{place_of(place, *field)}: no row of {source} has a column {column!r}{did_you_mean(column, there)}"
+            )
 
 
 def _check_reference(place: str | Path, config: DatasetConfig, environment: Environment) -> None:

@@ -1,4 +1,4 @@
-"""Rows of a split: JSON and archives are read here, Parquet and the hub by the `datasets` library, of the extra `data`."""
+"""Rows of a split: JSON, CSV and archives are read here, Parquet and the hub by the `datasets` library, of the extra `data`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import gzip
 import json
 import os
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from verigym.datasets_cfg.fields import describe
+from verigym.datasets_cfg.csv_rows import csv_rows
+from verigym.datasets_cfg.fields import ColumnType, describe
 from verigym.datasets_cfg.json_rows import JsonRows, ListRows
 from verigym.datasets_cfg.schema import DatasetConfig, LocalFile, RowRange, RowValue
 from verigym.envs import UsageError
-from verigym.envs.contract.errors import did_you_mean
+from verigym.envs.contract.errors import did_you_mean, near_file
 from verigym.envs.extras import need
 from verigym.envs.file_hash import file_sha256
 from verigym.envs.hub import hub_or_cache
@@ -41,7 +42,8 @@ def local_rows(config: DatasetConfig, split: str, data_dir: Path, cache: str | N
     """Return the rows of a local file.
 
     Raises:
-        UsageError: the description has no such file, or it is not there, is another revision, has no rows or cannot be read.
+        FileMismatch: the file is not there, is another revision, has no rows or cannot be read.
+        UsageError: the description has no such file, or a package is not installed.
     """
     if split not in config.files:
         raise UsageError(f"data set {config.name!r} has no local file for split {split!r}{did_you_mean(split, config.files)}")
@@ -49,8 +51,10 @@ def local_rows(config: DatasetConfig, split: str, data_dir: Path, cache: str | N
     path = data_dir / file.path
     if not os.path.isfile(path):  # Path.is_file raises where a name is too long
         what = "is no file" if os.path.exists(path) else "does not exist"
-        raise UsageError(f"data set {config.name!r}: {path} {what}; is --data-dir {data_dir} the right folder?")
-    kind = "columns" if file.layout == "columns" else "Parquet" if path.suffix == ".parquet" else "JSON Lines"
+        near = near_file(path)
+        hint = near if near.endswith("?") else f"{near}; is --data-dir {data_dir} the right folder?"
+        raise FileMismatch("path", f"data set {config.name!r}: {path} {what}{hint}")
+    kind = _kind(file)
     try:
         if path.suffix == ".gz":
             refuse_packed_bomb(path)
@@ -60,18 +64,38 @@ def local_rows(config: DatasetConfig, split: str, data_dir: Path, cache: str | N
                 f"field files.{split}.sha256 is {file.sha256[:12]}..., but the content of {path} has {found[:12]}...: "
                 f"another revision of the data. Fetch the one described, or describe this one (`verigym datasets pin`)",
             )
-        rows = _read(path, kind, cache)
+        rows = _read(path, kind, cache, _types(config, file))
         if not len(rows):
             raise ValueError("it has no rows")
         rows = _chosen(file, split, rows, path)
     except UsageError:  # another revision, or a package that is not installed
         raise
     except Exception as error:  # the library's own, pyarrow's and the file system's errors have no common base
-        raise UsageError(f"data set {config.name!r}: {path} cannot be read as {kind}: {_cause(error)}") from None
+        field = "layout" if file.layout == "columns" else "path"
+        raise FileMismatch(field, f"data set {config.name!r}: {path} cannot be read as {kind}: {_cause(error)}") from None
     return rows
 
 
-def _read(path: Path, kind: str, cache: str | None) -> Any:
+def _kind(file: LocalFile) -> str:
+    """Return how a file is read, in words for a message; its name decides."""
+    if file.layout == "columns":
+        return "columns"
+    if file.path.endswith((".csv", ".csv.gz")):
+        return "CSV"
+    return "Parquet" if file.path.endswith(".parquet") else "JSON Lines"
+
+
+def _types(config: DatasetConfig, file: LocalFile) -> dict[str, ColumnType]:
+    """Return the types of columns for a file that holds texts alone: as declared, else as the choice of rows needs them."""
+    types: dict[str, ColumnType] = {}
+    if file.where is not None and not isinstance(file.where.equals, str):
+        types[file.where.column] = "boolean" if isinstance(file.where.equals, bool) else "integer"
+    if file.rows is not None:
+        types[file.rows.column] = "integer"
+    return {**types, **config.all_columns}
+
+
+def _read(path: Path, kind: str, cache: str | None, types: Mapping[str, ColumnType]) -> Any:
     if path.name.endswith(".tar.gz"):
         return ListRows(lean_files(path))
     if kind == "columns":
@@ -79,6 +103,8 @@ def _read(path: Path, kind: str, cache: str | None) -> Any:
     with path.open("rb") as stream:  # `datasets` reports this incomprehensibly
         if not stream.read(1 << 20).strip():
             raise ValueError("it is empty")
+    if kind == "CSV":
+        return csv_rows(path, types)
     if kind == "JSON Lines":
         return JsonRows(path)
     with quiet_datasets(str(path)) as datasets:
@@ -137,7 +163,10 @@ def refuse_packed_bomb(path: Path) -> None:
 
 def _columns(path: Path) -> list[dict[str, Any]]:
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
-        table = json.load(stream)
+        try:
+            table = json.load(stream)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"line {error.lineno}: {error.msg.removesuffix(' at')}; expected the object alone") from None
     if not isinstance(table, dict) or not table or not all(isinstance(column, dict) for column in table.values()):
         raise ValueError("expected one JSON object of columns, each an object {row: value}")
     rows = list(next(iter(table.values())))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, field_validator, model_validator
 
 from verigym.datasets_cfg.adapters import ADAPTERS, Adapter
 from verigym.datasets_cfg.fields import ColumnType, Extraction, near_placeholder, placeholders
@@ -62,14 +62,14 @@ class RowRange(_Frozen):
 
 
 class RowValue(_Frozen):
-    """The rows whose column holds this text."""
+    """The rows whose column holds this text, whole number or truth value."""
 
     column: str
-    equals: str
+    equals: StrictStr | StrictBool | StrictInt
 
     def fits(self, value: Any) -> bool:
         """Whether a row with this value in the column is meant."""
-        return bool(value == self.equals)
+        return type(value) is type(self.equals) and bool(value == self.equals)  # 1 and true are equal to Python, not to people
 
     def __str__(self) -> str:
         return f"{self.column} = {self.equals!r}"
@@ -78,8 +78,8 @@ class RowValue(_Frozen):
 class LocalFile(_Frozen):
     """A file relative to the data directory; a plain path in YAML where all rows are meant.
 
-    JSON Lines, one JSON list, Parquet (.parquet), or for Lean an archive (.tar.gz) of .lean files, each a row with `name`,
-    `folder` and `text`.
+    JSON Lines, one JSON list, CSV (.csv), Parquet (.parquet), or for Lean an archive (.tar.gz) of .lean files, each a row with
+    `name`, `folder` and `text`.
     """
 
     path: str
@@ -197,15 +197,8 @@ class DatasetConfig(_Frozen):
             raise ValueError("shape and reference both say what a row is compared with; keep one")
         if self.exceptions and not self.adapter:
             raise ValueError("exceptions go by the task_id that a shape finds; this data set has no shape")
-        columns = self.all_columns
         texts = (*(self.adapter.prompt_texts if self.adapter else ()), *self.texts)
-        templates = {"prompt": self.prompt, "question": self.question, "worked": self.worked.replace("{gold}", "")}
-        for field, text in templates.items():
-            if near := near_placeholder(text or "", (*columns, *texts)):
-                raise ValueError(f"{field} holds {near[0]!r}, which nothing fills in; a whole column is {{{near[1]}}}")
-        for field in ("prompt", "question"):
-            if templates[field] is not None and not placeholders(templates[field] or ""):
-                raise ValueError(f"{field} names no {{column}}: every row would ask the same")
+        columns, templates = self.all_columns, self._templates(texts)
         used = {
             **{field: [name for name in placeholders(text or "") if name not in texts] for field, text in templates.items()},
             "texts": [part.column for part in self.texts.values()],
@@ -217,6 +210,20 @@ class DatasetConfig(_Frozen):
                 if name not in columns:
                     raise ValueError(f"{place} uses column {name!r}, which columns does not declare")
         return self
+
+    def _templates(self, texts: Sequence[str]) -> dict[str, str | None]:
+        """Return the texts that name columns, by their field, `{gold}` left out of `worked`; refuse those that are mistyped."""
+        written = {"prompt": self.prompt, "question": self.question, "worked": self.worked}
+        for field, text in written.items():
+            known = (*self.all_columns, *texts, *(("gold",) if field == "worked" else ()))
+            if near := near_placeholder(text or "", known):
+                raise ValueError(f"{field} holds {near}")
+        if not self.prompt:
+            raise ValueError('prompt is missing: the text that asks, with a column in it, such as prompt: "{question}"')
+        for field in ("prompt", "question"):
+            if written[field] is not None and not placeholders(written[field] or ""):
+                raise ValueError(f"{field} names no {{column}}: every row would ask the same")
+        return {**written, "worked": self.worked.replace("{gold}", "")}
 
     @model_validator(mode="after")
     def _places_and_splits(self) -> Self:

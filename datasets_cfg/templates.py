@@ -9,7 +9,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from verigym.datasets_cfg.fields import fill, placeholders
+from verigym.datasets_cfg.fields import fill, near_placeholder, placeholders
 from verigym.datasets_cfg.yamlfile import read, text_of
 from verigym.envs import Message, UsageError
 from verigym.envs.contract.errors import did_you_mean
@@ -33,6 +33,8 @@ class Wording(BaseModel):
     @model_validator(mode="after")
     def _known_names(self) -> Self:
         for field, text, known in (("user", self.user, ASKED), ("shown", self.shown, ANSWERED)):
+            if near := near_placeholder(text, known):
+                raise ValueError(f"{field} holds {near}")
             names = placeholders(text)
             for name in names:
                 if name not in known:

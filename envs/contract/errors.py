@@ -67,7 +67,10 @@ def near_file(path: str | os.PathLike[str]) -> str:
     folder, name = os.path.split(path)
     if folder and not os.path.isdir(folder):
         return f" (there is no folder {folder})"
-    names = sorted(os.listdir(folder or "."))[:1000]
+    try:
+        names = sorted(os.listdir(folder or "."))[:1000]
+    except OSError:  # a folder that one may not list
+        return ""
     stem, suffix = os.path.splitext(name)
     twin = stem + {".yml": ".yaml", ".yaml": ".yml"}.get(suffix, suffix)
     near = [twin] if twin in names else difflib.get_close_matches(name, names, n=1, cutoff=0.6)
@@ -90,6 +93,8 @@ def error_context(context: str) -> Iterator[None]:
 
 _INSTANCE = re.compile(r"a valid dictionary or (?:instance of [A-Za-z_]\w*|object to extract fields from)")
 """Pydantic's wording for a field that is itself a model; YAML has mappings, not instances."""
+MOST_NAMED = 8
+"""Fields of a mapping up to which an error names them all."""
 
 _LENGTH = re.compile(r"(Tuple|List|Set|Dictionary) should have at (least|most) (\d+) items? after validation.*")
 
@@ -125,6 +130,13 @@ def _place(loc: tuple[int | str, ...], known: Iterable[str]) -> tuple[tuple[int 
             arguments = [one for one in typing.get_args(only) if one is not ...]
             names, inner = (), arguments[-1] if arguments else None
     return tuple(place), names
+
+
+def _mapping(loc: tuple[int | str, ...], known: Iterable[str]) -> str:
+    """Return "a mapping" with the fields that belong there, where the types tell and they are few."""
+    inside, names = _place((*loc, "?"), known)
+    few = inside[-1] == "?" and 0 < len(names) <= MOST_NAMED
+    return f"a mapping of the fields {', '.join(names)}" if few else "a mapping of fields"
 
 
 def _type_of(fields: Mapping[str, Any], name: int | str) -> Any:
@@ -173,7 +185,7 @@ def explain(error: ValidationError, known: Iterable[str] = ()) -> str:
     if first["type"] == "missing":
         return f"field {place!r} is missing{more}"
     message = first["msg"].removeprefix("Value error, ").replace("\n", " ").replace("a valid tuple", "a list")
-    message = _LENGTH.sub(_expected_length, _INSTANCE.sub("a mapping of fields", message))
+    message = _LENGTH.sub(_expected_length, _INSTANCE.sub(_mapping(first["loc"], known), message))
     if not place:  # several fields together
         return f"{message}{more}"
     try:

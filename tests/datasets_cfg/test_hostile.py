@@ -114,8 +114,8 @@ def test_another_template_language_is_refused_by_name(make, prompt, given):
 
 
 def test_braces_of_latex_are_text(make, tmp_path):
-    path = make(ROWS, ("Put the", r"\\text{answer in words} {{question}} {% x %} Put the"))
-    assert load(path, "train", data_dir=tmp_path)[0].text.startswith(r"0+1? \text{answer in words} {0+1?} {% x %} Put")
+    path = make(ROWS, ("Put the", r"\\text{{question}} in {two words} {% x %} Put the"))
+    assert load(path, "train", data_dir=tmp_path)[0].text.startswith(r"0+1? \text{0+1?} in {two words} {% x %} Put")
 
 
 def test_what_a_row_holds_is_never_filled_in(make, tmp_path):

@@ -30,6 +30,21 @@ ROWS = [{"question": f"{i}+1?", "answer": f"#### {i + 1}", "level": i} for i in 
         ("environment: math", "environment: math\nworked: '{steps}'", 8, "worked uses column 'steps'"),
         ("environment: math", "environment: math\ntexts: {s: {column: stops}}", 8, "texts uses column 'stops'"),
         ("environment: math", "environment: math\ngenerated: {train: 3}", 7, "columns describes rows"),
+        ("{question} Put", "{{question}} Put", 9, "prompt holds '{{question}}', whose outer braces would stand in every text"),
+        ("environment: math", "environment: math\nquestion: '{ question }'", 8, "question holds '{ question }', which nothing"),
+        ("environment: math", "environment: math\nworked: '{{gold}}'", 8, "worked holds '{{gold}}', whose outer braces"),
+        (
+            "answer: {column: answer, extract: hash}",
+            "answer: answer",
+            11,
+            "a mapping of the fields column, extract; got 'answer'",
+        ),
+        (
+            "environment: math",
+            "environment: math\nhub: owner/name",
+            8,
+            "a mapping of the fields path, revision, config, splits",
+        ),
     ],
 )
 def test_a_mistake_in_a_description_names_file_line_and_field(make, old, new, line, message):
@@ -39,6 +54,58 @@ def test_a_mistake_in_a_description_names_file_line_and_field(make, old, new, li
     assert message in str(caught.value) and "\n" not in str(caught.value)
     if "describes rows" not in message:
         assert str(caught.value).startswith(f"{path}:{line}: ")
+
+
+def test_a_prompt_that_is_missing_is_called_missing(make):
+    lines = make(None).read_text().splitlines()
+    path = make(None)
+    path.write_text("\n".join(line for line in lines if not line.startswith("prompt:")))
+    with pytest.raises(UsageError, match="yaml: prompt is missing: the text that asks"):
+        load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "message"),
+    [
+        (("rows.jsonl", "row.jsonl"), 6, "row.jsonl does not exist; did you mean 'rows.jsonl'?"),
+        (("rows.jsonl", "a/b.jsonl"), 6, "(there is no folder {folder}/a); is --data-dir {folder} the right folder?"),
+        (("rows.jsonl", "{path: rows.jsonl, layout: columns}"), 6, "cannot be read as columns: line 2: Extra data"),
+        (("rows.jsonl", "tiny.yaml"), 6, "cannot be read as JSON Lines: line 2"),
+        (
+            ("level: integer", "levels: integer"),
+            8,
+            "no row of {folder}/rows.jsonl has a column 'levels'; did you mean 'level'?",
+        ),
+        (("level: integer", "level.of: integer"), None, ""),
+        (("environment: math", "environment: math\ntemplate: r1zero"), 8, "no template is called 'r1zero'; did you mean"),
+    ],
+)
+def test_a_description_that_fits_no_row_names_its_own_line(make, tmp_path, change, line, message):
+    changes = [change] if "level" not in change[0] else [change, ("metadata: [level]", "metadata: []")]
+    path = make(ROWS, *changes)
+    if line is None:  # a path into a column that is there is a matter of each row
+        assert len(load(path, "train", data_dir=tmp_path)) == 3
+        return
+    with pytest.raises(UsageError) as caught:
+        load(path, "train", data_dir=tmp_path)
+    assert str(caught.value).startswith(f"{path}:{line}: "), str(caught.value)
+    assert message.format(folder=tmp_path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_folder_without_our_files_is_not_called_a_mistake_of_our_description(tmp_path):
+    with pytest.raises(UsageError, match="^data set 'gsm8k': .* is --data-dir .* the right folder"):
+        load("gsm8k", "train", data_dir=tmp_path)
+
+
+def test_rows_are_chosen_by_whole_numbers_and_truth_values_too(make, tmp_path):
+    rows = [{**row, "hard": row["level"] == 1} for row in ROWS]
+    for choice, answers in [("level, equals: 1", ["2"]), ("hard, equals: true", ["2"]), ("hard, equals: false", ["1", "3"])]:
+        path = make(rows, ("{train: rows.jsonl}", f"{{train: {{path: rows.jsonl, where: {{column: {choice}}}}}}}"))
+        prompts = load(path, "train", data_dir=tmp_path)
+        assert [prompt.references["math"].answer for prompt in prompts] == answers
+    path = make(rows, ("{train: rows.jsonl}", "{train: {path: rows.jsonl, where: {column: hard, equals: 1}}}"))
+    with pytest.raises(UsageError, match=r"no row of .* has hard = 1; values there: false \(bool\), true \(bool\)"):
+        load(path, "train", data_dir=tmp_path)
 
 
 def test_a_split_that_is_not_there(make, tmp_path):

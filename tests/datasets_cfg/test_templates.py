@@ -113,6 +113,8 @@ def test_what_a_template_needs_and_the_set_lacks_is_named(make, tmp_path):
             r"t.yaml:3: user names \{answer\}; known: prompt, question",
         ),
         ("name: t\ndescription: d\nuser: hello\n", "user names none of"),
+        ("name: t\ndescription: d\nuser: '{{prompt}}'\n", "t.yaml:3: user holds '{{prompt}}', whose outer braces"),
+        ("name: t\ndescription: d\nuser: '{prompt}'\nshown: '{ gold }'\n", "t.yaml:4: shown holds '{ gold }', which nothing"),
         ("name: t\ndescription: d\nuser: '{prompt}'\nsystem: '{prompt}'\n", "t.yaml:4: system is the same for every task"),
         ("name: t\ndescription: d\nusr: '{prompt}'\n", "t.yaml:3: unknown field 'usr'; did you mean 'user'"),
         ("name: t\ndescription: d\nlanguages: {de: {user: '{gone}'}}\n", "t.yaml:3: field 'languages.de'"),

@@ -1,0 +1,87 @@
+"""Rows of a CSV file with a header line. A cell is text, and becomes the value of the type that its column is declared with."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from verigym.datasets_cfg.fields import ColumnType
+from verigym.datasets_cfg.json_rows import ListRows
+from verigym.envs import strict_json
+
+MAX_CELL_CHARACTERS = 1 << 24
+_INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
+
+
+def csv_rows(path: Path, types: Mapping[str, ColumnType]) -> ListRows:
+    """Read the rows; a name that ends in .gz is unpacked.
+
+    Args:
+        path: UTF-8, with a header; a quoted cell may span lines.
+        types: column -> its type; columns that are not named stay text.
+
+    Raises:
+        ValueError: it is no CSV, a column stands twice in the header, or a row is longer or shorter than the header.
+        OSError, EOFError, zlib.error: the file cannot be read.
+    """
+    packed = path.suffix == ".gz"
+    with (
+        gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+        if packed
+        else path.open(encoding="utf-8-sig", newline="") as stream,
+        _long_cells(),
+    ):
+        reader = csv.reader(stream, strict=True)
+        try:
+            header = next(reader, [])
+            for name in header:
+                if header.count(name) > 1:
+                    raise ValueError(f"line 1: column {name!r} stands twice in the header")
+            return ListRows(_rows(reader, header, types))
+        except csv.Error as error:
+            raise ValueError(f"line {reader.line_num}: {error}") from None
+        except UnicodeDecodeError as error:
+            raise ValueError(f"behind line {reader.line_num}: not UTF-8: {error.reason}; save the file as UTF-8") from None
+
+
+def _rows(reader: Any, header: list[str], types: Mapping[str, ColumnType]) -> Iterator[dict[str, Any]]:
+    for cells in reader:
+        if not cells:  # a blank line
+            continue
+        if len(cells) != len(header):
+            raise ValueError(f"line {reader.line_num}: {len(cells)} cells; the header has {len(header)}")
+        yield {name: value_of(cell, types.get(name, "string")) for name, cell in zip(header, cells, strict=True)}
+
+
+def value_of(cell: str, kind: ColumnType) -> Any:
+    """Return a cell as a value of its column's type: None where it is empty and no text, the text where it does not fit."""
+    if kind == "string":
+        return cell
+    text = cell.strip()
+    if not text:
+        return None
+    if kind == "boolean":
+        return {"true": True, "false": False}.get(text.lower(), cell)
+    if kind in ("integer", "number") and _INTEGER.fullmatch(text):
+        return int(text)
+    if kind == "integer":
+        return cell
+    try:
+        return float(text) if kind == "number" else strict_json.loads(text)
+    except ValueError:
+        return cell
+
+
+@contextmanager
+def _long_cells() -> Iterator[None]:
+    """Raise the limit of a cell's length, which is one for the whole process and low by default."""
+    previous = csv.field_size_limit(MAX_CELL_CHARACTERS)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(previous)
