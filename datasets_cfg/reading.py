@@ -51,7 +51,7 @@ def local_rows(config: DatasetConfig, split: str, data_dir: Path, cache: str | N
     path = data_dir / file.path
     if not os.path.isfile(path):  # Path.is_file raises where a name is too long
         what = "is no file" if os.path.exists(path) else "does not exist"
-        near = near_file(path)
+        near = near_file(path) if data_dir.is_dir() else ""
         hint = near if near.endswith("?") else f"{near}; is --data-dir {data_dir} the right folder?"
         raise FileMismatch("path", f"data set {config.name!r}: {path} {what}{hint}")
     kind = _kind(file)

@@ -54,7 +54,7 @@ MALFORMED = {
     "a key without a space": (BASE + "sources: [{environment:arithmetic}]", "YAML needs a space after the colon"),
     "text for fields": (
         BASE + "sources: [{environment: story, graded_by: math}]",
-        "Input should be a mapping of fields; got 'math'",
+        "Input should be a mapping of the fields environment, options; got 'math'",
     ),
     "a field of what is added": (
         BASE + "sources: [{environment: story, add: {length: {wait: 1}}}]",
