@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import transformers
+from rich.console import Group
+from rich.table import Table
 
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import UsageError
@@ -17,38 +19,18 @@ from verigym.trainer.batches.builder import refuse_lost_signal
 from verigym.trainer.config.model import AdapterFields
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.rows import credits_of
-from verigym.trainer.dry_run.formulas import (
-    Lengths,
-    Memory,
-    ModelShape,
-    Speed,
-    evaluations,
-    expected_lengths,
-    longest,
-    memory,
-    shares_prompts,
-)
+from verigym.trainer.dry_run.formulas import Memory, ModelShape, Speed, Tokens, evaluations, longest, mean_length, memory
 from verigym.trainer.dry_run.measure import measure
 from verigym.trainer.logprobs.chunked import chunk_tokens
 from verigym.trainer.models.loading import load_model, pick_device
 from verigym.trainer.models.lora import add_adapter
 from verigym.trainer.models.path import require_model
+from verigym.trainer.monitoring.progress import duration
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.tasks.mixture import build_source
 
 GIB = 2**30
 CGROUP = Path("/sys/fs/cgroup")
-
-
-@dataclass(frozen=True)
-class StepLoad:
-    """Completions of one step, and what is done with them."""
-
-    rows: Lengths
-    rounds: float
-    """Rounds of generation: more than one if groups are drawn until they have a signal."""
-    trained: float
-    """Share of the groups that the update trains on; those with equal rewards cost nothing."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +42,9 @@ class RunEstimate:
     memory: Memory
     free_bytes: int | None
     """Free memory of the device; None if the system does not say."""
-    expected: StepLoad
-    most: StepLoad
+    expected: Tokens
+    """Of a step that trains on every group, also on those whose rewards turn out equal."""
+    most: Tokens
     ended: float
     """Share of the measured completions that ended by themselves."""
     speed: Speed
@@ -70,26 +53,24 @@ class RunEstimate:
     held_out: int
     """Completions of one evaluation."""
 
-    def step_s(self, load: StepLoad) -> tuple[float, float]:
+    def step_s(self, tokens: Tokens) -> tuple[float, float]:
         """Return seconds of a step: generation with grading, and the update."""
-        generation = load.rounds * self.speed.generate(load.rows)
-        update = load.trained * self.speed.update(load.rows, shares_prompts(self.config))
-        return max(generation, load.rounds * self.grading_s), update
+        generation = max(self.speed.generate(tokens), tokens.rounds * self.grading_s)
+        return generation, self.speed.trained_token_s * tokens.trained(self.config)
 
-    def evaluation_s(self, load: StepLoad) -> float:
+    def evaluation_s(self, tokens: Tokens) -> float:
         """Return seconds of one evaluation with prompts and completions such as these."""
-        rows, picks = load.rows, range(self.held_out)
-        prompts = tuple(rows.prompts[i % len(rows.prompts)] for i in picks)
-        completions = tuple(rows.completions[i % len(rows.completions)] for i in picks)
-        return self.speed.generate(Lengths(prompts, completions))
+        prompts = self.config.prompts_per_step
+        each = Tokens(tokens.prompts / prompts, tokens.completions / (prompts * self.config.group_size))
+        return self.held_out * self.speed.generate(each)
 
-    def run_s(self, load: StepLoad) -> float:
+    def run_s(self, tokens: Tokens) -> float:
         """Return seconds of the whole run, evaluations included."""
-        return self.config.steps * sum(self.step_s(load)) + evaluations(self.config) * self.evaluation_s(load)
+        return self.config.steps * sum(self.step_s(tokens)) + evaluations(self.config) * self.evaluation_s(tokens)
 
 
 def estimate_run(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> RunEstimate:
-    """RunEstimate a run: load its model, its sources and its graders, and time a few small steps. Nothing is written.
+    """Estimate a run: load its model, its sources and its graders, and time a few small steps. Nothing is written.
 
     Raises:
         UsageError: the configuration, the model or a source is bad, or the model with its optimizer does not fit here.
@@ -100,8 +81,6 @@ def estimate_run(config: TrainConfig, environments: Mapping[str, Environment] | 
     device = pick_device(config.device)
     shape = model_shape(config.model, config)
     free = free_bytes(device)
-    chunk = config.logprob_chunk or chunk_tokens(shape.vocabulary, device.type)
-    chunk = min(chunk, config.micro_batch_tokens)
     refuse_what_does_not_fit(memory(shape, config, 0.0, 0), free, config)
     sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
     refuse_lost_signal(config, credits_of(config, {source.label: source.environment for source in sources}))
@@ -109,20 +88,18 @@ def estimate_run(config: TrainConfig, environments: Mapping[str, Environment] | 
         measured = measure(config, sources, graders)
     prompts, rows = config.prompts_per_step, config.prompts_per_step * config.group_size
     room = longest(shape, config)
+    longest_prompt, longest_completion = min(config.max_prompt_tokens, room), min(config.max_new_tokens, room)
+    completion = mean_length(measured.completions, measured.truncated, longest_completion)
     workers = (os.cpu_count() or 1) if config.workers is None else max(1, config.workers)
-    lengths = Lengths(
-        tuple(measured.prompts[i * len(measured.prompts) // prompts] for i in range(prompts)),
-        expected_lengths(measured.completions, measured.truncated, rows, config.max_new_tokens),
-    )
-    longest_rows = Lengths((min(config.max_prompt_tokens, room),) * prompts, (min(config.max_new_tokens, room),) * rows)
-    skips = not (config.kl_coef > 0 or config.entropy_coef > 0 or config.dynamic_sampling)
+    rounds = config.max_oversampling if config.dynamic_sampling else 1.0
+    chunk = min(config.logprob_chunk or chunk_tokens(shape.vocabulary, device.type), config.micro_batch_tokens)
     return RunEstimate(
         config=config,
         shape=shape,
         memory=memory(shape, config, measured.activation_bytes, chunk),
         free_bytes=free,
-        expected=StepLoad(lengths, 1.0, measured.with_signal if skips else 1.0),
-        most=StepLoad(longest_rows, config.max_oversampling if config.dynamic_sampling else 1.0, 1.0),
+        expected=Tokens(prompts * measured.prompt_tokens, rows * completion),
+        most=Tokens(prompts * longest_prompt, rows * longest_completion, rounds),
         ended=1 - sum(measured.truncated) / len(measured.truncated),
         speed=measured.speed,
         grading_s=measured.grading_s * rows / workers,
@@ -224,3 +201,62 @@ def refuse_what_does_not_fit(needs: Memory, free: int | None, config: TrainConfi
 def format_bytes(size: float) -> str:
     """Return a size in words, such as `1.25 GiB`."""
     return f"{size / GIB:,.2f} GiB" if size >= GIB / 10 else f"{size / 2**20:,.1f} MiB"
+
+
+def tables(estimate: RunEstimate) -> Group:
+    """Return what `--dry-run` prints."""
+    needs, config, steps = estimate.memory, estimate.config, estimate.config.steps
+    adapters = f" and {sum(estimate.shape.trained):,} in adapters" if config.lora_rank else ""
+    title = f"{estimate.shape.parameters:,} parameters{adapters}, {config.dtype}, native generation"
+    bytes_ = Table(title=title, title_justify="left")
+    bytes_.add_column("memory, at most")
+    bytes_.add_column("", justify="right")
+    purposes = {
+        "weights": needs.weights,
+        "gradients": needs.gradients,
+        "AdamW's two moments": needs.optimizer,
+        "reference model": needs.reference,
+        "critic with its gradients and moments": needs.critic,
+        "generation: KV cache": needs.kv_cache,
+        "generation: logits of one token": needs.sampling,
+        "update: activations of a micro-batch": needs.activations,
+        "update: a chunk of logits": needs.logits,
+    }
+    for name, size in purposes.items():
+        if size:
+            bytes_.add_row(name, format_bytes(size))
+    bytes_.add_section()
+    bytes_.add_row("all, generation and update in turn", format_bytes(needs.peak))
+    bytes_.add_row("free", "unknown" if estimate.free_bytes is None else format_bytes(estimate.free_bytes), end_section=True)
+    bytes_.add_row("checkpoints on disk", format_bytes(needs.checkpoints))
+    bytes_.add_row("free on disk", format_bytes(free_disk_bytes(config.output)))
+
+    work = Table(caption=f"Completion lengths: {_where_from(estimate.ended)}.", caption_justify="left")
+    for name in ("work", "expected", "at most"):
+        work.add_column(name, justify="left" if name == "work" else "right")
+    evaluation = f"evaluation of {estimate.held_out:,} completions, {evaluations(config)} times"
+    rows: dict[str, Callable[[Tokens], str]] = {
+        "prompt tokens a step": lambda step: f"{step.prompts * step.rounds:,.0f}",
+        "completion tokens a step": lambda step: f"{step.completions * step.rounds:,.0f}",
+        f"completion tokens, {steps:,} steps": lambda step: f"{step.completions * step.rounds * steps:,.0f}",
+        "generation and grading a step": lambda step: _time(estimate.step_s(step)[0]),
+        "update a step": lambda step: _time(estimate.step_s(step)[1]),
+        evaluation: lambda step: _time(estimate.evaluation_s(step)),
+        "the whole run": lambda step: _time(estimate.run_s(step)),
+    }
+    for name, cell in rows.items():
+        if name != evaluation or (estimate.held_out and evaluations(config)):
+            work.add_row(name, cell(estimate.expected), cell(estimate.most))
+    return Group(bytes_, work)
+
+
+def _where_from(ended: float) -> str:
+    if ended == 1:
+        return "every measured completion ended by itself"
+    if ended == 0:
+        return "no measured completion ended by itself, so the upper bound stands for the expectation"
+    return f"{ended:.0%} of the measured completions ended by themselves, the others are guessed from those"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds < 10 else duration(seconds)

@@ -1,13 +1,11 @@
-"""Arithmetic of a run's cost: bytes by purpose, tokens, and seconds from one measured step. Pure functions.
-
-Legend: P prompts, G samples a prompt.
-"""
+"""Arithmetic of a run's cost: bytes by purpose, and seconds by tokens. Pure functions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.logprobs.shared_prefix import copy_charge
@@ -38,21 +36,17 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class Memory:
-    """Upper bounds, in bytes."""
+    """Upper bounds, in bytes. `estimate.tables` says what each is."""
 
     weights: int
     gradients: int
     optimizer: int
     reference: int
     critic: int
-    """Its weights, gradients and optimizer."""
     kv_cache: int
     sampling: int
-    """Logits of one step of decoding, in the sampler's float64."""
     activations: int
-    """Of a micro-batch, with the gradients of some of them."""
     logits: int
-    """A chunk of logits in the update, with its gradient and a working copy."""
     checkpoints: int
     """On disk, with the one being written and the final model."""
 
@@ -70,11 +64,9 @@ class Memory:
 def memory(shape: ModelShape, config: TrainConfig, activation_bytes: float, chunk_tokens: int) -> Memory:
     """Return the memory of a run.
 
-    Weights, gradients and both moments of AdamW are fp32, the moments under adamw_8bit in 8 bits, the critic's too; under bf16
-    the forward pass holds a bfloat16 copy of the weights.
-    With adapters, gradients and moments are theirs alone, and the reference is the policy without them, or with a second set of
-    them where it is replaced. Checkpoints hold the weights of a reference that is replaced. The copy of the weights
-    that they are merged into at the end is not counted; it is made in the machine's memory, not in the GPU's.
+    Weights, gradients and moments are fp32 (moments under adamw_8bit 8 bits), the critic's too; under bf16 the forward pass
+    holds a bfloat16 copy of the weights. With adapters, gradients and moments are theirs alone, and the reference is the policy
+    without them, or with a second set of them where it is replaced. The merged copy that is exported last is not counted.
 
     Args:
         shape: the model.
@@ -85,30 +77,29 @@ def memory(shape: ModelShape, config: TrainConfig, activation_bytes: float, chun
     size, trained = shape.parameters, sum(shape.trained)
     half, critic = config.dtype == "bf16", config.advantage == "gae"
     rows = min(config.generation_rows, config.prompts_per_step * config.group_size)
-    positions = rows * longest(shape, config)
     # Under bf16 too: rotary positions are fp32 and make keys so, and a cache has one dtype.
     entry = 2 * shape.kv_heads * shape.head_size * 4
-    saved = 4 * trained + moment_bytes(shape.trained, config.optimizer)
-    critic_moments = moment_bytes(shape.tensors, config.optimizer)
+    moments, critic_moments = (moment_bytes(tensors, config.optimizer) for tensors in (shape.trained, shape.tensors))
     reference = 4 * trained if config.lora_rank else 4 * size
     if config.kl_coef == 0 or (config.lora_rank and not config.reference_every):
         reference = 0
     row = longest(shape, config) + (copy_charge(config.max_prompt_tokens) if shares_prompts(config) else 0)
+    checkpoint = 4 * trained + moments + (4 * size + critic_moments if critic else 0)
+    final = 4 * size + (4 * trained if config.lora_rank else 0)
     return Memory(
         weights=base_bytes(shape, config) + ((6 if half else 4) * trained if config.lora_rank else 0),
         gradients=4 * trained,
-        optimizer=moment_bytes(shape.trained, config.optimizer),
+        optimizer=moments,
         reference=reference,
         critic=(10 if half else 8) * size + critic_moments if critic else 0,
         # One layer at a time is copied when it grows, and one and a half times when rows leave it.
-        kv_cache=positions * entry * (shape.layers + 2),
+        kv_cache=rows * longest(shape, config) * entry * (shape.layers + 2),
+        # Of one token, in the sampler's float64.
         sampling=rows * shape.vocabulary * (4 + 3 * 8),
         activations=round(WORKING * activation_bytes * max(config.micro_batch_tokens, row)),
+        # With its gradient and a working copy.
         logits=chunk_tokens * shape.vocabulary * 3 * 4,
-        checkpoints=(config.keep_checkpoints + 1)
-        * (saved + (4 * size + critic_moments if critic else 0) + (reference if config.reference_every else 0))
-        + 4 * size
-        + (4 * trained if config.lora_rank else 0),
+        checkpoints=(config.keep_checkpoints + 1) * (checkpoint + (reference if config.reference_every else 0)) + final,
     )
 
 
@@ -137,44 +128,44 @@ def longest(shape: ModelShape, config: TrainConfig) -> int:
     return min(config.max_prompt_tokens + config.max_new_tokens, shape.positions or 2**62)
 
 
+def shares_prompts(config: TrainConfig) -> bool:
+    """Return whether an update runs a prompt once for its group; a model that does not allow it costs more than estimated."""
+    return config.shared_prefix and not config.gradient_checkpointing
+
+
 @dataclass(frozen=True)
-class Lengths:
-    """Tokens of the rows of one step."""
+class Tokens:
+    """Tokens of one step, or of one evaluation."""
 
-    prompts: tuple[int, ...]
-    """P lengths."""
-    completions: tuple[int, ...]
-    """P * G lengths."""
+    prompts: float
+    """Each prompt once."""
+    completions: float
+    rounds: float = 1.0
+    """Of generation: more than one if groups are drawn until they have a signal."""
 
-    @property
-    def read(self) -> int:
-        """Prompt tokens, each prompt once."""
-        return sum(self.prompts)
-
-    @property
-    def written(self) -> int:
-        """Completion tokens."""
-        return sum(self.completions)
+    def trained(self, config: TrainConfig) -> float:
+        """Return the tokens that an update runs through: a shared prompt once, otherwise with each of its completions."""
+        return self.prompts * (1 if shares_prompts(config) else config.group_size) + self.completions
 
 
-def expected_lengths(observed: Sequence[int], cut: Sequence[bool], count: int, most: int) -> tuple[int, ...]:
-    """Return `count` completion lengths, extrapolated from a few.
+def mean_length(observed: Sequence[int], cut: Sequence[bool], most: int) -> float:
+    """Return the expected length of a completion, from a few that were measured under a lower bound.
 
-    If all ended by themselves, they are repeated. If some were cut off, lengths are taken as exponential, with all tokens over
-    the number of ends as the mean; if none ended, each length is the upper bound.
+    If some were cut off, lengths are taken as exponential with all tokens over the number of ends as the mean, and cut at
+    `most`; if none ended, `most` is the expectation.
 
     Args:
         observed: lengths in tokens.
         cut: which were cut off.
-        count: how many are wanted.
         most: upper bound of a length.
     """
-    if not any(cut):
-        return tuple(observed[i * len(observed) // count] if count > len(observed) else observed[i] for i in range(count))
     ends = len(cut) - sum(cut)
-    mean = sum(observed) / ends if ends else math.inf
-    quantiles = [-math.log(1 - (i + 0.5) / count) for i in range(count)]
-    return tuple(most if q * mean >= most else max(1, round(q * mean)) for q in quantiles)
+    if ends == len(cut):
+        return fmean(observed)
+    if not ends:
+        return most
+    mean = sum(observed) / ends
+    return mean * -math.expm1(-most / mean)
 
 
 @dataclass(frozen=True)
@@ -188,35 +179,18 @@ class Speed:
     trained_token_s: float
     """Forward and backward pass with the optimizer's step."""
 
-    def generate(self, rows: Lengths) -> float:
+    def generate(self, tokens: Tokens) -> float:
         """Return the time to sample these completions, prefill included."""
-        return self.prompt_token_s * rows.read + self.completion_token_s * rows.written
-
-    def update(self, rows: Lengths, share_prompts: bool) -> float:
-        """Return the time to train on these completions."""
-        return self.trained_token_s * trained_tokens(rows, share_prompts)
+        return tokens.rounds * (self.prompt_token_s * tokens.prompts + self.completion_token_s * tokens.completions)
 
 
-def speed_of(rows: Lengths, generate_s: float, update_s: float, share_prompts: bool) -> Speed:
+def speed_of(tokens: Tokens, generate_s: float, update_s: float, config: TrainConfig) -> Speed:
     """Return the speed that a measured step shows. Prefill is a forward pass, taken as a third of an update."""
-    trained_token_s = update_s / trained_tokens(rows, share_prompts)
-    prefill_s = min(generate_s, trained_token_s / 3 * rows.read)
-    return Speed(prefill_s / rows.read, (generate_s - prefill_s) / rows.written, trained_token_s)
-
-
-def shares_prompts(config: TrainConfig) -> bool:
-    """Return whether an update runs a prompt once for its group; a model that does not allow it costs more than priced."""
-    return config.shared_prefix and not config.gradient_checkpointing
-
-
-def trained_tokens(rows: Lengths, share_prompts: bool) -> int:
-    """Return the tokens that an update runs through: a shared prompt once, otherwise with each of its completions."""
-    samples = 1 if share_prompts else len(rows.completions) // len(rows.prompts)
-    return rows.read * samples + rows.written
+    trained_token_s = update_s / tokens.trained(config)
+    prefill_s = min(generate_s, trained_token_s / 3 * tokens.prompts)
+    return Speed(prefill_s / tokens.prompts, (generate_s - prefill_s) / tokens.completions, trained_token_s)
 
 
 def evaluations(config: TrainConfig) -> int:
     """Return how many evaluations a run has: before the first step, after every `eval_every` steps, and after the last."""
-    if not config.eval_every:
-        return 0
-    return 1 + config.steps // config.eval_every + (config.steps % config.eval_every > 0)
+    return 1 + -(-config.steps // config.eval_every) if config.eval_every else 0

@@ -18,19 +18,19 @@ from verigym.envs.contract.schema import Score
 from verigym.envs.grading import Grader
 from verigym.trainer.advantages.gae import whole_reward
 from verigym.trainer.config.run import TrainConfig
-from verigym.trainer.credit.rows import Credit, compares_prompts, credits_of, has_signal
-from verigym.trainer.dry_run.formulas import Lengths, Speed, shares_prompts, speed_of, trained_tokens
+from verigym.trainer.credit.rows import Credit
+from verigym.trainer.dry_run.formulas import Speed, Tokens, shares_prompts, speed_of
 from verigym.trainer.logprobs.shared_prefix import copy_charge
 from verigym.trainer.loop import Run
 from verigym.trainer.rollout.collect import Group
-from verigym.trainer.tasks.mixture import Source
+from verigym.trainer.tasks.mixture import Source, shares_of
 
 MEASURED_TOKENS = 48
 """Most tokens of a completion."""
 MEASURE_S = 8.0
 """About how long the largest measured step may take."""
-PROMPTS_MEASURED = 32
-"""Prompts in all whose length is measured."""
+PROMPTS_MEASURED = 8
+"""Prompts of each source whose length is measured."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,10 @@ class Measured:
     """Lengths in tokens."""
     truncated: tuple[bool, ...]
     """Of each completion, whether it was cut off."""
-    with_signal: float
-    """Share of the groups that would be trained on."""
     grading_s: float
     """Mean seconds of one verdict."""
-    prompts: tuple[int, ...]
-    """Lengths of prompts in the proportions of the mixture."""
+    prompt_tokens: float
+    """Mean length of a prompt of the mixture."""
 
 
 def measure(config: TrainConfig, sources: Sequence[Source], graders: Mapping[str, Grader]) -> Measured:
@@ -58,28 +56,26 @@ def measure(config: TrainConfig, sources: Sequence[Source], graders: Mapping[str
     Completions are sampled by the native engine whatever the run's own, because a server would need the policy's weights. All
     count as right and are trained on with an advantage of 1, whatever the run's own rule, so that no update is skipped.
     """
-    credit = credits_of(config, {source.label: source.environment for source in sources})
-    shared = shares_prompts(config)
     with tempfile.TemporaryDirectory() as folder:
         run = Run(_small(config, Path(folder), 1), sources, graders)
-        run.learner.credit = {label: Credit(whole_reward) for label in credit}
+        run.learner.credit = {source.label: Credit(whole_reward) for source in sources}
         saved = SavedBytes(run.learner.model, *([run.learner.critic.model] if run.learner.critic else []))
         with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
-            groups, warm_up, *_ = _step(run, 0)
-        tokens = min(_charged_tokens(warm_up, shared), config.micro_batch_tokens)
-        more, _, *seconds = _step(run, 1)  # the first one loaded kernels
-        groups += more
+            [group], *_ = _step(run, 0)
+        # What the rows of the group take of micro_batch_tokens.
+        copies = copy_charge(len(group.prompt_ids)) * config.group_size if shares_prompts(config) else 0
+        charged = min(_tokens([group]).trained(config) + copies, config.micro_batch_tokens)
+        _, *seconds = _step(run, 1)  # the first one loaded kernels
         prompts = max(2, min(config.prompts_per_step, int(MEASURE_S / sum(seconds))))
         run.config = run.builder.config = run.learner.config = _small(config, Path(folder), prompts)
-        large, rows, generate_s, update_s = _step(run, 2)
+        groups, generate_s, update_s = _step(run, 2)
         return Measured(
-            speed=speed_of(rows, generate_s, update_s, shared),
-            activation_bytes=saved.peak / tokens,
-            completions=rows.completions,
-            truncated=tuple(cut for group in large for cut in group.truncated),
-            with_signal=fmean(_trained(group, credit[group.source]) for group in large),
-            grading_s=fmean(score.seconds for group in (*groups, *large) for score in group.scores),
-            prompts=_prompt_lengths(run, sources),
+            speed=speed_of(_tokens(groups), generate_s, update_s, config),
+            activation_bytes=saved.peak / charged,
+            completions=tuple(len(done.token_ids) for group in groups for done in group.generated),
+            truncated=tuple(cut for group in groups for cut in group.truncated),
+            grading_s=fmean(score.seconds for group in groups for score in group.scores),
+            prompt_tokens=_prompt_tokens(run, sources),
         )
 
 
@@ -101,34 +97,15 @@ def _small(config: TrainConfig, folder: Path, prompts: int) -> TrainConfig:
     return config.model_copy(update=changes)
 
 
-def _charged_tokens(rows: Lengths, share_prompts: bool) -> int:
-    """Return how many of `micro_batch_tokens` the rows of one group take."""
-    copies = copy_charge(max(rows.prompts)) if share_prompts else 0
-    return trained_tokens(rows, share_prompts) + copies * len(rows.completions)
-
-
-def _step(run: Run, step: int) -> tuple[list[Group], Lengths, float, float]:
-    """Return a step's groups, their lengths, and the seconds of generation and of the update."""
+def _step(run: Run, step: int) -> tuple[list[Group], float, float]:
+    """Return a step's groups and the seconds of generation and of the update."""
     start = time.perf_counter()
     groups = run.rollouts(step).groups
     _wait(run.learner.device)
     generated = time.perf_counter()
-    run.learner.update(step, [_all_right(group) for group in groups])
+    run.learner.update(step, [replace(group, scores=(Score.correct(),) * len(group.scores)) for group in groups])
     _wait(run.learner.device)
-    rows = Lengths(
-        tuple(len(group.prompt_ids) for group in groups),
-        tuple(len(done.token_ids) for group in groups for done in group.generated),
-    )
-    return groups, rows, generated - start, time.perf_counter() - generated
-
-
-def _all_right(group: Group) -> Group:
-    return replace(group, scores=(Score.correct(),) * len(group.scores))
-
-
-def _trained(group: Group, credit: Credit) -> bool:
-    """Whether the run's own rule would train on the group. Truncation does not count: completions are short here."""
-    return compares_prompts(credit) or has_signal(group, credit, mask_truncated=False)
+    return groups, generated - start, time.perf_counter() - generated
 
 
 def _wait(device: torch.device) -> None:
@@ -136,29 +113,32 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _prompt_lengths(run: Run, sources: Sequence[Source]) -> tuple[int, ...]:
-    """Return lengths of `PROMPTS_MEASURED` prompts in all, each source with its share of them."""
-    total = sum(source.weight for source in sources)
-    lengths: list[int] = []
-    for source in sources:
-        wanted = max(1, round(PROMPTS_MEASURED * source.weight / total))
-        fitting: list[int] = []
-        for index in range(10 * wanted):
+def _tokens(groups: Sequence[Group]) -> Tokens:
+    completions = sum(len(done.token_ids) for group in groups for done in group.generated)
+    return Tokens(sum(len(group.prompt_ids) for group in groups), completions)
+
+
+def _prompt_tokens(run: Run, sources: Sequence[Source]) -> float:
+    """Return the mean length of the mixture's prompts, each source with its share, from `PROMPTS_MEASURED` of each."""
+    mean, tried = 0.0, 10 * PROMPTS_MEASURED
+    for source, share in zip(sources, shares_of(run.config.sources), strict=True):
+        lengths: list[int] = []
+        for index in range(tried):
             try:
                 tokens = len(run.codec.encode(source.train(index)))
             except RowError:
                 continue
             if tokens <= run.config.max_prompt_tokens:
-                fitting.append(tokens)
-            if len(fitting) == wanted:
+                lengths.append(tokens)
+            if len(lengths) == PROMPTS_MEASURED:
                 break
-        if not fitting:
+        if not lengths:
             raise UsageError(
-                f"source {source.label!r}: none of the first {10 * wanted} prompts fits into max_prompt_tokens "
+                f"source {source.label!r}: none of the first {tried} prompts fits into max_prompt_tokens "
                 f"({run.config.max_prompt_tokens}) and the data set"
             )
-        lengths += fitting
-    return tuple(lengths)
+        mean += share * fmean(lengths)
+    return mean
 
 
 class SavedBytes:

@@ -67,8 +67,7 @@ def train(
 def _show_price(settings: TrainConfig) -> None:
     from rich.console import Console
 
-    from verigym.trainer.dry_run.estimate import estimate_run, refuse_what_does_not_fit
-    from verigym.trainer.dry_run.table import tables
+    from verigym.trainer.dry_run.estimate import estimate_run, refuse_what_does_not_fit, tables
 
     print("loading the model and timing a few small steps", file=sys.stderr, flush=True)
     estimate = estimate_run(settings)

@@ -11,12 +11,12 @@ import pytest
 
 from verigym.trainer.config.run import SourceConfig, TrainConfig
 from verigym.trainer.dry_run.formulas import (
-    Lengths,
     ModelShape,
     Speed,
+    Tokens,
     evaluations,
-    expected_lengths,
     longest,
+    mean_length,
     memory,
     shares_prompts,
     speed_of,
@@ -115,31 +115,27 @@ def test_no_row_is_longer_than_the_model_allows() -> None:
     assert longest(MODEL, config(max_prompt_tokens=1000)) == 64
 
 
-def test_lengths_that_all_ended_are_repeated() -> None:
-    assert expected_lengths([3, 5], [False, False], 4, 20) == (3, 3, 5, 5)
-    assert sorted(expected_lengths([1, 2, 3], [False] * 3, 3, 20)) == [1, 2, 3]
-    assert len(expected_lengths([4] * 7, [False] * 7, 3, 20)) == 3
+def test_the_mean_of_lengths_that_all_ended_is_the_expectation() -> None:
+    assert mean_length([3, 5, 4], [False] * 3, 20) == 4
 
 
 def test_lengths_that_were_cut_off_are_guessed() -> None:
-    assert expected_lengths([8, 8], [True, True], 3, 20) == (20, 20, 20)
-    # 40 tokens, 4 ends: a mean of 10 tokens.
-    guessed = expected_lengths([10, 10, 10, 5, 5], [False, False, False, False, True], 1000, 10_000)
-    assert sum(guessed) / 1000 == pytest.approx(10, rel=0.03)
-    assert min(guessed) == 1
-    bounded = expected_lengths([10, 10, 10, 5, 5], [False, False, False, False, True], 1000, 12)
-    assert max(bounded) == 12
-    assert bounded.count(12) == pytest.approx(1000 * math.exp(-1.15), abs=10), "rounding makes 11.5 and more a 12"
+    assert mean_length([8, 8], [True, True], 20) == 20
+    # 40 tokens, 4 ends: a mean of 10 tokens, of which exp(-1.2) grow past 12.
+    observed, cut = [10, 10, 10, 5, 5], [False, False, False, False, True]
+    assert mean_length(observed, cut, 10_000) == pytest.approx(10)
+    assert mean_length(observed, cut, 12) == pytest.approx(10 * (1 - math.exp(-1.2)))
 
 
 @pytest.mark.parametrize("share_prompts", [True, False])
 def test_a_measured_step_gives_its_own_times_again(share_prompts: bool) -> None:
-    rows = Lengths((10, 12, 14), (8,) * 12)
-    speed = speed_of(rows, 3.0, 2.0, share_prompts)
-    assert speed.generate(rows) == pytest.approx(3.0)
-    assert speed.update(rows, share_prompts) == pytest.approx(2.0)
+    settings = config(shared_prefix=share_prompts)
+    tokens = Tokens(36, 96)
+    speed = speed_of(tokens, 3.0, 2.0, settings)
+    assert speed.generate(tokens) == pytest.approx(3.0)
+    assert speed.trained_token_s * tokens.trained(settings) == pytest.approx(2.0)
     assert speed.prompt_token_s == pytest.approx(speed.trained_token_s / 3)
-    assert speed_of(rows, 0.01, 2.0, share_prompts).completion_token_s == 0, "prefill is never more than all of generation"
+    assert speed_of(tokens, 0.01, 2.0, settings).completion_token_s == 0, "prefill is never more than all of generation"
 
 
 def test_checkpointing_takes_each_prompt_with_each_completion() -> None:
@@ -150,10 +146,10 @@ def test_checkpointing_takes_each_prompt_with_each_completion() -> None:
 
 def test_times_by_hand() -> None:
     speed = Speed(prompt_token_s=0.1, completion_token_s=0.2, trained_token_s=0.3)
-    rows = Lengths((10, 20), (2, 4, 6, 8))
-    assert speed.generate(rows) == pytest.approx(30 * 0.1 + 20 * 0.2)
-    assert speed.update(rows, share_prompts=True) == pytest.approx(0.3 * 50)
-    assert speed.update(rows, share_prompts=False) == pytest.approx(0.3 * 80)
+    assert speed.generate(Tokens(30, 20)) == pytest.approx(30 * 0.1 + 20 * 0.2)
+    assert speed.generate(Tokens(30, 20, rounds=3)) == pytest.approx(3 * 7), "drawn again until there is a signal"
+    assert Tokens(30, 20).trained(config()) == 50
+    assert Tokens(30, 20).trained(config(shared_prefix=False)) == 4 * 30 + 20, "a prompt runs with each of its 4 completions"
 
 
 @pytest.mark.parametrize(("steps", "every", "expected"), [(100, 50, 3), (101, 50, 4), (10, 50, 2), (100, 0, 0)])
