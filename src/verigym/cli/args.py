@@ -61,6 +61,8 @@ def misused(error: Exception) -> str:
         begun = [flag for flag in known if flag.startswith(option)]
         near = begun or difflib.get_close_matches(option, known, n=1, cutoff=0.6)
         message = f"no option {option}" + (f"; did you mean {' or '.join(near)}?" if near else "")
+        if not begun and any(one.name == "args" for one in context.command.params):
+            message += "; arguments of the program come after --"
     names: list[str] = []
     while context.parent is not None:
         names, context = [str(context.info_name), *names], context.parent

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import stat
 import sys
+import termios
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from verigym.exit_codes import ExitCode
+from verigym.sandbox.spec import Limits
+from verigym.terminal import complain
+
+if TYPE_CHECKING:
+    from verigym.sandbox import RunResult
 
 app = typer.Typer(no_args_is_help=True, help="The sandbox: what this machine gives, whether it holds, run or test a file.")
 
 _ENDINGS = {".py": "python", ".sh": "bash", ".c": "c", ".cpp": "cpp", ".cc": "cpp", ".js": "javascript", ".mjs": "javascript"}
+_OURS = Path("-")
+_DEFAULT = Limits()
 
 Backend = Annotated[str, typer.Option("--backend", help="Name of the back end, such as local, bubblewrap or docker.")]
 BackendOptions = Annotated[
@@ -21,8 +33,10 @@ BackendOptions = Annotated[
 ]
 AllowUnsafe = Annotated[bool, typer.Option("--allow-unsafe", help="Run even where nothing isolates the program.")]
 WallS = Annotated[float, typer.Option(min=0.001, help="Seconds it may take.")]
-MemoryMb = Annotated[int, typer.Option(min=1, help="MiB it may use.")]
-LanguageName = Annotated[str | None, typer.Option("--language", help="By default told from the file's name.")]
+MemoryMb = Annotated[int, typer.Option(min=32, help="MiB that each of its processes may use.")]
+LanguageName = Annotated[
+    str | None, typer.Option("--language", help="python, bash, c, cpp or javascript; by default told from the file's ending.")
+]
 
 
 def _open(backend: str, options: list[str] | None, allow_unsafe: bool) -> Any:
@@ -39,19 +53,30 @@ def _open(backend: str, options: list[str] | None, allow_unsafe: bool) -> Any:
         raise UsageError(str(error)) from None
 
 
+def _read_bytes(file: Path) -> bytes:
+    """Return a file's content; - is standard input."""
+    from verigym.envs.contract.errors import UsageError, near_file
+
+    try:
+        return sys.stdin.buffer.read() if file == _OURS else file.read_bytes()
+    except OSError as error:
+        hint = near_file(file) if isinstance(error, FileNotFoundError) else ""
+        raise UsageError(f"cannot read {file}: {error.strerror}{hint}") from None
+
+
 def _read(file: Path) -> str:
     from verigym.envs.contract.errors import UsageError
 
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
+        return _read_bytes(file).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {file}: byte {error.start} is no UTF-8 text") from None
 
 
 def _language(file: Path, given: str | None) -> str:
     from verigym.envs.contract.errors import UsageError
 
-    language = given or _ENDINGS.get(file.suffix)
+    language = given or ("python" if file == _OURS else _ENDINGS.get(file.suffix))
     if language is None:
         raise UsageError(f"{file}: no language is known for {file.suffix!r}; name it with --language")
     return language
@@ -102,42 +127,137 @@ def self_check(backend: Backend = "local", backend_option: BackendOptions = None
     return ExitCode.OK if report.passed else ExitCode.FAILED
 
 
-@app.command()
+@app.command(no_args_is_help=True)
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The program.")],
-    stdin: Annotated[Path | None, typer.Option(help="File with its standard input; - passes ours on.")] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The program; - reads it from standard input, as Python.")],
+    args: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGS", help="Its arguments. Those that begin with - come after --.")
+    ] = None,
+    stdin: Annotated[
+        Path | None, typer.Option(help="File with its standard input, empty by default; - passes ours on.")
+    ] = None,
     language: LanguageName = None,
-    wall_s: WallS = 10.0,
-    memory_mb: MemoryMb = 512,
+    file_in: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--file",
+            metavar="[NAME=]PATH",
+            help="A file to lay into its work folder, by default under PATH itself. May be repeated.",
+        ),
+    ] = None,
+    collect: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A file it writes, to be copied into --out. May be repeated.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the files of --collect.")] = None,
+    wall_s: WallS = _DEFAULT.wall_s,
+    cpu_s: Annotated[
+        float | None, typer.Option(min=0.001, help="Seconds of CPU time, all processes together; by default as --wall-s.")
+    ] = None,
+    memory_mb: MemoryMb = _DEFAULT.memory_mb,
+    processes: Annotated[int, typer.Option(min=1, help="Processes and threads at the same time.")] = _DEFAULT.processes,
+    output_kb: Annotated[int, typer.Option(min=1, help="KiB of standard output, and of standard error.")] = _DEFAULT.output_kb,
+    files_mb: Annotated[int, typer.Option(min=1, help="MiB of files in its work folder.")] = _DEFAULT.files_mb,
+    inodes: Annotated[int, typer.Option(min=1, help="Files and folders in its work folder.")] = _DEFAULT.inodes,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of its output.")] = False,
     backend: Backend = "local",
     backend_option: BackendOptions = None,
     allow_unsafe: AllowUnsafe = False,
 ) -> int:
-    """Run one untrusted program. Its output goes to ours; how it ended is the last line on standard error.
+    """Run one untrusted program: verigym sandbox run [OPTIONS] FILE -- ARGS.
+
+    Its output goes to ours; how it ended is the last line on standard error. With --json, standard output is one object.
 
     Exit code: 0 it ended well, 1 it did not, 2 a mistake in the call.
     """
     from verigym.envs.contract.errors import UsageError
-    from verigym.sandbox import Limits, Program, SandboxFailure
+    from verigym.sandbox import Program, RunResult, RunStatus, SandboxFailure
 
-    text = b""
-    if stdin is not None:
-        text = sys.stdin.buffer.read() if str(stdin) == "-" else _read(stdin).encode()
-    program = Program(source=_read(file), language=_language(file, language))
-    box = _open(backend, backend_option, allow_unsafe)
+    if bool(collect) != (out is not None):
+        raise UsageError("--collect NAME and --out DIR belong together: the files to take out, and where to")
+    if stdin == file == _OURS:
+        raise UsageError("- is given for the program and for its standard input; one of them must be a file")
     try:
-        result = box.run(program, text, Limits(wall_s=wall_s, cpu_s=wall_s, memory_mb=memory_mb))
+        limits = Limits(
+            wall_s=wall_s,
+            cpu_s=cpu_s or wall_s,
+            memory_mb=memory_mb,
+            processes=processes,
+            output_kb=output_kb,
+            files_mb=files_mb,
+            inodes=inodes,
+        )
+        program = Program(
+            source=_read(file), language=_language(file, language), args=args or (), files=dict(map(_laid_in, file_in or []))
+        )
+        text = b"" if stdin is None else _read_bytes(stdin)
+        box = _open(backend, backend_option, allow_unsafe)
+        result = box.run(program, text, limits, collect or ())
     except ValueError as error:
         raise UsageError(str(error)) from None
     except SandboxFailure as error:
+        if as_json:
+            print(_as_json(RunResult(status=RunStatus.INFRA, message=error.message)))
         print(f"error: infra: {error}", file=sys.stderr)
         return ExitCode.FAILED
-    sys.stdout.buffer.write(result.stdout)
-    sys.stdout.flush()
-    sys.stderr.buffer.write(result.stderr)
+    if as_json:
+        print(_as_json(result))
+    else:
+        sys.stdout.buffer.write(result.stdout)
+        sys.stdout.flush()
+        sys.stderr.buffer.write(result.stderr)
+    if out is not None:
+        _take_out(result.files, collect or [], out)
+    if _OURS not in (stdin, file) and _waiting():
+        complain("standard input was not given to the program; --stdin - passes it on", "note")
     why = f" ({result.message})" if result.message else ""
     print(f"{result.status}{why}: {result.wall_s:.3f} s, {result.cpu_s:.3f} s CPU, {result.memory_mb:.0f} MiB", file=sys.stderr)
     return ExitCode.OK if result.ok else ExitCode.FAILED
+
+
+def _laid_in(given: str) -> tuple[str, bytes]:
+    """Return the path in the work folder and the content of a file given as [NAME=]PATH."""
+    name, equals, rest = given.partition("=")
+    path = Path(rest if equals else given)
+    below = not path.is_absolute() and ".." not in path.parts
+    return (name if equals else str(path) if below else path.name), _read_bytes(path)
+
+
+def _take_out(files: Mapping[str, bytes], wanted: list[str], folder: Path) -> None:
+    from verigym.envs.contract.errors import UsageError
+
+    for name, content in files.items():
+        path = folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    if lacking := [name for name in wanted if name not in files]:
+        complain(f"{', '.join(lacking)}: not there, no regular file, or larger than the output limit (--output-kb)", "note")
+
+
+def _waiting() -> bool:
+    """Whether a pipe or a file on our standard input holds something that nobody has read."""
+    try:
+        descriptor = sys.stdin.fileno()
+        kind = os.fstat(descriptor)
+        if stat.S_ISREG(kind.st_mode):
+            return kind.st_size > os.lseek(descriptor, 0, os.SEEK_CUR)
+        if not stat.S_ISFIFO(kind.st_mode):
+            return False
+        held = bytearray(4)
+        fcntl.ioctl(descriptor, termios.FIONREAD, held)
+        return any(held)
+    except (OSError, ValueError, AttributeError):  # closed, or none
+        return False
+
+
+def _as_json(result: RunResult) -> str:
+    r"""Return a result as JSON. Bytes that are no UTF-8 are shown as \xNN."""
+    plain = ("status", "exit_code", "signal", "wall_s", "cpu_s", "memory_mb", "message")
+    shown = {name: getattr(result, name) for name in plain}
+    shown |= {name: getattr(result, name).decode("utf-8", "backslashreplace") for name in ("stdout", "stderr")}
+    return json.dumps({**shown, "files": sorted(result.files)})
 
 
 @app.command()
