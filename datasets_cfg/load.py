@@ -63,6 +63,8 @@ def description(name_or_path: str | Path) -> str:
     head, split = named_split(name)
     if split and _is_named(head):
         raise UsageError(f"{name!r} names a split, which does not belong here; give {head!r}, and the split in its own field")
+    if os.path.isfile(name):
+        raise UsageError(f"{name} is no description; write a .yaml file that names it under `files` (docs/datasets.md)")
     beside = next((f"{head}{suffix}" for suffix in SUFFIXES if os.path.isfile(f"{head}{suffix}")), None)
     hint = f"; did you mean the file {beside}?" if beside else did_you_mean(head, available(), "verigym datasets list")
     raise UsageError(f"no data set is called {name!r}{hint}; or give the path of a .yaml file")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from verigym.datasets_cfg.adapters import Adapter
-from verigym.datasets_cfg.fields import FieldProblem, check_type, describe, extract_gold, fill, find
+from verigym.datasets_cfg.fields import FieldProblem, check_type, describe, extract_gold, fill, find, placeholders
 from verigym.datasets_cfg.schema import DatasetConfig, TextPart
 
 
@@ -60,8 +60,15 @@ def _part(row: Mapping[str, Any], part: TextPart) -> str:
 def _task(
     config: DatasetConfig, row: Mapping[str, Any], reference: Mapping[str, Any], copied: Mapping[str, Any]
 ) -> PreparedTask:
+    asked = placeholders(config.prompt)
+    if asked and all(_is_blank(find(row, column)) for column in asked):
+        raise FieldProblem(asked[0], "is empty, so the row asks nothing")
     question = None if config.question is None else fill(config.question, row)
     return PreparedTask(fill(config.prompt, row), reference, copied, question, config.worked, row)
+
+
+def _is_blank(value: Any) -> bool:
+    return isinstance(value, str) and not value.strip()
 
 
 def _adapted_task(config: DatasetConfig, adapter: Adapter, row: Mapping[str, Any], copied: Mapping[str, Any]) -> PreparedTask:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.resources
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from verigym.datasets_cfg.load import SUFFIXES, load_config
+from verigym.datasets_cfg.templates import load_template
 from verigym.datasets_cfg.yamlfile import Document, Loc, checked, parse, text_of
 from verigym.envs import UsageError
 from verigym.envs.contract.errors import did_you_mean, error_context
@@ -137,6 +139,7 @@ class Suite(_Frozen):
     """Fields of a run, as defaults: those of the run's own configuration win."""
     measure: tuple[MeasuredSet, ...] = ()
     """Sets to measure on."""
+    _document: Document | None = PrivateAttr(None)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -155,17 +158,23 @@ class Suite(_Frozen):
             data_dir: where local files are; each data set whose files are all there is read there, the others from the hub.
 
         Raises:
-            UsageError: a data set is unknown or has no such split, or there is no such folder.
+            UsageError: a data set is unknown or has no such split, with its line where the suite is from a file, or there is no
+                such folder.
         """
         if data_dir is not None and not data_dir.is_dir():
             raise UsageError(f"data_dir {data_dir} is no folder; name that of the local files, or none to read from the hub")
         sources = []
-        for source in self.sources:
+        for number, source in enumerate(self.sources):
             fields = source.model_dump(exclude_defaults=True)
             if source.dataset is not None:
-                splits = [split for split in (source.split, source.eval_split) if split is not None]
-                with error_context(f"source {source.label!r}"):
-                    files = [check_split(source.dataset, split) for split in splits]
+                context = f"source {source.label!r}"
+                with self._at("sources", number, "dataset"), error_context(context):
+                    load_config(source.dataset)
+                files = []
+                for field, split in (("split", source.split), ("eval_split", source.eval_split)):
+                    if split is not None:
+                        with self._at("sources", number, field), error_context(context):
+                            files.append(check_split(source.dataset, split))
                 if data_dir is not None and all(file is not None and (data_dir / file).is_file() for file in files):
                     fields["data_dir"] = str(data_dir)
             sources.append(fields)
@@ -173,6 +182,24 @@ class Suite(_Frozen):
         if self.curriculum is not None:
             found |= {"curriculum": True, **self.curriculum.model_dump(exclude_none=True)}
         return found
+
+    def check_measured(self) -> None:
+        """Check that the sets to measure on are there, with their splits and templates.
+
+        Raises:
+            UsageError: one is not, with its line where the suite is from a file.
+        """
+        for number, measured in enumerate(self.measure):
+            with self._at("measure", number, "dataset"):
+                load_config(measured.dataset)
+            with self._at("measure", number, "split"):
+                check_split(measured.dataset, measured.split)
+            if measured.template:
+                with self._at("measure", number, "template"):
+                    load_template(measured.template)
+
+    def _at(self, *loc: int | str) -> AbstractContextManager[None]:
+        return error_context(self._document.place(loc)) if self._document else nullcontext()
 
 
 def check_split(dataset: str, split: str) -> str | None:
@@ -216,7 +243,9 @@ def load_suite(name_or_path: str | Path) -> Suite:
         UsageError: as `suite_text`, or it does not follow the schema; the message names file, line and field.
     """
     document = suite_document(name_or_path)
-    return checked(Suite, document.fields, document)
+    suite = checked(Suite, document.fields, document)
+    suite._document = document
+    return suite
 
 
 def suite_document(name_or_path: str | Path) -> Document:

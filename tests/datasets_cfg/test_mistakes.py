@@ -237,6 +237,21 @@ def test_an_environment_that_is_not_there_is_named_with_file_and_line(make, tmp_
     assert str(caught.value).startswith(f"{path}:{line}: ") and message in str(caught.value)
 
 
+def test_a_row_that_asks_nothing_is_no_task(make, tmp_path, capsys):
+    path = make([*ROWS, {"question": "  ", "answer": "#### 1", "level": 3}])
+    with pytest.raises(UsageError, match=r"row 3 \(from 0\): field 'question' is empty, so the row asks nothing"):
+        load(path, "train", data_dir=tmp_path)[3]
+    assert main(["validate", str(path), "--data-dir", str(tmp_path), "--workers", "0"]) == 1
+    assert "3 of 4 golds score the maximum" in capsys.readouterr().out
+
+
+def test_rows_given_for_a_description_are_told_apart(make, tmp_path, capsys):
+    make(ROWS)
+    rows = str(tmp_path / "rows.jsonl")
+    assert main(["validate", rows]) == 2
+    assert f"{rows} is no description; write a .yaml file that names it under `files`" in capsys.readouterr().err
+
+
 def test_local_files_without_a_folder(make, tmp_path, capsys):
     path = str(make(ROWS))
     for arguments in (["validate", path], ["datasets", "sample", path], ["datasets", "sample", path, "--split", "train"]):

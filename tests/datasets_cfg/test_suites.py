@@ -109,7 +109,9 @@ def test_mistakes_in_a_run(fields, message):
         ("sources: [{dataset: gsm8k, template: r2}]", "no template is called 'r2'"),
         ("sources: [{environment: math}]", "environment 'math' generates no tasks of its own"),
         ("sources: [{dataset: gsm8k}]\ntrain: {group_sise: 4}", "unknown field 'group_sise'"),
-        ("sources: [{dataset: gsm8k}]\nmeasure: [{dataset: aime24, split: train}]", "data set 'aime24' has no split 'train'"),
+        ("sources: [{dataset: gsm8k}]\nmeasure: [{dataset: aime24, split: train}]", "s.yaml:4: data set 'aime24' has no split"),
+        ("sources: [{dataset: gsm8k}]\nmeasure:\n  - dataset: aime25x", "s.yaml:5: no data set is called 'aime25x'"),
+        ("sources: [{dataset: gsm8k}]\nmeasure: [{dataset: aime24, template: r2}]", "s.yaml:4: no template is called 'r2'"),
         ("sources: [{dataset: gsm8k, format: {preset: r2}}]", "s.yaml:3: source 'gsm8k': options of 'format': field 'preset'"),
         (
             "sources: [{dataset: gsm8k, add: {length: {weight: 0.1, options: {x: 1}}}}]",
@@ -143,6 +145,9 @@ def test_mistakes_in_a_suite_of_yours(tmp_path, capsys, text, message):
             "s.yaml:6: source 'units': options of 'units'",
         ),
         ("sources:\n  - environment: units\n    format:\n      preset: r2", "s.yaml:6: source 'units': options of 'format'"),
+        ("sources:\n  - weight: 1\n    dataset: gsm9k", "s.yaml:5: source 'gsm9k': no data set is called 'gsm9k'"),
+        ("sources:\n  - dataset: gsm8k\n    split: trian", "s.yaml:5: source 'gsm8k': data set 'gsm8k' has no split 'trian'"),
+        ("sources:\n  - dataset: gsm8k\n    eval_split: tst", "s.yaml:5: source 'gsm8k': data set 'gsm8k' has no split 'tst'"),
         ("sources: [{environment: units}]\ntrain:\n  advantage: nosuch", "s.yaml:5: field 'advantage': there is no advantage"),
     ],
 )

@@ -57,17 +57,13 @@ def check(
     from rich.table import Table
 
     from verigym.cli.suite_price import price
-    from verigym.datasets_cfg.suites import check_split, load_suite
-    from verigym.datasets_cfg.templates import load_template
+    from verigym.datasets_cfg.suites import load_suite
     from verigym.terminal import printable
     from verigym.trainer.config.overrides import located
     from verigym.trainer.config.run import config_of, run_document
 
     described = load_suite(suite)
-    for measured in described.measure:
-        check_split(measured.dataset, measured.split)
-        if measured.template:
-            load_template(measured.template)
+    described.check_measured()
     given = [f"suite={json.dumps(suite)}", "model=none", "output=none"]
     document = run_document(None, given if data_dir is None else [*given, f"data_dir={json.dumps(str(data_dir))}"])
     config = config_of(document)
