@@ -109,7 +109,7 @@ class ProgramOfThoughtEnvironment(MathEnvironment):
         """Find the program, run it, and let `math` judge what it prints."""
         found = find_program(completion.text, "python", self._options.program)
         if found.program is None:
-            if completion.finish_reason == "length":
+            if completion.cut_off:
                 return Score.truncated(reason=f"cut off by the token limit: {found.reason}")
             return Score.no_answer(reason=found.reason)
         # A lone surrogate cannot be written to a file; in its place stands what every editor would show.

@@ -145,7 +145,7 @@ class ConstraintsEnvironment(BaseEnvironment[ConstraintsReference, ConstraintsOp
             return Score.correct(reason=f"all {len(components)} instructions are followed")
         reason = "not followed: " + "; ".join(broken)
         share = sum(components.values()) / len(components)
-        if completion.finish_reason == "length":
+        if completion.cut_off:
             return Score.truncated(reason=f"cut off by the token limit: {reason}")
         return (
             Score.partial(share, reason=reason) if self.options.reward == "share" and share else Score.incorrect(reason=reason)

@@ -263,6 +263,8 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         reference = self.reference(prompt)
         candidate = Completion.of(completion)
         start = time.perf_counter()
+        if candidate.failure is not None:
+            return _stamped(Score.of_failure(candidate.failure), self.grader, 0.0)
 
         def judge(candidate: Completion) -> Score:
             score = self.judge(prompt, reference, candidate)

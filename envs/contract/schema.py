@@ -18,6 +18,7 @@ from verigym.envs.contract.chat import completion_text, message_fields
 
 KEY_HEX_DIGITS = 32
 
+Fault = Literal["json", "unclosed", "unknown", "schema"]
 ErrorKind = Literal["gold_invalid", "unavailable", "backend", "timeout", "crashed", "protocol", "internal"]
 
 
@@ -41,8 +42,16 @@ class _Frozen(BaseModel):
 class Message(_Frozen):
     """One turn of a chat."""
 
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
+    name: str | None = Field(default=None, exclude_if=lambda name: name is None)
+    """The tool that answers; only in messages of the role `tool`."""
+
+    @model_validator(mode="after")
+    def _tools_are_named(self) -> Self:
+        if (self.name is not None) is not (self.role == "tool"):
+            raise ValueError("messages of the role 'tool' have a name, the tool's, and no others do")
+        return self
 
 
 class Reference(_Frozen):
@@ -103,12 +112,84 @@ def as_messages(text: str | Sequence[Message | Mapping[str, Any]]) -> tuple[Mess
     )
 
 
+class ToolCall(_Frozen):
+    """A call of a tool, as the model wrote it."""
+
+    name: str = ""
+    arguments: Mapping[str, JsonValue] = Field(default_factory=dict)
+    raw: str
+    """The text of the call, without the tags around it."""
+    fault: Fault | None = None
+    """Why it was not run: it is no JSON object with a name and arguments (json), has no closing tag (unclosed), names no tool
+    of this episode (unknown), or its arguments do not fit the tool's schema (schema)."""
+
+
+class Turn(_Frozen):
+    """One turn of an episode after the prompt: what the model wrote, or a reply that it read."""
+
+    role: Literal["assistant", "tool", "user"]
+    text: str
+    name: str | None = Field(default=None, exclude_if=lambda name: name is None)
+    """The tool that replies; only in turns of the role `tool`."""
+    calls: tuple[ToolCall, ...] = Field(default=(), exclude_if=lambda calls: not calls)
+    """The tools that an assistant's turn calls, in order."""
+    reward: float | None = Field(default=None, allow_inf_nan=False, exclude_if=lambda reward: reward is None)
+    """What an assistant's turn earned, where the session gives rewards by turn."""
+
+    @model_validator(mode="after")
+    def _parts_fit_the_role(self) -> Self:
+        if (self.name is not None) is not (self.role == "tool"):
+            raise ValueError("turns of the role 'tool' have a name, the tool's, and no others do")
+        if self.role != "assistant" and (self.calls or self.reward is not None):
+            raise ValueError(f"a turn of the role {self.role!r} has calls or a reward; only the assistant's turns have")
+        return self
+
+    @property
+    def message(self) -> Message:
+        """The turn as a message of a chat."""
+        return Message(role=self.role, content=self.text, name=self.name)
+
+
+class ScoreError(_Frozen):
+    """Why there is no score. `retryable` says whether another try may help."""
+
+    kind: ErrorKind
+    message: str
+    retryable: bool = False
+
+
 class Completion(_Frozen):
-    """What the model wrote. A plain string is accepted wherever a Completion is, and so are the messages of a chat."""
+    """What the model wrote. A plain string is accepted wherever a Completion is, and so are the messages of a chat.
+
+    After an episode of several turns, `text` is that of the assistant's last turn. What the model read, such as the results of
+    tools, stands in `turns` only, so an environment that judges `text` never pays for it.
+    """
 
     text: str
     token_ids: tuple[int, ...] | None = None
-    finish_reason: Literal["stop", "length", "abort"] | None = None
+    finish_reason: Literal["stop", "length", "turns", "context", "abort"] | None = None
+    """What ended it: the model; its limit of tokens; in an episode, the limit of turns, or the context that was full; or we."""
+    turns: tuple[Turn, ...] = Field(default=(), exclude_if=lambda turns: not turns)
+    """All turns of an episode; none where the model answers a prompt at once."""
+    outcome: Mapping[str, JsonValue] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)
+    """What the session recorded when it was closed, such as the state of a game."""
+    failure: ScoreError | None = Field(default=None, exclude_if=lambda failure: failure is None)
+    """Why our side could not go on with the episode. Such a completion has no reward, whoever scores it."""
+
+    @model_validator(mode="after")
+    def _text_is_the_last_turn(self) -> Self:
+        if self.turns:
+            last = next((turn.text for turn in reversed(self.turns) if turn.role == "assistant"), "")
+            if last != self.text:
+                raise ValueError(
+                    f"text is {self.text!r:.60}, and the assistant's last turn {last!r:.60}; expected the same text"
+                )
+        return self
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether a limit ended it, and not the model."""
+        return self.finish_reason in ("length", "turns", "context")
 
     @classmethod
     def of(cls, value: CompletionLike) -> Completion:
@@ -129,7 +210,11 @@ class Completion(_Frozen):
     @property
     def digest(self) -> str:
         """sha256, in hex, of everything that a verdict may depend on."""
-        return sha256_hex(canonical_json([self.text, self.token_ids, self.finish_reason]))
+        content: list[Any] = [self.text, self.token_ids, self.finish_reason]
+        if self.turns or self.outcome is not None or self.failure is not None:
+            episode = self.model_dump(mode="json", include={"turns", "outcome", "failure"})
+            content.append(episode)
+        return sha256_hex(canonical_json(content))
 
 
 CompletionLike = Completion | str | Sequence[Mapping[str, Any]]
@@ -163,14 +248,6 @@ class StepScore(_Frozen):
         if self.end < self.start:
             raise ValueError(f"a step ends at {self.end}, before its start {self.start}")
         return self
-
-
-class ScoreError(_Frozen):
-    """Why there is no score. `retryable` says whether another try may help."""
-
-    kind: ErrorKind
-    message: str
-    retryable: bool = False
 
 
 class Raised(_Frozen):
@@ -278,5 +355,9 @@ class Score(_Frozen):
     @classmethod
     def failed(cls, kind: ErrorKind, message: str, *, retryable: bool = False) -> Score:
         """Return the score of a failure on our side, without a reward."""
-        error = ScoreError(kind=kind, message=message, retryable=retryable)
-        return cls(reward=None, status=Status.ERROR, reason=message, error=error)
+        return cls.of_failure(ScoreError(kind=kind, message=message, retryable=retryable))
+
+    @classmethod
+    def of_failure(cls, error: ScoreError) -> Score:
+        """Return the score of this failure on our side, without a reward."""
+        return cls(reward=None, status=Status.ERROR, reason=error.message, error=error)

@@ -93,7 +93,7 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
         reason = next((f"{rule}: {problem}" for rule, problem in broken.items() if problem), "")
         if not reason:
             score = Score.correct(reason="the layout is as asked")
-        elif completion.finish_reason == "length":
+        elif completion.cut_off:
             score = Score.truncated(reason=f"cut off by the token limit: {reason}")
         else:
             score = Score.incorrect(reason=reason)

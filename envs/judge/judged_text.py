@@ -21,7 +21,7 @@ def read(completion: Completion, reads: Reads, cut: Cut, max_chars: int, floor: 
         max_chars: a longer text is not judged.
         floor: the reward of a completion that is not judged.
     """
-    if completion.finish_reason == "length" and cut == "floor":
+    if completion.cut_off and cut == "floor":
         return Score.truncated(reward=floor, reason="cut off by the token limit")
     text = strip_thinking(completion.text) if reads == "answer" else completion.text
     if text is None:

@@ -104,7 +104,7 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
         target = self._target(prompt, reference)
         found = shares(self._part(completion.text), target, self.options.least, unit=self.options.unit)
         if not found:
-            if completion.finish_reason == "length":
+            if completion.cut_off:
                 return Score.truncated(reason="cut off by the token limit with too little text to tell its language")
             return Score.no_answer(reason="too little text to tell its language")
         share = found.get(target, 0.0)

@@ -90,7 +90,7 @@ class LeanEnvironment(BaseEnvironment[LeanReference, LeanOptions]):
             max_kb=options.max_submission_kb,
         )
         if isinstance(found, Refused):
-            return _refused(found, cut_off=completion.finish_reason == "length")
+            return _refused(found, cut_off=completion.cut_off)
         if options.guard:
             slot = reference.mode == "slot"
             words = BANNED if slot else METAPROGRAMS

@@ -120,7 +120,7 @@ class MatchEnvironment(BaseEnvironment[MatchReference, MatchOptions]):
         else:
             found, reason = find_answer(answering, self.options.answer_in or kind.where)
         if not found:
-            if completion.finish_reason == "length":
+            if completion.cut_off:
                 return Score.truncated(reason=f"cut off by the token limit: {reason}")
             return Score.no_answer(reason=reason if found is None else "the answer is empty")
         verdict = kind.judge(reference, found)

@@ -195,7 +195,7 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
             return self._limited(extracted)
         wanted = " or ".join(self.options.extract)
         reason = f"the thinking never closes, so no {wanted} answer" if body is None else f"no {wanted} answer"
-        if completion.finish_reason == "length":
+        if completion.cut_off:
             return Score.truncated(reason=f"cut off by the token limit: {reason}")
         return Score.no_answer(reason=reason)
 

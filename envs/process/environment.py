@@ -176,7 +176,7 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
     def _spans(self, prompt: Prompt, completion: Completion) -> tuple[list[Span], Score | None]:
         """Return the steps to judge, or the verdict where there is none."""
         text = completion.text
-        cut_off = completion.finish_reason == "length"
+        cut_off = completion.cut_off
         if text.strip() and text.strip() in prompt.text:
             return [], Score.no_answer(reason="the completion is a part of the task")
         if len(text) > self.options.max_chars:
@@ -200,7 +200,7 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
         unjudged = sum(verdict.unjudged for verdict in verdicts)
         checked = [(span, verdict) for span, verdict in zip(spans, verdicts, strict=True) if verdict.claims]
         if not checked:
-            if completion.finish_reason == "length":
+            if completion.cut_off:
                 return Score.truncated(reason="cut off by the token limit before any arithmetic was stated")
             seen = f"; {unjudged} claims could not be judged" if unjudged else ""
             return Score.no_answer(reason=f"no step states arithmetic that can be recomputed{seen}")
@@ -245,7 +245,7 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
         if unjudged:
             reason += f"; {unjudged} claims could not be judged"
         reward = min(aggregate(rewards, self.options.aggregate), most)
-        if completion.finish_reason == "length":
+        if completion.cut_off:
             score = Score.truncated(reason=f"cut off by the token limit; {reason}")
         else:
             status = Status.CORRECT if reward == 1 else Status.PARTIAL if reward > 0 else Status.INCORRECT

@@ -135,7 +135,7 @@ class ReasoningGymEnvironment(GeneratedTasks[GymReference, GymOptions]):
         places = (self.options.answer_in,)
         found, how = find_answer(text, places) if text is not None else (None, "the thinking never ends")
         if not found:
-            if completion.finish_reason == "length":
+            if completion.cut_off:
                 return Score.truncated(reason=f"cut off by the token limit: {how}")
             return Score.no_answer(reason=how if found is None else "the answer is left empty")
         if len(found) > LONGEST:

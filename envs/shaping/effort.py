@@ -75,7 +75,7 @@ class EffortEnvironment(BaseEnvironment[EffortReference, EffortOptions]):
         if not text.strip():
             return Score.no_answer(reason="the completion is empty")
         answer = strip_thinking(text)
-        if answer is None and completion.finish_reason == "length":
+        if answer is None and completion.cut_off:
             return Score.truncated(reason="cut off by the token limit while thinking")
         thinking = text[: len(text) - len(answer)] if answer is not None else text
         counted, unit = length(completion, self.options.unit)

@@ -111,7 +111,7 @@ class TextPuzzle(GeneratedTasks[R, Opts]):
         text = strip_thinking(completion.text) if self.options.skip_thinking else completion.text
         found, how = find_answer(text, ("boxed",)) if text is not None else (None, "the thinking never ends")
         if not found:
-            if completion.finish_reason == "length":
+            if completion.cut_off:
                 return Score.truncated(reason=f"cut off by the token limit: {how}")
             return Score.no_answer(reason=how if found is None else "the box is empty")
         if len(found) > LONGEST:

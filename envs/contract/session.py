@@ -1,0 +1,76 @@
+"""Episodes of several turns: `Session` answers what the model writes, and an `Interactive` environment opens sessions.
+
+The verdict stays `env.score(prompt, completion)`, a pure function of the prompt and of the saved episode (`Completion.turns`
+and `Completion.outcome`), so an episode can be graded again without its session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from verigym.envs.contract.schema import Message, Prompt, Turn
+
+
+class ToolSpec(BaseModel):
+    """A tool as the model is told of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")
+    description: str = Field(min_length=1)
+    parameters: Mapping[str, JsonValue]
+    """JSON schema of the arguments, an object."""
+
+    def for_template(self) -> dict[str, Any]:
+        """Return the form that chat templates take in `tools=`."""
+        return {"type": "function", "function": self.model_dump(mode="json")}
+
+
+class Reply(BaseModel):
+    """What a session answers to a turn of the model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    messages: tuple[Message, ...] = ()
+    """What the model reads next: messages of the roles `tool` and `user`."""
+    done: bool = False
+    """Whether the episode is over. If not, there is at least one message."""
+    reward: float | None = Field(default=None, allow_inf_nan=False)
+    """What the turn earned, where the environment gives rewards by turn."""
+
+
+class Session(Protocol):
+    """One episode. It is opened once, used once and closed once: nothing can pass from one episode into another."""
+
+    @property
+    def tools(self) -> Sequence[ToolSpec]:
+        """The tools that the model may call."""
+
+    def read(self, text: str) -> Turn:
+        """Return a text of the model as a turn, with the calls in it. Whatever the text, it raises nothing."""
+
+    def respond(self, turn: Turn) -> Reply:
+        """Answer a turn of the model.
+
+        Raises:
+            EnvironmentFailure: our side cannot go on. The episode then gets no reward.
+        """
+
+    def close(self) -> Mapping[str, JsonValue]:
+        """End the episode and return its outcome, for `Completion.outcome`. Idempotent."""
+
+
+@runtime_checkable
+class Interactive(Protocol):
+    """An environment with episodes."""
+
+    def open(self, prompt: Prompt, seed: str) -> Session:
+        """Begin an episode. The same prompt, seed and turns give the same replies.
+
+        Raises:
+            UsageError: the prompt was made by another environment.
+            EnvironmentFailure: our side cannot begin.
+        """

@@ -1,0 +1,280 @@
+"""`ToolEnvironment`: gives any environment of one turn tools to call before the answer. The verdict stays the inner one's."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import Field, JsonValue
+
+from verigym.envs.contract.base import Environment, ExpectedVerdicts, Options, TaskSource
+from verigym.envs.contract.blame import OURS, describe, raised_by
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.schema import (
+    Completion,
+    CompletionLike,
+    Fault,
+    Message,
+    Prompt,
+    Score,
+    ToolCall,
+    Turn,
+    canonical_json,
+    sha256_hex,
+)
+from verigym.envs.contract.session import Reply, ToolSpec
+from verigym.envs.tools.function import OpenTool, Tool, ToolError
+from verigym.envs.tools.hermes import CLOSE, OPEN, read_calls
+
+VERSION = "1"
+
+
+class ToolOptions(Options):
+    """What the episodes of a `ToolEnvironment` allow."""
+
+    inner: str
+    """Grader id of the environment that judges."""
+    tools: tuple[str, ...]
+    """Name, schema and code of each tool, as a hash."""
+    max_reply_chars: int = Field(4096, ge=64)
+    """A longer result of a tool is cut in the middle, and says so."""
+    max_calls: int = Field(8, ge=1)
+    """Calls that one turn may make; those after them are not run, and the model is told."""
+
+
+class ToolEnvironment:
+    """An environment whose model may call tools before it answers.
+
+    Prompts, references and verdicts are those of `inner`, which reads the assistant's last turn alone: what a tool
+    returned is never judged as the model's answer.
+
+    Args:
+        inner: the environment that judges.
+        tools: made by `@tool`, or with a state (`Tool`).
+        name: of the whole; by default the inner name and `_with_tools`.
+        max_reply_chars: a longer result of a tool is cut in the middle.
+        max_calls: calls that one turn may make.
+
+    Raises:
+        UsageError: no tool is given, or two have the same name.
+    """
+
+    version = VERSION
+
+    def __init__(
+        self,
+        inner: Environment,
+        tools: Sequence[Tool],
+        *,
+        name: str = "",
+        max_reply_chars: int = 4096,
+        max_calls: int = 8,
+    ) -> None:
+        self.inner = inner
+        self.name = name or f"{inner.name}_with_tools"
+        self.tools = {tool.spec.name: tool for tool in tools}
+        if not tools:
+            raise UsageError(f"{self.name!r} has no tools: give at least one, such as tools=[calculator]")
+        if len(self.tools) < len(tools):
+            twice = Counter(tool.spec.name for tool in tools).most_common(1)[0][0]
+            raise UsageError(f"{self.name!r} has two tools named {twice!r}: give one of them another name, @tool(name=...)")
+        self.options = ToolOptions(
+            inner=inner.grader,
+            tools=tuple(_identity(tool) for tool in tools),
+            max_reply_chars=max_reply_chars,
+            max_calls=max_calls,
+        )
+        digest = sha256_hex(canonical_json(self.options.model_dump(mode="json")))[:8]
+        self.grader = f"{self.name}@{self.version}+{digest}"
+
+    def __repr__(self) -> str:
+        return f"<{self.grader}>"
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Floor and maximum of the inner environment."""
+        return self.inner.reward_range
+
+    @property
+    def expected_verdicts(self) -> ExpectedVerdicts:
+        """Those of the inner environment."""
+        return self.inner.expected_verdicts
+
+    def prompt(self, text: str | Sequence[Message], /, **reference: Any) -> Prompt:
+        """Make a task from a text and the fields of the inner environment's reference."""
+        return self._ours(self.inner.prompt(text, **reference))
+
+    def load_prompt(self, data: Mapping[str, Any]) -> Prompt:
+        """Rebuild a prompt from its JSON form.
+
+        Raises:
+            UsageError: it was made by another environment.
+        """
+        if data["environment"] != self.name:
+            raise UsageError(f"{self.name!r} was given a prompt made for {data['environment']!r}")
+        fields = {name: value for name, value in data.items() if name != "key"}
+        prompt = self._ours(self.inner.load_prompt({**fields, "environment": self.inner.name}))
+        if data.get("key", prompt.key) != prompt.key:
+            raise ValueError(f"key {data['key']!r} does not belong to this prompt, whose content hashes to {prompt.key!r}")
+        return prompt
+
+    def gold(self, prompt: Prompt) -> str | None:
+        """Return a completion that scores the maximum without a tool, where the inner environment can write one."""
+        return self.inner.gold(self._inner(prompt))
+
+    def score(self, prompt: Prompt, completion: CompletionLike) -> Score:
+        """Judge an episode, or one text, by the inner environment.
+
+        Raises:
+            UsageError: the prompt was made by another environment.
+        """
+        return self.inner.score(self._inner(prompt), Completion.of(completion)).model_copy(update={"grader": self.grader})
+
+    def check(self) -> None:
+        """Check the inner environment, and open each tool once."""
+        self.inner.check()
+        for tool in self.tools.values():
+            tool.open("check").close()
+
+    def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
+        """Return the inner environment's task number `index`.
+
+        Raises:
+            UsageError: it generates no tasks.
+        """
+        if not isinstance(self.inner, TaskSource):
+            raise UsageError(
+                f"{self.name!r}: {self.inner.name!r} generates no tasks of its own; make prompts with env.prompt(...)"
+            )
+        return self._ours(self.inner.prompt_at(split, seed, index))
+
+    def prompts(self, split: str = "train", seed: int = 0) -> Iterator[Prompt]:
+        """Yield the inner environment's tasks, endlessly."""
+        return (self.prompt_at(split, seed, index) for index in itertools.count())
+
+    def open(self, prompt: Prompt, seed: str) -> ToolSession:
+        """Begin an episode.
+
+        Raises:
+            UsageError: the prompt was made by another environment.
+        """
+        self._inner(prompt)
+        return ToolSession(self.tools, self.options, seed)
+
+    def _ours(self, prompt: Prompt) -> Prompt:
+        return _renamed(prompt, self.name)
+
+    def _inner(self, prompt: Prompt) -> Prompt:
+        if not isinstance(prompt, Prompt):
+            raise TypeError(f"{self.name!r} scores prompts made with env.prompt(...), not {type(prompt).__name__}")
+        if prompt.environment != self.name:
+            raise UsageError(f"{self.name!r} was given a prompt made for {prompt.environment!r}")
+        return _renamed(prompt, self.inner.name)
+
+
+def _renamed(prompt: Prompt, environment: str) -> Prompt:
+    return Prompt(messages=prompt.messages, environment=environment, references=prompt.references, metadata=prompt.metadata)
+
+
+def _identity(tool: Tool) -> str:
+    return f"{tool.spec.name}+{sha256_hex(canonical_json([tool.spec.model_dump(mode='json'), tool.identity]))[:8]}"
+
+
+class ToolSession:
+    """One episode with tools: it runs the calls of each turn, and is over with a turn that calls none."""
+
+    def __init__(self, tools: Mapping[str, Tool], options: ToolOptions, seed: str) -> None:
+        self._tools, self._options, self._seed = tools, options, seed
+        self._open: dict[str, OpenTool] = {}
+        self._calls: Counter[str] = Counter()
+        self._faults: Counter[str] = Counter()
+        self._bugs: list[str] = []
+        self._closed = False
+
+    @property
+    def tools(self) -> Sequence[ToolSpec]:
+        """The tools that the model may call."""
+        return [tool.spec for tool in self._tools.values()]
+
+    def read(self, text: str) -> Turn:
+        """Return a text of the model as a turn, with its calls."""
+        calls = [
+            call if (fault := self._fault(call)) is None else call.model_copy(update={"fault": fault})
+            for call in read_calls(text)
+        ]
+        return Turn(role="assistant", text=text, calls=tuple(calls))
+
+    def respond(self, turn: Turn) -> Reply:
+        """Run the calls of a turn, in order. A turn that calls nothing is the answer.
+
+        Raises:
+            EnvironmentFailure: a tool failed on our side.
+            UsageError: the session is closed.
+        """
+        if self._closed:
+            raise UsageError("the session is closed: each episode opens its own, env.open(prompt, seed)")
+        if not turn.calls:
+            return Reply(done=True)
+        return Reply(messages=tuple(self._answer(call, number) for number, call in enumerate(turn.calls)))
+
+    def close(self) -> Mapping[str, JsonValue]:
+        """Close the tools; return the calls by tool, the calls with faults, and what exceptions of tools there were."""
+        self._closed = True
+        while self._open:
+            self._open.popitem()[1].close()
+        outcome: dict[str, JsonValue] = {"calls": dict(self._calls), "faults": dict(self._faults)}
+        return {**outcome, "tool_exceptions": list(self._bugs)} if self._bugs else outcome
+
+    def _fault(self, call: ToolCall) -> Fault | None:
+        if call.fault is not None:
+            return call.fault
+        if call.name not in self._tools:
+            return "unknown"
+        return "schema" if self._tools[call.name].misfit(call.arguments) else None
+
+    def _answer(self, call: ToolCall, number: int) -> Message:
+        name = call.name if call.name in self._tools else "tool"
+        if call.fault is not None:
+            self._faults[call.fault] += 1
+            text = "Error: " + self._complaint(call)
+        elif number >= self._options.max_calls:
+            self._faults["too_many"] += 1
+            text = f"Error: not run, for one turn may make {self._options.max_calls} calls"
+        else:
+            text = self._run(call)
+        return Message(role="tool", name=name, content=_capped(text, self._options.max_reply_chars))
+
+    def _complaint(self, call: ToolCall) -> str:
+        if call.fault == "json":
+            return f'no call was read between the tags: write {OPEN}{{"name": ..., "arguments": {{...}}}}{CLOSE}'
+        if call.fault == "unclosed":
+            return f"no call was read, for the closing tag {CLOSE} is missing"
+        if call.fault == "unknown":
+            return f"there is no tool {call.name[:64]!r}; the tools are {', '.join(self._tools)}"
+        return f"the arguments do not fit: {self._tools[call.name].misfit(call.arguments)}"
+
+    def _run(self, call: ToolCall) -> str:
+        self._calls[call.name] += 1
+        try:
+            if call.name not in self._open:
+                self._open[call.name] = self._tools[call.name].open(f"{self._seed}/{call.name}")
+            return self._open[call.name].call(call.arguments)
+        except ToolError as error:
+            return f"Error: {error}"
+        except (EnvironmentFailure, KeyboardInterrupt, GeneratorExit):
+            raise
+        except OURS as error:
+            raise EnvironmentFailure("backend", f"tool {call.name!r}: {describe(error)}", retryable=True) from error
+        except BaseException as error:  # a bug of the tool, which must not end the trainer
+            self._bugs.append(f"{call.name}: {raised_by(error).cause}")
+            return f"Error: {describe(error)}"
+
+
+def _capped(text: str, most: int) -> str:
+    """Return a text of at most about so many characters: its beginning and its end, with what is left out counted."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"

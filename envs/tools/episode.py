@@ -1,0 +1,73 @@
+"""`run_episode`: a policy and a session take turns until the model answers or a limit ends the episode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.schema import Completion, Message, Prompt, ScoreError, Turn
+from verigym.envs.contract.session import Interactive, Session
+
+Policy = Callable[[Sequence[Message]], str]
+"""Gets the messages so far and returns the assistant's next text."""
+
+
+def run_episode(env: Interactive, prompt: Prompt, policy: Policy, *, seed: str = "0", max_turns: int = 8) -> Completion:
+    """Run one episode and return it as a completion, for `env.score(prompt, completion)`.
+
+    Args:
+        env: an interactive environment.
+        prompt: one of its tasks.
+        policy: gets the messages so far and returns the assistant's next text. What it raises is raised here.
+        seed: names the episode; randomness of the session is keyed by it.
+        max_turns: the assistant's turns, at most. An episode that is not over by then has the finish reason `turns`.
+
+    Returns:
+        The episode. If our side failed, it has a `failure`, and whoever scores it gives no reward.
+
+    Raises:
+        UsageError: the environment has no episodes, or the prompt is another environment's.
+        TypeError: the policy returned something else than a text.
+    """
+    if not isinstance(env, Interactive):
+        raise UsageError(f"{env!r} has no episodes (no `open`): give it tools, ToolEnvironment(env, tools=[...])")
+    if max_turns < 1:
+        raise UsageError(f"max_turns is {max_turns}; expected at least 1")
+    turns: list[Turn] = []
+    reason: Literal["stop", "turns", "abort"] = "turns"
+    failure: ScoreError | None = None
+    outcome = None
+    session: Session | None = None
+    try:
+        try:
+            session = env.open(prompt, seed)
+            for _ in range(max_turns):
+                turn = session.read(_text(policy([*prompt.messages, *(turn.message for turn in turns)])))
+                turns.append(turn)
+                reply = session.respond(turn)
+                turns[-1] = turn.model_copy(update={"reward": reply.reward})
+                turns += [Turn(role=_reader(one), text=one.content, name=one.name) for one in reply.messages]
+                if reply.done:
+                    reason = "stop"
+                    break
+        finally:
+            outcome = session.close() if session is not None else None
+    except EnvironmentFailure as error:
+        failure, reason = error.score().error, "abort"
+    last = next((turn.text for turn in reversed(turns) if turn.role == "assistant"), "")
+    return Completion(text=last, finish_reason=reason, turns=tuple(turns), outcome=outcome, failure=failure)
+
+
+def _text(text: object) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"the policy returned {type(text).__name__}; expected the assistant's next text")
+    return text
+
+
+def _reader(message: Message) -> Literal["tool", "user"]:
+    if message.role == "tool":
+        return "tool"
+    if message.role == "user":
+        return "user"
+    raise UsageError(f"a session replied with a message of the role {message.role!r}; expected tool or user")

@@ -1,0 +1,81 @@
+"""Calls of tools in the format of Hermes and Qwen: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
+
+The model's own thinking is not read: a call that it only considers is not run. A closing tag inside a string of the arguments
+is text. What opens a call and is none becomes a call with a fault, so that a session can tell the model. One pass, linear time.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from verigym.envs import strict_json
+from verigym.envs.contract.schema import ToolCall
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
+_STRING_OR_BRACE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*"?|[{}]', re.DOTALL)
+_SPACE = re.compile(r"\s*+")
+
+
+def read_calls(text: str) -> tuple[ToolCall, ...]:
+    """Return the calls in a turn of the model, in order, those with faults too. Whether a tool exists is not looked at."""
+    place = _after_thinking(text)
+    calls: list[ToolCall] = []
+    while (start := text.find(OPEN, place)) >= 0:
+        call, place = _read_one(text, start + len(OPEN))
+        calls.append(call)
+    return tuple(calls)
+
+
+def _after_thinking(text: str) -> int:
+    """Return where the thinking ends. Templates may have opened it in the prompt, so the closing tag alone counts, too."""
+    end = text.find(THINK_CLOSE)
+    if end >= 0:
+        return end + len(THINK_CLOSE)
+    return len(text) if THINK_OPEN in text else 0
+
+
+def _read_one(text: str, start: int) -> tuple[ToolCall, int]:
+    """Return the call whose opening tag ends at `start`, and where to read on."""
+    start = _skip_space(text, start)
+    if not text.startswith("{", start):
+        end = min(place for place in (text.find(CLOSE, start), text.find(OPEN, start), len(text)) if place >= 0)
+        closed = text.startswith(CLOSE, end)
+        return ToolCall(raw=text[start:end], fault="json" if closed else "unclosed"), end + (len(CLOSE) if closed else 0)
+    end = _object_end(text, start)
+    if end < 0:
+        return ToolCall(raw=text[start:], fault="unclosed"), len(text)
+    raw, after = text[start:end], _skip_space(text, end)
+    fields = _fields(raw)
+    if not text.startswith(CLOSE, after):
+        return ToolCall(**(fields or {}), raw=raw, fault="unclosed"), end
+    return ToolCall(**(fields or {}), raw=raw, fault=None if fields is not None else "json"), after + len(CLOSE)
+
+
+def _skip_space(text: str, start: int) -> int:
+    match = _SPACE.match(text, start)
+    return match.end() if match is not None else start
+
+
+def _object_end(text: str, start: int) -> int:
+    """Return where the object that begins at `start` ends, by its braces outside of strings; -1 if it does not."""
+    depth = 0
+    for match in _STRING_OR_BRACE.finditer(text, start):
+        if match[0] in "{}":
+            depth += 1 if match[0] == "{" else -1
+            if depth == 0:
+                return match.end()
+    return -1
+
+
+def _fields(raw: str) -> dict[str, Any] | None:
+    """Return name and arguments of a call; None if the text is not an object that holds just these."""
+    try:
+        value = strict_json.loads(raw)
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str) or set(value) - {"name", "arguments"}:
+        return None
+    arguments = value.get("arguments", {})
+    return {"name": value["name"], "arguments": arguments} if isinstance(arguments, dict) else None

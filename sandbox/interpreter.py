@@ -1,0 +1,97 @@
+"""A Python interpreter that keeps its state between calls, as a notebook does: the `python` tool of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verigym.sandbox.box import Sandbox
+from verigym.sandbox.session import Answer, Ended, Raised, Session
+from verigym.sandbox.spec import Limits, Program, RunStatus, SandboxFailure
+
+# Runs inside, where the text it is given may do what it likes.
+_PROGRAM = r"""
+import ast, linecache, sys, traceback
+
+_names = {"__name__": "__main__"}
+_cells = 0
+
+def execute(code):
+    global _cells
+    _cells += 1
+    place = f"<cell {_cells}>"
+    linecache.cache[place] = (len(code), None, code.splitlines(True), place)
+    before, sys.stderr = sys.stderr, sys.stdout
+    try:
+        tree = ast.parse(code, place)
+        last = ast.Expression(tree.body.pop().value) if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, place, "exec"), _names)
+        value = None if last is None else eval(compile(last, place, "eval"), _names)
+        if value is not None:
+            _names["_"] = value
+            print(repr(value))
+        return ""
+    except BaseException as error:
+        frames = error.__traceback__.tb_next if error.__traceback__ else None
+        return "".join(traceback.format_exception(type(error), error, frames))
+    finally:
+        sys.stderr = before
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What a piece of code did."""
+
+    output: str
+    """What it printed, and the value of its last line where that is an expression, at most 64 KiB."""
+    error: str = ""
+    """Its traceback, if it raised."""
+    ended: RunStatus | None = None
+    """How it ended the interpreter, if it did: the state is lost, and the next code starts a new one."""
+
+
+class Interpreter:
+    """A Python interpreter in the sandbox. It starts with the first code; not for use by several threads at a time.
+
+    It takes one of the sandbox's slots for a call and not for its life.
+
+    Args:
+        box: where it runs.
+        limits: the wall time is that of one call, the others of the interpreter's life.
+    """
+
+    def __init__(self, box: Sandbox, limits: Limits | None = None) -> None:
+        self._box, self._limits = box, limits or Limits()
+        self._session: Session | None = None
+
+    def execute(self, code: str) -> Executed:
+        """Run code with the names that earlier code left.
+
+        Raises:
+            SandboxFailure: the sandbox failed. The state is lost.
+        """
+        try:
+            code.encode()
+        except UnicodeEncodeError:
+            return Executed("", "SyntaxError: the code holds half of a surrogate pair, which no file can hold\n")
+        with self._box.slot():
+            try:
+                if self._session is None:
+                    self._session = Session(self._box.start, Program(source=_PROGRAM), self._limits)
+                reply = self._session.call("execute", [code])
+            except SandboxFailure:
+                self.close()
+                raise
+        if isinstance(reply, Answer):
+            return Executed(reply.out, reply.value if isinstance(reply.value, str) else "")
+        # Only code that reached into the interpreter itself can get another answer.
+        self.close()
+        if isinstance(reply, Ended):
+            return Executed("", reply.result.stderr.decode(errors="replace")[-2000:], reply.result.status)
+        return Executed("", f"{reply.type}: {reply.message}\n" if isinstance(reply, Raised) else "", RunStatus.PROTOCOL)
+
+    def close(self) -> None:
+        """End the interpreter. Idempotent: the next code starts a new one."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
