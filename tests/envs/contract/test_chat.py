@@ -1,16 +1,10 @@
 """Chat messages enter the contract as texts do: as prompts, as completions, and in the reward function that TRL calls."""
 
-import re
-import runpy
-from pathlib import Path
-
 import pytest
 from sample_envs import ExactEnvironment, FlakyEnvironment, PoliteEnvironment
 
-from verigym.envs import AllOf, Completion, Grader, Message
+from verigym.envs import AllOf, Completion, Grader, Message, reward_function
 from verigym.envs.contract.schema import as_messages
-
-PAGE = Path(__file__).parents[3] / "docs/grading.md"
 
 
 def said(content, **more):
@@ -80,13 +74,6 @@ def test_prompts_of_messages():
         env.prompt(5, answer="4")
 
 
-def make_reward(tmp_path):
-    """Return `make_reward` as the page has it."""
-    (example,) = re.findall(r"<!-- example: reward -->\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    (tmp_path / "example.py").write_text(example, encoding="utf-8")
-    return runpy.run_path(str(tmp_path / "example.py"))["make_reward"]
-
-
 def as_trl_calls(reward, prompts, texts, *, chat, **columns):
     """Call a reward function as GRPOTrainer does: by keywords, the data set's columns and the trainer's own among them."""
     completions = [[said(text)] for text in texts] if chat else texts
@@ -96,10 +83,8 @@ def as_trl_calls(reward, prompts, texts, *, chat, **columns):
 
 
 @pytest.mark.parametrize("chat", [False, True])
-def test_the_reward_function_of_the_page_takes_texts_and_chats(chat, tmp_path):
-    env = ExactEnvironment()
-    with Grader(env, workers=1) as grader:
-        reward = make_reward(tmp_path)(env, grader)
+def test_the_reward_function_takes_texts_and_chats(chat):
+    with reward_function(ExactEnvironment(), workers=1) as reward:
         found = as_trl_calls(reward, ["q", "q", "r"], ["answer: 4", "answer: 5", ""], chat=chat, answer=["4", "4", "5"])
     assert found == [1.0, 0.0, 0.0] and all(type(one) is float for one in found)
 
@@ -107,7 +92,6 @@ def test_the_reward_function_of_the_page_takes_texts_and_chats(chat, tmp_path):
 @pytest.mark.parametrize("chat", [False, True])
 def test_its_reward_for_a_failure_of_ours_is_none(chat, tmp_path):
     env = FlakyEnvironment(folder=str(tmp_path), failures=1, retryable=False)
-    with Grader(env, workers=1) as grader:
-        reward = make_reward(tmp_path)(env, grader)
+    with reward_function(env, workers=1) as reward:
         assert as_trl_calls(reward, ["q"], ["answer: 4"], chat=chat, answer=["4"]) == [None]
         assert as_trl_calls(reward, ["q"], ["answer: 4"], chat=chat, answer=["4"]) == [1.0]

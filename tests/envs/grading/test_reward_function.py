@@ -1,0 +1,93 @@
+"""`verigym.reward_function`: an environment as the reward function of another trainer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sample_envs import ExactEnvironment, PoliteEnvironment
+
+import verigym
+from verigym.envs import AllOf, BaseEnvironment, Completion, Options, Prompt, Reference, Score, UsageError
+from verigym.envs.grading.reward_function import RewardFunction
+
+RIGHT, WRONG = "answer: 4", "answer: 5"
+
+
+def made(environment: Any = None, **settings: Any) -> RewardFunction:
+    return verigym.reward_function(environment or ExactEnvironment(), workers=0, **settings)
+
+
+def test_it_has_the_name_that_trainers_log() -> None:
+    assert made().__name__ == "exact"
+    assert verigym.reward_function("math", workers=0).__name__ == "math"
+
+
+def test_the_reference_comes_from_the_columns_of_its_name_or_of_another() -> None:
+    answers = ["4", "4"]
+    with made() as reward:
+        assert reward(prompts=["q", "q"], completions=[RIGHT, WRONG], answer=answers, other=[1, 2]) == [1.0, 0.0]
+    with made(columns={"answer": "gold"}) as reward:
+        assert reward(prompts=["q", "q"], completions=[RIGHT, WRONG], gold=answers, answer=["5", "5"]) == [1.0, 0.0]
+
+
+def test_a_part_of_a_composition_has_columns() -> None:
+    both = AllOf([ExactEnvironment(), PoliteEnvironment()])
+    for columns, given in (({}, "answer"), ({"exact.answer": "gold"}, "gold")):
+        with made(both, columns=columns) as reward:
+            rewards = reward(["q", "q"], ["please answer: 4", "please answer: 5"], **{given: ["4", "4"]})
+            expected = [both.score(both.prompt("q", exact={"answer": "4"}), f"please answer: {n}").reward for n in (4, 5)]
+            assert rewards == expected
+
+
+class Units(Reference):
+    answer: str
+    unit: str = "m"
+
+
+class UnitEnvironment(BaseEnvironment[Units, Options]):
+    name, version, reference_type = "unit", "1", Units
+
+    def judge(self, prompt: Prompt, reference: Units, completion: Completion) -> Score:
+        right = completion.text == f"{reference.answer} {reference.unit}"
+        return Score.correct(answer=completion.text) if right else Score.incorrect(answer=completion.text)
+
+
+def test_optional_fields_are_read_where_a_row_has_a_value() -> None:
+    with made(UnitEnvironment()) as reward:
+        assert reward(["q"], ["4 m"], answer=["4"]) == [1.0]
+        assert reward(["q"] * 2, ["4 m", "4 s"], answer=["4", "4"], unit=[None, "s"]) == [1.0, 1.0]
+    with made(UnitEnvironment(), columns={"unit": "measure"}) as reward, pytest.raises(UsageError, match="no list 'measure'"):
+        reward(["q"], ["4 m"], answer=["4"])
+
+
+def test_a_row_that_cannot_be_used_has_no_reward_and_is_said() -> None:
+    with verigym.reward_function("math", workers=0) as reward, pytest.warns(UserWarning, match="no reward: .*'answer'"):
+        assert reward(["1+1?"] * 3, [r"\boxed{2}"] * 3, answer=[None, "2", ""]) == [None, 1.0, None]
+
+
+@pytest.mark.parametrize(("prompts", "completions", "answers"), [(2, 1, 2), (1, 2, 1), (2, 2, 1), (1, 1, 2)])
+def test_lists_of_unequal_lengths_are_refused(prompts: int, completions: int, answers: int) -> None:
+    said = f"unequal lengths: prompts {prompts}, completions {completions}, answer {answers}"
+    with made() as reward, pytest.raises(ValueError, match=said):
+        reward(["q"] * prompts, [RIGHT] * completions, answer=["4"] * answers)
+
+
+@pytest.mark.parametrize("columns", [{}, {"answer": "4"}, {"gold": ["4"]}])
+def test_a_missing_column_is_an_error_and_no_reward(columns: dict[str, Any]) -> None:
+    said = r"'exact' got no list 'answer' for the field 'answer' of its reference.*columns=\{\"answer\": \"COLUMN\"\}"
+    with made() as reward, pytest.raises(UsageError, match=said):
+        reward(["q"], [RIGHT], **columns)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"columns": {"anwser": "gold"}}, "has no field 'anwser'; did you mean 'answer'"),
+        ({"timeout": 3}, "reward_function: no setting is called 'timeout'; did you mean 'timeout_s'"),
+        ({"environment": "mth"}, "no environment is called 'mth'; did you mean 'math'"),
+    ],
+)
+def test_mistakes_are_said_when_it_is_made(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        made(**settings)
