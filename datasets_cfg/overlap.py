@@ -1,4 +1,4 @@
-"""Prompts that stand in two splits of a data set: what is measured on them says nothing of new tasks."""
+"""Tasks that stand in two splits, of one data set or of two: what is measured on them says nothing of new tasks."""
 
 from __future__ import annotations
 
@@ -50,9 +50,10 @@ def pairs(config: DatasetConfig, split: str) -> list[tuple[str, str]]:
 
 
 def overlap(trained: PromptDataset, measured: PromptDataset, chosen: Iterable[int] | None = None) -> Overlap | None:
-    """Compare the prompts of two splits as the description words them; None where they share none.
+    """Compare the questions of two splits, or where a description has no `question`, the prompts; None where they share none.
 
-    Rows that do not fit the description are left out. The gold does not count: a question with another gold is no new task.
+    How words are spaced makes no difference. Rows that do not fit the description are left out. The gold does not count: a
+    question with another gold is no new task.
 
     Args:
         trained: the split that is trained on.
@@ -80,7 +81,8 @@ def _tasks(rows: PromptDataset, chosen: Iterable[int] | None = None) -> Iterator
 
 
 def _digest(task: PreparedTask) -> bytes:
-    return hashlib.sha256(task.text.encode(errors="surrogatepass")).digest()
+    words = (task.question or task.text).split()
+    return hashlib.sha256(" ".join(words).encode(errors="surrogatepass")).digest()
 
 
 def _name(row: int, task: PreparedTask) -> str:

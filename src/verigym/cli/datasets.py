@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from verigym.datasets_cfg import PromptDataset
     from verigym.datasets_cfg.validate import Report
 
-app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, sample, validate, pin.")
+app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, sample, lengths, validate, pin.")
 
 
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="A data set that comes with verigym, or a YAML file of yours.")]
@@ -23,6 +23,7 @@ DatasetSplit = Annotated[
 ]
 DataDir = Annotated[Path | None, typer.Option(help="Read local files below this folder, not the hub.")]
 TemplateName = Annotated[str | None, typer.Option(help="Prompt template, such as r1-zero or maths:de, or a YAML file.")]
+ShotsSplit = Annotated[str, typer.Option(help="Where the examples come from.")]
 Shots = Annotated[int, typer.Option(min=0, max=64, help="Examples before each task, from the train split.")]
 
 
@@ -66,7 +67,7 @@ def sample(
     data_dir: DataDir = None,
     template: TemplateName = None,
     shots: Shots = 0,
-    shots_split: Annotated[str, typer.Option(help="Where the examples come from.")] = "train",
+    shots_split: ShotsSplit = "train",
     tokenizer: Annotated[str | None, typer.Option(help="Show the text that this tokenizer's chat template makes.")] = None,
     option: EnvironmentOptions = None,
 ) -> int:
@@ -89,11 +90,11 @@ def sample(
     else:
         asked: dict[str, Any] = {"template": template, "shots": shots, "shots_split": shots_split}
         prompts = load(dataset, split, data_dir=data_dir, limit=rows, options=options, **asked)
-    encode = None if tokenizer is None else _encoder(tokenizer)
+    codec = None if tokenizer is None else _codec(tokenizer)
     for prompt in prompts:
         print(f"--- {prompts.source}, row {prompt.metadata['row']}, key {prompt.key}")
-        if encode is not None:
-            print(encode(prompt))
+        if codec is not None:
+            print(codec.tokenizer.decode(codec.encode(prompt)))
         else:
             for message in prompt.messages:
                 print(f"[{message.role}]\n{message.content}")
@@ -108,15 +109,53 @@ def sample(
     return ExitCode.OK
 
 
-def _encoder(name: str) -> Any:
+def _codec(name: str) -> Any:
     from transformers import AutoTokenizer
 
     from verigym.trainer.models.codec import Codec
     from verigym.trainer.models.path import require_model
 
-    tokenizer = AutoTokenizer.from_pretrained(require_model(name))
-    codec = Codec(tokenizer)
-    return lambda prompt: tokenizer.decode(codec.encode(prompt))
+    return Codec(AutoTokenizer.from_pretrained(require_model(name)))
+
+
+@app.command("lengths")
+def show_lengths(
+    dataset: DatasetSplit,
+    split: Annotated[str | None, typer.Option(help="Which split; by default train.")] = None,
+    data_dir: DataDir = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="The first so many rows only.")] = None,
+    template: TemplateName = None,
+    shots: Shots = 0,
+    shots_split: ShotsSplit = "train",
+    tokenizer: Annotated[str | None, typer.Option(help="Count tokens with this one; characters by default.")] = None,
+    option: EnvironmentOptions = None,
+) -> int:
+    """Print how long prompts and worked answers are, to choose a run's max_prompt_tokens and max_new_tokens."""
+    from verigym.cli.args import pairs
+    from verigym.datasets_cfg import load
+    from verigym.datasets_cfg.lengths import lengths
+    from verigym.datasets_cfg.load import named_split
+
+    dataset, split = named_split(dataset, split)
+    wording: dict[str, Any] = {"template": template, "shots": shots, "shots_split": shots_split}
+    options = pairs(option or [], "--option")
+    rows = load(dataset, split or "train", data_dir=data_dir, limit=limit, options=options, **wording)
+    if tokenizer is None:
+        unit, (prompts, answers, unfit) = "characters", lengths(rows, lambda prompt: len(prompt.text), len)
+    else:
+        codec = _codec(tokenizer)
+        by_token = lengths(rows, lambda prompt: len(codec.encode(prompt)), lambda text: len(codec.encode_text(text)))
+        unit, (prompts, answers, unfit) = "tokens", by_token
+    print(f"{unit:<12}{'rows':>8}{'median':>8}{'95%':>8}{'longest':>9}  row (from 0)")
+    for label, found in (("prompts", prompts), ("answers", answers)):
+        if found.sorted:
+            cells = f"{found.at(0.5):>8,}{found.at(0.95):>8,}{found.at(1):>9,}  {found.longest_row:,}"
+            print(f"{label:<12}{len(found.sorted):>8,}{cells}")
+        else:
+            print(f"{label:<12}{0:>8}")
+    if unfit:
+        print(f"{unfit:,} rows do not fit the description and are left out; `verigym validate` lists them")
+    return ExitCode.OK
 
 
 @app.command()
@@ -128,6 +167,12 @@ def validate(
     option: EnvironmentOptions = None,
     workers: Workers = None,
     timeout_s: TimeoutS = 30.0,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DATASET[:SPLIT]", help="Count questions shared with this set too, test by default. May be repeated."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -138,7 +183,8 @@ def validate(
     """Check that every row's own gold scores the maximum; show where it does not, and golds that cannot be read.
 
     More than ten rows are shown by cause, with their numbers in a file. Golds that are whole texts get one remark. With
-    --data-dir and without --limit, prompts that a split for training shares with one for evaluation are counted.
+    --data-dir and without --limit, prompts that a split for training shares with one for evaluation are counted;
+    --against compares with another data set.
     """
     from verigym.cli.args import pairs
     from verigym.datasets_cfg import load
@@ -152,6 +198,7 @@ def validate(
 
     dataset, split = named_split(dataset, split)
     rows = load(dataset, split or "train", data_dir=data_dir, limit=limit, options=pairs(option or [], "--option"))
+    others = [_open_other(name, data_dir) for name in against or []]
     if rows.config.golds == "all":
         try:
             rows.environment.check()
@@ -170,6 +217,8 @@ def validate(
         _write_rows(report, out or Path(f"{name}.{report.split}.failures.jsonl"))
     if data_dir is not None and limit is None:
         _warn_of_overlap(dataset, rows, data_dir)
+    for other in others:
+        _compare(rows, other)
     place = printable(f"{report.dataset}/{report.split}, {report.grader}")
     if report.without_gold or rows.config.golds == "none":
         print(f"{report.without_gold:,} of {report.rows:,} rows have no gold; they load, make a prompt and repeat: {place}")
@@ -199,6 +248,32 @@ def _warn_of_overlap(dataset: str, rows: PromptDataset, data_dir: Path) -> None:
         found = overlap(*((rows, there) if rows.split == trained else (there, rows)))
         if found:
             complain(found.describe(), "warning")
+
+
+def _open_other(given: str, data_dir: Path | None) -> PromptDataset:
+    """Open a data set to compare with: below the data directory where its file is there, else on the hub."""
+    from verigym.datasets_cfg import load, load_config
+    from verigym.datasets_cfg.load import named_split
+
+    name, split = named_split(given)
+    file = load_config(name).files.get(split or "test")
+    local = data_dir is not None and file is not None and (data_dir / file.path).is_file()
+    return load(name, split or "test", data_dir=data_dir if local else None)
+
+
+def _compare(rows: PromptDataset, other: PromptDataset) -> None:
+    """Warn of questions that two data sets share, or say that there are none."""
+    from verigym.datasets_cfg.overlap import overlap
+    from verigym.terminal import complain
+
+    shared = overlap(rows, other)
+    if shared is not None:
+        complain(shared.describe(), "warning")
+    else:
+        print(f"no question of {other.config.name}/{other.split} stands in {rows.config.name}/{rows.split}")
+    for one in (rows, other):
+        if one.config.question is None and not one.config.generated:
+            complain(f"{one.config.name} has no `question`, so its whole prompts are compared", "warning")
 
 
 def _write_rows(report: Report, out: Path) -> None:
