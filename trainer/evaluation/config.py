@@ -43,9 +43,9 @@ class EvalConfig(SamplerFields):
     models: Mapping[str, str] = Field(min_length=1)
     """By name in the tables: a local directory or hub id. The other models are compared with the first."""
     prompts: int = Field(default=200, ge=1)
-    """Most held-out prompts a source; always the same ones."""
+    """Most held-out prompts a source; a larger number keeps those of a smaller one, and their samples."""
     samples: int = Field(default=1, ge=1)
-    """Completions a prompt: k."""
+    """Completions a prompt: k. A larger number is added to the samples that are there, a smaller one uses the first."""
     temperature: float | None = Field(default=None, ge=0, le=10)
     """Of the sampler; when left out 0, which is greedy, for one sample and 1 for several."""
     pickers: Mapping[str, PickerConfig] = {}

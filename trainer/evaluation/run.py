@@ -19,7 +19,7 @@ import transformers
 from verigym.envs.code.packages import NO_NUMPY, importable, lacks_numpy
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
-from verigym.envs.contract.schema import Completion, Prompt, Score, canonical_json, sha256_hex
+from verigym.envs.contract.schema import Completion, Prompt, Score, sha256_hex
 from verigym.envs.grading import Grader, grades_groups
 from verigym.envs.own_code import own_code
 from verigym.envs.registry import load as load_environment
@@ -37,14 +37,21 @@ from verigym.trainer.evaluation.training_data import is_file, refuse_unreadable,
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.loading import load_model, pick_device
 from verigym.trainer.rollout.graders import open_graders
-from verigym.trainer.stages.sample_log import PromptSamples, SampleLog, sample_all
+from verigym.trainer.stages.sample_log import NEW_FOLDER, PromptSamples, SampleLog, sample_all, task_ids
 from verigym.trainer.tasks.mixture import Source
 
 logger = logging.getLogger("verigym.trainer")
 
 # Settings that change the report and not the samples.
 REPORT_FIELDS = {"models", "pickers", "train_data", "train_data_dirs", "ngram", "level"}
+# Settings that say how many samples there are, and not what they are: more of them are added to the samples of before.
+COUNT_FIELDS = {"samples", "prompts", "prompts_at_a_time"}
+DEFAULT_TEMPERATURE = "without `temperature`, one sample is greedy and several are drawn at 1"
 THINKING_FIELDS = {"thinking_budgets", *THINKING}
+
+
+Picks = list[list[Any]]
+"""Of a prompt's samples: the hash of the text and the picker's reward, which is None where it failed."""
 
 
 def run_evaluation(config: EvalConfig) -> Path:
@@ -115,7 +122,7 @@ def _sampled(
     loaded, tokenizer = load_model(model, pick_device(config.device))
     codec = Codec(tokenizer, loaded.generation_config)
     made_with = {
-        **config.model_dump(mode="json", exclude=FREE_FIELDS | REPORT_FIELDS | THINKING_FIELDS),
+        **config.model_dump(mode="json", exclude=FREE_FIELDS | REPORT_FIELDS | COUNT_FIELDS | THINKING_FIELDS),
         "model": model_digest(model),
         "graders": {source.label: source.environment.grader for source in sources},
         "code": own_code(source.environment for source in sources),
@@ -131,12 +138,13 @@ def _sampled(
     positions = getattr(loaded.config, "max_position_embeddings", None)
     tasks, left_out = fitting_model(config, label, sources, codec, positions, most)
     found: dict[str, list[PromptSamples]] = {}
+    advice = NEW_FOLDER if config.temperature is not None else f"{NEW_FOLDER} ({DEFAULT_TEMPERATURE})"
     with open_graders(sources, run) as graders, closing(build_engine(run, loaded, codec)) as plain:
         plain.sync()
         for name, one in rules.items():
             engine = plain if one is None else ThinkingEngine(plain, codec, one, positions)
             made = made_with | ({"thinking": asdict(one)} if one else {})
-            with SampleLog(config.output / f"samples-{name}.jsonl", made, config.prompts_at_a_time, len(tasks)) as log:
+            with SampleLog(config.output / f"samples-{name}.jsonl", made, 1, len(tasks), advice) as log:
                 found[name] = sample_all(
                     engine,
                     codec,
@@ -148,6 +156,7 @@ def _sampled(
                     max_new_tokens=config.max_new_tokens,
                     temperature=config.sampling_temperature,
                     prompts_at_a_time=config.prompts_at_a_time,
+                    by_place=False,
                     title=f"eval {name}",
                 )
     del loaded, engine, plain
@@ -180,20 +189,23 @@ def _picked(
 ) -> list[list[float | None]]:
     """Return the picker's reward of each sample; they are kept in a file that the next call reads.
 
-    The next call grades samples again on which the picker failed.
+    The next call judges the samples that are new, and those on which the picker failed. A picker that judges a prompt's samples
+    together judges all of a prompt with new ones.
     """
     path = config.output / f"picks-{name}-{label}.json"
-    before: list[list[float | None]] = [[None] * len(one.samples) for one in found]
-    texts = sha256_hex(canonical_json([[one.prompt_key, [s.text for s in one.samples]] for one in found]))
-    made_with = {"picker": picker.grader, "samples": texts}
-    if path.exists():
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["made_with"] == made_with:
-            before = kept["rewards"]
-            unknown = sum(reward is None for row in before for reward in row)
-            if not unknown:
-                return before
-            logger.warning("picker %s: %d samples of %s have no reward and are judged again", name, unknown, label)
+    made_with = {"picker": picker.grader}
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    kept: dict[str, Picks] = earlier.get("prompts", {}) if earlier.get("made_with") == made_with else {}
+    ids = ["/".join(map(str, one)) for one in task_ids((one.source, one.prompt_key) for one in found)]
+    texts = [[sha256_hex(sample.text)[:16] for sample in one.samples] for one in found]
+    known_of = [_known_rewards(kept.get(one, []), own, grades_groups(picker)) for one, own in zip(ids, texts, strict=True)]
+    before: list[list[float | None]] = [
+        known + [None] * (len(own) - len(known)) for known, own in zip(known_of, texts, strict=True)
+    ]
+    if not any(reward is None for row in before for reward in row):
+        return before
+    if failed := sum(reward is None for known in known_of for reward in known):
+        logger.warning("picker %s: %d samples of %s have no reward and are judged again", name, failed, label)
     logger.info("picker %s judges the samples of %s", name, label)
     limits: dict[str, Any] = {"timeout_s": config.grade_timeout_s, "memory_bytes": config.grade_memory_mb * 2**20}
     with Grader(picker, workers=config.workers, **limits) as grader:
@@ -212,8 +224,23 @@ def _picked(
             [futures[place].result().reward if reward is None else reward for place, reward in enumerate(known)]
             for known, futures in zip(before, waiting, strict=True)
         ]
-    _write(path, json.dumps({"made_with": made_with, "rewards": rewards}))
+    for place, own, row in zip(ids, texts, rewards, strict=True):
+        kept[place] = [[text, reward] for text, reward in zip(own, row, strict=True)] + kept.get(place, [])[len(own) :]
+    _write(path, json.dumps({"made_with": made_with, "prompts": kept}))
     return rewards
+
+
+def _known_rewards(picks: Picks, texts: Sequence[str], together: bool) -> list[float | None]:
+    """Return the rewards of the first samples, which were judged before; None where the picker failed.
+
+    Args:
+        picks: of the prompt, from the file.
+        texts: hashes of the samples' texts.
+        together: whether the picker judges a prompt's samples together.
+    """
+    known = [reward for (text, reward), own in zip(picks, texts, strict=False) if text == own]
+    same = all(text == own for (text, _), own in zip(picks, texts, strict=False))
+    return known if same and not (together and len(known) < len(texts)) else []
 
 
 def _report(

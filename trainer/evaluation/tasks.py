@@ -13,8 +13,7 @@ from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.contract.schema import Prompt
 from verigym.trainer.config.run import SourceConfig
 from verigym.trainer.evaluation.contamination import OwnText, words
-from verigym.trainer.rng import keyed_random
-from verigym.trainer.tasks.mixture import Source, as_graded, build_source, composed
+from verigym.trainer.tasks.mixture import Source, as_graded, build_source, composed, held_out_rows
 
 ANSWER_FORM = "form"
 """The text that a shape of `datasets_cfg/adapters` makes of the answer's form: our words, whatever row it is made of."""
@@ -35,9 +34,11 @@ def held_out(config: SourceConfig, prompts: int) -> Source:
         return build_source(config, 0, prompts)
     asking: dict[str, Any] = {"template": config.template, "shots": config.shots, "environment": config.environment}
     rows = load_dataset(config.dataset, split, data_dir=config.data_dir, options=config.options, **asking)
-    chosen = keyed_random("held out", config.label).sample(range(len(rows)), min(prompts, len(rows)))
     layers = composed(config, rows.environment)
-    environment, asked = layers[-1], [as_graded(config, layers, rows[row]) for row in sorted(chosen)]
+    environment, asked = (
+        layers[-1],
+        [as_graded(config, layers, rows[row]) for row in held_out_rows(config.label, len(rows), prompts)],
+    )
     try:
         environment.check()
     except EnvironmentFailure as failure:

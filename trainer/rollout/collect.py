@@ -69,11 +69,13 @@ def collect(
     key: tuple[object, ...],
     max_new_tokens: int,
     temperature: float,
+    first: int = 0,
+    names: Sequence[object] | None = None,
     clock: Stopwatch | None = None,
     world: World = SOLO,
     give_up: Callable[[], bool] = lambda: False,
 ) -> list[Group]:
-    """Generate `samples` completions for each task and grade each as soon as it ends.
+    """Generate completions number `first` to `samples` - 1 of each task and grade each as soon as it ends.
 
     Where an environment grades groups, a task's completions are graded once the last of them has ended. With several processes,
     each handles its share of the tasks, and all return all groups.
@@ -83,10 +85,12 @@ def collect(
         codec: the policy's tokenizer.
         graders: returns the grader of a source.
         tasks: sources and prompts.
-        samples: completions a prompt.
+        samples: completions a prompt, those before `first` among them.
         key: randomness key; the prompt's number and key and the sample's number are appended.
         max_new_tokens: most tokens a completion.
         temperature: 0 is greedy.
+        first: number of the first completion to generate; an environment that grades groups sees those from it on.
+        names: stand in the randomness keys instead of the prompts' numbers, so that they do not depend on the other tasks.
         clock: records the time of generation and of the wait for verdicts after it.
         world: the processes that train together.
         give_up: whether to stop; called whenever a completion ends, and twice a second during the wait for verdicts.
@@ -98,6 +102,8 @@ def collect(
         return []
     clock = clock or Stopwatch()
     ids = [codec.encode(prompt) for _, prompt in tasks]
+    named = range(len(tasks)) if names is None else names
+    count = samples - first
     local = world.share(len(tasks))
     texts: dict[tuple[int, int], str] = {}
     futures: dict[tuple[int, int], Future[Score]] = {}
@@ -113,15 +119,15 @@ def collect(
             futures[i, g] = graders(source).submit(prompt, completion)
             return
         ended.setdefault(i, {})[g] = completion
-        if len(ended[i]) == samples:
-            group = [ended[i][sample] for sample in range(samples)]
+        if len(ended[i]) == count:
+            group = [ended[i][sample] for sample in range(count)]
             verdicts = graders(source).submit_group(prompt, group)
             futures.update({(i, sample): future for sample, future in enumerate(verdicts)})
 
     with clock("generate"):
         generated = engine.generate(
             [ids[number] for number in local],
-            [[(*key, number, tasks[number][1].key, g) for g in range(samples)] for number in local],
+            [[(*key, named[number], tasks[number][1].key, g) for g in range(first, samples)] for number in local],
             max_new_tokens=max_new_tokens,
             temperature=temperature,
             on_finished=grade,
@@ -134,7 +140,7 @@ def collect(
             waiting = wait(waiting, timeout=0.5).not_done
         scores = {index: future.result() for index, future in futures.items()}
     graded = [
-        (tuple(generated[i]), tuple(texts[i, g] for g in range(samples)), tuple(scores[i, g] for g in range(samples)))
+        (tuple(generated[i]), tuple(texts[i, g] for g in range(count)), tuple(scores[i, g] for g in range(count)))
         for i in range(len(local))
     ]
     with clock("gather"):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -25,6 +27,7 @@ from verigym.trainer.tasks.mixture import Source
 logger = logging.getLogger("verigym.trainer")
 
 T = TypeVar("T")
+NEW_FOLDER = "set `output` to a new folder"
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
         total: int,
         dump: Callable[[T], dict[str, Any]],
         load: Callable[[dict[str, Any]], T],
+        advice: str = NEW_FOLDER,
     ) -> None:
         """Open the file, new or to be continued. What a kill cut short is dropped, back to the end of the last block.
 
@@ -96,6 +100,7 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
             total: prompts of a finished file.
             dump: turns a prompt into a JSON object.
             load: turns the object back into the prompt.
+            advice: what to do about a file that was made with other settings.
 
         Raises:
             UsageError: it was made with other settings.
@@ -106,7 +111,7 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
         lines = [line for line in lines if line.endswith(b"\n")]
         head = json.loads(lines[0]) if lines else {}
         if lines and head.get("identity") != fingerprint(made):
-            refuse_other(path, head.get("made_with", {}), made, "set `output` to a new folder")
+            refuse_other(path, head.get("made_with", {}), made, advice)
         whole = len(lines) - 1 if len(lines) - 1 == total else (len(lines) - 1) // block * block
         kept = lines[: 1 + max(0, whole)]
         self.found = [load(json.loads(line)) for line in kept[1:]]
@@ -134,14 +139,22 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
 
     def merge_replacements(self) -> None:
         """Rewrite the file with all replacements, in one atomic step."""
-        if not self._beside.exists():
-            return
+        if self._beside.exists():
+            self._rewrite()
+            self._beside.unlink()
+
+    def reorder(self, found: Sequence[T]) -> None:
+        """Rewrite the file with the same prompts in another order, in one atomic step."""
+        self.merge_replacements()  # it names places
+        self.found = list(found)
+        self._rewrite()
+
+    def _rewrite(self) -> None:
         self._file.close()
         whole = self.path.with_name(f".{self.path.name}")
         self._file = whole.open("wb")
         self._write([self._head, *map(self._dump, self.found)])
         os.replace(whole, self.path)
-        self._beside.unlink()
 
     def _apply_replacements(self) -> None:
         """Apply the replacements of a run that was stopped before it merged them."""
@@ -165,8 +178,8 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
 class SampleLog(BlockLog[PromptSamples]):
     """Prompts with their samples."""
 
-    def __init__(self, path: Path, made: Mapping[str, Any], block: int, total: int) -> None:
-        super().__init__(path, made, block, total, _dump, _load)
+    def __init__(self, path: Path, made: Mapping[str, Any], block: int, total: int, advice: str = NEW_FOLDER) -> None:
+        super().__init__(path, made, block, total, _dump, _load, advice)
 
 
 def _dump(one: PromptSamples) -> dict[str, Any]:
@@ -203,6 +216,24 @@ def read_samples(path: Path) -> list[PromptSamples]:
     return [_load(row) for row in rows]
 
 
+TaskId = tuple[str, str, int]
+"""Source, key of the prompt, and how many tasks before it have the same two."""
+
+
+def task_ids(pairs: Iterable[tuple[str, str]]) -> list[TaskId]:
+    """Return what tells each task from the others, whatever their order.
+
+    Args:
+        pairs: source and key of each task's prompt.
+    """
+    seen = Counter[tuple[str, str]]()
+    found = []
+    for source, key in pairs:
+        found.append((source, key, seen[source, key]))
+        seen[source, key] += 1
+    return found
+
+
 def sample_all(
     engine: Engine,
     codec: Codec,
@@ -215,10 +246,12 @@ def sample_all(
     max_new_tokens: int,
     temperature: float,
     prompts_at_a_time: int,
+    by_place: bool = True,
     title: str = "sampling",
-    on_batch: Callable[[Sequence[PromptSamples]], None] = lambda found: None,
 ) -> list[PromptSamples]:
-    """Sample and grade what the log does not hold yet, grade again what has no verdict in it, and return all of it.
+    """Sample and grade what the log does not hold yet, grade again what has no verdict in it, and return the tasks' samples.
+
+    Prompts of the log that are none of the tasks, and samples above `samples`, stay in it and are not returned.
 
     Args:
         engine: samples from the model; it has been synced.
@@ -231,59 +264,116 @@ def sample_all(
         max_new_tokens: most tokens a completion.
         temperature: 0 is greedy.
         prompts_at_a_time: prompts between two writes.
+        by_place: whether a task's place is in its randomness key. If not, its source is, and more tasks or more samples
+            can be added to a log later: an environment that grades groups then gets a prompt's samples anew.
         title: what the progress bar says.
-        on_batch: called with each batch of finished prompts.
 
     Raises:
         Interrupted: Ctrl-C, SIGTERM or SIGUSR1; what is finished is in the log.
     """
-    done = len(log.found)
+    ids = task_ids((source.label, prompt.key) for source, prompt in tasks)
+    place_of = {one: place for place, one in enumerate(task_ids((p.source, p.prompt_key) for p in log.found))}
+    first_of = [_first_to_sample(source, place_of.get(one), log, samples) for (source, _), one in zip(tasks, ids, strict=True)]
+    missing = sorted((n for n, first in enumerate(first_of) if first < samples), key=lambda n: -first_of[n])
+    done = len(tasks) - len(missing)
+    _describe_log(log, place_of, ids, samples, title)
     with StopRequest() as stop, Progress(len(tasks), done, title=title, shown=("accuracy",), unit="prompt") as progress:
-        _grade_again(codec, graders, tasks, log, prompts_at_a_time, stop, title)
-        while done < len(tasks):
-            batch = tasks[done : done + prompts_at_a_time]
+        known = {place_of[one]: task for one, task in zip(ids, tasks, strict=True) if one in place_of}
+        _grade_again(codec, graders, known, log, prompts_at_a_time, stop, title)
+        for first, numbers in _batches(missing, first_of, prompts_at_a_time):
             try:
                 groups = collect(
                     engine,
                     codec,
                     lambda source: graders[source.label],
-                    batch,
+                    [tasks[n] for n in numbers],
                     samples=samples,
-                    key=(*key, done),
+                    key=(*key, numbers[0]) if by_place else key,
                     max_new_tokens=max_new_tokens,
                     temperature=temperature,
+                    first=first,
+                    names=None if by_place else [(ids[n][0], ids[n][2]) for n in numbers],
                     give_up=lambda: stop.urgent,
                 )
             except Dropped:
                 raise stop.interrupted(f"{title}: stopped after {done} of {len(tasks)} prompts") from None
-            found = [samples_of_group(done + place, group) for place, group in enumerate(groups)]
-            log.add(found)
-            on_batch(found)
-            done += len(batch)
+            found = [samples_of_group(n, group) for n, group in zip(numbers, groups, strict=True)]
+            log.add([one for one in found if ids[one.number] not in place_of])
+            for one in found:
+                if (place := place_of.get(ids[one.number])) is not None:
+                    log.replace(place, replace(one, samples=(*log.found[place].samples[:first], *one.samples)))
+            done += len(numbers)
             scored = [sample for one in found for sample in one.samples if sample.score.scored]
             accuracy = {"accuracy": sum(sample.correct for sample in scored) / len(scored)} if scored else {}
             unscored = sum(len(one.samples) for one in found) - len(scored)
             progress.step(done, {**accuracy, "unscored": unscored}, len(scored))
             if stop.requested and done < len(tasks):
                 raise stop.interrupted(f"{title}: stopped after {done} of {len(tasks)} prompts")
-    return log.found
+    if missing:
+        _put_in_order(log, ids)
+    by_id = dict(zip(task_ids((p.source, p.prompt_key) for p in log.found), log.found, strict=True))
+    return [replace(by_id[one], number=n, samples=by_id[one].samples[:samples]) for n, one in enumerate(ids)]
+
+
+def _first_to_sample(source: Source, place: int | None, log: SampleLog, samples: int) -> int:
+    """Return the number of a task's first sample that the log lacks; `samples` or more where it has all."""
+    have = 0 if place is None else len(log.found[place].samples)
+    return 0 if have < samples and grades_groups(source.environment) else have
+
+
+def _batches(numbers: Sequence[int], first_of: Sequence[int], size: int) -> Iterator[tuple[int, list[int]]]:
+    """Yield tasks that lack the same samples, so many at a time, with the number of the first of these samples."""
+    for first, alike in groupby(numbers, key=lambda n: first_of[n]):
+        members = list(alike)
+        yield from ((first, members[start : start + size]) for start in range(0, len(members), size))
+
+
+def _describe_log(log: SampleLog, place_of: Mapping[TaskId, int], ids: Sequence[TaskId], samples: int, title: str) -> None:
+    """Say which samples of the log are more than is asked for, and how many there are where some are added."""
+    used = [log.found[place_of[one]] for one in ids if one in place_of]
+    kept = sum(min(samples, len(one.samples)) for one in used)
+    more = sum(len(one.samples) for one in log.found) - kept
+    if more:
+        logger.info("%s: %d samples of %s are not asked for; they stay there, and are in no figure", title, more, log.path.name)
+    if kept and any(len(one.samples) < samples for one in used):
+        logger.info("%s: %d samples of %s are kept; %d are added", title, kept, log.path.name, samples * len(ids) - kept)
+
+
+def _put_in_order(log: SampleLog, ids: Sequence[TaskId]) -> None:
+    """Order a log as if its tasks had been sampled at once, with those that are no task now at the end."""
+    log.merge_replacements()
+    by_id = dict(zip(task_ids((p.source, p.prompt_key) for p in log.found), log.found, strict=True))
+    wanted = [by_id.pop(one) for one in ids]
+    ordered = [replace(one, number=number) for number, one in enumerate([*wanted, *by_id.values()])]
+    if ordered != log.found:
+        log.reorder(ordered)
 
 
 def _grade_again(
     codec: Codec,
     graders: Mapping[str, Grader],
-    tasks: Sequence[tuple[Source, Prompt]],
+    tasks: Mapping[int, tuple[Source, Prompt]],
     log: SampleLog,
     prompts_at_a_time: int,
     stop: StopRequest,
     title: str,
 ) -> None:
-    """Grade again the completions of the log that have no verdict because our side failed; all else stays."""
-    places = [place for place, one in enumerate(log.found) if any(sample.to_retry for sample in one.samples)]
+    """Grade again the completions of the log that have no verdict because our side failed; all else stays.
+
+    Args:
+        codec: the model's tokenizer.
+        graders: by source.
+        tasks: by their places in the log.
+        log: holds the completions.
+        prompts_at_a_time: prompts between two writes.
+        stop: ends it early.
+        title: what messages begin with.
+    """
+    places = [place for place in sorted(tasks) if any(sample.to_retry for sample in log.found[place].samples)]
     if not places:
         return
-    count = sum(sample.to_retry for one in log.found for sample in one.samples)
-    of = sum(len(one.samples) for one in log.found)
+    count = sum(sample.to_retry for place in places for sample in log.found[place].samples)
+    of = sum(len(log.found[place].samples) for place in tasks)
     logger.warning("%s: %d of %d completions in %s have no verdict and are graded again", title, count, of, log.path.name)
     for start in range(0, len(places), prompts_at_a_time):
         regraded = {}

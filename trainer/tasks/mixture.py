@@ -271,9 +271,9 @@ def _from_dataset(
     held_out: list[Prompt] = []
     if config.eval_split:
         held_rows = open_rows(config.dataset or "", config.eval_split, **data)
-        chosen = keyed_random("held out", config.label).sample(range(len(held_rows)), min(eval_prompts, len(held_rows)))
-        held_out = [ask(held_rows[row]) for row in sorted(chosen)]
-        _warn_of_overlap(config.label, rows, held_rows, sorted(chosen))
+        chosen = held_out_rows(config.label, len(held_rows), eval_prompts)
+        held_out = [ask(held_rows[row]) for row in chosen]
+        _warn_of_overlap(config.label, rows, held_rows, chosen)
 
     @lru_cache(maxsize=2)
     def order(epoch: int) -> list[int]:
@@ -286,6 +286,22 @@ def _from_dataset(
         return ask(rows[order(epoch)[place]])
 
     return compositions[-1], task, held_out, len(rows)
+
+
+def held_out_rows(label: str, of: int, count: int) -> list[int]:
+    """Return the numbers of the rows that are held out, ascending. A larger count keeps the rows of a smaller one.
+
+    Args:
+        label: the source's.
+        of: rows of the split.
+        count: most rows.
+    """
+    if count >= of:
+        return list(range(of))
+    random, chosen = keyed_random("held out", label), set[int]()
+    while len(chosen) < count:
+        chosen.add(random.randrange(of))
+    return sorted(chosen)
 
 
 def _warn_of_overlap(label: str, rows: PromptDataset, held_rows: PromptDataset, chosen: Sequence[int]) -> None:

@@ -204,8 +204,8 @@ def test_stopped_it_goes_on_and_another_look_samples_nothing(
     run_evaluation(settings(tmp_path, sums_model))
     assert asked == [5, 5, 5, 5], "a picker looks at the samples that are there"
     assert report_of(tmp_path)["models"]["sums"]["all"]["figures"] == same
-    with pytest.raises(UsageError, match=r"was made with other settings: samples was 4 and is now 3\. .*new folder"):
-        run_evaluation(settings(tmp_path, sums_model, samples=3))
+    with pytest.raises(UsageError, match=r"was made with other settings: max_new_tokens was 24 and is now 20\. .*new folder"):
+        run_evaluation(settings(tmp_path, sums_model, max_new_tokens=20))
 
 
 @pytest.mark.slow
