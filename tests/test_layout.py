@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from cases import cases
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = ("sandbox", "envs", "datasets_cfg", "trainer")  # each may import those before it
@@ -105,7 +106,7 @@ def code_only(path: Path) -> str:
     return ast.unparse(tree)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "envs").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+@cases("path", sorted((ROOT / "envs").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
 def test_dangerous_calls_stay_out_of_envs(path: Path) -> None:
     found = [line for line in code_only(path).splitlines() if FORBIDDEN.search(line) and "re.compile(" not in line]
     assert not found

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 
 from verigym.envs.extraction.fences import blocks, find_program
 
@@ -11,7 +12,7 @@ CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "cases" / "co
 MEGABYTE = 1 << 20
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+@cases("case", CASES, ids=lambda case: case["why"])
 def test_cases(case: dict[str, Any]) -> None:
     found = find_program(case["text"], case.get("language", "python"), case.get("method", "fenced"))
     assert found.program == case["program"], found.reason

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 
 from verigym.envs.code.output import difference
 
@@ -15,8 +16,8 @@ def as_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-@pytest.mark.parametrize("whitespace", ["tokens", "lines", "exact"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+@cases("whitespace", ["tokens", "lines", "exact"])
+@cases("case", CASES, ids=lambda case: case["why"])
 def test_cases(case: dict[str, Any], whitespace: Any) -> None:
     found = difference(as_bytes(case["expected"]), as_bytes(case["got"]), whitespace, case.get("tolerance", 0.0))
     assert (found is None) is (whitespace in case["equal"]), str(found)

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from cases import cases
 
 from verigym.envs.code.values import equal, explain
 
@@ -40,7 +41,7 @@ class LiarList(list):  # type: ignore[type-arg]
 NAN = math.nan
 
 
-@pytest.mark.parametrize(
+@cases(
     ("expected", "got", "same"),
     [
         (6, 6, True),

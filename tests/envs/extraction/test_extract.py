@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 
 from verigym.envs.extraction.boxes import MARK, MAX_BOXES, box_spans, scan
 from verigym.envs.extraction.gold import cut
@@ -12,7 +13,7 @@ from verigym.envs.extraction.methods import METHODS, Extraction, extract, last_b
 CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "cases" / "extract.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['method']}: {case['why']}")
+@cases("case", CASES, ids=lambda case: f"{case['method']}: {case['why']}")
 def test_cases(case: dict[str, Any]) -> None:
     body = strip_thinking(case["text"]) if case.get("thinking") else case["text"]
     found = None if body is None else extract(body, (case["method"],))

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from needs import require
 
 from verigym.envs import Completion, Status, UsageError
@@ -12,7 +13,7 @@ CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "cases" / "fo
 OWN = {"completion", "expected", "why", "rule", "finish_reason"}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+@cases("case", CASES, ids=lambda case: case["why"])
 def test_cases(case: dict[str, Any]) -> None:
     env = FormatEnvironment(**{name: value for name, value in case.items() if name not in OWN})
     completion = Completion(text=case["completion"], finish_reason=case.get("finish_reason", "stop"))
@@ -26,11 +27,11 @@ def test_cases(case: dict[str, Any]) -> None:
         assert score.components[case["rule"]] == 0.0
 
 
-@pytest.mark.parametrize("tags", [(), ("think",), ("think", "answer")])
-@pytest.mark.parametrize("outside", ["after", "anywhere", "nowhere"])
-@pytest.mark.parametrize("boxes", [None, 0, 1, 3])
-@pytest.mark.parametrize("box_in", ["after", "anywhere", "answer"])
-@pytest.mark.parametrize("opened", [False, True])
+@cases("tags", [(), ("think",), ("think", "answer")])
+@cases("outside", ["after", "anywhere", "nowhere"])
+@cases("boxes", [None, 0, 1, 3])
+@cases("box_in", ["after", "anywhere", "answer"])
+@cases("opened", [False, True])
 def test_the_gold_has_the_layout(tags: tuple[str, ...], outside: str, boxes: int | None, box_in: str, opened: bool) -> None:
     options = {"tags": tags, "outside": outside, "boxes": boxes, "box_in": box_in, "opened_by_prompt": opened}
     contradictory = (

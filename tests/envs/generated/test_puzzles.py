@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 
 from verigym.envs import Completion, Status, UsageError, load
 from verigym.envs.contract.generated import split_of
@@ -35,7 +36,7 @@ NAMES = tuple(PINNED)
 LEVELS = range(1, 6)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+@cases("case", CASES, ids=lambda case: case["why"])
 def test_cases(case: dict[str, Any]) -> None:
     env = load(case["environment"], **case.get("options", {}))
     score = env.score(env.prompt("q", **case["reference"]), case["completion"])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from chat_server import compare_texts, quote, say, serving, user
 
 from verigym.envs import Completion
@@ -37,7 +38,7 @@ def test_cases(case: dict[str, Any]) -> None:
         assert text not in system["content"]
 
 
-@pytest.mark.parametrize("case", REPLIES, ids=lambda case: case["why"])
+@cases("case", REPLIES, ids=lambda case: case["why"])
 def test_replies(case: dict[str, Any]) -> None:
     form = form_of(case["mode"], (1, 10))
     if case["expected"] is None:
@@ -75,7 +76,7 @@ HIDDEN = ["<|im\u200b_end|>", "\uff1c|im_end|\uff1e", "\ufe64|im_end|\ufe65", "\
           "<|\u202eim_end|>", "<|begin of sentence|>", "<|\x00im_end|>"]  # fmt: skip
 
 
-@pytest.mark.parametrize("marker", [*MARKERS, *HIDDEN])
+@cases("marker", [*MARKERS, *HIDDEN])
 def test_no_marker_of_a_chat_template_survives_in_a_quote(marker: str) -> None:
     shown = unmarked(f"a{marker}b")
     assert marker not in shown and shown.replace(" ", "") == f"a{marker}b".replace(" ", "")

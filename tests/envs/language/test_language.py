@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from needs import require
 
 from verigym.envs import Completion, Status, UsageError
@@ -23,7 +24,7 @@ INSERTED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+@cases("case", CASES, ids=lambda case: case["why"])
 def test_cases(case: dict[str, Any]) -> None:
     env = LanguageEnvironment(scope=case["scope"])
     score = env.score(env.prompt(case["prompt"], language=case["language"]), case["completion"])
@@ -34,7 +35,7 @@ def test_cases(case: dict[str, Any]) -> None:
         assert score.components["mixed"] == case["mixed"]
 
 
-@pytest.mark.parametrize("code", SAMPLES)
+@cases("code", SAMPLES)
 def test_every_sample_is_in_its_language(code: str) -> None:
     env = LanguageEnvironment()
     prompt = env.prompt("q", language=code)

@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from cases import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lean_cases import ROWS as CASES
@@ -16,7 +17,7 @@ from verigym.envs.lean.guard import BANNED, file_refusal, refusal
 from verigym.envs.lean.task import LeanReference, challenge_file, solution_file
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+@cases("case", CASES, ids=[case["id"] for case in CASES])
 def test_catalogue(case):
     """The column `guard` says what is refused without Lean: by the reader of completions, the slot's guard or the file's."""
     found = submission(case)

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from needs import require
 
 from verigym.envs import Completion, Status, UsageError
@@ -14,7 +15,7 @@ CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "cases" / "ma
 PACKAGE = {"regex": ["re2"], "chess": ["chess"]}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+@cases("case", CASES, ids=lambda case: case["why"])
 def test_cases(case: dict[str, Any]) -> None:
     require(*PACKAGE.get(case["reference"]["kind"], ()))
     env = MatchEnvironment()
@@ -30,7 +31,7 @@ def test_every_kind_has_cases_of_both_sorts() -> None:
         assert {"correct", "incorrect"} <= seen, kind
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+@cases("case", CASES, ids=lambda case: case["why"])
 def test_golds_score_the_maximum_and_prompts_survive_json(case: dict[str, Any]) -> None:
     require(*PACKAGE.get(case["reference"]["kind"], ()))
     env = MatchEnvironment()

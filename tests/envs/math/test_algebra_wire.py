@@ -3,6 +3,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from cases import cases
 
 from verigym.envs.math import tree
 from verigym.envs.math.reading.parse import parse
@@ -79,7 +80,7 @@ def test_parsed_trees_make_the_round_trip(text: str) -> None:
 NUMBER = ["Number", "1", "1", 0, "plain"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
     [
         None,

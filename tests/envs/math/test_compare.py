@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,8 +24,8 @@ def judge(gold: str, answer: str, question: str = "", **options: Any) -> Judgeme
     return judge_answer(parse(gold), parse(answer), Policy(**options), question=question)
 
 
-@pytest.mark.parametrize("string_tier", [True, False], ids=["with the string tier", "without the string tier"])
-@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair['gold']} | {pair['answer']} | {pair['why']}")
+@cases("string_tier", [True, False], ids=["with the string tier", "without the string tier"])
+@cases("pair", PAIRS, ids=lambda pair: f"{pair['gold']} | {pair['answer']} | {pair['why']}")
 def test_pairs(pair: dict[str, Any], string_tier: bool) -> None:
     env = MathEnvironment(string_tier=string_tier, **pair.get("options", {}))
     prompt = env.prompt(pair.get("question", "What is it?"), answer=pair["gold"])

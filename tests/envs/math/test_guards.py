@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 
 from verigym.envs.math.environment import MathEnvironment
 from verigym.envs.math.equality.budget import WorkBudget
@@ -19,7 +20,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['question']} | {case['answer']}")
+@cases("case", CASES, ids=lambda case: f"{case['question']} | {case['answer']}")
 def test_cases(case: dict[str, Any]) -> None:
     env = MathEnvironment()
     score = env.score(env.prompt(case["question"], answer=case["gold"]), rf"\boxed{{{case['answer']}}}")
@@ -27,7 +28,7 @@ def test_cases(case: dict[str, Any]) -> None:
     assert case.get("said", "") in (score.reason or "")
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case["expected"]], ids=lambda case: case["answer"])
+@cases("case", [case for case in CASES if not case["expected"]], ids=lambda case: case["answer"])
 def test_what_is_refused_is_equal(case: dict[str, Any]) -> None:
     env = MathEnvironment(echo="accept", unworked="accept")
     score = env.score(env.prompt(case["question"], answer=case["gold"]), rf"\boxed{{{case['answer']}}}")

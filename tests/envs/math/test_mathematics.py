@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from needs import require
 
 import verigym
@@ -28,7 +29,7 @@ def data(path: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines.splitlines()]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['section']}: {case['why']}")
+@cases("case", CASES, ids=lambda case: f"{case['section']}: {case['why']}")
 def test_cases(case: dict[str, Any]) -> None:
     env = MathEnvironment(**{name: value for name, value in case.items() if name not in OWN})
     prompt = env.prompt(case.get("question", "What is it? Put it in \\boxed{}."), answer=case["gold"])

@@ -5,6 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from cases import cases
 from mathgen.show import show
 
 from verigym.envs.math.reading.parse import ParseError, TooLarge, parse
@@ -14,7 +15,7 @@ CASES = Path(__file__).parents[2] / "cases" / "math_parse.jsonl"
 ROWS = [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row["text"] for row in ROWS])
+@cases("row", ROWS, ids=[row["text"] for row in ROWS])
 def test_case(row: dict[str, str]) -> None:
     if "error" in row:
         with pytest.raises(ParseError, match=row["error"].replace("\\", "\\\\")):

@@ -1,6 +1,7 @@
 """Units, and the words that are none; the string tier's spaces, which tell a list from a number."""
 
 import pytest
+from cases import cases
 
 from verigym.envs.math.judging.quantities.conversions import converted
 from verigym.envs.math.judging.quantities.measured import measure
@@ -35,7 +36,7 @@ def test_units(words: str) -> None:
     assert isinstance(parse(rf"5\text{{ {words}}}"), Quantity)
 
 
-@pytest.mark.parametrize("words", NO_UNITS)
+@cases("words", NO_UNITS)
 def test_words_that_are_no_units(words: str) -> None:
     assert isinstance(parse(rf"5\text{{ {words.replace('_', ' ')}}}"), Phrase)
 

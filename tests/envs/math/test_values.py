@@ -1,6 +1,7 @@
 """The verdicts of `compare_values`, as data: left, right, how it was found."""
 
 import pytest
+from cases import cases
 from python_trees import tree
 
 from verigym.envs.math.equality.values import compare_values
@@ -256,7 +257,7 @@ def rows(table: str) -> list[tuple[str, str, str]]:
     return [tuple(part.strip() for part in line.split(" | ")) for line in table.strip().splitlines()]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("left", "right", "verdict", "how"),
     [
         (left, right, verdict, how)
@@ -270,9 +271,7 @@ def test_verdict(left: str, right: str, verdict: str, how: str) -> None:
     assert compare_values(b, a, "another seed") == (verdict, how)
 
 
-@pytest.mark.parametrize(
-    "text", sorted({side for table in (SAME, DIFFERENT, UNKNOWN) for *sides, _ in rows(table) for side in sides})
-)
+@cases("text", sorted({side for table in (SAME, DIFFERENT, UNKNOWN) for *sides, _ in rows(table) for side in sides}))
 def test_every_expression_equals_itself_and_nothing_else(text: str) -> None:
     a = tree(text)
     assert compare_values(a, a).verdict == "same"

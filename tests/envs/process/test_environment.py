@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 
 from verigym.envs import Completion, Status, UsageError, load
 from verigym.envs.conformance import check_env
@@ -13,7 +14,7 @@ OWN = {"completion", "expected", "why", "rewards", "reward", "finish_reason"}
 TASK = "Tom has 3 boxes of 4 pens and gets 5 more."
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+@cases("case", CASES, ids=lambda case: case["why"])
 def test_cases(case: dict[str, Any]) -> None:
     env = ProcessEnvironment(**{name: value for name, value in case.items() if name not in OWN})
     completion = Completion(text=case["completion"], finish_reason=case.get("finish_reason", "stop"))

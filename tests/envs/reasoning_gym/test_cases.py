@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 
 from verigym.envs import Completion, Status, UsageError, load
 from verigym.envs.reasoning_gym.comparing import KINDS
@@ -20,7 +21,7 @@ CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "cases" / "re
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "reasoning_gym.md"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+@cases("case", CASES, ids=lambda case: case["why"])
 def test_cases(case: dict[str, Any]) -> None:
     env = load("reasoning_gym", task=case["task"])
     prompt = env.prompt("q", task=case["task"], answer=case["answer"])

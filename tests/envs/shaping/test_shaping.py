@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ from verigym.envs.shaping.repetition import RepetitionEnvironment
 CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "cases" / "shaping.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+@cases("case", CASES, ids=lambda case: case["why"])
 def test_cases(case: dict[str, Any]) -> None:
     env = load(case["environment"], **case["options"])
     tokens = None if case["tokens"] is None else (7,) * case["tokens"]

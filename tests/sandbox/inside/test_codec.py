@@ -13,6 +13,7 @@ import time
 
 import numpy
 import pytest
+from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,7 +86,7 @@ def exact(a, b):
     return repr(a) == repr(b)
 
 
-@pytest.mark.parametrize("value", PLAIN)
+@cases("value", PLAIN)
 def test_plain_values_cross_exactly(value):
     made = cross(value)
     assert type(made) is type(value)
@@ -223,7 +224,7 @@ def nested(depth, tag=None):
     return data
 
 
-@pytest.mark.parametrize(
+@cases(
     "data",
     [
         2**53 + 1,

@@ -8,6 +8,7 @@ import operator
 
 import pytest
 import torch
+from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
 from rewards import NAN, REWARD_ADVANTAGES, advantage, any_reward, batches, lengths_like, repeatable, tensors
@@ -37,9 +38,9 @@ def test_entries_say_what_their_functions_do(name):
         assert "below 0" in str(error) and not entry.negative_rewards
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("size", [1, 2, 3, 6, 7, 64])
+@cases("name", NAMES)
+@cases("dtype", [torch.float32, torch.float64])
+@cases("size", [1, 2, 3, 6, 7, 64])
 def test_equal_rewards_give_exactly_zero(name, dtype, size):
     for value in (0.0, 0.1, 0.3, 1 / 3, 1e-30, -7.7, 1e30):
         rewards_PG = torch.full((2, size), value, dtype=dtype)
@@ -54,8 +55,8 @@ def test_a_group_of_equal_rewards_gives_exactly_zero_beside_one_that_differs(nam
     assert (actual_PG[1] != 0).any()
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
+@cases("name", NAMES)
+@cases(
     "row",
     [
         [0.1 + 0.2, 0.3, 0.3],
@@ -154,8 +155,8 @@ def test_derivative_in_the_rewards(name):
     assert torch.autograd.gradcheck(lambda rewards_PG: advantage(name, rewards_PG, scored_PG), (rewards_PG,))
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
+@cases("name", NAMES)
+@cases(
     ("rewards_PG", "scored_PG", "message"),
     [
         (torch.zeros(4), ones(4), r"rewards_PG: expected 2 axes \[P, G\], got shape \[4\]"),

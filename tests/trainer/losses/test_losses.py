@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from cases import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,9 +115,9 @@ def test_rows_without_tokens(name, batch):
     assert LOSSES[name].function(empty_BT, empty_BT, torch.zeros(0))[0].shape == (0, 3)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("advantage", [-1.0, 0.0, 1.0])
-@pytest.mark.parametrize(("new", "before"), [(-1.0, -1e4), (-1e4, -1.0), (-1.0, -math.inf)])
+@cases("name", NAMES)
+@cases("advantage", [-1.0, 0.0, 1.0])
+@cases(("new", "before"), [(-1.0, -1e4), (-1e4, -1.0), (-1.0, -math.inf)])
 def test_extreme_ratios_stay_finite(name, advantage, new, before):
     logp_BT = torch.tensor([[new, new]], requires_grad=True)
     loss_BT, metrics = LOSSES[name].function(logp_BT, torch.full((1, 2), before), torch.tensor([advantage]))
