@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from verigym.datasets_cfg.load import load_config
 from verigym.envs.registry import origin
@@ -18,6 +18,19 @@ from verigym.trainer.config.monitoring import LoggerName
 from verigym.trainer.config.run import SourceConfig, TrainConfig
 from verigym.trainer.config.synonyms import refuse_foreign
 from verigym.trainer.stages.selection import Condition, condition
+
+
+def _by_environments(sources: tuple[SourceConfig, ...]) -> tuple[SourceConfig, ...]:
+    for source in sources:
+        if source.environment is None or source.dataset is not None:
+            raise ValueError(
+                "written by an environment, such as arithmetic; a data set's rows go into `data` of an sft stage"
+            )
+    return sources
+
+
+Demonstrations = Annotated[tuple[SourceConfig, ...], AfterValidator(_by_environments)]
+"""Environments that write worked solutions."""
 
 
 class StageFields(Frozen):
@@ -121,7 +134,7 @@ class ExampleFields(FitFields):
 
     data: tuple[Path, ...] = ()
     """JSON Lines files with `prompt` and `completion`, or with `messages` whose last is the assistant's."""
-    demonstrations: tuple[SourceConfig, ...] = ()
+    demonstrations: Demonstrations = ()
     """Environments that write worked solutions, for a cold start."""
     demonstration_count: int = Field(default=1000, ge=1)
     """With demonstrations: how many in all."""
@@ -141,9 +154,6 @@ class ExampleFields(FitFields):
         if not self.data and not self.demonstrations:
             raise ValueError("nothing to learn from; give `data`, `demonstrations` or both")
         refuse_ineffective(self, EXAMPLE_RULES)
-        for source in self.demonstrations:
-            if source.environment is None:
-                raise ValueError("demonstrations are written by an environment; a data set's rows go into `data`")
         return self
 
 

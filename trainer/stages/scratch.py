@@ -10,15 +10,14 @@ from pathlib import Path
 
 from pydantic import Field
 
-from verigym.trainer.config.run import SourceConfig
-from verigym.trainer.stages.config import StageFields
+from verigym.trainer.stages.config import Demonstrations, StageFields
 from verigym.trainer.stages.examples import Example, demonstrations
 
 
 class ScratchConfig(StageFields):
     """A Qwen3 model with random weights and a byte-level BPE tokenizer."""
 
-    demonstrations: tuple[SourceConfig, ...] = Field(min_length=1)
+    demonstrations: Demonstrations = Field(min_length=1)
     """Environments that write worked solutions; the tokenizer is made from their texts."""
     texts: int = Field(default=1200, ge=1)
     """How many of them."""

@@ -22,6 +22,7 @@ from verigym.trainer.monitoring.progress import Interrupted
 from verigym.trainer.stages import step_run as run_module
 from verigym.trainer.stages.config import SftConfig
 from verigym.trainer.stages.examples import Pair, read_examples, to_pairs
+from verigym.trainer.stages.scratch import ScratchConfig
 from verigym.trainer.stages.sft import Batches, mean_nll, nll_gradient, sft
 
 PAIRS = [Pair((5, 6, 7), (20, 21, 1)), Pair((8,), (22, 23, 24, 25, 1)), Pair((9, 10), (1,)), Pair((5, 6, 7), (30, 31))]
@@ -199,6 +200,16 @@ def test_demonstrations_are_a_cold_start_whose_held_out_tasks_are_others(tmp_pat
 def test_settings_that_clash_are_refused(tmp_path: Path, fit_fields: Fields, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SftConfig(**fit_fields(tmp_path, **fields))
+
+
+@pytest.mark.parametrize("source", [{"dataset": "gsm8k"}, {"dataset": "gsm8k", "environment": "math"}])
+def test_a_data_set_writes_no_demonstrations(source: dict[str, Any], tmp_path: Path, fit_fields: Fields) -> None:
+    for make in (
+        lambda: SftConfig(**fit_fields(tmp_path, demonstrations=[source])),
+        lambda: ScratchConfig(output=tmp_path, demonstrations=[source]),
+    ):
+        with pytest.raises(ValueError, match="a data set's rows go into `data` of an sft stage"):
+            make()
 
 
 def test_what_cannot_be_learnt_from_is_refused(tmp_path: Path, fit_fields: Fields) -> None:
