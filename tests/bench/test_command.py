@@ -43,7 +43,7 @@ def test_the_table_the_report_and_the_disagreements(tmp_path, capsys):
         r"^unboxed, extract=last +math@", shown, re.MULTILINE
     )
     assert re.search(r"^false negatives +0 of 3 +2 of 3$", shown, re.MULTILINE) and "1 policy rows left out" in shown
-    assert 'row 3, answers: gold "4", answer "4.0", labelled right' in shown
+    assert 'line 3, answers: gold "4", answer "4.0", labelled right' in shown
     assert "  ! peers:same: rejected" in shown
     figures = json.loads(report.read_text())
     ours = next(name for name in figures["groups"]["answers"] if name.startswith("math@"))

@@ -22,7 +22,7 @@ def parts(data, columns=COLUMNS):
 def test_a_plain_row():
     [item] = parts({"prompt": "1+1?", "completion": r"\boxed{2}", "answer": "2"})
     assert isinstance(item, Item)
-    assert (item.row, item.line, item.sample, item.column) == (7, 9, 0, "completion")
+    assert (item.row, item.line, item.sample_index, item.column) == (7, 9, 0, "completion")
     assert item.prompt == ENV.prompt("1+1?", answer="2")
     assert item.group == item.prompt.key
     assert ENV.score(item.prompt, item.completion).reward == 1.0
@@ -34,7 +34,7 @@ def test_every_shape_of_completion():
     found = parts({"prompt": "q", "completion": value, "answer": "2"})
     assert [item.completion.text for item in found] == ["a", "b", "c", "d"]
     assert [item.completion.finish_reason for item in found] == [None, "length", None, None]
-    assert [item.sample for item in found] == [0, 1, 2, 3]
+    assert [item.sample_index for item in found] == [0, 1, 2, 3]
     [one] = parts({"prompt": "q", "completion": talk, "answer": "2"})
     assert one.completion.text == "d"
 
@@ -48,7 +48,7 @@ def test_prompts_may_be_messages():
 def test_columns_are_numbered_together_and_a_bad_sample_keeps_its_number():
     columns = Columns(completions=("a", "b.c"), references={"answer": "answer"})
     one, bad, three = parts({"prompt": "q", "a": ["x", 3], "b": {"c": "y"}, "answer": "2"}, columns)
-    assert (one.sample, three.sample, three.column) == (0, 2, "b.c")
+    assert (one.sample_index, three.sample_index, three.column) == (0, 2, "b.c")
     assert bad == BadRow(7, 9, "a[1]", "is int; expected text, an object with text, messages, or a list of these")
 
 

@@ -17,7 +17,7 @@ ROWS = [
 def graded(path, row, status="correct", *, sample=0, completion="c", prompt="p", grader="math@1+0", reward=None, **more):
     reward = (1.0 if status == "correct" else 0.0) if reward is None and status != "error" else reward
     score = {"status": status, "reward": reward, "answer": "7", "reason": f"because {status}", "grader": grader, **more}
-    line = {"row": row, "line": row, "sample": sample, "prompt": prompt, "completion": completion, "score": score}
+    line = {"row": row, "line": row, "sample_index": sample, "prompt": prompt, "completion": completion, "score": score}
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
 
@@ -66,7 +66,7 @@ def test_rows_that_one_file_lacks_are_counted(files):
         graded(old, row)
     found = compare(new, old)
     assert (found.both, found.changed, found.only_new, found.only_old) == (2, 0, 1, 2)
-    assert found.differs and found.first_alone == f"row 1, sample 0 is in {new} only"
+    assert found.differs and found.first_alone == f"line 1, sample 1 is in {new} only"
 
 
 def test_a_corrected_gold_is_no_other_row(files):
@@ -80,11 +80,11 @@ def test_a_corrected_gold_is_no_other_row(files):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda new, old: (graded(new, 1, completion="a"), graded(old, 1, completion="b")), "row 1, sample 0 holds another"),
+        (lambda new, old: (graded(new, 1, completion="a"), graded(old, 1, completion="b")), "line 1, sample 1 holds another"),
         (lambda new, old: (graded(new, 1), graded(old, 2)), "no completion in common"),
         (
             lambda new, old: (graded(new, 2), graded(new, 1), graded(old, 1)),
-            r"new\.jsonl, line 2: row 1, sample 0 is not after",
+            r"new\.jsonl, line 2: line 1, sample 1 is not after",
         ),
         (lambda new, old: (graded(new, 1), old.write_text("{}\n")), r"old\.jsonl, line 1: not a line of verigym grade; --diff"),
         (lambda new, old: (graded(new, 1), old.write_text('{"row": 1')), r"its last line is cut off"),
@@ -130,7 +130,7 @@ def test_the_command_grades_and_compares(two_gradings, capsys):
     shown = capsys.readouterr().out
     assert "same verdict: 2 of 3 (66.67%)" in shown
     assert "right before only: 0; right now only: 1" in shown
-    assert "row 2, sample 0: incorrect -> correct" in shown
+    assert "line 2, sample 1: incorrect -> correct" in shown
     assert main([*common, "--out", str(new), "--diff", str(old), "--fail-on-change"]) == 1
 
 

@@ -80,7 +80,7 @@ def test_texts_that_no_option_reads(graded):
 def test_nothing_right(graded):
     [hint], shown = graded([{"prompt": f"q{i}", "answer": "4", "completion": f"\\boxed{{{i + 10}}}"} for i in range(8)])
     assert hint["kind"] == "none_right" and "none of 8 completions is right, and all get 0" in shown
-    assert "row 1: incorrect, answer '10', gold '4'" in hint["examples"][0] and "Is the gold in the column" in hint["advice"]
+    assert "line 1: incorrect, answer '10', gold '4'" in hint["examples"][0] and "Is the gold in the column" in hint["advice"]
 
 
 def test_all_rewards_equal(graded):

@@ -158,7 +158,7 @@ def test_lines_of_another_input_are_noticed_even_from_a_pipe(tmp_path, monkeypat
     assert run("4") == 0
     assert run("4") == 0
     assert run("5") == 2
-    assert "line 1: row 1, sample 0 is not row 1, sample 0 of the input, which has changed" in capsys.readouterr().err
+    assert "line 1: the input has something else at line 1, sample 1: it has changed" in capsys.readouterr().err
 
 
 def test_input_that_became_shorter_is_noticed(finished, tmp_path, capsys):
@@ -205,7 +205,7 @@ def test_a_file_of_an_earlier_format_is_refused(finished, tmp_path, capsys):
     source, out = copy_run(finished, tmp_path, 2000)
     sidecar(out, "meta.json").write_text('{"format_version": 1, "grader": "math@7+0", "timeout_s": 3}')
     assert main(command(source, out, "--workers", "0")) == 2
-    assert "with other settings: format_version was 1 and is now 2; pass" in capsys.readouterr().err
+    assert "with other settings: format_version was 1 and is now 3; pass" in capsys.readouterr().err
 
 
 def test_a_file_of_somebody_else_is_left_alone(finished, tmp_path, capsys):

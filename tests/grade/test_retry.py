@@ -87,7 +87,7 @@ def test_exactly_what_had_no_verdict_is_graded_again(folder: Path, capsys: pytes
     down(folder, 3, 4, 39)
     assert main(arguments(folder)) == 1
     error = capsys.readouterr().err
-    assert "warning: 3 of 40 completions have no verdict; the same command tries them again: the first cause, row 4" in error
+    assert "warning: 3 of 40 completions have no verdict; the same command tries them again: the first cause, line 4" in error
     assert "backend: the dictionary is down" in error
     first = lines(folder / "out.jsonl")
     down(folder, 39)
@@ -207,7 +207,7 @@ def test_nothing_scored_has_an_exit_code_of_its_own(folder: Path, capsys: pytest
     down(folder, *range(40))
     assert main(arguments(folder)) == 3
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: no completion has a verdict; the same command tries them again: the first cause, row 1")
+    assert error.startswith("error: no completion has a verdict; the same command tries them again: the first cause, line 1")
     assert "the dictionary is down" in error
     down(folder)
     assert main(arguments(folder)) == 0

@@ -12,7 +12,7 @@ from verigym.grade.summary import summarise
 def line(score, *, group="g", column="completion", row=1, sample=0):
     made = score.model_copy(update={"grader": "math@1+00000000", "seconds": 0.5})
     return {
-        "row": row, "line": row, "sample": sample, "column": column, "group": group,
+        "row": row, "line": row, "sample_index": sample, "column": column, "group": group,
         "prompt": "p", "completion": "c", "score": made.model_dump(mode="json"), "columns": {},
     }  # fmt: skip
 

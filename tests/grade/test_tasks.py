@@ -218,7 +218,7 @@ def test_openai_responses(folder, capsys, row, rewards):
     (folder / "in.jsonl").write_text(json.dumps(row) + "\n")
     assert main(["grade", "in.jsonl", "--env", "math", "--out", "samples.scores.jsonl", "--workers", "0"]) == 0
     assert [line["score"]["reward"] for line in lines()] == rewards
-    assert [line["sample"] for line in lines()] == list(range(len(rewards)))
+    assert [line["sample_index"] for line in lines()] == list(range(len(rewards)))
 
 
 def test_a_batchs_output_joined_by_custom_id(folder, capsys):

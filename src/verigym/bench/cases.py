@@ -11,16 +11,12 @@ from pydantic import BaseModel, ConfigDict
 from verigym.datasets_cfg.fields import MISSING, Extraction, FieldProblem, describe, extract_gold, find
 from verigym.envs import UsageError
 from verigym.envs.contract.errors import did_you_mean
+from verigym.grade.reading.labels import read_flag
 from verigym.grade.reading.records import BadRow, InputRow
 
 Level = Literal["answer", "completion", "completion_unboxed"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 DEFAULT_LEVEL_COLUMN, DEFAULT_POLICY_COLUMN = "level", "policy"
-
-_WORDS = {
-    **dict.fromkeys(("true", "1", "yes", "correct", "right"), True),
-    **dict.fromkeys(("false", "0", "no", "incorrect", "wrong"), False),
-}
 
 
 class CaseColumns(BaseModel):
@@ -158,8 +154,4 @@ def _flag(data: Mapping[str, Any], column: str, *, missing: bool | None = None) 
     value = find(data, column)
     if missing is not None and (value is MISSING or value is None or value == ""):
         return missing
-    known = value if isinstance(value, bool) else _WORDS.get(str(value).strip().lower())
-    if known is None or isinstance(value, list | dict):
-        given = describe(value) if value is MISSING or value is None else f"is {str(value)[:40]!r}"
-        raise FieldProblem(column, f"{given}; expected true or false")
-    return known
+    return read_flag(value, column)

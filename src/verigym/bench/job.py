@@ -21,7 +21,7 @@ from verigym.grade.bad_rows import same_file
 from verigym.grade.lines import json_line
 from verigym.grade.progress import Progress
 from verigym.grade.reading.opening import open_source
-from verigym.grade.reading.records import STDIN, BadRow, InputRow, Source
+from verigym.grade.reading.records import STDIN, BadRow, InputRow, Source, place
 
 SAMPLE_ROWS = 32
 KEPT = 50
@@ -185,9 +185,8 @@ def _open(path: Path) -> BinaryIO:
 
 def described(bad: BadRow, source: str) -> str:
     """Return a bad row in words: file, place, field and reason."""
-    place = f"row {bad.number}" if bad.line is None else f"line {bad.line}"
     field = f", field {bad.field!r}" if bad.field else ""
-    return f"{source}, {place}{field}: {bad.reason}"
+    return f"{source}, {place(bad.number, bad.line)}{field}: {bad.reason}"
 
 
 def ordered(groups: Sequence[str]) -> list[str]:

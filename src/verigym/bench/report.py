@@ -10,6 +10,7 @@ from typing import Any
 
 from verigym.bench.job import BenchJob, Disagreement, Outcome, described, ordered
 from verigym.bench.verdicts import Tally
+from verigym.grade.reading.records import place
 from verigym.terminal import printable
 
 ROWS = (
@@ -92,7 +93,7 @@ def _described(found: Disagreement) -> list[str]:
     case = found.case
     golds = " or ".join(_short(gold) for gold in case.golds)
     wanted = "right" if case.expected else "wrong"
-    lines = [f"row {case.row}, {case.group}: gold {golds}, answer {_short(case.answer)}, labelled {wanted}"]
+    lines = [f"{place(case.row, case.line)}, {case.group}: gold {golds}, answer {_short(case.answer)}, labelled {wanted}"]
     for name, verdict in found.verdicts.items():
         mark = " " if verdict.accepted == case.expected and verdict.kind != "error" else "!"
         lines.append(f"  {mark} {name}: {verdict.kind}{f' ({_short(verdict.reason, 300, False)})' if verdict.reason else ''}")

@@ -56,6 +56,9 @@ def grade(
         str | None, typer.Option(help="Take the gold out of the reference text: hash, boxed, label, final or last.")
     ] = None,
     group_by: Annotated[str | None, typer.Option(help="Column that groups samples. By default the same prompt.")] = None,
+    label_column: Annotated[
+        str | None, typer.Option(help="Column that says, by a person or another verifier, what is right: compare with it.")
+    ] = None,
     keep: Annotated[list[str] | None, typer.Option(help="Column to copy to the output. May be repeated.")] = None,
     k: Annotated[str | None, typer.Option(help="For pass@k and maj@k, such as 1,4,16.")] = None,
     format: Annotated[str | None, typer.Option(help="jsonl, csv or parquet; told from the name by default.")] = None,
@@ -81,7 +84,7 @@ def grade(
     """
     from verigym.cli.args import counts, pairs, validated
     from verigym.envs import UsageError
-    from verigym.grade.diff import check_paths
+    from verigym.grade.diff import WANTED, check_paths
     from verigym.grade.job import GradeJob, run
     from verigym.grade.out_file import check_name, default_out, remove
     from verigym.grade.reading.columns import Columns
@@ -94,11 +97,14 @@ def grade(
     if diff_out is not None:
         check_name(diff_out, "--diff-out")
     if diff is not None and env is None and out is None and data is None:
+        _refuse_grading_options(context)
         return _compared(Path(input), diff, diff_out, fail_on_change)
     if env is None and data is None:
+        if diff is not None:
+            raise UsageError(f"missing option --env, or --data, to grade {input}; without --out too, {WANTED}")
         raise UsageError("missing option --env, or --data (see verigym grade --help)")
     if out is None and diff is not None:
-        raise UsageError("missing option --out: with --diff, name the file that is compared with it")
+        raise UsageError(f"missing option --out: the scores of {input} go there, and are compared with {diff}")
     beside, out = out is None, out or default_out(input)
     asked = {"--split": split, "--data-dir": data_dir, "--id-column": id_column}
     own = {"--prompt-column": prompt_column, "--reference": reference, "--gold-extract": gold_extract}
@@ -113,6 +119,7 @@ def grade(
         gold_extract=gold_extract,
         task=joined.column if joined else None,
         group_by=group_by,
+        label=label_column,
         keep=keep or [],
     )
     job = validated(
@@ -148,6 +155,28 @@ def grade(
     return failed
 
 
+COMPARING = frozenset(("input", "diff", "diff_out", "fail_on_change"))
+"""What a comparison of two files of scores uses."""
+
+
+def _refuse_grading_options(context: typer.Context) -> None:
+    """Refuse options that say how to grade where two files of scores are compared.
+
+    Raises:
+        UsageError: naming one, and what is missing to grade.
+    """
+    from verigym.envs import UsageError
+    from verigym.grade.diff import WANTED
+
+    given = [
+        name
+        for name in context.params
+        if name not in COMPARING and (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
+    ]
+    if given:
+        raise UsageError(f"--{given[0].replace('_', '-')} says how to grade, and nothing is graded here: {WANTED}")
+
+
 def _warned(outcome: Outcome) -> int:
     """Say on standard error what was bad, unscored or judged by code that raised, and return the exit code."""
     from verigym.terminal import complain
@@ -157,6 +186,9 @@ def _warned(outcome: Outcome) -> int:
         complain(f"{rows} (the first, {outcome.first_bad}), listed in {outcome.bad_path}", "warning")
     summary, failed = outcome.summary, ExitCode.FAILED if outcome.bad_rows else ExitCode.OK
     ours = summary.unscored - summary.errors.get("gold_invalid", 0)  # a row with an unusable gold is a bad one
+    if empty := [name for name in outcome.columns.completions if name not in summary.accuracy_by_column]:
+        failed = ExitCode.FAILED
+        complain(f"no row has a completion in the column {', '.join(map(repr, empty))}", "warning")
     if summary.judge_exceptions:
         failed = ExitCode.FAILED
         raised = (

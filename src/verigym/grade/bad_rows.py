@@ -9,7 +9,7 @@ from typing import BinaryIO, Self
 
 from verigym.grade.lines import json_line
 from verigym.grade.out_file import remove
-from verigym.grade.reading.records import BadRow
+from verigym.grade.reading.records import BadRow, place
 
 
 class BadRows:
@@ -46,9 +46,8 @@ class BadRows:
         """Return the first bad row in words."""
         if self.first is None:
             return ""
-        place = f"row {self.first.number}" if self.first.line is None else f"line {self.first.line}"
         field = f", field {self.first.field!r}" if self.first.field else ""
-        return f"{place}{field}: {self.first.reason}"
+        return f"{place(self.first.number, self.first.line)}{field}: {self.first.reason}"
 
 
 def same_file(one: Path, other: Path) -> bool:

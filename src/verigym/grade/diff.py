@@ -15,9 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from verigym.envs import Status, UsageError
+from verigym.grade.agreement import PLACE_FIELDS, agrees
 from verigym.grade.bad_rows import same_file
 from verigym.grade.lines import json_line
+from verigym.grade.reading.records import sample_place
 
+WANTED = (
+    "--diff compares two files of scores (`verigym grade NEW --diff OLD`); to grade model outputs first and compare "
+    "their scores, give --env (or --data) and --out too"
+)
 KEPT = 50
 """Most changes kept for the screen; the file of changes has all."""
 
@@ -31,8 +37,7 @@ class Change:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as one line of the file of changes."""
-        place = {name: self.new.get(name) for name in ("row", "line", "sample", "column", "group", "gold")}
-        return {**place, "new": self.new["score"], "old": self.old["score"]}
+        return {**{name: self.new.get(name) for name in PLACE_FIELDS}, "new": self.new["score"], "old": self.old["score"]}
 
 
 @dataclass(slots=True)
@@ -54,6 +59,11 @@ class Comparison:
     """Completions whose prompt, or its reference, is not the same in both."""
     new_graders: Counter[str] = field(default_factory=Counter)
     old_graders: Counter[str] = field(default_factory=Counter)
+    labelled: int = 0
+    """Completions that have a label in the new file, and a verdict in both."""
+    new_agrees: int = 0
+    """Those on which the new verdict says what the label says."""
+    old_agrees: int = 0
 
     @property
     def both(self) -> int:
@@ -139,6 +149,11 @@ def _count(found: Comparison, pair: Change) -> Change | None:
     found.verdicts[old["status"], new["status"]] += 1
     found.new_graders[str(new.get("grader"))] += 1
     found.old_graders[str(old.get("grader"))] += 1
+    agreed = [agrees(pair.new.get("label"), score) for score in (new, old)]
+    if None not in agreed:
+        found.labelled += 1
+        found.new_agrees += agreed[0] is True
+        found.old_agrees += agreed[1] is True
     found.other_prompts += pair.new.get("prompt") != pair.old.get("prompt")
     if (new["status"], new["reward"]) == (old["status"], old["reward"]):
         return None
@@ -149,11 +164,11 @@ def _count(found: Comparison, pair: Change) -> Change | None:
 
 
 def _place(line: Mapping[str, Any]) -> tuple[int, int]:
-    return line["row"], line["sample"]
+    return line["row"], line["sample_index"]
 
 
 def _words(line: Mapping[str, Any] | None) -> str:
-    return "" if line is None else f"row {line['row']}, sample {line['sample']}"
+    return "" if line is None else sample_place(line)
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -165,6 +180,8 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             for number, text in enumerate(stream, 1):
                 try:
                     line = json.loads(text)
+                    if "sample" in line:  # an earlier version's name
+                        line["sample_index"] = line.pop("sample")
                     score = line["score"]
                     place = _place(line)
                     fits = all(isinstance(part, int) for part in place) and isinstance(line["completion"], str)
@@ -172,9 +189,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
                         raise ValueError
                 except (ValueError, KeyError, TypeError, RecursionError):
                     cut = "; its last line is cut off: give the command that made it again" if text[-1:] != b"\n" else ""
-                    raise UsageError(
-                        f"{path}, line {number}: not a line of verigym grade{cut}; --diff takes the --out of another run"
-                    ) from None
+                    raise UsageError(f"{path}, line {number}: not a line of verigym grade{cut}; {WANTED}") from None
                 if place <= last:
                     raise UsageError(f"{path}, line {number}: {_words(line)} is not after the line before; was it sorted anew?")
                 last = place

@@ -9,6 +9,7 @@ from typing import Any
 
 from verigym.envs import Status
 from verigym.grade.diff import Change, Comparison
+from verigym.grade.reading.records import sample_place
 from verigym.terminal import printable
 
 
@@ -26,9 +27,13 @@ def lines(found: Comparison, changes: Path | None = None) -> list[str]:
         f"new {found.new}: {_graders(found.new_graders)}",
         f"same verdict: {agreed:,} of {found.both:,} ({agreed / found.both:.2%})",
         f"right before only: {_flips(found, was=True):,}; right now only: {_flips(found, was=False):,}",
-        "",
-        *_table(found.verdicts),
     ]
+    if found.labelled:
+        shown.append(
+            f"agrees with the label on {found.labelled:,} completions: old {found.old_agrees:,} "
+            f"({found.old_agrees / found.labelled:.2%}), new {found.new_agrees:,} ({found.new_agrees / found.labelled:.2%})"
+        )
+    shown += ["", *_table(found.verdicts)]
     if found.other_prompts:
         shown += ["", f"{found.other_prompts:,} completions have another prompt or reference in the two files"]
     if found.only_new or found.only_old:
@@ -65,9 +70,8 @@ def _table(verdicts: Mapping[tuple[str, str], int]) -> list[str]:
 
 
 def _described(change: Change) -> list[str]:
-    line = change.new.get("line")
-    place = f"row {change.new['row']}" + (f" (line {line})" if line not in (None, change.new["row"]) else "")
-    head = f"{place}, sample {change.new['sample']}: {_verdict(change.old)} -> {_verdict(change.new)}"
+    label = {"True": ", labelled right", "False": ", labelled wrong"}.get(str(change.new.get("label")), "")
+    head = f"{sample_place(change.new)}: {_verdict(change.old)} -> {_verdict(change.new)}{label}"
     return [head, f"  old: {_why(change.old)}", f"  new: {_why(change.new)}"]
 
 

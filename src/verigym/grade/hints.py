@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from verigym.datasets_cfg.fields import Extraction
 from verigym.datasets_cfg.golds import prose, taken, wants_short, way_out, with_taken
 from verigym.envs import Environment, Status
+from verigym.grade.reading.records import place
 from verigym.grade.specimens import Specimen, Specimens
 from verigym.grade.summary import Summary
 from verigym.grade.trials import Trial, best, try_options
@@ -101,14 +102,14 @@ def _gold_hint(
         advice = f"{expected} --gold-extract {how} takes {what} out of {count:,} of these {len(bad):,}, here {shown[:40]!r}."
         if how != "last":
             advice += " --gold-extract last takes the last number of each."
-    examples = tuple(f"row {one.item.row}: {_end(gold)}" for one, gold in _different(bad))
+    examples = tuple(f"{place(one.item.row, one.item.line)}: {_end(gold)}" for one, gold in _different(bad))
     return [Hint(kind="gold_text", message=message, examples=examples, advice=advice)], way[0] if way else None
 
 
 def _unread(summary: Summary, unread: int, seen: Sequence[Specimen], tried: Sequence[Trial]) -> Hint:
     why = "; ".join(sorted({str(one.score["reason"]) for one in seen})[:SHOWN])[:200]
     message = f"no answer was found in {unread:,} of {summary.scored:,} completions ({why}). Some end in:"
-    examples = tuple(f"row {one.item.row}: {_end(one.item.completion.text)}" for one in seen[:SHOWN])
+    examples = tuple(f"{place(one.item.row, one.item.line)}: {_end(one.item.completion.text)}" for one in seen[:SHOWN])
     untried = ", ".join(trial.arguments for trial in tried if not trial.texts)
     advice = f"The time did not suffice to try {untried}." if untried else "No option of the environment reads these texts."
     advice = _advice(tried) or advice
@@ -144,7 +145,7 @@ def _advice(tried: Sequence[Trial]) -> str:
 
 def _verdicts(seen: Sequence[Specimen]) -> tuple[str, ...]:
     return tuple(
-        f"row {one.item.row}: {one.score['status']}"
+        f"{place(one.item.row, one.item.line)}: {one.score['status']}"
         + ("" if one.score["answer"] is None else f", answer {str(one.score['answer'])[:TEXT_END]!r}")
         + (f", gold {str(gold)[:TEXT_END]!r}" if (gold := one.item.gold.get("answer")) is not None else "")
         + (f": {str(one.score['reason'])[:120]}" if one.score["reason"] else "")

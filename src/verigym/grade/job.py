@@ -18,6 +18,7 @@ from verigym.envs.contract.errors import did_you_mean
 from verigym.envs.grading import Grader
 from verigym.envs.own_code import own_code
 from verigym.envs.registry import load_usable
+from verigym.grade.agreement import Agreement, Disagreements
 from verigym.grade.bad_rows import BadRows, same_file
 from verigym.grade.hints import Hint, hints
 from verigym.grade.manifest import FORMAT_VERSION, fingerprint, options_of, versions
@@ -32,7 +33,7 @@ from verigym.grade.summary import Summary, summarise
 from verigym.grade.tasks import DataJob, Joined, Tasks, check_usable, completion_columns, reading_options
 from verigym.terminal import complain
 
-SIDECARS = ("meta.json", "bad.jsonl", "summary.json", "retried.jsonl", "partial")
+SIDECARS = ("meta.json", "bad.jsonl", "disagreements.jsonl", "summary.json", "retried.jsonl", "partial")
 
 
 class GradeJob(BaseModel):
@@ -68,6 +69,9 @@ class Outcome:
     first_bad: str
     bad_path: Path
     summary_path: Path
+    agreement: Agreement | None
+    """With the labels of the input, where a column of them is named."""
+    disagreements_path: Path
     already_done: int
     """Completions that keep the verdict of an earlier run."""
     retried: int
@@ -113,6 +117,7 @@ def run(job: GradeJob) -> Outcome:
         setup = _setup(job, head, environment)
         columns, environment = head.columns, setup.environment
         bad_path, summary_path = sidecar(job.out, "bad.jsonl"), sidecar(job.out, "summary.json")
+        disagreements_path = sidecar(job.out, "disagreements.jsonl")
         settings, made_by = _settings(job, columns, setup), {"command": job.command, "input": job.input, "versions": versions()}
         if (importable_packages := importable(environment)) is not None:
             made_by["programs_import"] = importable_packages
@@ -120,6 +125,7 @@ def run(job: GradeJob) -> Outcome:
         with grader, OutFile(job.out, settings, made_by, overwrite=job.overwrite) as out:
             with BadRows(bad_path, source.name) as bad, Progress("grading") as progress:
                 remove(summary_path)
+                remove(disagreements_path)
                 if lacks_numpy(environment):
                     complain(NO_NUMPY, "warning")
                 if out.unscored:
@@ -130,7 +136,9 @@ def run(job: GradeJob) -> Outcome:
                 _grade(ungraded, grader, out, source, progress)
                 out.settle()
                 gold_columns = ", ".join(columns.references.values())
-                summary = summarise(_with_bad_golds(complete_lines(job.out), bad, gold_columns), job.ks)
+                lines = _with_bad_golds(complete_lines(job.out), bad, gold_columns)
+                labelled = None if columns.label is None else Disagreements(disagreements_path, columns.label)
+                summary = summarise(lines if labelled is None else labelled.watch(lines), job.ks)
             if not summary.n and not bad.count:
                 raise UsageError(f"{source.name} holds no rows: there is nothing to grade")
         outcome = Outcome(
@@ -139,6 +147,8 @@ def run(job: GradeJob) -> Outcome:
             first_bad=bad.describe_first(),
             bad_path=bad_path,
             summary_path=summary_path,
+            agreement=labelled.agreement() if labelled else None,
+            disagreements_path=disagreements_path,
             already_done=out.kept,
             retried=out.retried,
             seconds=time.monotonic() - start,
@@ -200,7 +210,7 @@ class _UngradedItems:
         self.bad = bad
         self.specimens = Specimens()
         self._records = records
-        self._columns = columns
+        self.columns = columns
         self._setup = setup
         self._out = out
 
@@ -224,14 +234,14 @@ class _UngradedItems:
     def _parts(self, record: InputRow | BadRow) -> Iterable[Item | BadRow]:
         if isinstance(record, BadRow):
             return [record]
-        return items(record, self._columns, self._setup.environment, self._setup.tasks)
+        return items(record, self.columns, self._setup.environment, self._setup.tasks)
 
 
 def _grade(ungraded: _UngradedItems, grader: Grader, out: OutFile, source: Source, progress: Progress) -> None:
     done = 0
     for score in grader.stream(ungraded):
         item, replaced = ungraded.waiting.popleft()
-        line = _line(item, score)
+        line = _line(item, ungraded.columns, score)
         if replaced is None:
             out.append(line)
         else:
@@ -246,16 +256,18 @@ def _grade(ungraded: _UngradedItems, grader: Grader, out: OutFile, source: Sourc
 def _identity(item: Item) -> dict[str, Any]:
     return {
         "row": item.row,
-        "sample": item.sample,
+        "line": item.line,
+        "sample_index": item.sample_index,
         "prompt": item.prompt.key,
         "completion": item.completion.digest[:32],
     }
 
 
-def _line(item: Item, score: Score) -> dict[str, Any]:
-    place = {"line": item.line, "column": item.column, "group": item.group, "gold": item.gold}
+def _line(item: Item, columns: Columns, score: Score) -> dict[str, Any]:
+    place = {"column": item.column, "group": item.group, "gold": item.gold}
     task = {} if item.task is None else {"task": item.task}
-    return {**_identity(item), **place, **task, "score": score.model_dump(mode="json"), "columns": dict(item.kept)}
+    label = {} if columns.label is None else {"label": item.label}
+    return {**_identity(item), **place, **task, **label, "score": score.model_dump(mode="json"), "columns": dict(item.kept)}
 
 
 def _with_bad_golds(lines: Iterable[Mapping[str, Any]], bad: BadRows, field: str) -> Iterator[Mapping[str, Any]]:
@@ -313,6 +325,7 @@ def _summary_json(job: GradeJob, settings: Mapping[str, Any], made_by: Mapping[s
         **{name: made_by[name] for name in ("versions", "programs_import") if name in made_by},
         **{name: settings[name] for name in ("data", "environment", "options", "grader")},
         **outcome.summary.model_dump(mode="json"),
+        "agreement": outcome.agreement.model_dump(mode="json") if outcome.agreement else None,
         "bad_rows": outcome.bad_rows,
         "joined": outcome.joined.model_dump(mode="json") if outcome.joined else None,
         "hints": [hint.model_dump(mode="json") for hint in outcome.hints],

@@ -14,7 +14,7 @@ from verigym.envs.contract.differences import differing
 from verigym.envs.extras import installed
 from verigym.envs.file_hash import file_sha256
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 PACKAGES = (
     "verigym", "pydantic", "sympy", "mpmath", "math-verify", "latex2sympy2-extended", "antlr4-python3-runtime", "numpy",
     "py3langid", "emoji", "syllapy", "jsonschema", "google-re2", "chess", "reasoning-gym", "torch", "transformers",

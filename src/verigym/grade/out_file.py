@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Self
 from verigym.envs import UsageError
 from verigym.grade.lines import json_line
 from verigym.grade.manifest import differences
+from verigym.grade.reading.records import sample_place
 from verigym.grade.retries import Journal, count, merge, to_retry
 
 OTHER_FORMATS = frozenset(
@@ -29,7 +30,7 @@ OTHER_FORMATS = frozenset(
 )
 BLOCK_BYTES = 2**16
 START_AGAIN = "pass --overwrite to start again, or another --out"
-ID_FIELDS = ("row", "sample", "prompt", "completion")
+ID_FIELDS = ("row", "sample_index", "prompt", "completion")
 
 
 def sidecar(out: Path, kind: str) -> Path:
@@ -141,10 +142,9 @@ class OutFile:
             return None
         old = {name: line.get(name) for name in ID_FIELDS}
         if old != {name: identity[name] for name in ID_FIELDS}:
-            raise UsageError(
-                f"{self.path}, line {self._position + 1}: row {old['row']}, sample {old['sample']} is not row "
-                f"{identity['row']}, sample {identity['sample']} of the input, which has changed; {START_AGAIN}"
-            )
+            there, here = sample_place(line), sample_place(identity)
+            what = f"the input has something else at {here}" if there == here else f"the input goes on with {here}, not {there}"
+            raise UsageError(f"{self.path}, line {self._position + 1}: {what}: it has changed; {START_AGAIN}")
         self._position += 1
         self._next = next(self._old, None)
         earlier = EarlierLine(self._position, line)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+from verigym.grade.agreement import Agreement
 from verigym.grade.job import Outcome
+from verigym.grade.reading.records import place
 from verigym.grade.summary import AtK, Summary
 from verigym.grade.tasks import Joined
 from verigym.grade.trials import as_arguments
@@ -59,7 +62,8 @@ def summary_rows(outcome: Outcome) -> list[tuple[str, str]]:
         accuracy += f"  [{low:.4f}, {high:.4f}] 95%, over {summary.groups:,} groups"
     rows.append(("accuracy", accuracy))
     if len(summary.accuracy_by_column) > 1:
-        rows += [(f"  {name}", _number(value)) for name, value in summary.accuracy_by_column.items()]
+        counts = summary.scored_by_column
+        rows += [(f"  {name}", f"{_number(value)}  of {counts[name]:,}") for name, value in summary.accuracy_by_column.items()]
     rows.append(("mean reward", _number(summary.mean_reward)))
     rows += [(f"  {name}", _number(value)) for name, value in summary.components.items()]
     rows.append(("status", ", ".join(f"{name} {count:,}" for name, count in summary.statuses.items()) or "-"))
@@ -69,6 +73,8 @@ def summary_rows(outcome: Outcome) -> list[tuple[str, str]]:
         rows += _ragged(summary)
     rows += [(f"pass@{at.k}", _at(at, summary.groups)) for at in summary.pass_at]
     rows += [(f"maj@{at.k}", _at(at, summary.groups)) for at in summary.majority_at]
+    if outcome.agreement is not None:
+        rows += _agreement(outcome.agreement, outcome.disagreements_path)
     if summary.unscored:
         kinds = ", ".join(f"{name} {count:,}" for name, count in summary.errors.items())
         rows.append(("unscored", f"{summary.unscored:,} (in no figure above): {kinds}"))
@@ -77,6 +83,25 @@ def summary_rows(outcome: Outcome) -> list[tuple[str, str]]:
     rows.append(("scores", str(outcome.summary_path).removesuffix(".summary.json")))
     rows.append(("grader", ", ".join(summary.graders) or "-"))
     rows.append(("seconds", f"{outcome.seconds:.1f}"))
+    return rows
+
+
+def _agreement(found: Agreement, listed: Path) -> list[tuple[str, str]]:
+    """Compare the verdicts with the labels of the input."""
+    share = f" ({found.agreed / found.compared:.2%})" if found.compared else ""
+    both = f": both right {found.both_right:,}, both wrong {found.both_wrong:,}"
+    rows = [(f"label {found.column}", f"the verdict agrees on {found.agreed:,} of {found.compared:,}{share}{both}")]
+    kinds = (
+        ("  only verdict right", found.only_verdict_right, found.only_verdict_right_at),
+        ("  only label right", found.only_label_right, found.only_label_right_at),
+    )
+    for name, count, at in kinds:
+        places = list(dict.fromkeys(place(one.row, one.line) for one in at))
+        rows.append((name, f"{count:,}" + (f": {_few(places, count)}" if count else "")))
+    if found.compared != found.agreed:
+        rows.append(("", f"listed in {listed}"))
+    if found.unscored or found.unlabelled:
+        rows.append(("  not compared", f"{found.unscored:,} unscored, {found.unlabelled:,} without a label"))
     return rows
 
 

@@ -97,6 +97,6 @@ def merge(out: Path, journal: Journal, target: BinaryIO) -> int:
 
 
 def _check_same(out: Path, journal: Journal, position: int, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    for name in ("row", "sample", "prompt", "completion"):
+    for name in ("row", "sample_index", "prompt", "completion"):
         if old.get(name) != new.get(name):
             raise UsageError(f"{journal.path} is not of {out}: line {position} has another {name}; delete the one not wanted")

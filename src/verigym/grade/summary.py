@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from verigym.envs import Status
 from verigym.envs.contract.schema import sha256_hex
 from verigym.envs.metrics import Cluster, Interval, bootstrap_interval, majority_at_k, normalise_answer, pass_at_k
+from verigym.grade.reading.records import place
 
 MAX_DEFAULT_K = 1024
 MAX_VOTERS = 4096
@@ -46,13 +47,14 @@ class Summary(BaseModel):
     statuses: dict[str, int]
     errors: dict[str, int]
     first_error: str | None
-    """Of the first completion without a score: its row, the kind of failure and the message."""
+    """Of the first completion without a score: its place, the kind of failure and the message."""
     judge_exceptions: int
     """Completions on which `judge` raised: a bug in the environment, even where the completion got the floor for it."""
     first_exception: str | None
     """Of the first of them: error and place."""
     components: dict[str, float]
     accuracy_by_column: dict[str, float | None]
+    scored_by_column: dict[str, int]
     groups: int
     group_sizes: dict[int, int]
     """Scored samples of a group -> groups. Of several sizes, pass@1 (groups weigh alike) is not accuracy (samples do)."""
@@ -96,7 +98,7 @@ class _Totals:
         if score["error"] is not None:
             kind, message = score["error"]["kind"], score["error"]["message"]
             self.errors[kind] += 1
-            self.first_error = self.first_error or f"row {line['row']}, {kind}: {message}"
+            self.first_error = self.first_error or f"{place(line['row'], line['line'])}, {kind}: {message}"
             return
         right[0] += score["status"] == Status.CORRECT
         right[1] += 1
@@ -146,6 +148,7 @@ def summarise(lines: Iterable[Mapping[str, Any]], ks: Sequence[int] = ()) -> Sum
         first_exception=totals.first_exception,
         components={name: total / count for name, (total, count) in sorted(totals.components.items())},
         accuracy_by_column={name: right / of if of else None for name, (right, of) in totals.columns.items()},
+        scored_by_column={name: of for name, (_, of) in totals.columns.items()},
         groups=sum(cluster.groups for cluster in clusters),
         group_sizes=_sizes(clusters),
         pass_at=[_pass_at(clusters, k) for k in chosen],

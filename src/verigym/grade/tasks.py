@@ -16,7 +16,7 @@ from verigym.datasets_cfg.schema import DatasetConfig
 from verigym.envs import Environment, Prompt, UsageError
 from verigym.envs.contract.errors import EnvironmentFailure, did_you_mean
 from verigym.grade.manifest import fingerprint
-from verigym.grade.reading.completions import RESPONSES
+from verigym.grade.reading.completions import RESPONSES, TEXTS
 
 TASK_ID = "task_id"
 ROW = "row"
@@ -164,7 +164,7 @@ class Tasks:
 def completion_columns(job: DataJob | None) -> tuple[str, ...]:
     """Return the columns that are looked for where none is named; `solution` is a program only beside a task of code."""
     programs = job is not None and load_config(job.name).environment == "code"
-    return (*(STANDARD if programs else STANDARD[:1]), *RESPONSES)
+    return (*TEXTS, *(STANDARD[1:] if programs else ()), *RESPONSES)
 
 
 def reading_options(job: DataJob, environment: str | None, column: str, texts: Iterable[str]) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from verigym.datasets_cfg.fields import MISSING, Extraction, FieldProblem, descr
 from verigym.envs import Completion, Environment, Message, Prompt, UsageError
 from verigym.envs.contract.errors import did_you_mean, explain
 from verigym.envs.contract.schema import canonical_json
-from verigym.grade.reading.completions import samples
+from verigym.grade.reading.completions import TEXTS, samples
+from verigym.grade.reading.labels import labels_of
 from verigym.grade.reading.records import BadRow, InputRow
 
 MAX_GOLD_CHARS = 500
@@ -37,6 +38,8 @@ class Columns(BaseModel):
     """Column that names a task of a data set, which then gives prompt and reference."""
     group_by: str | None = None
     """Column whose equal values make a group; by default the rows of one prompt do."""
+    label: str | None = None
+    """Column that says whether a completion is right, by a person or another verifier; verdicts are compared with it."""
     keep: tuple[str, ...] = ()
     """Columns copied to the output."""
 
@@ -47,26 +50,30 @@ class Columns(BaseModel):
 
     def used(self) -> list[str]:
         """Every column that rows must have."""
-        group = [self.group_by] if self.group_by is not None else []
+        group = [name for name in (self.group_by, self.label) if name is not None]
         named = [column for name, column in self.optional.items() if name != column]
         prompt = self.prompt if self.task is None else self.task
         return list(dict.fromkeys([prompt, *self.completions, *self.references.values(), *named, *group, *self.keep]))
 
-    def check(self, names: Sequence[str], sample: Sequence[Mapping[str, Any]], source: str) -> None:
+    def check(self, names: Sequence[str], sample: Sequence[Mapping[str, Any]], source: str, *, all_known: bool) -> None:
         """Refuse a column that exists nowhere, before anything is graded.
 
         Args:
             names: columns of the input, or all that the sample shows.
             sample: the first rows.
             source: name of the input, for the message.
+            all_known: whether `names` are all columns; else later rows may have others.
 
         Raises:
             UsageError: naming the column and, where one is near, the one that was meant.
         """
+        there = {name for name in self.used() if name in names or any(find(row, name) is not MISSING for row in sample)}
         for column in self.used():
-            if column not in names and not any(find(row, column) is not MISSING for row in sample):
+            # Of several columns of completions the first rows may lack some; after grading, one that no row had is told.
+            if column not in there and (all_known or column not in self.completions or not there & {*self.completions}):
                 known = [*names, *(path for row in sample for path in _paths(row) if "." in column)]
-                raise UsageError(f"{source} has no column {column!r}{did_you_mean(column, known)}")
+                told = "; --completion-column names the model's texts" if column in self.completions else ""
+                raise UsageError(f"{source} has no column {column!r}{did_you_mean(column, known)}{told}")
 
 
 class PromptsById(Protocol):
@@ -82,7 +89,8 @@ class Item:
 
     row: int
     line: int | None
-    sample: int
+    sample_index: int
+    """Number of the completion in its row, from 0."""
     column: str
     group: str
     prompt: Prompt
@@ -90,6 +98,8 @@ class Item:
     gold: Mapping[str, JsonValue]
     task: str | None = None
     kept: Mapping[str, JsonValue] = field(default_factory=dict)
+    label: bool | None = None
+    """Whether the input says that it is right."""
 
 
 def items(
@@ -117,18 +127,41 @@ def items(
         yield BadRow(row.number, row.line, where, " ".join(str(error).split()) + hint)
         return
     gold = shown_gold(prompt)
-    task = None if columns.task is None else str(find(row.data, columns.task))
-    index = 0
-    for column in columns.completions:
+    found, problems = _samples(row, columns.completions)
+    labels: list[bool | None] = [None] * len(found)
+    if columns.label is not None:
         try:
-            for _, sample in samples(row.data, column):
-                if isinstance(sample, FieldProblem):
-                    yield BadRow(row.number, row.line, sample.field, str(sample))
-                else:
-                    yield Item(row.number, row.line, index, column, group, prompt, sample, gold, task, kept)
-                index += 1
+            labels = labels_of(row.data, columns.label, len(found))
+        except FieldProblem as problem:  # the completions are graded all the same
+            problems = [*problems, problem]
+    task = None if columns.task is None else str(find(row.data, columns.task))
+    for index, ((column, sample), label) in enumerate(zip(found, labels, strict=True)):
+        if isinstance(sample, FieldProblem):
+            yield BadRow(row.number, row.line, sample.field, str(sample))
+        else:
+            yield Item(row.number, row.line, index, column, group, prompt, sample, gold, task, kept, label)
+    yield from (BadRow(row.number, row.line, one.field, str(one)) for one in problems)
+
+
+def _samples(row: InputRow, columns: Sequence[str]) -> tuple[list[tuple[str, Completion | FieldProblem]], list[FieldProblem]]:
+    """Return a row's completions with their columns, and what is wrong with whole columns.
+
+    Of several columns a row may lack some, but not all.
+    """
+    there = [column for column in columns if (value := find(row.data, column)) is not MISSING and value is not None]
+    found: list[tuple[str, Completion | FieldProblem]] = []
+    problems = []
+    others = [name for name in TEXTS if name in row.data and name not in columns]
+    for column in there if there and len(columns) > 1 else columns:
+        if others and find(row.data, column) is MISSING:
+            named = " ".join(f"--completion-column {name}" for name in (*columns, *others))
+            problems.append(FieldProblem(column, f"is missing, and the row has {', '.join(others)}; {named} reads both"))
+            continue
+        try:
+            found += [(column, sample) for _, sample in samples(row.data, column)]
         except FieldProblem as problem:
-            yield BadRow(row.number, row.line, problem.field, str(problem))
+            problems.append(problem)
+    return found, problems
 
 
 def _prompt(row: InputRow, columns: Columns, environment: Environment) -> Prompt:

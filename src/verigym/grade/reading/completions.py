@@ -11,6 +11,8 @@ from verigym.datasets_cfg.fields import MISSING, FieldProblem, describe, find
 from verigym.envs import Completion
 from verigym.envs.contract.errors import explain
 
+TEXTS = ("completion", "completions", "samples")
+"""Usual names of a column of completions."""
 RESPONSES = ("choices", "response.body.choices")
 """Where the choices of a chat or completions response stand: in the response, and in a line of a batch's output."""
 SHOWN_NAMES = 8

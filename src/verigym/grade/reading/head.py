@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from verigym.datasets_cfg.fields import MISSING, FieldProblem, find
+from verigym.datasets_cfg.fields import FieldProblem
 from verigym.envs import UsageError
 from verigym.grade.reading.columns import Columns
 from verigym.grade.reading.completions import RESPONSES, is_response, samples
@@ -43,14 +43,14 @@ def read_head(source: Source, columns: Columns, usual: Sequence[str]) -> InputHe
     Args:
         source: the input.
         columns: what is used; where no column of completions is named, one of the usual.
-        usual: the names to look for, the first before the second.
+        usual: the names to look for: those of texts before those of responses.
 
     Raises:
-        UsageError: a column exists nowhere.
+        UsageError: a column exists nowhere, or several may hold the completions.
     """
     declared = source.columns
     if declared is not None:  # only such a source can skip columns, and must know before its first row
-        columns = _with_completions(columns, usual, declared, [])
+        columns = _with_completions(columns, usual, declared, [], source.name)
         source.select([*columns.used(), *columns.optional.values()])
     records = iter(source)
     head: list[InputRow | BadRow] = []
@@ -62,25 +62,40 @@ def read_head(source: Source, columns: Columns, usual: Sequence[str]) -> InputHe
         broken = error
     rows = [record.data for record in head if isinstance(record, InputRow)]
     names = declared if declared is not None else list(dict.fromkeys(name for row in rows for name in row))
-    columns = _with_completions(columns, usual, names, rows)
+    columns = _with_completions(columns, usual, names, rows, source.name)
     if names:
-        columns.check(names, rows, source.name)
+        columns.check(names, rows, source.name, all_known=declared is not None)
     return InputHead(columns, rows, _chain(head, broken, records))
 
 
 def _with_completions(
-    columns: Columns, usual: Sequence[str], names: Sequence[str], rows: Sequence[Mapping[str, Any]]
+    columns: Columns, usual: Sequence[str], names: Sequence[str], rows: Sequence[Mapping[str, Any]], source: str
 ) -> Columns:
+    """Return the columns with that of the completions, where none is named.
+
+    Raises:
+        UsageError: there are several that may be meant.
+    """
     if columns.completions:
         return columns
-    for name in usual:
-        if name in RESPONSES and rows:
-            there = any(is_response(row, name) for row in rows)
-        else:
-            there = name.partition(".")[0] in names or any(find(row, name) is not MISSING for row in rows)
-        if there:
-            return columns.model_copy(update={"completions": (name,)})
-    return columns.model_copy(update={"completions": tuple(usual[:1])})
+    otherwise = {*columns.references.values(), columns.prompt, columns.group_by, columns.label, columns.task}
+    texts = [name for name in usual if name not in RESPONSES and name not in otherwise and _holds_texts(name, names, rows)]
+    if len(texts) > 1:
+        all_of = " ".join(f"--completion-column {name}" for name in texts)
+        raise UsageError(
+            f"{source} has completions in {len(texts)} columns, {', '.join(texts)}; name what is graded, --completion-column "
+            f"{texts[0]}, or {all_of}: a row is then graded in those that it has"
+        )
+    responses = [name for name in usual if name in RESPONSES and _holds_responses(name, names, rows)]
+    return columns.model_copy(update={"completions": ((*texts, *responses, usual[0])[0],)})
+
+
+def _holds_texts(name: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bool:
+    return any(isinstance(row.get(name), str | list | dict) for row in rows) if rows else name in names
+
+
+def _holds_responses(name: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bool:
+    return any(is_response(row, name) for row in rows) if rows else name.partition(".")[0] in names
 
 
 def _chain(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
@@ -28,6 +28,16 @@ class BadRow:
     line: int | None
     field: str
     reason: str
+
+
+def place(row: int, line: int | None) -> str:
+    """Return where a row is, for people: its line in the file, or its number where the file has no lines; both from 1."""
+    return f"row {row}" if line is None else f"line {line}"
+
+
+def sample_place(line: Mapping[str, Any]) -> str:
+    """Return where a completion is, for people, from its line of scores: samples count from 1, as rows do."""
+    return f"{place(line['row'], line.get('line'))}, sample {line['sample_index'] + 1}"
 
 
 class Source(Protocol):

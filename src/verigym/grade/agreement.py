@@ -1,0 +1,108 @@
+"""`Agreement`: how verdicts agree with the labels of the input, and the file of completions on which they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pydantic import BaseModel, ConfigDict
+
+from verigym.envs import Status
+from verigym.grade.lines import json_line
+from verigym.grade.out_file import remove
+
+NAMED = 1000
+"""Most places of disagreements that the summary names; the file has all."""
+PLACE_FIELDS = ("row", "line", "sample_index", "column", "group", "gold", "label")
+
+
+class Place(BaseModel):
+    """A completion of the input."""
+
+    model_config = ConfigDict(frozen=True)
+
+    row: int
+    line: int | None
+    sample_index: int
+
+
+class Agreement(BaseModel):
+    """Counts of completions. A verdict is right where its status is correct."""
+
+    model_config = ConfigDict(frozen=True)
+
+    column: str
+    both_right: int
+    both_wrong: int
+    only_verdict_right: int
+    only_label_right: int
+    unscored: int
+    """With a label and no verdict."""
+    unlabelled: int
+    only_verdict_right_at: tuple[Place, ...]
+    """The first NAMED."""
+    only_label_right_at: tuple[Place, ...]
+
+    @property
+    def compared(self) -> int:
+        """Completions with a label and a verdict."""
+        return self.both_right + self.both_wrong + self.only_verdict_right + self.only_label_right
+
+    @property
+    def agreed(self) -> int:
+        """Those of them on which both say the same."""
+        return self.both_right + self.both_wrong
+
+
+def agrees(label: bool | None, score: Mapping[str, Any]) -> bool | None:
+    """Whether a verdict says what a label says; None where one of the two is not there."""
+    return None if label is None or score["error"] is not None else (score["status"] == Status.CORRECT) == label
+
+
+class Disagreements:
+    """Counts the lines of an output file by label and verdict, and lists the lines on which the two disagree.
+
+    A line of the list is one of `--diff-out`, with `label` in place of the old score. Without a disagreement there is no file.
+    """
+
+    def __init__(self, path: Path, column: str) -> None:
+        self.path = path
+        self._column = column
+        self._counts = dict.fromkeys(
+            ("both_right", "both_wrong", "only_verdict_right", "only_label_right", "unscored", "unlabelled"), 0
+        )
+        self._at: dict[str, list[Place]] = {"only_verdict_right": [], "only_label_right": []}
+        remove(path)
+
+    def watch(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """Yield the lines as they are."""
+        stream: BinaryIO | None = None
+        try:
+            for line in lines:
+                kind = _kind(line)
+                self._counts[kind] += 1
+                if kind in self._at:
+                    stream = stream or open(self.path, "wb")
+                    stream.write(json_line({**{name: line[name] for name in PLACE_FIELDS}, "new": line["score"]}))
+                    if len(self._at[kind]) < NAMED:
+                        self._at[kind].append(Place(row=line["row"], line=line["line"], sample_index=line["sample_index"]))
+                yield line
+        finally:
+            if stream is not None:
+                stream.close()
+
+    def agreement(self) -> Agreement:
+        """Return the counts of what was watched."""
+        at = {f"{kind}_at": tuple(places) for kind, places in self._at.items()}
+        return Agreement(column=self._column, **self._counts, **at)
+
+
+def _kind(line: Mapping[str, Any]) -> str:
+    label, score = line["label"], line["score"]
+    same = agrees(label, score)
+    if same is None:
+        return "unlabelled" if label is None else "unscored"
+    if same:
+        return "both_right" if label else "both_wrong"
+    return "only_label_right" if label else "only_verdict_right"
