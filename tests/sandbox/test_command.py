@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from verigym.cli import main
-from verigym.sandbox import Limits
+from verigym.sandbox import LANGUAGES, Language, Limits, languages
 
 Capture = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.usefixtures("box")
@@ -151,3 +151,31 @@ def test_mistakes_are_one_line(arguments: list[str], message: str, program: Call
     assert main(["sandbox", "run", *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_how_it_ended_is_one_line_and_the_compiler_is_heard_once(
+    program: Callable[..., Path], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = program("int main(){ return x; }", "broken.c")
+    language = Language(
+        name="twice",
+        source="main.py",
+        compile=("bash", "-c", "echo one >&2; echo two >&2; exit 1"),
+        binary="main",
+        run=("{binary}",),
+    )
+    monkeypatch.setitem(LANGUAGES, "twice", language)
+    monkeypatch.setitem(languages._aliases, "twice", "twice")
+    assert main(["sandbox", "run", str(broken), "--language", "twice"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["one", "two"] and lines[2].startswith("compile: ") and len(lines) == 3
+
+
+def test_an_unknown_ending_names_the_known_ones(program: Callable[..., Path], capsys: Capture) -> None:
+    assert main(["sandbox", "run", str(program("", "main.go"))]) == 2
+    assert "no language has the ending '.go' (.py .sh .c .cpp .cc .js .mjs); name it with --language" in capsys.readouterr().err
+
+
+def test_the_doctor_cuts_no_advice_off() -> None:
+    done = subprocess.run([sys.executable, "-m", "verigym", "sandbox", "doctor"], capture_output=True, text=True, timeout=120)
+    assert "…" not in done.stdout and "level " in done.stdout

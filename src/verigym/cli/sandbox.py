@@ -78,7 +78,7 @@ def _language(file: Path, given: str | None) -> str:
 
     language = given or ("python" if file == _OURS else _ENDINGS.get(file.suffix))
     if language is None:
-        raise UsageError(f"{file}: no language is known for {file.suffix!r}; name it with --language")
+        raise UsageError(f"{file}: no language has the ending {file.suffix!r} ({' '.join(_ENDINGS)}); name it with --language")
     return language
 
 
@@ -86,12 +86,12 @@ def _language(file: Path, given: str | None) -> str:
 def doctor() -> int:
     """Show which layers of isolation this machine gives, and why not the others."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from verigym.sandbox.checks.doctor import best_level, probe_layers
 
     layers = probe_layers()
-    table = Table("layer", "here", "detail", "to have it", box=None)
+    table = Table("layer", "here", *(Column(title, overflow="fold") for title in ("detail", "to have it")), box=None)
     for layer in layers:
         table.add_row(layer.name, "yes" if layer.available else "no", layer.detail, "" if layer.available else layer.remedy)
     console = Console(soft_wrap=True)
@@ -209,9 +209,17 @@ def run(
         _take_out(result.files, collect or [], out)
     if _OURS not in (stdin, file) and _waiting():
         complain("standard input was not given to the program; --stdin - passes it on", "note")
-    why = f" ({result.message})" if result.message else ""
-    print(f"{result.status}{why}: {result.wall_s:.3f} s, {result.cpu_s:.3f} s CPU, {result.memory_mb:.0f} MiB", file=sys.stderr)
+    print(
+        f"{result.status}{_why(result)}: {result.wall_s:.3f} s, {result.cpu_s:.3f} s CPU, {result.memory_mb:.0f} MiB",
+        file=sys.stderr,
+    )
     return ExitCode.OK if result.ok else ExitCode.FAILED
+
+
+def _why(result: RunResult) -> str:
+    """Return what happened, in one line; nothing where the compiler has said it."""
+    said = "" if result.status == "compile" and result.stderr else result.message.partition("\n")[0]
+    return f" ({said})" if said else ""
 
 
 def _laid_in(given: str) -> tuple[str, bytes]:
