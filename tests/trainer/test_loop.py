@@ -159,6 +159,7 @@ def test_asked_to_stop_it_ends_the_step_and_the_same_command_goes_on(
     assert "stopping after this step" in stopped.stderr
     assert "go on with the same command" in stopped.stderr
     assert "Traceback" not in stopped.stderr
+    assert "error" not in stopped.stderr, "a stop is no mistake, and is told once"
     assert not (tmp_path / "stopped/final").exists()
     (checkpoint,) = (tmp_path / "stopped/checkpoints").iterdir()
     done = int(checkpoint.name.removeprefix("step-"))

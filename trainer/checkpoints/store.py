@@ -238,7 +238,10 @@ def latest(folder: Path, made: Mapping[str, Any], steps: int) -> tuple[Path, Sta
             path.rename(aside)
             continue
         if state.config != fingerprint(made):
-            advice = f"set `output` to a new folder, or use the settings in {folder.parent / 'config.json'}"
+            advice = (
+                f"set `output` to a new folder, with model={path} to start from these weights, "
+                f"or use the settings in {folder.parent / 'config.json'}"
+            )
             refuse_other(path, state.made_with, made, advice)
         if state.step > steps:
             raise UsageError(f"steps: the run in {folder.parent} has already done {state.step}, more than {steps}")

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from verigym.cli import bench, datasets, environments, evaluate, grade, lean, pipeline, reward_models, sandbox, suites, train
-from verigym.cli.stopping import InterruptedWithResults
+from verigym.cli.stopping import InterruptedWithResults, Stopped
 from verigym.exit_codes import ExitCode
 
 DEBUG_VARIABLE = "VERIGYM_DEBUG"
@@ -95,6 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else ExitCode.OK
     except UsageError as error:
         return _failed(error, " ".join(str(error).split()))
+    except Stopped as stop:
+        return stop.exit_code
     except InterruptedWithResults as stop:
         _complain(str(stop))
         return ExitCode.INTERRUPTED

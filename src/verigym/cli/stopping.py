@@ -6,7 +6,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import typer
+
+class Stopped(Exception):
+    """A signal has stopped a run, which has said so itself."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
 
 
 class InterruptedWithResults(Exception):
@@ -21,7 +27,7 @@ def resumable(quiet: bool = False) -> Iterator[None]:
         quiet: prints nothing, in all of torchrun's processes but the first.
 
     Raises:
-        typer.Exit: the run was stopped.
+        Stopped: by the signal that the exit code names.
     """
     from verigym.trainer.monitoring.progress import Interrupted
 
@@ -30,4 +36,4 @@ def resumable(quiet: bool = False) -> Iterator[None]:
     except Interrupted as stop:
         if not quiet:
             print(f"{stop}; go on with the same command", file=sys.stderr)
-        raise typer.Exit(stop.exit_code) from None
+        raise Stopped(stop.exit_code) from None

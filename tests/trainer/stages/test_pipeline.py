@@ -172,7 +172,9 @@ def test_another_version_of_an_environment_is_another_input(copied: Path, monkey
     assert words(copied / "recipe.yaml")["base"] == "to do"
 
 
-def test_stopped_in_a_stage_it_goes_on_there(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_in_a_stage_it_goes_on_there(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (path,) = (copied / "out").glob("sft-*")
     weights = (path / "final/model.safetensors").read_bytes()
     shutil.rmtree(path)
@@ -186,6 +188,9 @@ def test_stopped_in_a_stage_it_goes_on_there(copied: Path, monkeypatch: pytest.M
     monkeypatch.setattr(run_module.StepRun, "_step", step)
     recipe = copied / "recipe.yaml"
     assert cli.main(["pipeline", "run", str(recipe)]) == 130
+    told = capsys.readouterr().err
+    assert told.count("go on with the same command") == 1
+    assert "error" not in told
     assert words(recipe)["sft"] == "begun"
     lines: list[str] = []
     run_pipeline(read_pipeline(recipe), tell=lines.append)
