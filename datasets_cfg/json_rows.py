@@ -10,7 +10,9 @@ import gzip
 import json
 import mmap
 from array import array
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,33 @@ class ListRows(list[Mapping[str, Any]]):
     def select(self, rows: Sequence[int]) -> ListRows:
         """Return the rows of these numbers."""
         return ListRows(self[row] for row in rows)
+
+
+class ChainedRows(Sequence[Mapping[str, Any]]):
+    """Rows of several files, one behind the other.
+
+    Args:
+        parts: the rows of each file; each part names its columns.
+        rows: the numbers of those that are meant; all when left out.
+    """
+
+    def __init__(self, parts: Sequence[Any], rows: Sequence[int] | None = None) -> None:
+        self._parts = parts
+        self._ends = list(accumulate(len(part) for part in parts))
+        self._rows = range(self._ends[-1]) if rows is None else rows
+        self.column_names = list(dict.fromkeys(name for part in parts for name in part.column_names))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        row = self._rows[index]
+        part = bisect_right(self._ends, row)
+        return self._parts[part][row - (self._ends[part - 1] if part else 0)]
+
+    def select(self, rows: Sequence[int]) -> ChainedRows:
+        """Return the rows of these numbers."""
+        return ChainedRows(self._parts, [self._rows[row] for row in rows])
 
 
 def _content(path: Path) -> bytes | mmap.mmap:

@@ -46,12 +46,11 @@ def file_digests(config: DatasetConfig, data_dir: Path) -> dict[str, str]:
     """
     by_split = {}
     for split, file in config.files.items():
-        path = data_dir / file.path
-        if path.is_file():
+        if paths := file.parts(data_dir):
             try:
-                by_split[split] = digest(path)
+                by_split[split] = digest(*paths)
             except (OSError, EOFError, zlib.error) as error:
-                raise UsageError(f"cannot read {path}: {error}") from None
+                raise UsageError(f"cannot read {data_dir / file.path}: {error}") from None
     if not by_split:
         raise UsageError(f"data set {config.name!r}: none of its files is below {data_dir}")
     return by_split

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import tarfile
@@ -13,7 +14,7 @@ from typing import Any
 
 from verigym.datasets_cfg.csv_rows import csv_rows
 from verigym.datasets_cfg.fields import ColumnType, describe
-from verigym.datasets_cfg.json_rows import JsonRows, ListRows
+from verigym.datasets_cfg.json_rows import ChainedRows, JsonRows, ListRows
 from verigym.datasets_cfg.schema import DatasetConfig, LocalFile, RowRange, RowValue
 from verigym.envs import UsageError
 from verigym.envs.contract.errors import did_you_mean, near_file
@@ -49,25 +50,31 @@ def local_rows(config: DatasetConfig, split: str, data_dir: Path, cache: str | N
         raise UsageError(f"data set {config.name!r} has no local file for split {split!r}{did_you_mean(split, config.files)}")
     file = config.files[split]
     path = data_dir / file.path
-    if not os.path.isfile(path):  # Path.is_file raises where a name is too long
-        what = "is no file" if os.path.exists(path) else "does not exist"
-        near = near_file(path) if data_dir.is_dir() else ""
+    paths = file.parts(data_dir)
+    if not paths:
+        what = "is a folder; name the file in it" if os.path.isdir(path) else "does not exist"
+        near = near_file(path) if data_dir.is_dir() and not os.path.exists(path) else ""
         hint = near if near.endswith("?") else f"{near}; is --data-dir {data_dir} the right folder?"
         raise FileMismatch("path", f"data set {config.name!r}: {path} {what}{hint}")
     kind = _kind(file)
     try:
-        if path.suffix == ".gz":
-            refuse_packed_bomb(path)
-        if file.sha256 and (found := digest(path)) != file.sha256:
+        for path in paths:
+            if path.suffix == ".gz":
+                refuse_packed_bomb(path)
+        if file.sha256 and (found := digest(*paths)) != file.sha256:
             raise FileMismatch(
                 "sha256",
-                f"field files.{split}.sha256 is {file.sha256[:12]}..., but the content of {path} has {found[:12]}...: "
-                f"another revision of the data. Fetch the one described, or describe this one (`verigym datasets pin`)",
+                f"field files.{split}.sha256 is {file.sha256[:12]}..., but the content of {data_dir / file.path} has "
+                f"{found[:12]}...: another revision of the data. Fetch the one described, or describe this one "
+                f"(`verigym datasets pin`)",
             )
-        rows = _read(path, kind, cache, _types(config, file))
-        if not len(rows):
-            raise ValueError("it has no rows")
-        rows = _chosen(file, split, rows, path)
+        parts = []
+        for path in paths:
+            parts.append(_read(path, kind, cache, _types(config, file)))
+            if not len(parts[-1]):
+                raise ValueError("it has no rows")
+        rows = parts[0] if len(parts) == 1 else ChainedRows(parts)
+        rows = _chosen(file, split, rows, data_dir / file.path)
     except UsageError:  # another revision, or a package that is not installed
         raise
     except Exception as error:  # the library's own, pyarrow's and the file system's errors have no common base
@@ -134,13 +141,16 @@ def lean_files(path: Path) -> list[dict[str, str]]:
     return rows
 
 
-def digest(path: Path) -> str:
+def digest(*paths: Path) -> str:
     """Return the sha256 of a file's content, uncompressed where the name ends in .gz: packing again is no other revision.
 
+    Of several files, it is the sha256 of their own, written one behind the other.
+
     Raises:
-        OSError, EOFError, zlib.error: the file cannot be read.
+        OSError, EOFError, zlib.error: a file cannot be read.
     """
-    return file_sha256(path, unpacked=path.suffix == ".gz")
+    each = [file_sha256(path, unpacked=path.suffix == ".gz") for path in paths]
+    return each[0] if len(each) == 1 else hashlib.sha256("".join(each).encode()).hexdigest()
 
 
 def refuse_packed_bomb(path: Path) -> None:

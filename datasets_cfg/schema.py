@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, field_validator, model_validator
@@ -78,6 +79,7 @@ class RowValue(_Frozen):
 class LocalFile(_Frozen):
     """A file relative to the data directory; a plain path in YAML where all rows are meant.
 
+    A `*` in the name stands for several files, read one behind the other in the order of their names.
     JSON Lines, one JSON list, CSV (.csv), Parquet (.parquet), or for Lean an archive (.tar.gz) of .lean files, each a row with
     `name`, `folder` and `text`.
     """
@@ -86,9 +88,18 @@ class LocalFile(_Frozen):
     rows: RowRange | None = None
     where: RowValue | None = None
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
-    """Of the file's content, uncompressed. A file with another is another revision of the data, and refused."""
+    """Of the file's content, uncompressed; of several files, of their own sha256 in a row. A file with another is another
+    revision of the data, and refused."""
     layout: Literal["rows", "columns"] = "rows"
     """columns: the file is one JSON object, {column: {row: value}}."""
+
+    def parts(self, data_dir: Path) -> list[Path]:
+        """Return the files that are there, in order: one, or all that a `*` stands for."""
+        folder, _, name = self.path.rpartition("/")
+        if "*" in name:
+            return sorted(path for path in (data_dir / folder).glob(name) if path.is_file())
+        path = data_dir / self.path
+        return [path] if os.path.isfile(path) else []  # Path.is_file raises where a name is too long
 
 
 class TextPart(_Frozen):

@@ -11,6 +11,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from verigym.datasets_cfg.load import SUFFIXES, load_config
+from verigym.datasets_cfg.schema import LocalFile
 from verigym.datasets_cfg.templates import load_template
 from verigym.datasets_cfg.yamlfile import Document, Loc, checked, parse, text_of
 from verigym.envs import UsageError
@@ -175,7 +176,7 @@ class Suite(_Frozen):
                     if split is not None:
                         with self._at("sources", number, field), error_context(context):
                             files.append(check_split(source.dataset, split))
-                if data_dir is not None and all(file is not None and (data_dir / file).is_file() for file in files):
+                if data_dir is not None and all(file is not None and file.parts(data_dir) for file in files):
                     fields["data_dir"] = str(data_dir)
             sources.append(fields)
         found = {**self.train, "sources": sources}
@@ -202,8 +203,8 @@ class Suite(_Frozen):
         return error_context(self._document.place(loc)) if self._document else nullcontext()
 
 
-def check_split(dataset: str, split: str) -> str | None:
-    """Return the split's local file, relative to the data directory; None where it has none.
+def check_split(dataset: str, split: str) -> LocalFile | None:
+    """Return the split's local file; None where it has none.
 
     Raises:
         UsageError: the data set is unknown, or has no such split at all.
@@ -211,7 +212,7 @@ def check_split(dataset: str, split: str) -> str | None:
     config = load_config(dataset)
     if split not in config.splits:
         raise UsageError(f"data set {dataset!r} has no split {split!r}{did_you_mean(split, config.splits)}")
-    return config.files[split].path if split in config.files else None
+    return config.files.get(split)
 
 
 def available_suites() -> list[str]:

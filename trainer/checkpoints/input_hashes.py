@@ -50,8 +50,10 @@ def data_hashes(sources: Iterable[SourceConfig]) -> dict[str, str]:
         files = load_config(source.dataset).files if source.data_dir else {}
         for split in (source.split, source.eval_split):
             if source.data_dir and split and split in files:
-                path = Path(source.data_dir) / files[split].path
-                hashes[f"{split} data of {source.label}"] = file_hash(path)
+                paths = files[split].parts(Path(source.data_dir))
+                for path in paths:
+                    part = "" if len(paths) == 1 else f", {path.name}"
+                    hashes[f"{split} data of {source.label}{part}"] = file_hash(path)
     return hashes
 
 

@@ -69,8 +69,10 @@ def refuse_stage_on_this_machine(config: BaseModel) -> None:
             _environment(source).check()
             for split in _splits(source, config):
                 file = check_split(source.dataset, split) if source.dataset and split and source.data_dir else None
-                if file is not None and source.data_dir and not (source.data_dir / file).is_file():
-                    raise UsageError(f"there is no file {source.data_dir / file}; data_dir is the folder of the local files")
+                if file is not None and source.data_dir and not file.parts(source.data_dir):
+                    raise UsageError(
+                        f"there is no file {source.data_dir / file.path}; data_dir is the folder of the local files"
+                    )
     for field in ("data", "held_out_data"):
         for file in getattr(config, field, ()):
             if not made_by_a_stage(str(file)) and not Path(file).is_file():

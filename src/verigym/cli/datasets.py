@@ -238,7 +238,7 @@ def _warn_of_overlap(dataset: str, rows: PromptDataset, data_dir: Path) -> None:
 
     for trained, measured in pairs(rows.config, rows.split):
         other = measured if rows.split == trained else trained
-        if not (data_dir / rows.config.files[other].path).is_file():
+        if not rows.config.files[other].parts(data_dir):
             continue
         try:
             there = load(dataset, other, data_dir=data_dir)
@@ -257,7 +257,7 @@ def _open_other(given: str, data_dir: Path | None) -> PromptDataset:
 
     name, split = named_split(given)
     file = load_config(name).files.get(split or "test")
-    local = data_dir is not None and file is not None and (data_dir / file.path).is_file()
+    local = data_dir is not None and file is not None and bool(file.parts(data_dir))
     return load(name, split or "test", data_dir=data_dir if local else None)
 
 

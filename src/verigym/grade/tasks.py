@@ -108,7 +108,7 @@ class Tasks:
         self.name = f"{config.name}/{self.split}"
         self.options = {**config.options, **options}
         """What the environment was loaded with."""
-        self._file = None if job.data_dir is None or not config.files else job.data_dir / config.files[self.split].path
+        self._files = [] if job.data_dir is None or not config.files else config.files[self.split].parts(job.data_dir)
         self._revision = config.hub.revision if config.hub and job.data_dir is None else None
         self._positions = _positions(self._rows, job.field, self.column, self.name)
         self._seen: set[int] = set()
@@ -126,7 +126,8 @@ class Tasks:
     def described(self) -> dict[str, Any]:
         """Return what tells this data from other data, for the record beside the scores."""
         found = {"name": self.name, "rows": len(self), "hub_revision": self._revision}
-        return {**found, "file": None if self._file is None else fingerprint(self._file)}
+        files = [fingerprint(path) for path in self._files]
+        return {**found, "file": files[0] if len(files) == 1 else files or None}
 
     def prompt(self, row: Mapping[str, Any]) -> Prompt:
         """Return the task that a row's id names.
