@@ -72,6 +72,12 @@ def test_the_sandbox(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_many_runs_at_once(tmp_path: Path) -> None:
+    done = run("sandbox.md", "many", tmp_path)
+    assert done.stdout == "['0', '1', '4'] time\n", done.stdout + done.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["format", "shaping", "match", "procedural", "process", "program_of_thought"])
 def test_the_first_example_of_a_page_runs_as_it_is_copied(page: str, tmp_path: Path) -> None:
     example, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.DOTALL)

@@ -60,6 +60,22 @@ def test_a_newcomer_adds_an_environment_with_one_file(tmp_path: Path) -> None:
     assert set(held_out["figures"]) == {"start/words", "rl/words"}
 
 
+@pytest.mark.slow
+def test_an_environment_for_rows_is_checked_grades_and_trains(tmp_path: Path) -> None:
+    (tmp_path / "anagram.py").write_text(EXAMPLES["anagram"], encoding="utf-8")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = ["bash", "-euo", "pipefail", "-c", EXAMPLES["rows"]]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": path}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "FAIL" not in done.stdout and "3 of 3 golds score the maximum" in done.stdout
+    scores = [json.loads(line)["score"] for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    assert [score["reward"] for score in scores] == [1.0, 0.5, 0.0]
+    assert scores[1]["components"] == {"letters": 1.0, "known": 0.0}
+    stages = json.loads((tmp_path / "runs/anagram/manifest.json").read_text())["stages"]
+    assert [stage["name"] for stage in stages] == ["base", "rl"] and stages[1]["figures"]["steps"] == 5
+
+
 class Word(Reference):
     word: str
     letters: int
