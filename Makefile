@@ -18,7 +18,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt lock.txt
 	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(VENV); \
 		else $(PYTHON) -m venv --without-pip $(VENV) && $(BIN)/python .ci/bootstrap_pip.py; fi
 	@echo "==> installing verigym with its training and development packages (some minutes)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --constraint lock.txt --editable '.[train,data,math-verify,lora,quant,dev,docker,constraints,format,match,games,language]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --constraint constraints.txt --constraint lock.txt --editable '.[train,data,math-verify,lora,quant,dev,docker,constraints,format,match,games,language]'
+	@# Compiling every file takes a minute. Programs in the sandbox cannot keep compiled files, so what they import is compiled here.
+	@$(BIN)/python -c 'import datasets, numpy, sympy, torch'
 	@touch $@
 
 quickstart: setup
@@ -29,8 +31,9 @@ recipes: setup
 	@echo "==> DeepSeek-R1's stages on a small model from nothing, and an ablation; under an hour on 2 cores; Ctrl-C stops it, the same command goes on"
 	@$(BIN)/verigym pipeline run recipes/r1_small.yaml
 
-# One process a core, whole files to a process: what a file starts is started once.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+# Whole files to a process: what a file starts is started once. One process more than cores, since tests of time limits wait.
+JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? cores + 1 : 8)))
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test: setup
 	@echo "==> running the tests"

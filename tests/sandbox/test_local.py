@@ -266,6 +266,7 @@ def test_a_killed_worker_costs_no_verdict() -> None:
     assert not before.left()
 
 
+@pytest.mark.slow
 def test_five_hundred_at_once_all_get_their_own_answer(box: LocalSandbox) -> None:
     before, open_before = Traces(), descriptors()
     with ThreadPoolExecutor(500) as threads:

@@ -34,6 +34,7 @@ def box(request: pytest.FixtureRequest) -> Iterator[LocalSandbox]:
     sandbox.close()
 
 
+@pytest.mark.slow
 def test_torch_works_within_the_default(box: LocalSandbox) -> None:
     assert Limits().memory_mb == 512
     if torch.version.cuda:

@@ -92,6 +92,7 @@ def test_how_often_the_right_one_of_two_is_preferred(part: Any) -> None:
     assert found == (2 + 2 + 1 + 2, 8)
 
 
+@pytest.mark.slow
 def test_picks_by_hand(part: Any, capsys: pytest.CaptureFixture[str]) -> None:
     prm = part("prm")
     environment = part("process_parts.running_sums").RunningSums()

@@ -6,6 +6,7 @@ import _operator
 import builtins
 import collections
 import copy
+import itertools
 import sys
 
 from verigym.sandbox.inside.candidate.exceptions import bases, rebuild_exception, unique_name
@@ -314,7 +315,10 @@ def _signature(value: Any) -> list[list[Any]]:
 
 
 def _content(value: Any) -> Any:
-    return {key: value[key] for key in value.keys()} if hasattr(value, "keys") else list(value)  # noqa: SIM118
+    """Return items, one more than are read where there may be no end of them, as of an object with `__getitem__` alone."""
+    if hasattr(value, "keys"):
+        return {key: value[key] for key in value.keys()}  # noqa: SIM118
+    return list(itertools.islice(value, special_methods.MAX_ITEMS + 1))
 
 
 def _operate(value: Any, name: str, other: Any, is_right: bool) -> Any:

@@ -185,6 +185,8 @@ class RemoteInfo:
             content = self.ask("content")
             if not isinstance(content, list | dict):
                 self.proxies.peer.mark_lost("protocol: content that is neither a list nor a dict")
+            if len(content) > special_methods.MAX_ITEMS:
+                raise self.refusal(f"more than {special_methods.MAX_ITEMS:,} items")
             self.content = content
         return self.content
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+MAX_ITEMS = 100_000
+"""Items of an object that are read: one with `__getitem__` alone may have no end of them."""
 UNARY = {
     "__abs__": "abs",
     "__neg__": "neg",

@@ -71,6 +71,7 @@ def test_shared_state_between_threads_is_caught():
     assert failed(RacyEnvironment(), prompts=3) == {"same in 4 threads at once"}
 
 
+@pytest.mark.slow
 def test_slowness_is_caught():
     assert failed(SlowEnvironment(), budget_s=0.3) == {"time budget"}
 

@@ -39,6 +39,7 @@ def test_the_same_in_every_run_and_other_ones_for_the_next_gold(gold: Gold) -> N
     assert mutations(gold) != mutations(gold._replace(row=gold.row + 1))
 
 
+@pytest.mark.slow
 def test_every_generator_makes_something() -> None:
     seen = {name.split("+")[0] for gold in GOLDS for name, _ in rewrites(gold, 60)}
     assert set(REWRITES) - seen <= {

@@ -38,6 +38,7 @@ def verdicts(_: int = 0) -> list[list[str]]:
     return [list(compare_values(*pair, "seed")) for pair in TREES]
 
 
+@pytest.mark.slow
 def test_sixteen_threads() -> None:
     expected = verdicts()
     assert {verdict for verdict, _ in expected} == {"same", "different", "unknown"}

@@ -206,6 +206,8 @@ def sweep(podman: Podman) -> None:
     """Another supervisor's start removes what the dead have left."""
     code = f"""
 from verigym.sandbox.backends.container import ContainerSandbox
+
+pytestmark = pytest.mark.slow
 box = ContainerSandbox(image={IMAGE!r}, base_url={podman.url!r}, workers=1)
 box.check()
 box.close()

@@ -55,6 +55,8 @@ for _ in range(8): print(os.wait()[1])
 def test_processes(box: Sandbox) -> None:
     source = """
 import os, time
+
+pytestmark = pytest.mark.slow
 n = 0
 try:
     while True:

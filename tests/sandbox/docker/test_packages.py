@@ -19,6 +19,8 @@ PLACE = "/usr/lib/python3/dist-packages"
 WITH_OURS = "localhost/verigym-test-with-verigym:latest"
 SOURCE = f"""
 import importlib.metadata, json, os, sys
+
+pytestmark = pytest.mark.slow
 found = {{"modules": [], "read": []}}
 for name in ("pytest", "iniconfig", "beside", "verigym", "verigym.envs"):
     try:

@@ -96,6 +96,7 @@ def test_chains_are_sampled_in_the_template_that_their_model_was_trained_with() 
         assert templates[trained] == templates[sampled] == {"r1-zero"}
 
 
+@pytest.mark.slow
 def test_updates_and_episodes_are_as_many_as_published() -> None:
     def run(name: str, stage: str) -> Any:
         pipeline = read_pipeline(ROOT / f"recipes/{name}.yaml")

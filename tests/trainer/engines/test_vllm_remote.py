@@ -174,6 +174,7 @@ def test_the_run_stops_where_a_server_stays_away(policy: Any, codec: Codec) -> N
         engine.sync()
 
 
+@pytest.mark.slow
 def test_a_load_longer_than_the_timeout_is_waited_for_and_done_once(policy: Any, codec: Codec) -> None:
     with small_server(policy) as server:
         server.engine.load_s = 2.5

@@ -13,7 +13,7 @@ import pytest
 from verigym import cli
 from verigym.envs import UsageError
 from verigym.trainer.monitoring.logs import read_rows
-from verigym.trainer.stages.quickstart import GATED, TASKS, Result, Sizes, quickstart
+from verigym.trainer.stages.quickstart import GATED, SMALL, TASKS, Result, Sizes, quickstart
 
 SIZES = Sizes(
     cold_start_steps=2,
@@ -112,6 +112,7 @@ def test_a_folder_that_cannot_be_used_is_said_before_anything_is_computed(
     assert re.search(r"^error: output: .*/file' cannot be used as a folder", capsys.readouterr().err, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_cold_start_shows_the_time_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     quickstart(tmp_path, 3, replace(SIZES, cold_start_steps=30, cold_start_batch=1, grpo_steps=1), threads=1)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("cold start step ")]
@@ -123,8 +124,33 @@ def test_the_cold_start_shows_the_time_left(tmp_path: Path, capsys: pytest.Captu
 
 def test_the_help_says_that_fewer_steps_leave_the_cold_start(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["quickstart", "--help"]) == 0
-    told = " ".join(re.sub(r"[^\w ,.-]", " ", capsys.readouterr().out).split())
-    assert f"cold start before them stays at {Sizes().cold_start_steps} supervised steps, some minutes" in told
+    told = " ".join(re.sub(r"[^\w ,.;-]", " ", capsys.readouterr().out).split())
+    assert f"stays at {Sizes().cold_start_steps} supervised steps" in told
+    assert f"with --small, at {SMALL.cold_start_steps}" in told
+    assert "Two of the four kinds of tasks and fewer steps about two minutes" in told
+    assert (len(SMALL.tasks), len(TASKS)) == (2, 4)
+
+
+def test_the_small_one_has_some_of_the_tasks_and_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sizes shrunk for the test; the command chooses the folder."""
+    tiny = replace(SIZES, tasks=SMALL.tasks, grpo_steps=1, eval_prompts=2)
+    monkeypatch.setattr("verigym.trainer.stages.quickstart.SMALL", tiny)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["quickstart", "--small", "--threads", "1"]) == 0
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["quickstart_small"]
+    (last,) = [row for row in read_rows(tmp_path / "runs/quickstart_small/grpo/metrics.jsonl") if row["kind"] == "train"]
+    assert {name for name in TASKS if f"{name}/reward" in last} <= set(SMALL.tasks)
+    assert "4 held-out questions: a gain below " in capsys.readouterr().out
+    with pytest.raises(UsageError, match="new folder"):
+        quickstart(tmp_path / "runs/quickstart_small", 0, replace(tiny, tasks=Sizes.tasks))
+
+
+def test_the_gates_of_the_small_one_are_those_of_the_whole() -> None:
+    assert set(SMALL.tasks) < set(TASKS)
+    assert set() < set(SMALL.tasks) & set(GATED) < set(SMALL.tasks)
+    assert SMALL.cold_start_steps * len(TASKS) == Sizes().cold_start_steps * len(SMALL.tasks), "each task is learnt as long"
 
 
 def test_the_untrained_accuracy_is_kept_with_what_made_it(first: Result, output: Path) -> None:
