@@ -25,7 +25,7 @@ class Preview:
 
     state: State
     reads: tuple[str, ...]
-    """Stages, models, files, data sets and environments."""
+    """Stages, models, files, data sets and environments; each is a line."""
     writes: str
     """Its folder; the beginning of its name if the stage waits for another."""
     cost: str
@@ -87,11 +87,17 @@ def _cost(pipeline: Pipeline, state: State, records: Mapping[str, Mapping[str, A
 
 
 def _reads(stage: Stage, config: BaseModel) -> Iterator[str]:
-    yield from (f"stage:{name}" for name in stage.needs)
+    if stage.needs:
+        yield ", ".join(f"stage:{name}" for name in stage.needs)
     yield from (f"model {name}" for name in models_of(config))
     for field in ("data", "held_out_data"):
         yield from (str(file) for file in getattr(config, field, ()) if not made_by_a_stage(str(file)))
     sources: list[Any] = [*getattr(config, "sources", ()), *getattr(config, "demonstrations", ())]
+    plain = [source.label for source in sources if source.label == source.environment and not source.dataset]
+    if plain:
+        yield f"tasks of {', '.join(plain)}"
     for source in sources:
+        if source.label in plain:
+            continue
         where = f" in {source.data_dir}" if source.data_dir else " from the hub" if source.dataset else ""
         yield f"{source.label}: {'data set' if source.dataset else 'environment'} {source.dataset or source.environment}{where}"

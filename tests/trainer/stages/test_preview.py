@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from verigym import cli
+from verigym.trainer.pipelines.plan import read_pipeline
+from verigym.trainer.pipelines.preview import preview
 
 SUMS: dict[str, Any] = {"environment": "arithmetic", "options": {"digits": 1}}
 SIZES = {"texts": 20, "vocabulary": 300, "hidden_size": 16, "layers": 1, "heads": 2, "intermediate_size": 16}
@@ -67,3 +69,11 @@ def test_every_mistake_is_shown_and_nothing_runs(tmp_path: Path, capsys: pytest.
         assert "recipe.yaml:" in problem and said in problem
     assert "3 stages cannot run" in shown.err
     assert not (tmp_path / "out").exists()
+
+
+def test_what_a_stage_reads_takes_two_lines_however_many_tasks_there_are() -> None:
+    recipe = Path(__file__).parents[3] / "recipes/r1_small.yaml"
+    (held_out,) = [one for one in preview(read_pipeline(recipe), priced=False) if one.state.stage.name == "held-out"]
+    stages, tasks = held_out.reads
+    assert stages == "stage:base, stage:cold-start, stage:rl, stage:sft, stage:rl-2"
+    assert tasks == "tasks of arithmetic, bases, functions, story, units"
