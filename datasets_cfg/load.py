@@ -27,8 +27,9 @@ class RowError(UsageError):
     """A row that does not fit its data set's description."""
 
     def __init__(self, dataset: str, split: str, row: int, field: str, reason: str) -> None:
-        super().__init__(f"data set {dataset!r}, split {split!r}, row {row} (from 0): field {field!r} {reason}")
+        super().__init__(f"data set {dataset!r}, split {split!r}, row {row + 1}: field {field!r} {reason}")
         self.row = row
+        """From 0, as the data set is indexed; the message counts from 1."""
         self.field = field
         self.reason = reason
 
@@ -178,7 +179,7 @@ class PromptDataset(Sequence[Prompt]):
             RowError: the row does not fit.
         """
         config, task = self.config, self.task(position)
-        metadata = {"dataset": config.name, "split": self.split, "row": position, **task.metadata}
+        metadata = {"dataset": config.name, "split": self.split, "row_index": position, **task.metadata}
         try:
             return self.environment.prompt(task.text, metadata=metadata, **task.reference), task
         except ValueError as error:  # a UsageError, or metadata that JSON cannot carry
@@ -196,7 +197,7 @@ class GeneratedDataset(PromptDataset):
         """Return a task's prompt, and its text."""
         environment: Any = self.environment
         made: Prompt = environment.prompt_at(self.split, 0, position)
-        where = {"dataset": self.config.name, "split": self.split, "row": position}
+        where = {"dataset": self.config.name, "split": self.split, "row_index": position}
         prompt = made.model_copy(update={"metadata": {**made.metadata, **where}})
         return prompt, PreparedTask(made.text, {}, {}, made.text, self.config.worked)
 

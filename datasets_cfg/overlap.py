@@ -36,7 +36,7 @@ class Overlap:
         named = ", ".join(f"{one} is {other}" for one, other in self.rows[:SHOWN])
         dots = ", ..." if len(self.rows) > SHOWN else ""
         return (
-            f"{len(self.rows):,} of {self.of:,} prompts of {self.measured} stand in {self.trained} too (rows from 0: "
+            f"{len(self.rows):,} of {self.of:,} prompts of {self.measured} stand in {self.trained} too (rows: "
             f"{named}{dots}); take them out of one of the two, or figures on them say nothing of new tasks"
         )
 
@@ -87,4 +87,4 @@ def _digest(task: PreparedTask) -> bytes:
 
 def _name(row: int, task: PreparedTask) -> str:
     found = (value for name in IDS if (value := task.metadata.get(name, find(task.row, name))) is not MISSING)
-    return next((f"{row} ({str(value)[:40]})" for value in found if value is not None), str(row))
+    return next((f"{row + 1} ({str(value)[:40]})" for value in found if value is not None), str(row + 1))

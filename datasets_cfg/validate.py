@@ -19,6 +19,7 @@ class Failure:
     """A row that should not be trained on."""
 
     row: int
+    """From 0, as the data set is indexed; texts and JSON count from 1."""
     field: str
     gold: str | None
     reason: str
@@ -29,7 +30,7 @@ class Failure:
         """Return it in one line: where the row is, its gold, why it fails and what to do."""
         gold = "" if self.gold is None else f"gold {json.dumps(self.gold, ensure_ascii=False)}: "
         advice = f"; {self.advice}" if self.advice else ""
-        return f"{source}, row {self.row} (from 0), field {self.field}: {gold}{self.reason}{advice}"
+        return f"{source}, row {self.row + 1}, field {self.field}: {gold}{self.reason}{advice}"
 
 
 TEXT_END = 60
@@ -55,7 +56,7 @@ def failure_lines(failures: Sequence[Failure], source: str) -> list[str]:
         return [failure.describe(source) for failure in failures]
     lines = []
     for alike in causes(failures):
-        more = ", ".join(str(failure.row) for failure in alike[1 : 1 + ROWS_NAMED])
+        more = ", ".join(str(failure.row + 1) for failure in alike[1 : 1 + ROWS_NAMED])
         dots = ", ..." if len(alike) > 1 + ROWS_NAMED else ""
         others = f" (likewise rows {more}{dots})" if more else ""
         lines.append(f"{len(alike):,} rows{others}: {alike[0].describe(source)}" if others else alike[0].describe(source))
@@ -74,7 +75,7 @@ def whole_text_line(report: Report, mendable: bool) -> str:
     row, text = report.whole_texts[0]
     said = (
         f"the gold of {len(report.whole_texts):,} of {report.rows:,} rows is a whole text, taken word for word: only the same "
-        f"words are right. That of row {row} (from 0) ends in {text.rstrip()[-TEXT_END:]!r}"
+        f"words are right. That of row {row + 1} ends in {text.rstrip()[-TEXT_END:]!r}"
     )
     golds = [gold for _, gold in report.whole_texts]
     way = way_out(golds) if mendable else None
@@ -106,7 +107,7 @@ class Report:
         """Yield each failure and each remark as a line of JSON."""
         for kind, rows in (("failure", self.failures), ("remark", self.remarks)):
             for one in rows:
-                yield json.dumps({"kind": kind, "source": self.source, **asdict(one)}, ensure_ascii=False)
+                yield json.dumps({"kind": kind, "source": self.source, **asdict(one), "row": one.row + 1}, ensure_ascii=False)
 
     @property
     def passed(self) -> int:

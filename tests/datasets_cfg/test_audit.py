@@ -53,7 +53,7 @@ def test_a_gold_that_fails_carries_the_advice(make, tmp_path):
     assert [failure.row for failure in report.failures] == [0, 1, 2] and report.remarks == []
     line = report.failures[1].describe(report.source)
     assert line == (
-        f"{tmp_path / 'rows.jsonl'}, row 1 (from 0), field answer: gold "
+        f"{tmp_path / 'rows.jsonl'}, row 2, field answer: gold "
         r'"\\boxed{2}": incorrect: deaf; '
         "reading stops before '2'; write two"
     )
@@ -102,7 +102,7 @@ def test_no_gold_among_several_may_be_empty(make, tmp_path, golds, capsys):
     rows = [{"question": "half?", "answer": golds, "level": 1}, {"question": "1?", "answer": ["1"], "level": 1}]
     path = make(rows, LIST, PLAIN)
     assert main(["validate", str(path), "--data-dir", str(tmp_path), "--workers", "0"]) == 1
-    assert f"{tmp_path / 'rows.jsonl'}, row 0 (from 0), field answer: reference of 'math'" in capsys.readouterr().out
+    assert f"{tmp_path / 'rows.jsonl'}, row 1, field answer: reference of 'math'" in capsys.readouterr().out
 
 
 def test_golds_that_cannot_be_read_are_explained(make, tmp_path, capsys):
@@ -114,5 +114,5 @@ def test_golds_that_cannot_be_read_are_explained(make, tmp_path, capsys):
     env = load(path, "train", data_dir=tmp_path).environment
     assert env.audit(env.prompt("q", answer=r"\frac{1}{2"))
     main(["validate", str(path), "--data-dir", str(tmp_path), "--workers", "0"])
-    lines = [line for line in capsys.readouterr().out.splitlines() if "row 1" in line]
+    lines = [line for line in capsys.readouterr().out.splitlines() if "row 2" in line]
     assert len(lines) == 1 and "rows.jsonl" in lines[0] and json.dumps(r"\frac{1}{2")[1:-1] in lines[0]

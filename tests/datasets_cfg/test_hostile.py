@@ -161,7 +161,7 @@ def test_many_written_tasks_take_no_memory(tmp_path):
     path = tmp_path / "t.yaml"
     path.write_text(GENERATED % 10**12)
     prompts = load(path, "train", limit=2)
-    assert len(prompts) == 2 and len(load(path, "train")) == 10**12 and prompts[1].metadata["row"] == 1
+    assert len(prompts) == 2 and len(load(path, "train")) == 10**12 and prompts[1].metadata["row_index"] == 1
 
 
 BAD_FILES = {
@@ -222,7 +222,7 @@ def test_a_row_that_is_not_utf8_is_named_and_the_others_count(make, tmp_path, ca
         stream.write(b'{"question": "\xff", "answer": "#### 1", "level": 1}\n')
     assert main(["datasets", "validate", str(path), "--data-dir", str(tmp_path), "--workers", "0"]) == 1
     shown = capsys.readouterr().out
-    assert "row 3 (from 0), field (any): is not UTF-8" in shown and "3 of 4 golds score the maximum" in shown
+    assert "row 4, field (any): is not UTF-8" in shown and "3 of 4 golds score the maximum" in shown
 
 
 def test_a_split_whose_condition_no_row_meets(make, tmp_path):
@@ -245,7 +245,7 @@ def test_a_row_of_another_type_is_that_rows_own_matter(make, tmp_path):
     prompts = load(make([*ROWS, {**ROWS[0], "level": 1.5}, {**ROWS[0], "answer": 12}]), "train", data_dir=tmp_path)
     assert [prompt.metadata["level"] for prompt in prompts.first(3)] == [0, 1, 2]
     for row, field in ((3, "level"), (4, "answer")):
-        with pytest.raises(UsageError, match=f"row {row} .from 0.: field .{field}"):
+        with pytest.raises(UsageError, match=f"row {row + 1}: field .{field}"):
             prompts[row]
 
 

@@ -20,8 +20,8 @@ def test_lengths_of_prompts_and_answers(make, tmp_path, capsys):
     assert main(["datasets", "lengths", str(path), "--data-dir", str(tmp_path)]) == 0
     said = [line.split() for line in capsys.readouterr().out.splitlines()]
     form = len(r" Put the answer in \boxed{}.")
-    assert said[1] == ["prompts", "4", str(2 + form), str(40 + form), str(40 + form), "3"]
-    assert said[2] == ["answers", "4", *(str(len(r"\boxed{}") + digits) for digits in (1, 2, 2)), "3"]
+    assert said[1] == ["prompts", "4", str(2 + form), str(40 + form), str(40 + form), "4"]
+    assert said[2] == ["answers", "4", *(str(len(r"\boxed{}") + digits) for digits in (1, 2, 2)), "4"]
     assert said[3][:2] == ["1", "rows"]
 
 
@@ -49,7 +49,7 @@ def test_questions_shared_with_another_set_are_counted(make, tmp_path, capsys):
     arguments = ["validate", str(path), "--data-dir", str(tmp_path), "--workers", "0"]
     assert main([*arguments, "--against", str(other), "--against", f"{other}:new"]) == 0
     said = capsys.readouterr()
-    assert "1 of 2 prompts of other/test stand in tiny/train too (rows from 0: 0 is 3)" in said.err
+    assert "1 of 2 prompts of other/test stand in tiny/train too (rows: 1 is 4)" in said.err
     assert "no question of other/new stands in tiny/train" in said.out and "no `question`" not in said.err
     assert main([*arguments, "--against", f"{other}:tst"]) == 2
     assert "did you mean 'test'" in capsys.readouterr().err

@@ -17,7 +17,7 @@ def test_rows_become_prompts(make, tmp_path):
     prompt = prompts[3]
     assert prompt.text == "3+1? Put the answer in \\boxed{}."
     assert prompt.references["math"].answer == "4"
-    assert prompt.metadata == {"dataset": "tiny", "split": "train", "row": 3, "level": 3}
+    assert prompt.metadata == {"dataset": "tiny", "split": "train", "row_index": 3, "level": 3}
     assert prompts.environment.score(prompt, r"\boxed{4}").reward == 1.0
 
 
@@ -56,7 +56,7 @@ def test_a_row_that_does_not_fit_is_named(make, tmp_path, row, message):
     assert prompts[0].key
     with pytest.raises(UsageError) as caught:
         prompts[1]
-    assert str(caught.value).startswith(f"data set 'tiny', split 'train', row 1 (from 0): {message}")
+    assert str(caught.value).startswith(f"data set 'tiny', split 'train', row 2: {message}")
 
 
 @pytest.mark.parametrize("rows", [["{oops}"], [ROWS[0], "{oops}"], []])
@@ -70,7 +70,7 @@ def test_files_that_are_not_json_lines(make, tmp_path, rows, capsys):
 def test_a_split_may_be_a_range_of_rows(make, tmp_path):
     split = "files: {train: {path: rows.jsonl, rows: {column: level, first: 1, last: 3}}}"
     prompts = load(make(ROWS, ("files: {train: rows.jsonl}", split)), "train", data_dir=tmp_path)
-    assert [(prompt.metadata["row"], prompt.metadata["level"]) for prompt in prompts] == [(0, 1), (1, 2), (2, 3)]
+    assert [(prompt.metadata["row_index"], prompt.metadata["level"]) for prompt in prompts] == [(0, 1), (1, 2), (2, 3)]
     path = make(ROWS, ("files: {train: rows.jsonl}", split.replace("level", "number")))
     with pytest.raises(UsageError, match="rows.jsonl has no column 'number' to choose rows by"):
         load(path, "train", data_dir=tmp_path)
@@ -103,7 +103,7 @@ def test_a_shape_makes_reference_prompt_and_metadata(make, tmp_path):
     prompts = load(make([MBPP_ROW, {**MBPP_ROW, "task_id": 6}], *SHAPED, name), "train", data_dir=tmp_path)
     first, second = (prompt.references["code"] for prompt in prompts)
     assert prompts[0].text == "Twice.\nassert f(3) == 6"
-    assert prompts[0].metadata == {"dataset": "tiny", "split": "train", "row": 0, "task_id": "5"}
+    assert prompts[0].metadata == {"dataset": "tiny", "split": "train", "row_index": 0, "task_id": "5"}
     assert (first.limits.wall_s, first.limits.cpu_s, first.policy.trust, second.policy.trust) == (
         2.5,
         10.0,
@@ -125,7 +125,7 @@ def test_a_row_that_does_not_fit_its_shape_is_named(make, tmp_path, row, message
     prompts = load(make([MBPP_ROW, row], *SHAPED), "train", data_dir=tmp_path)
     with pytest.raises(UsageError) as caught:
         prompts[1]
-    assert str(caught.value).startswith("data set 'tiny', split 'train', row 1 (from 0): ")
+    assert str(caught.value).startswith("data set 'tiny', split 'train', row 2: ")
     assert message in str(caught.value)
 
 

@@ -117,7 +117,7 @@ def test_a_split_that_is_not_there(make, tmp_path):
 
 def test_a_wrong_type_names_row_and_field(make, tmp_path):
     prompts = load(make([*ROWS, {"question": "q", "answer": "#### 1", "level": None}]), "train", data_dir=tmp_path)
-    with pytest.raises(UsageError, match=r"data set 'tiny', split 'train', row 3 \(from 0\): field 'level' is missing"):
+    with pytest.raises(UsageError, match=r"data set 'tiny', split 'train', row 4: field 'level' is missing"):
         prompts[3]
 
 
@@ -239,7 +239,7 @@ def test_an_environment_that_is_not_there_is_named_with_file_and_line(make, tmp_
 
 def test_a_row_that_asks_nothing_is_no_task(make, tmp_path, capsys):
     path = make([*ROWS, {"question": "  ", "answer": "#### 1", "level": 3}])
-    with pytest.raises(UsageError, match=r"row 3 \(from 0\): field 'question' is empty, so the row asks nothing"):
+    with pytest.raises(UsageError, match=r"row 4: field 'question' is empty, so the row asks nothing"):
         load(path, "train", data_dir=tmp_path)[3]
     assert main(["validate", str(path), "--data-dir", str(tmp_path), "--workers", "0"]) == 1
     assert "3 of 4 golds score the maximum" in capsys.readouterr().out
@@ -263,4 +263,4 @@ def test_local_files_without_a_folder(make, tmp_path, capsys):
     assert main(["datasets", "sample", "gsm8k", "--rows", "2"]) == 2
     assert "--rows needs --split or --data-dir" in capsys.readouterr().err
     assert main(["datasets", "sample", path, "--data-dir", str(tmp_path), "--rows", "2"]) == 0
-    assert "row 1, key" in capsys.readouterr().out
+    assert "row 2, key" in capsys.readouterr().out

@@ -33,7 +33,7 @@ def test_the_command(make, tmp_path, capsys):
     assert main(arguments) == 1
     lines = capsys.readouterr().out.splitlines()
     place = tmp_path / "rows.jsonl"
-    assert [line.split(", field")[0] for line in lines[:-1]] == [f"{place}, row {row} (from 0)" for row in (1, 2, 3)]
+    assert [line.split(", field")[0] for line in lines[:-1]] == [f"{place}, row {row}" for row in (2, 3, 4)]
     assert lines[-1].startswith("2 of 5 golds score the maximum (40.00%): tiny/train, math@")
     assert main([*arguments, "--limit", "1"]) == 0
     assert sorted(file.name for file in tmp_path.iterdir()) == ["rows.jsonl", "tiny.yaml"], "nothing else is written"
@@ -63,11 +63,11 @@ def test_many_rows_are_shown_by_cause_and_written_whole(make, tmp_path, monkeypa
     assert main(["validate", str(path), "--data-dir", str(tmp_path), "--workers", "0"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4
-    assert lines[0].startswith("20 rows (likewise rows 3, 6, 9, 12, 15, ...): ") and "row 0 (from 0), field answer" in lines[0]
-    assert lines[1].startswith("6 rows (likewise rows 14, 28, 35, 49, 56): ") and "row 7 (from 0), field answer" in lines[1]
+    assert lines[0].startswith("20 rows (likewise rows 4, 7, 10, 13, 16, ...): ") and "row 1, field answer" in lines[0]
+    assert lines[1].startswith("6 rows (likewise rows 15, 29, 36, 50, 57): ") and "row 8, field answer" in lines[1]
     assert lines[2] == "every one of these rows: sums_2.train.failures.jsonl"
     written = [json.loads(line) for line in (tmp_path / "sums_2.train.failures.jsonl").read_text().splitlines()]
-    assert [row["row"] for row in written] == [n for n in range(60) if n % 3 == 0 or n % 7 == 0]
+    assert [row["row"] for row in written] == [n + 1 for n in range(60) if n % 3 == 0 or n % 7 == 0]
     assert all(row["kind"] == "failure" and row["reason"] and row["field"] == "answer" for row in written)
 
 
@@ -115,8 +115,8 @@ def test_prompts_that_stand_in_both_splits_are_counted(make, tmp_path, capsys, s
     common = ["validate", f"{path}:{split}", "--data-dir", str(tmp_path), "--workers", "0"]
     main(common)
     said = capsys.readouterr().err
-    assert said.startswith("warning: 6 of 7 prompts of tiny/test stand in tiny/train too (rows from 0: 0 (b0) is 2 (a2), ")
-    assert "4 (b4) is 6 (a6), ...); take them out" in said and said.count("\n") == 1
+    assert said.startswith("warning: 6 of 7 prompts of tiny/test stand in tiny/train too (rows: 1 (b0) is 3 (a2), ")
+    assert "5 (b4) is 7 (a6), ...); take them out" in said and said.count("\n") == 1
     main([*common, "--limit", "1"])
     assert not capsys.readouterr().err
     make([*rows[:9], rows[-2]], (SPLITS[0], SPLITS[1] + declared))

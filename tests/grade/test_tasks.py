@@ -136,7 +136,7 @@ def test_ids_of_a_data_set_without_a_shape(folder):
     assert grade(rows, "--id-column", "uid", data="sums.yaml")["accuracy"] == 1
     assert lines()[2]["gold"] == {"answer": "4"}
     by_number = [{"n": i, "completion": f"\\boxed{{{2 * i}}}"} for i in range(3)]
-    arguments = ["--id-column", "n=row", "--split", "train", "--overwrite"]
+    arguments = ["--id-column", "n=row_index", "--split", "train", "--overwrite"]
     assert grade(by_number, *arguments, data="sums.yaml")["joined"]["data"] == "sums/train"
     named = [{"custom_id": f"sums/{10 + i}", "completion": f"\\boxed{{{2 * i}}}"} for i in range(3)]
     assert grade(named, "--id-column", "custom_id=uid", "--overwrite", data="sums.yaml")["accuracy"] == 1
@@ -158,7 +158,7 @@ def test_a_split_stands_behind_the_name_as_in_eval(folder, also):
         (["--data", "sums.yaml", "--id-column", "uid", "--reference", "answer=a"], "--reference does nothing with --data"),
         (["--data", "sums.yaml", "--id-column", "uid", "--split", "dev"], "no split 'dev'; known: test, train"),
         (["--data", "sums.yaml", "--id-column", "uidd"], "samples.jsonl has no column 'uidd'; did you mean 'uid'"),
-        (["--data", "sums.yaml", "--id-column", "completion"], "row 0 of sums/test has no id 'completion'; --id-column"),
+        (["--data", "sums.yaml", "--id-column", "completion"], "row 1 of sums/test has no id 'completion'; --id-column"),
         (["--data", "sum", "--id-column", "uid"], "no data set is called 'sum'"),
         (["--data", "sums.yaml:dev", "--id-column", "uid"], "no split 'dev'; known: test, train"),
         (["--data", "sums.yaml:", "--id-column", "uid"], "'sums.yaml:': expected the name of a data set or NAME:SPLIT"),
@@ -182,7 +182,7 @@ def test_two_rows_with_one_id_are_refused(folder, capsys):
     (folder / "sums.jsonl").write_text('{"uid": 1, "question": "q", "answer": "2"}\n' * 2)
     (folder / "samples.jsonl").write_text('{"uid": 1, "completion": "x"}\n')
     assert main(["grade", "samples.jsonl", "--data", "sums.yaml", "--data-dir", ".", "--id-column", "uid"]) == 2
-    assert "rows 0 and 1 of sums/test have the same uid, 1" in capsys.readouterr().err
+    assert "rows 1 and 2 of sums/test have the same uid, 1" in capsys.readouterr().err
 
 
 def test_another_data_set_is_named_when_a_run_goes_on(folder, capsys):

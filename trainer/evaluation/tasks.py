@@ -58,12 +58,15 @@ def own_texts(config: SourceConfig, source: Source) -> list[OwnText]:
         bare = build_source(config.model_copy(update={"template": None}), 0, len(source.held_out))
         return [OwnText(prompt.text) for prompt in bare.held_out]
     rows = load_dataset(config.dataset, config.eval_split or "", data_dir=config.data_dir, options=config.options)
-    return [own_text(rows.config, rows.bare(int(str(prompt.metadata["row"])))[1]) for prompt in source.held_out]
+    return [own_text(rows.config, rows.bare(int(str(prompt.metadata["row_index"])))[1]) for prompt in source.held_out]
 
 
 def task_id(prompt: Prompt) -> str:
-    """Return where a held-out prompt comes from, `test row 17` of a data set or `test 17` of generated tasks."""
-    place = f"row {prompt.metadata['row']}" if "row" in prompt.metadata else str(prompt.metadata.get("index", prompt.key))
+    """Return where a held-out prompt comes from, `test row 17` of a data set or `test index 16` of generated tasks."""
+    if "row_index" in prompt.metadata:
+        place = f"row {int(str(prompt.metadata['row_index'])) + 1}"
+    else:
+        place = f"index {prompt.metadata['index']}" if "index" in prompt.metadata else prompt.key
     return f"{prompt.metadata['split']} {place}" if "split" in prompt.metadata else place
 
 

@@ -70,7 +70,7 @@ def training_texts(names: Sequence[str], data_dirs: Mapping[str, Path | None] = 
         rows = _rows(name, data_dirs)
         for row in range(len(rows)):
             task = rows.bare(row)[1]
-            yield f"{name} row {row}", task.question or task.text
+            yield f"{name} row {row + 1}", task.question or task.text
 
 
 def _rows(name: str, data_dirs: Mapping[str, Path | None]) -> PromptDataset:

@@ -92,7 +92,7 @@ def sample(
         prompts = load(dataset, split, data_dir=data_dir, limit=rows, options=options, **asked)
     codec = None if tokenizer is None else _codec(tokenizer)
     for prompt in prompts:
-        print(f"--- {prompts.source}, row {prompt.metadata['row']}, key {prompt.key}")
+        print(f"--- {prompts.source}, row {int(str(prompt.metadata['row_index'])) + 1}, key {prompt.key}")
         if codec is not None:
             print(codec.tokenizer.decode(codec.encode(prompt)))
         else:
@@ -146,10 +146,10 @@ def show_lengths(
         codec = _codec(tokenizer)
         by_token = lengths(rows, lambda prompt: len(codec.encode(prompt)), lambda text: len(codec.encode_text(text)))
         unit, (prompts, answers, unfit) = "tokens", by_token
-    print(f"{unit:<12}{'rows':>8}{'median':>8}{'95%':>8}{'longest':>9}  row (from 0)")
+    print(f"{unit:<12}{'rows':>8}{'median':>8}{'95%':>8}{'longest':>9}  row")
     for label, found in (("prompts", prompts), ("answers", answers)):
         if found.sorted:
-            cells = f"{found.at(0.5):>8,}{found.at(0.95):>8,}{found.at(1):>9,}  {found.longest_row:,}"
+            cells = f"{found.at(0.5):>8,}{found.at(0.95):>8,}{found.at(1):>9,}  {found.longest_row + 1:,}"
             print(f"{label:<12}{len(found.sorted):>8,}{cells}")
         else:
             print(f"{label:<12}{0:>8}")

@@ -19,7 +19,7 @@ from verigym.grade.manifest import fingerprint
 from verigym.grade.reading.completions import RESPONSES, TEXTS
 
 TASK_ID = "task_id"
-ROW = "row"
+ROW_INDEX = "row_index"
 NAMED = 1000
 """Most ids that are listed; all are counted."""
 STANDARD = ("completion", "solution")
@@ -37,7 +37,7 @@ class DataJob(BaseModel):
     split: str | None = None
     data_dir: Path | None = None
     id_column: str
-    """Column of the samples; `COLUMN=FIELD` where the data set calls the id otherwise (`row`: its number, from 0)."""
+    """Column of the samples; `COLUMN=FIELD` where the data set calls the id otherwise (`row_index`: its number, from 0)."""
 
     @property
     def column(self) -> str:
@@ -214,14 +214,14 @@ def _positions(rows: PromptDataset, field: str, column: str, name: str) -> dict[
     found: dict[str, int] = {}
     for position in range(len(rows)):
         prompt, task = rows.bare(position)
-        value = position if field == ROW else prompt.metadata.get(field or TASK_ID, find(task.row, field or column))
+        value = position if field == ROW_INDEX else prompt.metadata.get(field or TASK_ID, find(task.row, field or column))
         if value is MISSING or isinstance(value, bool) or not isinstance(value, str | int):
-            known = sorted({ROW, *task.row, *prompt.metadata} - {"dataset", "split"})
+            known = sorted({ROW_INDEX, *task.row, *prompt.metadata} - {"dataset", "split"})
             raise UsageError(
-                f"row {position} of {name} has no id {field or column!r}; --id-column {column}=FIELD names the data set's own: "
+                f"row {position + 1} of {name} has no id {field or column!r}; --id-column {column}=FIELD names the data set's own: "
                 f"{', '.join(known)}"
             )
         if str(value) in found:
-            raise UsageError(f"rows {found[str(value)]} and {position} of {name} have the same {field or column}, {value!r}")
+            raise UsageError(f"rows {found[str(value)] + 1} and {position + 1} of {name} have the same {field or column}, {value!r}")
         found[str(value)] = position
     return found

@@ -144,12 +144,12 @@ def test_prompts_in_the_training_data_are_counted_and_left_out_beside(first: Pat
     for hit in found["units"]["found"]:
         assert hit["id"].startswith("test ") and f"| {hit['id']} | {hit['words']} | {hit['where']} |" in page
     samples = {name: read_samples(first / f"samples-{name}.jsonl") for name in ("sums", "noise")}
-    known = {f"test {one.metadata['index']}" for one in samples["sums"] if one.source == "units"}
+    known = {f"test index {one.metadata['index']}" for one in samples["sums"] if one.source == "units"}
     hits = {hit["id"] for hit in found["units"]["found"]}
     assert hits < known
     assert "| | sums | sums without hits | noise | noise without hits |" in page
     for name, of in samples.items():
-        clean = [one for one in of if one.source == "units" and f"test {one.metadata['index']}" not in hits]
+        clean = [one for one in of if one.source == "units" and f"test index {one.metadata['index']}" not in hits]
         right = fmean(sum(sample.correct for sample in one.samples) / 4 for one in clean)
         assert found["units"]["without"][name]["avg@4"]["value"] == pytest.approx(right)
     assert "best-of by steps@4" in found["units"]["without"]["sums"]

@@ -155,8 +155,8 @@ def test_a_gate_puts_the_format_before_the_reward() -> None:
 def test_a_data_set_is_shuffled_anew_each_epoch_and_seen_whole() -> None:
     part = source(dataset="gsm8k", data_dir=DATA)
     size = 7473
-    first = [part.train(index).metadata["row"] for index in range(size)]
-    second = [part.train(index).metadata["row"] for index in range(size, size + 50)]
+    first = [part.train(index).metadata["row_index"] for index in range(size)]
+    second = [part.train(index).metadata["row_index"] for index in range(size, size + 50)]
     assert sorted(first) == list(range(size))
     assert first[:50] != second
     assert first[:50] != list(range(50))
@@ -195,7 +195,7 @@ def test_held_out_prompts_that_are_trained_on_are_counted(
     config = SourceConfig(dataset=str(tmp_path / "mine.yaml"), name="sums", data_dir=tmp_path, template="think")
     build_source(config, seed=0, eval_prompts=100)
     said = [record.getMessage() for record in caplog.records]
-    begin = "source 'sums': 2 of 6 prompts of mine/test stand in mine/train too (rows from 0: 0 is 8, 1 is 9); "
+    begin = "source 'sums': 2 of 6 prompts of mine/test stand in mine/train too (rows: 1 is 9, 2 is 10); "
     assert [message[: len(begin)] for message in said] == ([begin] if shared else [])
 
 
