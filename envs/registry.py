@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import inspect
 import os
 import sys
 import traceback
@@ -182,7 +183,14 @@ def load(name: str, /, **options: Any) -> Environment:
     Raises:
         UsageError: no such name (with a suggestion), or an option is unknown or does not fit.
     """
-    environment: Environment = origin(name)(**options)
+    kind = origin(name)
+    try:
+        inspect.signature(kind).bind(**options)
+    except TypeError as error:  # of an __init__ of the user's own
+        raise UsageError(
+            f"environment {name!r}: its __init__: {error}; declare parameters as fields of options_type and leave __init__ out"
+        ) from None
+    environment: Environment = kind(**options)
     return environment
 
 

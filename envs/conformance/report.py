@@ -33,9 +33,9 @@ class FailureCause:
     """Failed checks with a common cause."""
 
     example: CheckRow
-    """The first failed check."""
+    """The first failed check whose text is no garbage, which says least."""
     names: tuple[str, ...]
-    """Names of all of them."""
+    """Names of all of them, the example's first."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Report:
         grouped: dict[str, list[CheckRow]] = {}
         for row in self.failures:
             grouped.setdefault(row.cause or f"\0{row.name}", []).append(row)
-        return tuple(FailureCause(rows[0], tuple(row.name for row in rows)) for rows in grouped.values())
+        return tuple(map(_cause, grouped.values()))
 
     def raise_if_failed(self) -> None:
         """Raise ConformanceError with the failures, if there are any."""
@@ -73,6 +73,11 @@ class Report:
         of = f", {causes} cause{'' if causes == 1 else 's'}" if count > 1 else ""
         verdict = "passed" if self.passed else f"{count} of {len(self.rows)} checks failed{of}"
         return f"{_table(self.rows, self.causes)}\n{self.grader}: {verdict}"
+
+
+def _cause(rows: list[CheckRow]) -> FailureCause:
+    example = next((row for row in rows if not row.name.startswith("garbage")), rows[0])
+    return FailureCause(example, (example.name, *(row.name for row in rows if row is not example)))
 
 
 def shorten(text: str) -> str:

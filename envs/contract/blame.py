@@ -116,7 +116,7 @@ def control_completion(gold: str | None) -> Completion:
 
 def _checked(score: object) -> Score:
     if not isinstance(score, Score):
-        raise TypeError(f"the grader returned {type(score).__name__} instead of a Score")
+        raise TypeError(f"the grader returned {type(score).__name__} instead of a Score (return Score.correct() or the like)")
     return score
 
 
@@ -128,5 +128,5 @@ def in_range(score: Score, reward_range: tuple[float, float]) -> Score:
     """
     low, high = reward_range
     if score.reward is not None and not low <= score.reward <= high:
-        raise ValueError(f"the grader gave {score.reward}, outside its range {low}..{high}")
+        raise ValueError(f"the grader gave {score.reward}, outside its range {low}..{high} (`reward_range` of the class)")
     return score

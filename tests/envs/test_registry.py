@@ -4,6 +4,7 @@ import sys
 import pytest
 from sample_envs import ExactEnvironment, ScriptedEnvironment
 
+from verigym.cli import main
 from verigym.envs import UsageError, available, load, register, registry
 
 
@@ -138,3 +139,17 @@ def test_a_wrong_place_is_put_right_by_name(tmp_path, monkeypatch, name, message
     (tmp_path / "deep_of_this_test.py").write_text("import json\njson.loads('{')\n")
     with pytest.raises(UsageError, match=message):
         load(name)
+
+
+def test_an_init_of_its_own_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "own_init.py").write_text(
+        "from verigym import BaseEnvironment, Options, Reference, Score\n"
+        "class Own(BaseEnvironment[Reference, Options]):\n"
+        "    name, version, reference_type = 'own', '1', Reference\n"
+        "    def __init__(self, path): self.path = path\n"
+        "    def judge(self, prompt, reference, completion): return Score.correct()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "own_init:Own"]) == 2
+    error = capsys.readouterr().err
+    assert "environment 'own_init:Own': its __init__: missing a required argument: 'path'; declare parameters as" in error

@@ -41,7 +41,7 @@ from sample_envs import (
 from verigym.envs import Completion, ExpectedVerdicts, Options, Score, Status, StepScore, UsageError
 from verigym.envs.conformance import ConformanceError, check_env, client
 from verigym.envs.conformance.hacks import HACKS, garbage, hacks, malformed
-from verigym.envs.conformance.report import shorten
+from verigym.envs.conformance.report import CheckRow, Report, shorten
 
 
 def failed(environment, prompts=1, **options):
@@ -302,3 +302,12 @@ def test_the_rows_on_tasks_say_what_is_wrong():
 def test_hanging_tasks_are_caught():
     report = check_env(HangingTasks(), budget_s=0.3)
     assert {row.name: row.got for row in report.failures} == {"tasks: the same again": "no answer in 0.6 s"}
+
+
+def test_a_cause_is_shown_by_a_text_that_says_more_than_garbage():
+    rows = [CheckRow(name, False, "0", "1 correct", text=name, cause="c") for name in ("garbage: null bytes", "hack: hedge")]
+    (cause,) = Report("own@1", (*rows, CheckRow("gold", True, "1", "1"))).causes
+    assert cause.example is rows[1] and cause.names == ("hack: hedge", "garbage: null bytes")
+    (alone,) = Report("own@1", (rows[0],)).causes
+    assert alone.example is rows[0]
+    assert "hack: hedge (and 1 more)" in str(Report("own@1", tuple(rows)))
