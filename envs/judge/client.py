@@ -62,7 +62,7 @@ def ask(options: JudgeOptions, system: str, user: str, form: Form, deadline: flo
 
 def components(spent: Spent, options: JudgeOptions) -> dict[str, float | None]:
     """Return what a verdict cost, for `Score.components`."""
-    found: dict[str, float | None] = {
+    costs: dict[str, float | None] = {
         "requests": float(spent.requests),
         "tokens_in": None if spent.tokens_in is None else float(spent.tokens_in),
         "tokens_out": None if spent.tokens_out is None else float(spent.tokens_out),
@@ -70,8 +70,8 @@ def components(spent: Spent, options: JudgeOptions) -> dict[str, float | None]:
     if options.price_in is not None and options.price_out is not None:
         known = spent.tokens_in is not None and spent.tokens_out is not None
         dollars = (spent.tokens_in or 0) * options.price_in + (spent.tokens_out or 0) * options.price_out
-        found["cost_usd"] = dollars / 1e6 if known else None
-    return found
+        costs["cost_usd"] = dollars / 1e6 if known else None
+    return costs
 
 
 def _body(options: JudgeOptions, system: str, user: str, form: Form) -> dict[str, Any]:
@@ -94,8 +94,8 @@ def _backoff_s(options: JudgeOptions, key: str, attempt: int) -> float:
 
 
 def _spent_of(kept: Score) -> Spent:
-    found = {name: None if value is None else int(value) for name, value in kept.components.items() if name != "cost_usd"}
-    return Spent(found.get("requests") or 0, found.get("tokens_in"), found.get("tokens_out"))
+    counts = {name: None if value is None else int(value) for name, value in kept.components.items() if name != "cost_usd"}
+    return Spent(counts.get("requests") or 0, counts.get("tokens_in"), counts.get("tokens_out"))
 
 
 @functools.cache

@@ -100,12 +100,12 @@ def _send(options: JudgeOptions, body: Mapping[str, Any], deadline: float) -> ht
 
 def _reply(response: http_request.Response) -> tuple[str, Spent, str] | Trouble:
     try:
-        found = json.loads(response.body)
-        choice = found["choices"][0]
+        answer = json.loads(response.body)
+        choice = answer["choices"][0]
         content = choice["message"]["content"]
     except (ValueError, LookupError, TypeError, RecursionError):
         return Trouble("protocol", "the answer is no chat completion")
-    usage = found.get("usage") if isinstance(found, dict) else None
+    usage = answer.get("usage") if isinstance(answer, dict) else None
     spent = Spent(1, _count(usage, "prompt_tokens"), _count(usage, "completion_tokens"))
     remark = "; it was cut off: raise max_tokens" if choice.get("finish_reason") == "length" else ""
     return (content if isinstance(content, str) else ""), spent, remark

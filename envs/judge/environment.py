@@ -97,11 +97,11 @@ class JudgeEnvironment(BaseEnvironment[JudgeReference, JudgeOptions]):
             raise UsageError("judge: a group of one has nobody to be compared with; give more, or opponents='baseline'")
         start = time.perf_counter()
         reference = self.reference(prompt)
-        found = [self._read(Completion.of(completion)) for completion in completions]
-        texts = {place: text for place, text in enumerate(found) if isinstance(text, str)}
+        readings = [self._read(Completion.of(completion)) for completion in completions]
+        texts = {place: text for place, text in enumerate(readings) if isinstance(text, str)}
         compare = functools.partial(self._meet_in_group, prompt, reference)
-        standings = round_robin(texts, len(found) - len(texts), compare, self.options.concurrency or 16)
-        scores = [self._stood(standings[n]) if isinstance(text, str) else text for n, text in enumerate(found)]
+        standings = round_robin(texts, len(readings) - len(texts), compare, self.options.concurrency or 16)
+        scores = [self._stood(standings[n]) if isinstance(text, str) else text for n, text in enumerate(readings)]
         seconds = (time.perf_counter() - start) / max(len(scores), 1)
         return [score.model_copy(update={"grader": self.grader, "seconds": seconds}) for score in scores]
 

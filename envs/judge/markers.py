@@ -58,9 +58,9 @@ def _rules(seen: str) -> list[int]:
     places: list[int] = []
     at = 0
     for line in seen.split("\n"):
-        found = list(_RULE.finditer(line)) if _NAMED.search(line) else []
-        if len(found) > 1 and _NAMED.search(line, found[0].end(), found[-1].start()):
-            places += [at + rule.start() + 1 for rule in found]
+        rules = list(_RULE.finditer(line)) if _NAMED.search(line) else []
+        if len(rules) > 1 and _NAMED.search(line, rules[0].end(), rules[-1].start()):
+            places += [at + rule.start() + 1 for rule in rules]
         at += len(line) + 1
     return places
 

@@ -89,13 +89,13 @@ def round_robin(
 
     with ThreadPoolExecutor(max(1, min(at_once, len(pairs)))) as pool:
         results = dict(zip(pairs, pool.map(attempt, pairs), strict=True))
-    found: dict[int, Standing | EnvironmentFailure] = {}
+    standings: dict[int, Standing | EnvironmentFailure] = {}
     for place in texts:
-        mine = [_seen_from(place, pair, result) for pair, result in results.items() if place in pair]
-        failure = next((result for result in mine if isinstance(result, EnvironmentFailure)), None)
-        meetings = [result for result in mine if isinstance(result, Meeting)]
-        found[place] = failure if failure is not None else _standing(meetings, absent)
-    return found
+        outcomes = [_seen_from(place, pair, result) for pair, result in results.items() if place in pair]
+        failure = next((result for result in outcomes if isinstance(result, EnvironmentFailure)), None)
+        meetings = [result for result in outcomes if isinstance(result, Meeting)]
+        standings[place] = failure if failure is not None else _standing(meetings, absent)
+    return standings
 
 
 def _seen_from(place: int, pair: tuple[int, int], result: Meeting | EnvironmentFailure) -> Meeting | EnvironmentFailure:

@@ -57,12 +57,12 @@ AGAIN = "\n\nThe last reply to this was not the one JSON object asked for. Reply
 
 def template_problem(template: str, mode: Mode) -> str:
     """Return what is wrong with a template, an empty string where nothing is."""
-    found = FIELD.findall(template)
-    unknown = [name for name in found if name not in FIELDS]
+    fields = FIELD.findall(template)
+    unknown = [name for name in fields if name not in FIELDS]
     if unknown:
         return f"template has the field {{{unknown[0]}}}; known: {', '.join(FIELDS)}"
     needed = ("first", "second") if mode == "pairwise" else ("submission",)
-    missing = [name for name in needed if name not in found]
+    missing = [name for name in needed if name not in fields]
     return f"template lacks {{{missing[0]}}}, which mode={mode!r} needs" if missing else ""
 
 
@@ -80,7 +80,7 @@ def compose(template: str, texts: Mapping[str, str], plain: Mapping[str, str]) -
     for part in template.split("\n\n"):  # a paragraph whose fields are all empty is left out
         names = FIELD.findall(part)
         if not names or any(values.get(name) for name in names):
-            kept.append(FIELD.sub(lambda found: values.get(found[1], ""), part))
+            kept.append(FIELD.sub(lambda match: values.get(match[1], ""), part))
     return "\n\n".join(kept)
 
 

@@ -58,12 +58,12 @@ class Form:
         Raises:
             Garbage: it is anything else.
         """
-        found = _object(reply)
-        value = found.get(self.field)
-        extra = sorted(set(found) - {"reasoning", self.field})
+        fields = _object(reply)
+        value = fields.get(self.field)
+        extra = sorted(set(fields) - {"reasoning", self.field})
         if extra:
             raise Garbage(f"it has the unknown field {extra[0][:40]!r}")
-        reasoning = found.get("reasoning", "")
+        reasoning = fields.get("reasoning", "")
         if not isinstance(reasoning, str):
             raise Garbage("its reasoning is not a text")
         if self.words:
@@ -71,8 +71,8 @@ class Form:
         else:
             fits = type(value) is int and self.low <= value <= self.high
         if not fits or not isinstance(value, str | int):
-            asked = " or ".join(self.words) or f"a whole number from {self.low} to {self.high}"
-            raise Garbage(f"its {self.field} is {value!r:.40}, not {asked}")
+            expected = " or ".join(self.words) or f"a whole number from {self.low} to {self.high}"
+            raise Garbage(f"its {self.field} is {value!r:.40}, not {expected}")
         return Verdict(value, reasoning)
 
 
@@ -92,11 +92,11 @@ def _object(reply: str) -> Mapping[str, Any]:
     if text.startswith(_OPENINGS) and text.endswith("\n```"):
         text = sole_block(text)[0].strip()
     try:
-        found = strict_json.loads(text)
+        parsed = strict_json.loads(text)
     except strict_json.NotStrict as error:
         raise Garbage(f"it is no strict JSON: {error}") from None
     except ValueError:  # also an integer of thousands of digits
         raise Garbage("it is not one JSON object") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise Garbage("it is JSON, but no object")
-    return found
+    return parsed

@@ -102,15 +102,15 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
     def judge(self, prompt: Prompt, reference: LanguageReference, completion: Completion) -> Score:
         """Return the share of letters, or of words, in the target language."""
         target = self._target(prompt, reference)
-        found = shares(self._part(completion.text), target, self.options.least, unit=self.options.unit)
-        if not found:
+        by_language = shares(self._part(completion.text), target, self.options.least, unit=self.options.unit)
+        if not by_language:
             if completion.cut_off:
                 return Score.truncated(reason="cut off by the token limit with too little text to tell its language")
             return Score.no_answer(reason="too little text to tell its language")
-        share = found.get(target, 0.0)
-        named = ", ".join(f"{code or 'unknown'} {part:.0%}" for code, part in found.most_common(3))
+        share = by_language.get(target, 0.0)
+        named = ", ".join(f"{code or 'unknown'} {part:.0%}" for code, part in by_language.most_common(3))
         status = Status.CORRECT if share == 1 else Status.PARTIAL if share > 0 else Status.INCORRECT
-        mixed = float(1 - max(found.values()) >= self.options.mixed)
+        mixed = float(1 - max(by_language.values()) >= self.options.mixed)
         return Score(
             reward=share, status=status, components={"share": share, "mixed": mixed}, reason=f"{target} asked: {named}"
         )
@@ -126,8 +126,8 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
     def _target(self, prompt: Prompt, reference: LanguageReference) -> str:
         if reference.language is not None:
             return _SPELT.get(reference.language, reference.language)
-        asked = next((m.content for m in reversed(prompt.messages) if m.role == "user"), prompt.text)
-        target = language_of(asked)
+        request = next((m.content for m in reversed(prompt.messages) if m.role == "user"), prompt.text)
+        target = language_of(request)
         if target is None:
             raise EnvironmentFailure(
                 "gold_invalid", "the language of the prompt cannot be told; name it: env.prompt(..., language='fr')"
@@ -138,8 +138,8 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
 @functools.lru_cache(maxsize=4096)
 def language_of(text: str, least: int = 20) -> str | None:
     """Return the language that most of a text is written in; None where it cannot be told."""
-    found = shares(text, None, least)
-    code = found.most_common(1)[0][0] if found else ""
+    by_language = shares(text, None, least)
+    code = by_language.most_common(1)[0][0] if by_language else ""
     return code if code in SCRIPTS_OF else None
 
 

@@ -46,8 +46,8 @@ def identify(text: str) -> tuple[str, float]:
     """
     if not any(character.isalpha() for character in text):
         return UNKNOWN
-    found, probability = identifier().classify(text)
-    code = MACRO.get(found, found)
+    label, probability = identifier().classify(text)
+    code = MACRO.get(label, label)
     return (code, float(probability)) if code in LANGUAGES else UNKNOWN
 
 

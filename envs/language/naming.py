@@ -20,8 +20,8 @@ def name_language(text: str, script: str) -> str:
     Raises:
         EnvironmentFailure: `unavailable`, when py3langid is not installed.
     """
-    found, _ = _narrowed(script).classify(text)
-    return str(MACRO.get(found, found))
+    label, _ = _narrowed(script).classify(text)
+    return str(MACRO.get(label, label))
 
 
 def name_languages(texts: Sequence[str], script: str) -> list[str]:
@@ -39,10 +39,10 @@ def name_languages(texts: Sequence[str], script: str) -> list[str]:
 
     encoded = [narrowed._encode(text) for text in texts]
     sizes = numpy.array([len(data) for data in encoded])
-    found = _features(encoded)
-    hits = numpy.flatnonzero(found >= 0)
+    feature_ids = _features(encoded)
+    hits = numpy.flatnonzero(feature_ids >= 0)
     owner = numpy.repeat(numpy.arange(len(texts)), sizes + 1)
-    keys, counts = numpy.unique(owner[hits] * len(narrowed.nb_ptc) + found[hits], return_counts=True)
+    keys, counts = numpy.unique(owner[hits] * len(narrowed.nb_ptc) + feature_ids[hits], return_counts=True)
     owners, features = numpy.divmod(keys, len(narrowed.nb_ptc))
     weights = numpy.log1p(counts.astype(numpy.float32))
     ends = numpy.searchsorted(owners, numpy.arange(len(texts)), side="right").tolist()

@@ -104,8 +104,8 @@ def words(script: str, pieces: Sequence[str], letters: int) -> float:
     """
     if script in CHARACTERS_A_WORD:
         return letters / CHARACTERS_A_WORD[script]
-    found = (word for piece in pieces for word in _GLUE.split(piece) if _RUN.search(word))
-    return float(sum(-(-len(word) // LONGEST_WORD) for word in found))
+    candidates = (word for piece in pieces for word in _GLUE.split(piece) if _RUN.search(word))
+    return float(sum(-(-len(word) // LONGEST_WORD) for word in candidates))
 
 
 def only_script(text: str) -> str | None:
@@ -122,7 +122,7 @@ def in_script(char: str) -> bool:
 
 def runs(text: str) -> dict[str, list[str]]:
     """Return the words, or parts of words, of each script in order."""
-    found: dict[str, list[str]] = {}
+    by_script: dict[str, list[str]] = {}
     for run in _RUN.finditer(text):
-        found.setdefault(str(run.lastgroup), []).append(run.group())
-    return found
+        by_script.setdefault(str(run.lastgroup), []).append(run.group())
+    return by_script

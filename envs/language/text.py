@@ -103,10 +103,10 @@ def _words_of_tag(tag: re.Match[str]) -> str:
 
 
 def _without_blocks(text: str) -> str:
-    found, unclosed = blocks(text)
+    block_list, unclosed = blocks(text)
     parts: list[str] = []
     last = 0
-    for block in sorted(found, key=lambda block: block.start):
+    for block in sorted(block_list, key=lambda block: block.start):
         if block.start >= last:
             parts += text[last : block.start], _spoken(text[block.start : block.end], block=True)
         last = max(last, block.end)
@@ -161,11 +161,11 @@ def sentences(text: str) -> Iterator[tuple[str, int]]:
     count = 0
     ready: tuple[str, int] | None = None
     for sentence in _SENTENCE.findall(text):
-        found = letters(sentence)
-        if not found:
+        letter_count = letters(sentence)
+        if not letter_count:
             continue
         held.append(sentence)
-        count += found
+        count += letter_count
         if count >= SHORTEST:
             if ready:
                 yield ready

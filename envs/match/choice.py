@@ -61,12 +61,12 @@ def _chosen(reference: MatchReference, answer: str) -> int | None:
     if reference.by == "text":
         return None
     for pattern in (_LETTERED, _LETTER_LAST):
-        found = pattern.fullmatch(answer)
-        if found is None:
+        match = pattern.fullmatch(answer)
+        if match is None:
             continue
-        letter = next(group for name, group in found.groupdict().items() if name != "text" and group)
+        letter = next(group for name, group in match.groupdict().items() if name != "text" and group)
         place = ord(letter.upper()) - ord("A")
-        text = found["text"].strip()
+        text = match["text"].strip()
         if text.startswith("(") and text.endswith(")"):
             text = text[1:-1]
         if place < len(reference.choices) and (not text or _by_text(reference, text) == place):

@@ -116,15 +116,15 @@ class MatchEnvironment(BaseEnvironment[MatchReference, MatchOptions]):
         kind = KINDS[reference.kind]
         answering = strip_thinking(completion.text) if self.options.skip_thinking else completion.text
         if answering is None or not answering.strip():
-            found, reason = None, "the thinking never ends" if answering is None else "the completion is empty"
+            answer, reason = None, "the thinking never ends" if answering is None else "the completion is empty"
         else:
-            found, reason = find_answer(answering, self.options.answer_in or kind.where)
-        if not found:
+            answer, reason = find_answer(answering, self.options.answer_in or kind.where)
+        if not answer:
             if completion.cut_off:
                 return Score.truncated(reason=f"cut off by the token limit: {reason}")
-            return Score.no_answer(reason=reason if found is None else "the answer is empty")
-        verdict = kind.judge(reference, found)
-        shown = found if len(found) <= 1000 else f"{found[:997]}..."
+            return Score.no_answer(reason=reason if answer is None else "the answer is empty")
+        verdict = kind.judge(reference, answer)
+        shown = answer if len(answer) <= 1000 else f"{answer[:997]}..."
         reason = f"{verdict.reason} ({reason})"
         if verdict.limit:
             return Score.limit(answer=shown, reason=reason)

@@ -33,13 +33,13 @@ def _judge_sudoku(reference: MatchReference, answer: str) -> Verdict:
     puzzle = cells(reference.puzzle or "")
     box = _BOXES[len(puzzle)]
     side = box * box
-    found = cells(answer) if len(answer) <= MOST_CHARACTERS else ""
-    if len(found) != len(puzzle) or not set(found) <= set(map(str, range(1, side + 1))):
+    digits = cells(answer) if len(answer) <= MOST_CHARACTERS else ""
+    if len(digits) != len(puzzle) or not set(digits) <= set(map(str, range(1, side + 1))):
         return Verdict(None, f"no grid of {side} times {side} digits")
-    if any(given not in (".", cell) for given, cell in zip(puzzle, found, strict=True)):
+    if any(given not in (".", cell) for given, cell in zip(puzzle, digits, strict=True)):
         return Verdict(False, "a given cell was changed")
-    rows = [found[at * side : (at + 1) * side] for at in range(side)]
-    columns = [found[at::side] for at in range(side)]
+    rows = [digits[at * side : (at + 1) * side] for at in range(side)]
+    columns = [digits[at::side] for at in range(side)]
     boxes = [
         "".join(rows[top + down][left : left + box] for down in range(box))
         for top in range(0, side, box)
@@ -70,8 +70,8 @@ def _columns(answer: str, size: int) -> list[int] | None:
         return [row.index("Q") + 1 for row in rows]
     if not re.fullmatch(r"[\[(]?\s*+[0-9]{1,3}(?:[\s,]++[0-9]{1,3})*\s*+[\])]?", answer):
         return None
-    found = [int(word) for word in re.findall(r"[0-9]+", answer)]
-    return found if len(found) == size and all(1 <= column <= size for column in found) else None
+    columns = [int(word) for word in re.findall(r"[0-9]+", answer)]
+    return columns if len(columns) == size and all(1 <= column <= size for column in columns) else None
 
 
 def _judge_queens(reference: MatchReference, answer: str) -> Verdict:

@@ -38,20 +38,20 @@ def read_number(text: str) -> Fraction | None:
     text = strip_formatting(text).strip("$").strip()
     if len(text) > MOST_DIGITS:
         return None
-    found = _NUMBER.fullmatch(text)
-    return _written(found) if found and (found["whole"] or found["part"]) else _parsed(text)
+    match = _NUMBER.fullmatch(text)
+    return _written(match) if match and (match["whole"] or match["part"]) else _parsed(text)
 
 
-def _written(found: re.Match[str]) -> Fraction | None:
-    digits = found["whole"].replace(",", "") + (found["part"] or "")
-    value = Fraction(int(digits), 10 ** len(found["part"] or "")) * Fraction(10) ** int(found["power"] or 0)
-    if found["under"] is not None:
-        if int(found["under"]) == 0:
+def _written(match: re.Match[str]) -> Fraction | None:
+    digits = match["whole"].replace(",", "") + (match["part"] or "")
+    value = Fraction(int(digits), 10 ** len(match["part"] or "")) * Fraction(10) ** int(match["power"] or 0)
+    if match["under"] is not None:
+        if int(match["under"]) == 0:
             return None
-        value /= int(found["under"])
-    if found["percent"]:
+        value /= int(match["under"])
+    if match["percent"]:
         value /= 100
-    return -value if found["sign"] == "-" else value
+    return -value if match["sign"] == "-" else value
 
 
 def _parsed(text: str) -> Fraction | None:
@@ -76,8 +76,8 @@ def _literal(node: Node) -> Fraction | None:
         case Pow(Number(base), Number(power)) if base == 10 and power.denominator == 1 and power < MOST_DIGITS:
             return base ** int(power)
         case Div(Neg(Number(top)), bottom):
-            found = _literal(Div(Number(top), bottom))
-            return None if found is None else -found
+            magnitude = _literal(Div(Number(top), bottom))
+            return None if magnitude is None else -magnitude
         case Div(Number(top), Number(bottom)) if bottom and top.denominator == bottom.denominator == 1:
             return top / bottom
     return None
@@ -109,8 +109,8 @@ def _golds(reference: MatchReference) -> list[Fraction | None]:
 
 
 def _check(reference: MatchReference) -> None:
-    found = _golds(reference)
-    if not found or None in found:
+    values = _golds(reference)
+    if not values or None in values:
         raise UsageError(f"field 'answer': kind='numeric' needs a number or a list of numbers; got {reference.answer!r:.80}")
 
 

@@ -170,10 +170,10 @@ def _judge(reference: MatchReference, answer: str) -> Verdict:
         except QueryProblem as problem:
             raise EnvironmentFailure("gold_invalid", f"the right query fails on database {number}: {problem}") from None
         try:
-            found = rows_of(setup, query)
+            rows = rows_of(setup, query)
         except QueryProblem as problem:
             return Verdict(False, f"the query fails on database {number}: {problem}", problem.limit)
-        if not same_rows(found, expected, ordered=reference.ordered):
+        if not same_rows(rows, expected, ordered=reference.ordered):
             return Verdict(False, f"other rows on database {number}")
     return Verdict(True, "the same rows")
 

@@ -57,8 +57,8 @@ def _exact(reference: MatchReference, answer: str) -> Verdict:
 
 
 def _normalised(reference: MatchReference, answer: str) -> Verdict:
-    found = normalised(answer)
-    same = found in map(normalised, golds(reference))
+    normal = normalised(answer)
+    same = normal in map(normalised, golds(reference))
     return Verdict(same, "the same text, normalised" if same else "another text")
 
 

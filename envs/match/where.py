@@ -24,12 +24,12 @@ def find_answer(text: str, places: Sequence[Where]) -> Place:
     """
     for place in places:
         if place == "boxed":
-            found = extract(text, ("boxed",))
-            if found is None:
+            extraction = extract(text, ("boxed",))
+            if extraction is None:
                 continue
-            if found.part or found.row is not None:
+            if extraction.part or extraction.row is not None:
                 return Place(None, "the box holds only a part of the answer")
-            return Place((found.text + found.after).strip(), "boxed")
+            return Place((extraction.text + extraction.after).strip(), "boxed")
         inner = _PLACES[place](text)
         if inner is not None:
             return Place(inner.strip(), place)
@@ -43,8 +43,8 @@ def _tagged(text: str) -> str | None:
 
 
 def _fenced(text: str) -> str | None:
-    found, _ = blocks(text)
-    return found[-1].code(text) if found else None
+    fences, _ = blocks(text)
+    return fences[-1].code(text) if fences else None
 
 
 _PLACES: dict[Where, Callable[[str], str | None]] = {"tag": _tagged, "fence": _fenced, "label": after_label, "all": str}

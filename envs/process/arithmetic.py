@@ -154,14 +154,14 @@ class Verifier:
         uses = Counter(name for equation in self._equations for name in equation.names())
         uses.update(self._stated.keys())
         for equation in self._equations:
-            found = verdicts[equation.step]
+            verdict = verdicts[equation.step]
             names = equation.names()
             # What is sought is named again, in another equation or where it is found.
             sought = not equation.calculation and all(uses[name] > 1 for name in names) and not names <= self._stated.keys()
             if self._holds_in_the_end(equation):
-                verdicts[equation.step] = found._replace(claims=found.claims + 1)
+                verdicts[equation.step] = verdict._replace(claims=verdict.claims + 1)
             elif not sought and self._new(equation.text):
-                verdicts[equation.step] = found._replace(unjudged=found.unjudged + 1)
+                verdicts[equation.step] = verdict._replace(unjudged=verdict.unjudged + 1)
         return verdicts
 
     def _chain(self, chain: Chain) -> None:
@@ -193,8 +193,10 @@ class Verifier:
         if not holds and not self._wrong:
             one, other = left.values[0], right.values[0]
             sign = right.side.relation
-            said = f"not {other.text}" if sign in ("=", "approx", "says", "equiv") else f"so {sign} {other.text} is false"
-            self._wrong = f"{in_words(one.text)} is {shown(one)}, {in_words(said)}"
+            contradiction = (
+                f"not {other.text}" if sign in ("=", "approx", "says", "equiv") else f"so {sign} {other.text} is false"
+            )
+            self._wrong = f"{in_words(one.text)} is {shown(one)}, {in_words(contradiction)}"
 
     def _unlinked(self, left: _Read, right: _Read, *, formula: bool = False) -> None:
         """Take a link that has a side without a value: an equation with unknown letters, or something that cannot be read."""
@@ -234,11 +236,11 @@ class Verifier:
         self._unread.add(text)
         return True
 
-    def _define(self, name: str, found: Value) -> None:
+    def _define(self, name: str, reading: Value) -> None:
         """Record the value of a letter; one with two values, such as the roots of an equation, stands for neither."""
-        self._stated.setdefault(name, set()).add(found.number)
-        self._known[name] = found.number
-        self._slack[name] = found.slack
+        self._stated.setdefault(name, set()).add(reading.number)
+        self._known[name] = reading.number
+        self._slack[name] = reading.slack
 
     def _holds_in_the_end(self, equation: _Equation) -> bool:
         """Whether the solution has said what the letters are, and the equation holds for that; for each root of one letter."""
@@ -289,24 +291,26 @@ class Verifier:
             if symbols and (symbols & self._sought or any(len(self._stated.get(one, ())) != 1 for one in symbols)):
                 unknown = unknown or bare
                 continue
-            found = self._value(text, bare, node)
-            if found is not None:
-                values += [found, *self._also(found, bare)]
+            reading = self._value(text, bare, node)
+            if reading is not None:
+                values += [reading, *self._also(reading, bare)]
             else:
                 unknown = unknown or bare
         if name is not None:
             return _Read(side, (), None, name)
         return _Read(side, tuple(values), unknown, None)
 
-    def _also(self, found: Value, bare: Node) -> Iterator[Value]:
+    def _also(self, reading: Value, bare: Node) -> Iterator[Value]:
         """Yield other readings: `20%` and `3 million` as so many percent and millions, `5 - 20%` as a fifth less than 5."""
         literal = bare.of if isinstance(bare, Neg) else bare
         if isinstance(literal, Percent) and isinstance(literal.of, Number) and literal.of.value >= 1:
-            yield found._replace(number=found.number * 100, slack=found.slack * 100, near=found.near * 100, counted=True)
-        scale = SCALE.search(found.text)
-        if scale and not operates(found.text.replace(scale[0], "")):
+            yield reading._replace(
+                number=reading.number * 100, slack=reading.slack * 100, near=reading.near * 100, counted=True
+            )
+        scale = SCALE.search(reading.text)
+        if scale and not operates(reading.text.replace(scale[0], "")):
             times = 12 if scale[0] == "*12" else SCALES[scale[0].strip()]
-            yield found._replace(number=found.number / times, slack=found.slack / times, near=found.near / times)
+            yield reading._replace(number=reading.number / times, slack=reading.slack / times, near=reading.near / times)
         if isinstance(bare, Add):
             *terms, last = bare.terms
             change = last.of if isinstance(last, Neg) else last
@@ -315,7 +319,7 @@ class Verifier:
                 part = self._rational(change, self._known)
                 if whole is not None and part is not None:
                     number = whole * (1 - part if isinstance(last, Neg) else 1 + part)
-                    yield found._replace(number=number)
+                    yield reading._replace(number=number)
 
     def _spend(self, units: int) -> None:
         try:

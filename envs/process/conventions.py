@@ -101,10 +101,12 @@ def encode(tokenizer: Any, messages: Sequence[Message], steps: Sequence[str], co
     last = {end: index for index, (low, end) in enumerate(whole["offset_mapping"]) if end > low}
     places = [last.get(start + end) for end in ends]
     mark_id = tag_id(tokenizer, convention)
-    found = tuple(place for place in places if place is not None and whole["input_ids"][place] == mark_id)
-    if len(found) != len(steps):
-        raise ValueError(f"{len(steps) - len(found)} of {len(steps)} marks {convention.tag!r} are no token of their own")
-    return Encoded(tuple(whole["input_ids"]), found)
+    verdict_places = tuple(place for place in places if place is not None and whole["input_ids"][place] == mark_id)
+    if len(verdict_places) != len(steps):
+        raise ValueError(
+            f"{len(steps) - len(verdict_places)} of {len(steps)} marks {convention.tag!r} are no token of their own"
+        )
+    return Encoded(tuple(whole["input_ids"]), verdict_places)
 
 
 def tag_id(tokenizer: Any, convention: Convention) -> int:
@@ -137,8 +139,8 @@ def _shown(tokenizer: Any, task: Sequence[Message], body: str, convention: Conve
         chat.insert(0, {"role": "system", "content": convention.system})
     # Filled with a stand-in: a template may trim what it is given, or take the thinking out of it.
     filled = tokenizer.apply_chat_template([*chat, {"role": "assistant", "content": _STAND_IN}], tokenize=False)
-    before, found, after = str(filled).rpartition(_STAND_IN)
-    if not found:
+    before, separator, after = str(filled).rpartition(_STAND_IN)
+    if not separator:
         raise ValueError("the chat template does not show the assistant's turn")
     return before + body + after, len(before)
 

@@ -161,10 +161,12 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
                         rows[number] = model.encode(prompt.messages, [span.of(completion.text) for span in spans])
                     except (TooLong, ValueError, EnvironmentFailure):
                         continue  # `score` words the verdict
-            found = dict(zip(rows, model.probabilities(list(rows.values()), batch_size=self.options.batch_size), strict=True))
+            probabilities = dict(
+                zip(rows, model.probabilities(list(rows.values()), batch_size=self.options.batch_size), strict=True)
+            )
         except EnvironmentFailure:
-            found = {}
-        return [self._one_of_batch(prompt, completion, found.get(n)) for n, (prompt, completion) in enumerate(wanted)]
+            probabilities = {}
+        return [self._one_of_batch(prompt, completion, probabilities.get(n)) for n, (prompt, completion) in enumerate(wanted)]
 
     def _one_of_batch(self, prompt: Prompt, completion: Completion, rewards: list[float] | None) -> Score:
         if rewards is None:

@@ -109,15 +109,15 @@ class StepModel:
         import torch
 
         order = sorted(range(len(rows)), key=lambda row: len(rows[row].token_ids))
-        found: list[list[float]] = [[] for _ in rows]
+        by_row: list[list[float]] = [[] for _ in rows]
         with self._lock, torch.inference_mode():
             for low in range(0, len(order), batch_size):
                 batch = order[low : low + batch_size]
                 probabilities_N = self._forward([rows[row] for row in batch]).tolist()
                 for row in batch:
                     count = len(rows[row].places)
-                    found[row], probabilities_N = probabilities_N[:count], probabilities_N[count:]
-        return found
+                    by_row[row], probabilities_N = probabilities_N[:count], probabilities_N[count:]
+        return by_row
 
     def _forward(self, rows: Sequence[Encoded]) -> torch.Tensor:
         import torch
@@ -223,8 +223,8 @@ def _part_finder(source: Source) -> Callable[[str], str | None]:
         if Path(source.model).is_dir():
             path = Path(source.model) / name
             return str(path) if path.is_file() else None
-        found = cached_file(source.model, name, revision=source.revision, _raise_exceptions_for_missing_entries=False)
-        return str(found) if found else None
+        cached = cached_file(source.model, name, revision=source.revision, _raise_exceptions_for_missing_entries=False)
+        return str(cached) if cached else None
 
     return find
 

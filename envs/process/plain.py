@@ -78,37 +78,37 @@ def plain(step: str) -> str:
     text = _DELIMITERS.sub(" ", _DISPLAY.sub("\n", text))
     if "\\" in text or "~" in text:
         text = strip_formatting(text, boxes=True)
-    text = _BULLETS.sub(lambda found: f"{BULLET} " if found[1] else " ", text)
+    text = _BULLETS.sub(lambda match: f"{BULLET} " if match[1] else " ", text)
     if "|" in text:
         text = "\n".join(line.replace("|", ROW) if _TABLE_ROW.fullmatch(line) else line for line in text.split("\n"))
         text = _BARS.sub(r" \\lvert \1\\rvert ", text)
     if "*" in text or "_" in text or "~" in text:
         text = _EMPHASIS.sub(r"\2", _BOLD.sub(" ", text))
-    text = _MODULO.sub(_modulo, _DIVIDED.sub(lambda found: _SIGNS[found[0]], _EQUALS.sub(" = ", text)))
+    text = _MODULO.sub(_modulo, _DIVIDED.sub(lambda match: _SIGNS[match[0]], _EQUALS.sub(" = ", text)))
     text = _PARTS.sub(_part, _REMAINDER.sub(" rem ", text))
     return "\n".join([_SPELT.sub(_number, text), *noted])
 
 
-def _modulo(found: re.Match[str]) -> str:
-    return f" mod {found[1] or found[2] or found[3]}"
+def _modulo(match: re.Match[str]) -> str:
+    return f" mod {match[1] or match[2] or match[3]}"
 
 
-def _part(found: re.Match[str]) -> str:
-    count = {"a": 1, "one": 1, "two": 2, "three": 3}[(found[1] or "a").lower()]
-    return f"{count}/{_PART[found[2].lower()]}"
+def _part(match: re.Match[str]) -> str:
+    count = {"a": 1, "one": 1, "two": 2, "three": 3}[(match[1] or "a").lower()]
+    return f"{count}/{_PART[match[2].lower()]}"
 
 
-def _number(found: re.Match[str]) -> str:
+def _number(match: re.Match[str]) -> str:
     """Return a number in words as digits: `twenty-three`, `two hundred five`; other words unchanged."""
     total = 0
     last = 1000
-    for word in re.split("[- ]", found[0].lower()):
+    for word in re.split("[- ]", match[0].lower()):
         if word == "hundred" and 0 < total < 10:
             total, last = total * 100, 100
             continue
         value = _TENS.get(word, _SMALL.get(word, -1))
         size = 100 if word in _TENS else 10 if value < 10 else 20
         if value < 0 or (last < 1000 and not (value and size <= last and (last == 100 or value < 10))):
-            return found[0]
+            return match[0]
         total, last = total + value, 10 if word in _TENS else 1
     return str(total)

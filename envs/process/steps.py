@@ -101,11 +101,11 @@ def _abbreviates(text: str, point: int) -> bool:
     word = _LAST_WORD.search(before)
     if word is None:
         return False
-    found = word.group(1)
-    if found[0].isdigit():
+    abbreviation = word.group(1)
+    if abbreviation[0].isdigit():
         line = before[: word.start(1)]
         return not line.rpartition("\n")[2].strip() and (len(before) < _BEFORE or "\n" in line)
-    return found.lower() in _ABBREVIATIONS or (len(found) == 1 and found.isupper() and found != "I")
+    return abbreviation.lower() in _ABBREVIATIONS or (len(abbreviation) == 1 and abbreviation.isupper() and abbreviation != "I")
 
 
 _CUTS: dict[Splitting, Callable[[str], Iterator[int]]] = {

@@ -65,7 +65,7 @@ class Token(NamedTuple):
 
 def tokens(text: str) -> list[Token]:
     """Return the tokens of a plain text, without blanks; see `process.plain`."""
-    found: list[Token] = []
+    token_list: list[Token] = []
     spaced = True
     for match in _TOKEN.finditer(text):
         kind, shown = str(match.lastgroup), match.group()
@@ -92,9 +92,9 @@ def tokens(text: str) -> list[Token]:
         elif kind == "clock":
             hours, minutes = shown.split(":")
             kind, shown = "number", f"({int(hours)}*60+{int(minutes)})\\text{{ minutes}}"
-        found.append(Token(kind, shown, spaced))
+        token_list.append(Token(kind, shown, spaced))
         spaced = kind == "line"
-    return found
+    return token_list
 
 
 def _command(name: str) -> tuple[str, str]:

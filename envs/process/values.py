@@ -111,9 +111,9 @@ def related(one: Value, other: Value, relation: Relation) -> bool:
     return same or apart <= (max(rounded, abs(one.number) / 10**12) if printed else rounded)
 
 
-def in_percent(found: Value) -> bool:
+def in_percent(value: Value) -> bool:
     """Whether a number may be meant in percent: `100 - 60 = 40%`, `3 / 4 * 100 = 75%`, and not `3 / 2 = 1.5%`."""
-    parts = list(walk(found.node))
+    parts = list(walk(value.node))
     hundred = any(isinstance(part, Number) and part.value == 100 for part in parts)
     return hundred or not any(isinstance(part, Div) for part in parts)
 
@@ -136,13 +136,13 @@ def congruent(one: Value, other: Value, modulus: int) -> bool | None:
     return apart % modulus == 0
 
 
-def shown(found: Value) -> str:
+def shown(value: Value) -> str:
     """Return a value for a reason."""
-    if not found.exact:
-        return f"{float(found.number):.6g}" if abs(found.number) < 10**18 else "something else"
-    if max(abs(found.number.numerator), found.number.denominator) >= 10**18:
+    if not value.exact:
+        return f"{float(value.number):.6g}" if abs(value.number) < 10**18 else "something else"
+    if max(abs(value.number.numerator), value.number.denominator) >= 10**18:
         return "something else"
-    return str(found.number)
+    return str(value.number)
 
 
 def in_words(text: str) -> str:
