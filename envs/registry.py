@@ -125,6 +125,8 @@ def origin(name: str) -> Any:
     Raises:
         UsageError: no such name (with a suggestion), or no environment in such a place.
     """
+    if not isinstance(name, str):
+        raise UsageError(f"expected the name of an environment as a text, such as 'math'; got {name!r}")
     if name in _registered:
         return _registered[name]
     if ":" in name:

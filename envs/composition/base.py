@@ -194,9 +194,10 @@ class Composition(ABC):
         """
         for part, fields in reference.items():
             if part not in self.parts:
+                first = next(iter(self.parts))
+                form = f"{first}={{'field': value}}" if first.isidentifier() else f"**{{{first!r}: {{'field': value}}}}"
                 raise UsageError(
-                    f"{self.name!r} has no part {part!r}{did_you_mean(part, self.parts)}; write a part's reference as "
-                    f"{next(iter(self.parts))}={{'field': value}}"
+                    f"{self.name!r} has no part {part!r}{did_you_mean(part, self.parts)}; write a part's reference as {form}"
                 )
             if not isinstance(fields, Mapping):
                 raise UsageError(

@@ -24,7 +24,7 @@ from verigym.envs.conformance.checks import (
 from verigym.envs.conformance.client import CheckBudget, EnvironmentClient, NoReply, start_clients
 from verigym.envs.conformance.report import CheckRow, Report
 from verigym.envs.conformance.task_checks import task_rows
-from verigym.envs.contract.base import Environment
+from verigym.envs.contract.base import Environment, require_environment
 from verigym.envs.contract.blame import describe
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Prompt
@@ -57,6 +57,7 @@ def check_env(
     Raises:
         UsageError: there are no sample prompts, or a limit is not positive.
     """
+    require_environment(environment, "check_env")
     refuse_in_a_worker()
     for name, limit in (("budget_s", budget_s), ("total_s", total_s), ("memory_bytes", memory_bytes)):
         if limit is not None and not limit > 0:

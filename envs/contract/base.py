@@ -106,6 +106,25 @@ def _stamped(score: Score, grader: str, seconds: float) -> Score:
     return copy
 
 
+def require_environment(given: object, place: str) -> Environment:
+    """Return what was given where an environment is expected.
+
+    Args:
+        given: anything.
+        place: the parameter, for the message.
+
+    Raises:
+        UsageError: it is none; the message says how to make one of a name or a class.
+    """
+    if isinstance(given, str):
+        raise UsageError(f"{place}: expected an environment; got the name {given!r}: give verigym.load({given!r})")
+    if isinstance(given, type):
+        raise UsageError(f"{place}: expected an environment; got the class {given.__name__}: give {given.__name__}()")
+    if not isinstance(given, Environment):
+        raise UsageError(f"{place}: {given!r} is not an environment; make one with verigym.load(name)")
+    return given
+
+
 def require_declared(cls: type[Any]) -> None:
     """Refuse a class that lacks a required attribute or method.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from verigym.envs.contract.base import Environment
+from verigym.envs.contract.base import Environment, require_environment
 from verigym.envs.contract.errors import UsageError, did_you_mean
 from verigym.envs.contract.schema import Completion, CompletionLike, Prompt, Score
 from verigym.envs.grading.cache import ScoreCache
@@ -208,18 +208,20 @@ def _refuse(wrong: bool, message: str) -> None:
 def _by_name(environments: Environments) -> dict[str, Environment]:
     if isinstance(environments, Mapping):
         for name, environment in environments.items():
+            require_environment(environment, "environments")
             _refuse(
                 name != environment.name,
                 f"environments: {environment.name!r} is given under {name!r}; items are routed by its own name",
             )
         listed: list[Environment] = list(environments.values())
+    elif isinstance(environments, Iterable) and not isinstance(environments, str | Environment):
+        listed = list(environments)
     else:
-        listed = [environments] if isinstance(environments, Environment) else list(environments)
+        listed = [require_environment(environments, "environments")]
     _refuse(not listed, "environments: none given")
     found: dict[str, Environment] = {}
     for environment in listed:
-        if not isinstance(environment, Environment):
-            raise UsageError(f"environments: {environment!r} is not an environment; make one with verigym.load(name)")
+        require_environment(environment, "environments")
         _refuse(environment.name in found, f"environments: two are called {environment.name!r}")
         found[environment.name] = environment
     return found

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel
 
-from verigym.envs.contract.base import Environment
+from verigym.envs.contract.base import Environment, require_environment
 from verigym.envs.contract.errors import UsageError, did_you_mean
 from verigym.envs.contract.schema import CompletionLike, Message, Prompt
 from verigym.envs.grading.grader import Grader
@@ -34,7 +34,8 @@ def reward_function(
     Raises:
         UsageError: there is no such environment or setting, or its reference has no field of that name.
     """
-    return RewardFunction(load(environment) if isinstance(environment, str) else environment, columns or {}, settings)
+    made = load(environment) if isinstance(environment, str) else require_environment(environment, "reward_function")
+    return RewardFunction(made, columns or {}, settings)
 
 
 @dataclass(frozen=True)

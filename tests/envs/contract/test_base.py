@@ -12,12 +12,17 @@ from verigym.envs import (
     Completion,
     Environment,
     EnvironmentFailure,
+    Grader,
     Message,
     Reference,
     Score,
     Status,
     TaskSource,
     UsageError,
+    WeightedSum,
+    check_env,
+    load,
+    reward_function,
 )
 from verigym.envs.contract.errors import did_you_mean
 
@@ -150,3 +155,30 @@ def test_a_caller_that_passes_no_prompt_is_told():
 def test_metadata_that_json_cannot_carry_is_refused():
     with pytest.raises(ValidationError, match="nan or inf"):
         ExactEnvironment().prompt("q", answer="4", metadata={"difficulty": float("nan")})
+
+
+@pytest.mark.parametrize(
+    "take",
+    [check_env, Grader, lambda given: Grader([given]), lambda given: Grader({"exact": given}), reward_function],
+    ids=["check_env", "Grader", "list", "mapping", "reward_function"],
+)
+def test_what_is_no_environment_is_refused_with_what_to_give(take):
+    with pytest.raises(UsageError, match=r"expected an environment; got the class ExactEnvironment: give ExactEnvironment\(\)"):
+        take(ExactEnvironment)
+    with pytest.raises(UsageError, match="5 is not an environment; make one with verigym.load"):
+        take(5)
+    if take is not reward_function:  # which takes a name
+        with pytest.raises(UsageError, match=r"expected an environment; got the name 'math': give verigym.load\('math'\)"):
+            take("math")
+
+
+def test_a_name_that_is_no_text_is_refused():
+    with pytest.raises(UsageError, match="expected the name of an environment as a text, such as 'math'; got 3"):
+        load(3)
+
+
+def test_a_part_with_a_colon_in_its_name_is_told_how_to_be_given():
+    both = WeightedSum({"sample_envs:ExactEnvironment": 1.0, "length": 0.1})
+    with pytest.raises(UsageError, match=r"as \*\*\{'sample_envs:ExactEnvironment': \{'field': value\}\}"):
+        both.prompt("q", exact={"answer": "4"})
+    assert both.prompt("q", **{"sample_envs:ExactEnvironment": {"answer": "4"}}).references

@@ -175,7 +175,7 @@ def test_mistakes_in_the_call_are_named():
         Grader([env, env])
     with pytest.raises(UsageError, match="is given under 'other'"):
         Grader({"other": env})
-    with pytest.raises(UsageError, match="not an environment"):
+    with pytest.raises(UsageError, match="expected an environment"):
         Grader(["math"])
     with pytest.raises(UsageError, match="none given"):
         Grader([])
