@@ -95,7 +95,7 @@ def run_pipeline(pipeline: Pipeline, *, until: str | None = None, tell: Tell = l
             else:
                 tell(f"{stage.name}: {'going on' if state.folder.exists() else 'beginning'} in {state.folder}")
                 records[stage.name] = _run(pipeline, stage, state.folder, records)
-                tell(f"{stage.name}: done in {records[stage.name]['seconds']:.0f} s{_shown(records[stage.name]['figures'])}")
+                tell(f"{stage.name}: done in {records[stage.name]['seconds']:.0f} s{_after_comma(records[stage.name])}")
             _write_manifest(pipeline, records)
     return states(pipeline, stages)
 
@@ -131,7 +131,9 @@ def states(pipeline: Pipeline, stages: Sequence[Stage]) -> list[State]:
 def _run(pipeline: Pipeline, stage: Stage, folder: Path, records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     products = {name: Path(records[name]["product"]) for name in stage.needs}
     begun = time.time()
-    product = stage.kind.run(pipeline.config(stage, folder, products))
+    config = pipeline.config(stage, folder, products)
+    with pipeline.named(stage):
+        product = stage.kind.run(config)
     record = {
         "name": stage.name,
         "kind": stage.kind_name,
@@ -253,5 +255,12 @@ def _write(path: Path, value: Any) -> None:
     os.replace(temporary, path)
 
 
-def _shown(numbers: Mapping[str, float]) -> str:
-    return "".join(f", {name} {value:.4g}" for name, value in numbers.items())
+def figures_line(record: Mapping[str, Any]) -> str:
+    """Return a finished stage's figures in words: those over all sources, or all where there are no such."""
+    figures: Mapping[str, float] = record["figures"]
+    overall = {name: value for name, value in figures.items() if "/" not in name or name.endswith("/all")}
+    return ", ".join(f"{name} {value:.4g}" for name, value in (overall or figures).items())
+
+
+def _after_comma(record: Mapping[str, Any]) -> str:
+    return f", {figures_line(record)}" if record["figures"] else ""

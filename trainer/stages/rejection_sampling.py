@@ -81,7 +81,7 @@ def sample(config: SampleConfig) -> Path:
     if not rows:
         raise UsageError(
             f"none of {config.samples} x {len(found)} completions was kept by the rule {config.keep} (removed: {told}); "
-            f"{config.output / 'samples.jsonl'} has them with their verdicts"
+            f"{config.output / 'samples.jsonl'} has them with their verdicts. Raise prompts or samples, or take a better model"
         )
     data = config.output / "data.jsonl"
     write_text(data, "".join(json.dumps(row) + "\n" for row in rows))

@@ -90,17 +90,15 @@ def plan(
 @app.command()
 def status(file: File) -> int:
     """Show which stages are done, begun, to do, or waiting for another."""
-    from rich.console import Console
-    from rich.table import Table
-
+    from verigym.trainer.pipelines.pipeline import figures_line
     from verigym.trainer.pipelines.pipeline import status as states_of
     from verigym.trainer.pipelines.plan import read_pipeline
 
-    table = Table("stage", "kind", "state", "makes", "figures", box=None)
+    rows = [("stage", "kind", "state", "makes", "figures")]
     for state in states_of(read_pipeline(file, losses=False)):  # without torch, which may be on another machine
-        figures = state.record["figures"] if state.record else {}
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
         made = str(state.record["product"]) if state.record else str(state.folder or "")
-        table.add_row(state.stage.name, state.stage.kind_name, state.word, made, shown)
-    Console(soft_wrap=True).print(table, markup=False)
+        rows.append((state.stage.name, state.stage.kind_name, state.word, made, figures_line(state.record or {"figures": {}})))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:  # on one line each: a narrow terminal cuts no folder's name
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
     return ExitCode.OK

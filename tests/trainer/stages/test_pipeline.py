@@ -199,11 +199,25 @@ def test_stopped_in_a_stage_it_goes_on_there(
     assert Interrupted.__doc__
 
 
+def test_a_mistake_of_a_running_stage_names_the_stage(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path,) = (copied / "out").glob("traces-*")
+    shutil.rmtree(path)
+    monkeypatch.setattr("verigym.trainer.stages.rejection_sampling.kept_rows", lambda *args: ([], {}))
+    with pytest.raises(
+        UsageError, match=r"recipe\.yaml:\d+: stage 'traces': none of 2 x 8 completions was kept .* better model"
+    ):
+        run_pipeline(read_pipeline(copied / "recipe.yaml"), until="traces")
+
+
 def test_the_command_line(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = str(finished / "recipe.yaml")
     assert cli.main(["pipeline", "status", recipe]) == 0
     out = capsys.readouterr().out
     assert out.count(" done ") == 6 and "kept" in out
+    assert len(out.splitlines()) == 1 + 6, "a stage is one line, however narrow the terminal"
+    rl = next(line for line in out.splitlines() if line.startswith("rl "))
+    assert "held_out_accuracy" in rl and "/accuracy" not in rl, "the figures over all sources"
+    assert any(line.split()[3].startswith(str(finished / "out/rl-")) for line in out.splitlines()), "the whole folder"
     assert cli.main(["pipeline", "run", recipe, "--until", "colt-start"]) == 2
     assert "no stage is called 'colt-start'; did you mean 'cold-start'?" in capsys.readouterr().err
 
