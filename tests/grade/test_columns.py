@@ -120,11 +120,15 @@ def test_long_golds_are_cut_and_those_of_a_composition_go_by_part():
 
 def test_unknown_columns_are_refused_with_a_suggestion():
     rows = [{"question": "q", "model": {"solution": "x"}}]
-    with pytest.raises(UsageError, match="in has no column 'questoin'; did you mean 'question'"):
+    with pytest.raises(UsageError, match=r"in has no columns 'questoin' \(--prompt-column\); did you mean 'question'"):
         Columns(prompt="questoin").check(["question", "model"], rows, "in")
     columns = Columns(prompt="question", completions=("model.solutions",))
-    with pytest.raises(UsageError, match="no column 'model.solutions'; did you mean 'model.solution'"):
+    with pytest.raises(UsageError, match=r"no column 'model.solutions' \(--completion-column\); did you mean 'model.solution'"):
         columns.check(["question", "model"], rows, "in")
+    with pytest.raises(UsageError) as caught:
+        Columns(references={"answer": "gold"}).check(["question", "model"], rows, "in")
+    every = "'prompt' (--prompt-column), 'completion' (--completion-column), 'gold' (--reference answer=COLUMN)"
+    assert str(caught.value) == f"in has no columns {every}; its columns: model, question"
     Columns(prompt="question", completions=("model.solution",)).check(["question", "model"], rows, "in")
 
 
@@ -180,7 +184,7 @@ def test_an_optional_field_may_come_late_and_under_another_name(tmp_path: Path) 
     run(GradeJob(input=str(source), environment="length", out=out, workers=1, columns=columns))
     rewards = [json.loads(line)["score"]["reward"] for line in out.read_text().splitlines()]
     assert rewards[0] == pytest.approx(0.1) and len(rewards) == 2
-    with pytest.raises(UsageError, match="no column 'wantd'; did you mean 'wanted'"):
+    with pytest.raises(UsageError, match=r"no column 'wantd' \(--reference target=COLUMN\); did you mean 'wanted'"):
         typo = Columns(references={"target": "wantd"})
         run(GradeJob(input=str(source), environment="length", out=tmp_path / "x.jsonl", workers=1, columns=typo))
 

@@ -67,7 +67,7 @@ def test_another_label_column_is_another_job(graded, capsys):
     assert main("grade in.jsonl --env math --out out.jsonl --workers 0 --overwrite".split()) == 0
     assert not (graded / "out.jsonl.disagreements.jsonl").exists() and "label" not in lines(graded / "out.jsonl")[0]
     assert main("grade in.jsonl --env math --out new.jsonl --workers 0 --label-column humen".split()) == 2
-    assert "has no column 'humen'; did you mean 'human'?" in capsys.readouterr().err
+    assert "has no column 'humen' (--label-column); did you mean 'human'?" in capsys.readouterr().err
 
 
 def test_diff_says_which_of_two_gradings_agrees_more_with_the_labels(graded, capsys):

@@ -53,7 +53,11 @@ USAGE = {
     "blank lines only": ({IN: b"\n\n  \n"}, [IN], "in.jsonl holds no rows"),
     "CSV with a header only": ({"in.csv": b"prompt,answer,completion\n"}, ["in.csv"], "in.csv holds no rows"),
     "CSV header with a name twice": ({"in.csv": b"a,a\n1,2\n"}, ["in.csv"], "in.csv, line 1: column 'a' occurs twice"),
-    "unknown prompt column": ({IN: GOOD_LINE}, [IN, "--prompt-column", "promt"], "no column 'promt'; did you mean 'prompt'"),
+    "unknown prompt column": (
+        {IN: GOOD_LINE},
+        [IN, "--prompt-column", "promt"],
+        "no column 'promt' (--prompt-column); did you mean 'prompt'",
+    ),
     "unknown CSV column": ({"in.csv": b"prompt,answer,text\na,1,b\n"}, ["in.csv"], "in.csv has no column 'completion'"),
     "unknown reference column": ({IN: GOOD_LINE}, [IN, "--reference", "answer=gold"], "in.jsonl has no column 'gold'"),
     "unknown reference field": (

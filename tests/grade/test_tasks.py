@@ -157,7 +157,10 @@ def test_a_split_stands_behind_the_name_as_in_eval(folder, also):
         (["--data", "sums.yaml", "--id-column", "uid", "--prompt-column", "q"], "--prompt-column does nothing with --data"),
         (["--data", "sums.yaml", "--id-column", "uid", "--reference", "answer=a"], "--reference does nothing with --data"),
         (["--data", "sums.yaml", "--id-column", "uid", "--split", "dev"], "no split 'dev'; known: test, train"),
-        (["--data", "sums.yaml", "--id-column", "uidd"], "samples.jsonl has no column 'uidd'; did you mean 'uid'"),
+        (
+            ["--data", "sums.yaml", "--id-column", "uidd"],
+            "samples.jsonl has no column 'uidd' (--id-column); did you mean 'uid'",
+        ),
         (["--data", "sums.yaml", "--id-column", "completion"], "row 1 of sums/test has no id 'completion'; --id-column"),
         (["--data", "sum", "--id-column", "uid"], "no data set is called 'sum'"),
         (["--data", "sums.yaml:dev", "--id-column", "uid"], "no split 'dev'; known: test, train"),
@@ -234,4 +237,6 @@ def test_a_batchs_output_joined_by_custom_id(folder, capsys):
 def test_a_questions_choices_are_no_completions(folder, capsys):
     (folder / "in.jsonl").write_text(json.dumps({**BASE, "choices": ["3", "4"]}) + "\n")
     assert main(["grade", "in.jsonl", "--env", "math", "--out", "out.jsonl"]) == 2
-    assert "in.jsonl has no column 'completion'; known: answer, choices, prompt" in capsys.readouterr().err
+    assert (
+        "in.jsonl has no column 'completion' (--completion-column); known: answer, choices, prompt" in capsys.readouterr().err
+    )

@@ -218,10 +218,12 @@ def _positions(rows: PromptDataset, field: str, column: str, name: str) -> dict[
         if value is MISSING or isinstance(value, bool) or not isinstance(value, str | int):
             known = sorted({ROW_INDEX, *task.row, *prompt.metadata} - {"dataset", "split"})
             raise UsageError(
-                f"row {position + 1} of {name} has no id {field or column!r}; --id-column {column}=FIELD names the data set's own: "
-                f"{', '.join(known)}"
+                f"row {position + 1} of {name} has no id {field or column!r}; --id-column {column}=FIELD names the data set's "
+                f"own: {', '.join(known)}"
             )
         if str(value) in found:
-            raise UsageError(f"rows {found[str(value)] + 1} and {position + 1} of {name} have the same {field or column}, {value!r}")
+            raise UsageError(
+                f"rows {found[str(value)] + 1} and {position + 1} of {name} have the same {field or column}, {value!r}"
+            )
         found[str(value)] = position
     return found

@@ -55,7 +55,7 @@ class Columns(BaseModel):
         prompt = self.prompt if self.task is None else self.task
         return list(dict.fromkeys([prompt, *self.completions, *self.references.values(), *named, *group, *self.keep]))
 
-    def check(self, names: Sequence[str], sample: Sequence[Mapping[str, Any]], source: str, *, all_known: bool) -> None:
+    def check(self, names: Sequence[str], sample: Sequence[Mapping[str, Any]], source: str, *, all_known: bool = True) -> None:
         """Refuse a column that exists nowhere, before anything is graded.
 
         Args:
@@ -68,12 +68,33 @@ class Columns(BaseModel):
             UsageError: naming the column and, where one is near, the one that was meant.
         """
         there = {name for name in self.used() if name in names or any(find(row, name) is not MISSING for row in sample)}
-        for column in self.used():
-            # Of several columns of completions the first rows may lack some; after grading, one that no row had is told.
-            if column not in there and (all_known or column not in self.completions or not there & {*self.completions}):
-                known = [*names, *(path for row in sample for path in _paths(row) if "." in column)]
-                told = "; --completion-column names the model's texts" if column in self.completions else ""
-                raise UsageError(f"{source} has no column {column!r}{did_you_mean(column, known)}{told}")
+        # Of several columns of completions the first rows may lack some; after grading, one that no row had is told.
+        lenient = set() if all_known or not there & {*self.completions} else {*self.completions}
+        lacking = [column for column in self.used() if column not in there | lenient]
+        if not lacking:
+            return
+        known = {column: [*names, *(path for row in sample for path in _paths(row) if "." in column)] for column in lacking}
+        if len(lacking) == 1:
+            raise UsageError(
+                f"{source} has no column {self._option_of(lacking[0])}{did_you_mean(lacking[0], known[lacking[0]])}"
+            )
+        near = [hint if "did you mean" in (hint := did_you_mean(column, known[column])) else "" for column in lacking]
+        named = ", ".join(self._option_of(column) + hint for column, hint in zip(lacking, near, strict=True))
+        raise UsageError(f"{source} has no columns {named}; its columns: {', '.join(sorted(names))}")
+
+    def _option_of(self, column: str) -> str:
+        """Return a column with the option that names another in its place."""
+        fields = [name for name, taken in {**self.references, **self.optional}.items() if taken == column]
+        options: dict[str, Sequence[str | None]] = {
+            "--id-column": [self.task],
+            "--prompt-column": [self.prompt],
+            "--completion-column": self.completions,
+            "--group-by": [self.group_by],
+            "--label-column": [self.label],
+        }
+        named = next((option for option, taken in options.items() if column in taken), None)
+        named = named or (f"--reference {fields[0]}=COLUMN" if fields else "--keep")
+        return f"{column!r} ({named})"
 
 
 class PromptsById(Protocol):
