@@ -54,10 +54,10 @@ def read_submission(
         unfenced: whether a text without any fence is the submission itself.
         max_kb: a longer submission is refused, KiB of UTF-8.
     """
-    found = find_program(text, "lean", "fenced_or_all" if unfenced else "fenced")
-    if found.program is None:
-        return Refused("no_code", found.reason)
-    submission = found.program.replace("\r\n", "\n").removeprefix("\ufeff")
+    extraction = find_program(text, "lean", "fenced_or_all" if unfenced else "fenced")
+    if extraction.program is None:
+        return Refused("no_code", extraction.reason)
+    submission = extraction.program.replace("\r\n", "\n").removeprefix("\ufeff")
     if "\0" in submission:
         return Refused("bad_text", "the submission holds a NUL character")
     try:
@@ -98,32 +98,34 @@ def _spaced(text: str, start: int, end: int) -> str:
 
 def _slot(submission: str, statement: str, header: str) -> str | Refused:
     """Return the proof in a slot's submission."""
-    found = code(submission)
-    if not found:
+    code_tokens = code(submission)
+    if not code_tokens:
         return Refused("empty", "the fenced block holds no code")
     wanted = normal_form(statement)
-    if found[0].kind != "ident" or found[0].text not in _DECLARING:
+    if code_tokens[0].kind != "ident" or code_tokens[0].text not in _DECLARING:
         return submission  # a proof begins with no command; if a command comes later, the guard says so
-    at = next((place for place in range(len(found) - 1) if _declares(found, place, wanted[1])), None)
-    if at is None and found[0].text in _SCOPES:
+    at = next((place for place in range(len(code_tokens) - 1) if _declares(code_tokens, place, wanted[1])), None)
+    if at is None and code_tokens[0].text in _SCOPES:
         return submission
     if at is None:
         return Refused("other_statement", f"the submission declares something, but not {wanted[1]}")
-    extra = _extra(found[:at], header)
+    extra = _extra(code_tokens[:at], header)
     if extra:
         return Refused("extra_declarations", f"before the statement stands {extra!r}; a slot holds one proof")
-    given = tuple(token.text for token in found[at : at + len(wanted)])
+    given = tuple(token.text for token in code_tokens[at : at + len(wanted)])
     if given[1:] != wanted[1:]:
         return Refused("other_statement", f"the declaration of {wanted[1]} is not the one that was asked for")
-    after = found[at + len(wanted) :]
+    after = code_tokens[at + len(wanted) :]
     if not after or after[0].text != ":=":
         return Refused("no_body", "the repeated statement is not followed by := and a proof")
     proof = submission[after[0].end :]
     return proof if code(proof) else Refused("empty", "nothing follows the := of the repeated statement")
 
 
-def _declares(found: list[Token], place: int, name: str) -> bool:
-    return found[place].kind == "ident" and found[place].text in DECLARATIONS and found[place + 1].text == name
+def _declares(code_tokens: list[Token], place: int, name: str) -> bool:
+    return (
+        code_tokens[place].kind == "ident" and code_tokens[place].text in DECLARATIONS and code_tokens[place + 1].text == name
+    )
 
 
 def _extra(before: list[Token], header: str) -> str:
@@ -136,5 +138,5 @@ def _extra(before: list[Token], header: str) -> str:
     return ""
 
 
-def _words(found: list[Token]) -> tuple[str, ...]:
-    return tuple(token.text for token in found)
+def _words(code_tokens: list[Token]) -> tuple[str, ...]:
+    return tuple(token.text for token in code_tokens)

@@ -92,9 +92,9 @@ def prove_sound(checker: Checker, cases: Sequence[Case] | None = None, notes: Ca
         EnvironmentFailure: a control came out wrong; nothing may be scored.
     """
     cases = [case for case in catalogue() if case.control] if cases is None else cases
-    told = [[case.id, case.expected, case.submission, case.reference.model_dump(mode="json")] for case in cases]
+    case_fields = [[case.id, case.expected, case.submission, case.reference.model_dump(mode="json")] for case in cases]
     limits = [checker.judge_limits.model_dump(), checker.box.time_factor]
-    key = sha256_hex(canonical_json([checker.box.toolchain.key, judge_hash(), limits, told]))
+    key = sha256_hex(canonical_json([checker.box.toolchain.key, judge_hash(), limits, case_fields]))
     with _note(f"{notes() if notes else own_folder('lean')}/controls-{key[:32]}") as note:
         if note.passed:
             return
@@ -117,8 +117,8 @@ def prove_sound(checker: Checker, cases: Sequence[Case] | None = None, notes: Ca
 class _Note:
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        found = os.fstat(fd)
-        self.passed = found.st_size > 0 and 0 <= time.time() - found.st_mtime < _FRESH_S
+        status = os.fstat(fd)
+        self.passed = status.st_size > 0 and 0 <= time.time() - status.st_mtime < _FRESH_S
 
     def pass_(self) -> None:
         os.ftruncate(self._fd, 0)

@@ -55,7 +55,7 @@ class LeanEnvironment(BaseEnvironment[LeanReference, LeanOptions]):
 
     def examples(self) -> Sequence[Prompt]:
         """Return a task or two that need no library."""
-        told = (
+        theorems = (
             ("theorem target (a b : Nat) : a + b = b + a", "by exact Nat.add_comm a b"),
             ("theorem target : 17 * 3 = 51", "by decide"),
         )
@@ -63,7 +63,7 @@ class LeanEnvironment(BaseEnvironment[LeanReference, LeanOptions]):
             self.prompt(
                 f"Prove in Lean 4:\n```lean\n{statement} := by\n```", name="target", statement=statement, solution=proof
             )
-            for statement, proof in told
+            for statement, proof in theorems
         )
 
     def gold(self, prompt: Prompt) -> str | None:
@@ -81,7 +81,7 @@ class LeanEnvironment(BaseEnvironment[LeanReference, LeanOptions]):
     def judge(self, prompt: Prompt, reference: LeanReference, completion: Completion) -> Score:
         """Find the proof and try it."""
         options = self.options
-        found = read_submission(
+        submission = read_submission(
             completion.text,
             reference.mode,
             statement=reference.statement,
@@ -89,17 +89,17 @@ class LeanEnvironment(BaseEnvironment[LeanReference, LeanOptions]):
             unfenced=options.unfenced,
             max_kb=options.max_submission_kb,
         )
-        if isinstance(found, Refused):
-            return _refused(found, cut_off=completion.cut_off)
+        if isinstance(submission, Refused):
+            return _refused(submission, cut_off=completion.cut_off)
         if options.guard:
             slot = reference.mode == "slot"
             words = BANNED if slot else METAPROGRAMS
-            refused = (refusal if slot else file_refusal)(found, (words | set(options.ban)) - set(options.allow))
+            refused = (refusal if slot else file_refusal)(submission, (words | set(options.ban)) - set(options.allow))
             if refused is not None:
-                return Score.incorrect(answer=found, reason=f"format: {refused}")
+                return Score.incorrect(answer=submission, reason=f"format: {refused}")
         opened = _opened(options)
         opened.refuse_other_toolchain(reference, options.any_toolchain)
-        return opened.score(reference, found)
+        return opened.score(reference, submission)
 
     def verdict(self, prompt: Prompt, submission: str) -> LeanVerdict:
         """Return the whole verdict on a proof, with axioms, messages and times: no cache, no guard, no screen.
@@ -112,15 +112,15 @@ class LeanEnvironment(BaseEnvironment[LeanReference, LeanOptions]):
         return opened.checker.check(self.reference(prompt), submission)
 
 
-def _refused(found: Refused, *, cut_off: bool) -> Score:
-    if found.reason == "too_long":
-        return Score.limit(reason=f"input: {found.detail}")
-    if found.reason not in ("no_code", "empty"):
-        return Score.incorrect(reason=f"format: {found.detail}")
+def _refused(refused: Refused, *, cut_off: bool) -> Score:
+    if refused.reason == "too_long":
+        return Score.limit(reason=f"input: {refused.detail}")
+    if refused.reason not in ("no_code", "empty"):
+        return Score.incorrect(reason=f"format: {refused.detail}")
     return (
-        Score.truncated(reason=f"cut off by the token limit: {found.detail}")
+        Score.truncated(reason=f"cut off by the token limit: {refused.detail}")
         if cut_off
-        else Score.no_answer(reason=found.detail)
+        else Score.no_answer(reason=refused.detail)
     )
 
 

@@ -23,7 +23,7 @@ def refusal(slot: str, banned: frozenset[str] = BANNED) -> str | None:
     Reasons: `empty`; `command:theorem`; `token:native_decide`; `unbalanced:` and a bracket, `end`, `comment`, `string`, `name`.
     Any text is fit.
     """
-    found: list[Token] = []
+    code_tokens: list[Token] = []
     openings: list[str] = []
     for token in tokens(slot):
         if token.kind == "unclosed":
@@ -32,14 +32,14 @@ def refusal(slot: str, banned: frozenset[str] = BANNED) -> str | None:
         if problem:
             return problem
         if token.kind != "comment":
-            found.append(token)
-    for index, token in enumerate(found):
-        problem = _word(found, index, banned) if token.kind == "ident" else _hash(slot, token)
+            code_tokens.append(token)
+    for index, token in enumerate(code_tokens):
+        problem = _word(code_tokens, index, banned) if token.kind == "ident" else _hash(slot, token)
         if problem:
             return problem
     if openings:
         return f"unbalanced:{openings[-1]}"
-    return None if found else "empty"
+    return None if code_tokens else "empty"
 
 
 def file_refusal(text: str, banned: frozenset[str] = METAPROGRAMS) -> str | None:
@@ -84,30 +84,30 @@ def _unclosed(slot: str, token: Token) -> str:
     return "unbalanced:comment" if opening == "/-" else "unbalanced:name" if opening.startswith("«") else "unbalanced:string"
 
 
-def _word(found: Sequence[Token], index: int, banned: frozenset[str]) -> str | None:
+def _word(code_tokens: Sequence[Token], index: int, banned: frozenset[str]) -> str | None:
     """Look at an identifier."""
-    text = found[index].text
+    text = code_tokens[index].text
     if text == "open":
-        return _open(found, index, banned)
+        return _open(code_tokens, index, banned)
     if text == "set_option":
-        return _set_option(found, index, banned)
-    if text in COMMANDS and not _is_field(found, index):
+        return _set_option(code_tokens, index, banned)
+    if text in COMMANDS and not _is_field(code_tokens, index):
         return "unbalanced:end" if text == "end" else f"command:{text}"
     return f"token:{text}" if text in banned else None
 
 
-def _is_field(found: Sequence[Token], index: int) -> bool:
+def _is_field(code_tokens: Sequence[Token], index: int) -> bool:
     """Whether the word names a field, as in `(f x).end`: after a dot that touches a closing bracket and the word."""
-    if index < 2 or found[index - 1].text != ".":
+    if index < 2 or code_tokens[index - 1].text != ".":
         return False
-    target, dot, word = found[index - 2 : index + 1]
+    target, dot, word = code_tokens[index - 2 : index + 1]
     return target.kind == "close" and target.end == dot.start and dot.end == word.start
 
 
-def _open(found: Sequence[Token], index: int, banned: frozenset[str]) -> str | None:
+def _open(code_tokens: Sequence[Token], index: int, banned: frozenset[str]) -> str | None:
     """`open X Y in` is part of a term or a tactic; without the `in` it is a command."""
-    for place in range(index + 1, len(found)):
-        token = found[place]
+    for place in range(index + 1, len(code_tokens)):
+        token = code_tokens[place]
         if token.text == "in":
             return None
         word = _plain(token.text).split(".")[0]
@@ -120,9 +120,9 @@ def _open(found: Sequence[Token], index: int, banned: frozenset[str]) -> str | N
     return "command:open"
 
 
-def _set_option(found: Sequence[Token], index: int, banned: frozenset[str]) -> str | None:
+def _set_option(code_tokens: Sequence[Token], index: int, banned: frozenset[str]) -> str | None:
     """`set_option name value in` is part of a term or a tactic; without the `in` it is a command."""
-    rest = found[index + 1 : index + 4]
+    rest = code_tokens[index + 1 : index + 4]
     name = _plain(rest[0].text) if rest else ""
     for entry in sorted(banned):
         kind, _, prefix = entry.partition(" ")

@@ -29,7 +29,7 @@ from verigym.sandbox import RunStatus
 _JUDGE, _REQUEST, _ANSWER = "Judge.lean", "request.json", "answer.json"
 _CHALLENGE, _SOLUTION = "Challenge.olean", "Solution.olean"
 _KEPT_CHALLENGES = 256
-_SAID_BYTES = 400
+_PRINTED_BYTES = 400
 _CONTROL = ("theorem control (a b : Nat) : a + b = b + a", "by exact Nat.add_comm a b")
 
 
@@ -77,7 +77,7 @@ class Checker:
 
         compiled = on_trial(
             lambda: self.box.compile_file(source, "Solution", reference.limits),
-            lambda found: found.ended == "crash",
+            lambda outcome: outcome.ended == "crash",
             control,
             "the compiler",
         )
@@ -88,7 +88,7 @@ class Checker:
             return early
         judged = on_trial(
             lambda: self._judge(reference, challenge, compiled.files),
-            lambda found: isinstance(found, NoAnswer),
+            lambda outcome: isinstance(outcome, NoAnswer),
             control,
             "the judge",
         )
@@ -149,8 +149,8 @@ class Checker:
             answer = read_answer(result.files.get(_ANSWER), result.exit_code, nonce, reference.allowed_axioms)
         except NoAnswer as error:
             # For a person who looks after the checker; nothing is decided by it.
-            said = " ".join((result.stderr or result.stdout)[-_SAID_BYTES:].decode("utf-8", "replace").split())
-            return NoAnswer(f"{error}; it said {said!r}" if said else str(error))
+            printed = " ".join((result.stderr or result.stdout)[-_PRINTED_BYTES:].decode("utf-8", "replace").split())
+            return NoAnswer(f"{error}; it said {printed!r}" if printed else str(error))
         return answer, result.wall_s
 
     def _control(self, reference: LeanReference) -> bool:

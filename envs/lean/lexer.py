@@ -100,18 +100,18 @@ def position(text: str, offset: int) -> tuple[int, int]:
 
 def _next(text: str, place: int, before: str) -> tuple[Kind, int, bool]:
     """Return kind and end of the token that starts here, -1 for never closed, and whether it is a string up to a hole."""
-    found = _TOKEN.match(text, place)
-    assert found, "the last alternative takes any character"
-    group = found.lastgroup
+    match = _TOKEN.match(text, place)
+    assert match, "the last alternative takes any character"
+    group = match.lastgroup
     if group == "line":
-        return "comment", found.end(), False
+        return "comment", match.end(), False
     if group == "block":
         # Lean skips a character after `/-` unread, so in `/-/- x -/` one comment opens (run on 4.28).
         doc = _DOC_SKIP.match(text, place + 3) if text[place + 2 : place + 3] in ("-", "!") else None
         return "doc" if doc else "comment", _comment_end(text, doc.end() if doc else place + 3), False
     if group == "raw":
-        mark = '"' + found["hashes"]
-        close = text.find(mark, found.end())
+        mark = '"' + match["hashes"]
+        close = text.find(mark, match.end())
         return "string", close + len(mark) if close >= 0 else -1, False
     if group == "string":
         if before in _INTERPOLATING:
@@ -121,7 +121,7 @@ def _next(text: str, place: int, before: str) -> tuple[Kind, int, bool]:
         return "string", rest.end() if rest else -1, False
     if group == "quote":
         return "unclosed", -1, False
-    return group, found.end(), False  # type: ignore[return-value]
+    return group, match.end(), False  # type: ignore[return-value]
 
 
 def _comment_end(text: str, place: int) -> int:
@@ -136,5 +136,5 @@ def _comment_end(text: str, place: int) -> int:
 
 def _piece(text: str, place: int) -> tuple[int, bool]:
     """Return where the text of an interpolated string ends that goes on here, -1 for never, and whether code follows."""
-    found = _PIECE.match(text, place)
-    return (found.end(), found[0].endswith("{")) if found else (-1, False)
+    match = _PIECE.match(text, place)
+    return (match.end(), match[0].endswith("{")) if match else (-1, False)

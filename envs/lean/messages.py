@@ -37,16 +37,16 @@ class Message(NamedTuple):
 
 def parse_messages(output: str) -> tuple[Message, ...]:
     """Return the messages in what a `lean` process printed. Takes any text; what is no message becomes the text of one."""
-    found: list[Message] = []
+    messages: list[Message] = []
     head: Message | None = None
     lines: list[str] = []
 
     def close() -> None:
         text = "\n".join(lines).rstrip()
         if head is not None:
-            found.append(head._replace(text=text))
+            messages.append(head._replace(text=text))
         elif text.strip():
-            found.append(Message("info", text))
+            messages.append(Message("info", text))
         lines.clear()
 
     for line in output.replace("\r\n", "\n").split("\n"):
@@ -54,7 +54,7 @@ def parse_messages(output: str) -> tuple[Message, ...]:
         match = None if data else _HEAD.fullmatch(line)
         if data:
             close()
-            found.append(data)
+            messages.append(data)
             head = None
         elif match:
             close()
@@ -64,7 +64,7 @@ def parse_messages(output: str) -> tuple[Message, ...]:
         else:
             lines.append(line)
     close()
-    return tuple(found)
+    return tuple(messages)
 
 
 def _from_json(line: str) -> Message | None:

@@ -59,12 +59,12 @@ class Command(NamedTuple):
     end: int
 
 
-def commands(found: Sequence[Token]) -> list[Command]:
+def commands(token_list: Sequence[Token]) -> list[Command]:
     """Cut tokens into top-level commands: at each command keyword outside brackets. `open X in` belongs to what follows it."""
     starts: list[tuple[int, int]] = []
     depth = 0
     pending = -1  # where modifiers, attributes and docstring of the next command begin
-    for index, token in enumerate(found):
+    for index, token in enumerate(token_list):
         if token.kind == "open":
             if token.text == "@[" and not depth and pending < 0:
                 pending = index
@@ -75,16 +75,16 @@ def commands(found: Sequence[Token]) -> list[Command]:
             continue
         elif token.kind == "doc" and pending < 0:
             pending = index
-        elif token.kind == "ident" and token.text in MODIFIERS and pending < 0 and not _inside_open(found, index):
+        elif token.kind == "ident" and token.text in MODIFIERS and pending < 0 and not _inside_open(token_list, index):
             pending = index
-        elif token.kind == "ident" and token.text in _COMMANDS and not _is_term(found, index):
+        elif token.kind == "ident" and token.text in _COMMANDS and not _is_term(token_list, index):
             start = pending if pending >= 0 else index
-            if starts and start and found[start - 1].text == "in" and found[starts[-1][1]].text in _PREFIXES:
+            if starts and start and token_list[start - 1].text == "in" and token_list[starts[-1][1]].text in _PREFIXES:
                 start = starts.pop()[0]
             starts.append((start, index))
             pending = -1
-    ends = [start for start, _ in starts[1:]] + [len(found)]
-    return [Command(found[at].text, start, at, end) for (start, at), end in zip(starts, ends, strict=False)]
+    ends = [start for start, _ in starts[1:]] + [len(token_list)]
+    return [Command(token_list[at].text, start, at, end) for (start, at), end in zip(starts, ends, strict=False)]
 
 
 def split_statement(text: str) -> Split:
@@ -93,19 +93,21 @@ def split_statement(text: str) -> Split:
     Raises:
         UsageError: there is none, it has no name, or a comment, string or bracket never closes.
     """
-    found = list(tokens(text))
-    if found and found[-1].kind == "unclosed":
-        raise UsageError(f"Lean text: what opens at character {found[-1].start} never closes: {text[found[-1].start :][:40]!r}")
-    parts = commands(found)
+    token_list = list(tokens(text))
+    if token_list and token_list[-1].kind == "unclosed":
+        raise UsageError(
+            f"Lean text: what opens at character {token_list[-1].start} never closes: {text[token_list[-1].start :][:40]!r}"
+        )
+    parts = commands(token_list)
     own = next((part for part in reversed(parts) if part.keyword in DECLARATIONS), None)
     if own is None:
         raise UsageError(f"Lean text declares no theorem, lemma, def, abbrev or instance: {text.strip()[:80]!r}")
-    name = _name(found, own)
+    name = _name(token_list, own)
     if name is None:
-        raise UsageError(f"Lean text: the {own.keyword} at character {found[own.at].start} has no name")
-    body = _body(found, own.at + 1)
-    start = found[own.start].start
-    end = found[body].start if body < len(found) else len(text)
+        raise UsageError(f"Lean text: the {own.keyword} at character {token_list[own.at].start} has no name")
+    body = _body(token_list, own.at + 1)
+    start = token_list[own.start].start
+    end = token_list[body].start if body < len(token_list) else len(text)
     before = text[:start]
     return Split(before, text[start:end].rstrip(), qualified(before, name), own.keyword, text[end:])
 
@@ -115,9 +117,9 @@ def qualified(before: str, name: str) -> str:
     if name.startswith("_root_."):
         return name.removeprefix("_root_.")
     scopes: list[str] = []
-    found = code(before)
-    for part in commands(found):
-        following = found[part.at + 1].text if part.at + 1 < part.end and found[part.at + 1].kind == "ident" else ""
+    code_tokens = code(before)
+    for part in commands(code_tokens):
+        following = code_tokens[part.at + 1].text if part.at + 1 < part.end and code_tokens[part.at + 1].kind == "ident" else ""
         if part.keyword in ("namespace", "section", "mutual"):
             scopes.append(following if part.keyword == "namespace" else "")
         elif part.keyword == "end":
@@ -128,23 +130,23 @@ def qualified(before: str, name: str) -> str:
 
 def normal_form(statement: str) -> tuple[str, ...]:
     """Return the tokens of a statement from its keyword on, without comments; `lemma` reads as `theorem`."""
-    found = code(statement)
-    at = next((part.at for part in commands(found) if part.keyword in DECLARATIONS), 0)
-    words = tuple(token.text for token in found[at:])
+    code_tokens = code(statement)
+    at = next((part.at for part in commands(code_tokens) if part.keyword in DECLARATIONS), 0)
+    words = tuple(token.text for token in code_tokens[at:])
     return ("theorem", *words[1:]) if words[:1] == ("lemma",) else words
 
 
-def _name(found: Sequence[Token], own: Command) -> str | None:
+def _name(token_list: Sequence[Token], own: Command) -> str | None:
     """Return the declared name, None where the next token is no identifier."""
-    following = next((token for token in found[own.at + 1 :] if token.kind not in ("comment", "doc")), None)
+    following = next((token for token in token_list[own.at + 1 :] if token.kind not in ("comment", "doc")), None)
     return following.text if following is not None and following.kind == "ident" else None
 
 
-def _body(found: Sequence[Token], index: int) -> int:
+def _body(token_list: Sequence[Token], index: int) -> int:
     """Return the index of the token that begins the body: the first `:=` outside brackets that no `let` or `have` owns."""
     depth = owed = 0
-    for place in range(index, len(found)):
-        token = found[place]
+    for place in range(index, len(token_list)):
+        token = token_list[place]
         if token.kind == "open":
             depth += 1
         elif token.kind == "close":
@@ -159,14 +161,14 @@ def _body(found: Sequence[Token], index: int) -> int:
             if not owed:
                 return place
             owed -= 1
-    return len(found)
+    return len(token_list)
 
 
-def _is_term(found: Sequence[Token], index: int) -> bool:
+def _is_term(token_list: Sequence[Token], index: int) -> bool:
     """Whether a command's word is part of a term here: `open X in` and `set_option` after an operator."""
-    return found[index].text in ("open", "set_option") and index > 0 and found[index - 1].kind in ("symbol", "open")
+    return token_list[index].text in ("open", "set_option") and index > 0 and token_list[index - 1].kind in ("symbol", "open")
 
 
-def _inside_open(found: Sequence[Token], index: int) -> bool:
+def _inside_open(token_list: Sequence[Token], index: int) -> bool:
     """Whether a modifier's word is an argument of `open`: `open scoped X`, `open private x`."""
-    return index > 0 and found[index - 1].text == "open"
+    return index > 0 and token_list[index - 1].text == "open"

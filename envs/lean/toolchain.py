@@ -73,11 +73,11 @@ def find_toolchain(
         EnvironmentFailure: there is none, it is no Lean 4, or the project is not built; the message says what to do.
     """
     given = lean or os.environ.get(VARIABLE, "") or shutil.which("lean") or os.path.expanduser(_ELAN)
-    return _found(given, project, tuple(lean_path), tuple(toolchain_paths))
+    return _resolved(given, project, tuple(lean_path), tuple(toolchain_paths))
 
 
 @functools.lru_cache(maxsize=16)
-def _found(given: str, project: str, lean_path: tuple[str, ...], toolchain_paths: tuple[str, ...]) -> Toolchain:
+def _resolved(given: str, project: str, lean_path: tuple[str, ...], toolchain_paths: tuple[str, ...]) -> Toolchain:
     if not os.access(given, os.X_OK) or os.path.isdir(given):
         raise _unavailable(f"there is no Lean at {given}. {_ADVICE}")
     folder = Path(project).expanduser().resolve() if project else None
@@ -129,17 +129,17 @@ def _ask(lean: str, question: str, project: Path | None, *, fails: str | None = 
         EnvironmentFailure: it does not answer, and `fails` gives nothing to return instead.
     """
     try:
-        asked = subprocess.run(
+        process = subprocess.run(
             [lean, question], cwd=project, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         why = getattr(error, "strerror", None) or f"no answer within {_ASK_S:g} s"
     else:
-        told = asked.stdout.decode("utf-8", "replace").strip()
+        answer = process.stdout.decode("utf-8", "replace").strip()
         # What it says about itself counts: there are builds that end these two questions with an exit code of no meaning.
-        if told:
-            return told
-        why = asked.stderr.decode("utf-8", "replace").strip()[:300] or f"exit code {asked.returncode}"
+        if answer:
+            return answer
+        why = process.stderr.decode("utf-8", "replace").strip()[:300] or f"exit code {process.returncode}"
     if fails is not None:
         return fails
     raise _unavailable(f"`{lean} {question}` fails: {why}. {_ADVICE}")
@@ -158,11 +158,11 @@ def _libraries(project: Path) -> Iterator[str]:
     if not manifest.exists():
         return
     try:
-        told = json.loads(manifest.read_text(encoding="utf-8"))
-        packages_dir = project / (told.get("packagesDir") or ".lake/packages")
+        content = json.loads(manifest.read_text(encoding="utf-8"))
+        packages_dir = project / (content.get("packagesDir") or ".lake/packages")
         packages = [
             project / package["dir"] if package.get("dir") else packages_dir / package["name"] / (package.get("subDir") or "")
-            for package in told["packages"]
+            for package in content["packages"]
         ]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise _unavailable(f"{manifest} cannot be read ({type(error).__name__}); run `lake update`") from None
@@ -191,8 +191,8 @@ def _description(project: Path | None) -> Iterator[tuple[str, str]]:
 
 def _stamp(folder: str) -> list[tuple[str, int, int]]:
     """Sizes and times of the compiled files of a folder that no manifest pins."""
-    found = [(str(path), path.stat()) for path in sorted(Path(folder).rglob("*.olean"))[:5000]]
-    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in found]
+    files = [(str(path), path.stat()) for path in sorted(Path(folder).rglob("*.olean"))[:5000]]
+    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in files]
 
 
 def _outermost(paths: Sequence[str]) -> list[str]:
@@ -205,11 +205,11 @@ def numbers(version: str) -> tuple[int, ...] | None:
 
     n orders candidates before their release: 0 for `pre`, the candidate's number, and a large one for the release.
     """
-    found = _NUMBERS.fullmatch(version.rpartition(":")[2].strip())
-    if found is None:
+    match = _NUMBERS.fullmatch(version.rpartition(":")[2].strip())
+    if match is None:
         return None
-    last = 10**6 if "-" not in found[0] else int(found[4] or 0)
-    return (int(found[1]), int(found[2]), int(found[3]), last)
+    last = 10**6 if "-" not in match[0] else int(match[4] or 0)
+    return (int(match[1]), int(match[2]), int(match[3]), last)
 
 
 def fits(wanted: str | None, toolchain: Toolchain) -> bool:

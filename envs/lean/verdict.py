@@ -75,18 +75,18 @@ def read_answer(content: bytes | None, exit_code: int | None, nonce: str, allowe
     if content is None:
         raise NoAnswer("the judge left no answer")
     try:
-        told = json.loads(content.decode("utf-8"))
+        answer = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError):
         raise NoAnswer("the judge's answer is no JSON") from None
-    if not isinstance(told, dict) or told.get("nonce") != nonce or type(told["nonce"]) is not str:
+    if not isinstance(answer, dict) or answer.get("nonce") != nonce or type(answer["nonce"]) is not str:
         raise NoAnswer("the judge's answer is not for this question")
-    verdict, reason, axioms = told.get("verdict"), told.get("reason"), told.get("axioms")
+    verdict, reason, axioms = answer.get("verdict"), answer.get("reason"), answer.get("axioms")
     if not isinstance(reason, str) or not isinstance(axioms, list) or not all(isinstance(name, str) for name in axioms):
         raise NoAnswer("the judge's answer lacks a reason or axioms")
     if verdict == "reject" and reason.partition(":")[0] in REASONS:
-        return Answer(False, reason[:_REASON_CHARS], tuple(axioms), str(told.get("lean", "")))
+        return Answer(False, reason[:_REASON_CHARS], tuple(axioms), str(answer.get("lean", "")))
     if verdict == "accept" and reason == "" and set(axioms) <= set(allowed):
-        return Answer(True, "", tuple(axioms), str(told.get("lean", "")), told.get("imports") == "exported")
+        return Answer(True, "", tuple(axioms), str(answer.get("lean", "")), answer.get("imports") == "exported")
     raise NoAnswer(f"the judge's answer contradicts itself: {verdict!r:.40}, {reason!r:.80}")
 
 

@@ -85,11 +85,11 @@ class DojoScreen:
         file = self.options.files.get(reference.name)
         if file is None:
             return None
-        asked = [self.options.url, self.options.commit, file, reference.name, submission]
+        request = [self.options.url, self.options.commit, file, reference.name, submission]
         command = [sys.executable, "-m", "verigym.envs.lean.backends.dojo", str(self.options.memory_mb)]
         try:
             ended = subprocess.run(
-                command, input=json.dumps(asked).encode(), capture_output=True, timeout=self.options.timeout_s, check=False
+                command, input=json.dumps(request).encode(), capture_output=True, timeout=self.options.timeout_s, check=False
             )
         except subprocess.TimeoutExpired:
             logger.info("lean: lean-dojo gave no answer within %g s", self.options.timeout_s)

@@ -108,8 +108,8 @@ class InteractScreen:
 
     def _run(self, command: str, environment: int | None, timeout_s: float) -> dict[str, Any]:
         reply = self._server.run(self._package.Command(cmd=command, env=environment), timeout=timeout_s)
-        found = reply.model_dump() if hasattr(reply, "model_dump") else {}
-        return found if isinstance(found, dict) else {}
+        content = reply.model_dump() if hasattr(reply, "model_dump") else {}
+        return content if isinstance(content, dict) else {}
 
     def _stop(self) -> None:
         if self._server is not None:

@@ -89,8 +89,8 @@ class KiminaScreen:
 def _read(body: bytes, name: str) -> str | None:
     """Return the rejection in the server's answer to one snippet; None where it is no such answer."""
     try:
-        told: Any = json.loads(body)
-        (result,) = told["results"]
+        answer: Any = json.loads(body)
+        (result,) = answer["results"]
         reply = result["response"]
         own = result["id"] == name
     except (ValueError, LookupError, TypeError, RecursionError):

@@ -36,16 +36,16 @@ class LineClient:
     """
 
     def __init__(self, box: Sandbox, job: Job, reply_bytes: int) -> None:
-        self._sock, theirs = socket.socketpair()
+        self._sock, program_end = socket.socketpair()
         self._sock.setblocking(False)
         self._buffer = bytearray()
         self._most = reply_bytes
         self._over = False
         try:
-            self._run: Run = box.start(_on_channel(job, theirs))
+            self._run: Run = box.start(_on_channel(job, program_end))
         except BaseException:
             self._sock.close()
-            theirs.close()
+            program_end.close()
             raise
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
@@ -74,12 +74,12 @@ class LineClient:
         # What follows a whole reply is not for the next request: the one that wrote it might be forging that.
         self._buffer = bytearray(rest.lstrip(b"\n"))
         try:
-            told = json.loads(reply)
+            answer = json.loads(reply)
         except (ValueError, RecursionError):
             raise self._end("the reply is no JSON") from None
-        if not isinstance(told, dict) or self._buffer:
+        if not isinstance(answer, dict) or self._buffer:
             raise self._end("the reply is no JSON object, or not the only one")
-        return told
+        return answer
 
     def _send(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -115,8 +115,8 @@ class LineClient:
     def _end(self, why: str) -> LineClientError:
         self.close()
         result = self._run.result
-        told = f" ({result.status}: {result.message})" if result is not None and result.message else ""
-        return LineClientError(f"{why}{told}")
+        detail = f" ({result.status}: {result.message})" if result is not None and result.message else ""
+        return LineClientError(f"{why}{detail}")
 
     @property
     def resident_mb(self) -> float:
@@ -137,7 +137,7 @@ class LineClient:
         self._sock.close()
 
 
-def _on_channel(job: Job, theirs: socket.socket) -> Job:
+def _on_channel(job: Job, program_end: socket.socket) -> Job:
     argv: Sequence[str] = (*_SHELL, *job.argv)
     fields = {name: getattr(job, name) for name in job.__dataclass_fields__}
-    return Job(**{**fields, "argv": tuple(argv), "channels": (theirs,)})
+    return Job(**{**fields, "argv": tuple(argv), "channels": (program_end,)})

@@ -125,10 +125,10 @@ class ReplPool:
             while True:
                 if self._closed:
                     raise SandboxFailure("the pool is closed", retryable=False)
-                mine = [repl for repl in self._idle if repl.header == header]
-                if mine:
-                    self._idle.remove(mine[-1])
-                    return mine[-1]
+                matching = [repl for repl in self._idle if repl.header == header]
+                if matching:
+                    self._idle.remove(matching[-1])
+                    return matching[-1]
                 if self._count < self._size:
                     self._count += 1
                     break

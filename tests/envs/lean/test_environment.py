@@ -21,7 +21,7 @@ def no_lean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("LEAN4_BIN", raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setenv("HOME", str(tmp_path))
-    toolchain._found.cache_clear()
+    toolchain._resolved.cache_clear()
     module._open.cache_clear()
 
 

@@ -17,7 +17,7 @@ def no_lean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "200")
-    toolchain._found.cache_clear()
+    toolchain._resolved.cache_clear()
 
 
 def said(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, str]:

@@ -32,7 +32,7 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("LEAN4_BIN", raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    module._found.cache_clear()
+    module._resolved.cache_clear()
 
 
 def test_without_a_lean_it_says_what_to_install() -> None:
@@ -137,7 +137,7 @@ def test_a_project_that_is_not_built_says_so(tmp_path: Path, project: Path) -> N
     with pytest.raises(EnvironmentFailure, match="no package of .* is built; run `lake exe cache get"):
         find_toolchain(lean, str(project))
     (project / "lake-manifest.json").write_text("{")
-    module._found.cache_clear()
+    module._resolved.cache_clear()
     with pytest.raises(EnvironmentFailure, match="lake-manifest.json cannot be read .*run `lake update`"):
         find_toolchain(lean, str(project))
     with pytest.raises(EnvironmentFailure, match="no project folder .*lake .leanprover-community"):
@@ -150,7 +150,7 @@ def changes(key: Callable[[], str]) -> Callable[[], bool]:
     last = [key()]
 
     def changed() -> bool:
-        module._found.cache_clear()
+        module._resolved.cache_clear()
         last.append(key())
         return last[-1] != last[-2]
 
