@@ -9,6 +9,9 @@ from verigym import UsageError
 from verigym.cli import main
 from verigym.datasets_cfg import load
 from verigym.datasets_cfg.json_rows import ChainedRows, ListRows
+from verigym.grade.tasks import DataJob, Tasks
+from verigym.trainer.checkpoints.input_hashes import data_hashes
+from verigym.trainer.config.run import SourceConfig
 
 ROWS = [{"question": f"{i}+1?", "answer": f"#### {i + 1}", "level": i} for i in range(5)]
 
@@ -53,6 +56,19 @@ def test_all_files_are_pinned_together(shards, tmp_path, capsys):
     (tmp_path / "data/train-3.jsonl").write_bytes(lines(ROWS[:1]))
     with pytest.raises(UsageError, match="yaml:6: field files.train.sha256 .* another revision of the data"):
         load(shards, "train", data_dir=tmp_path)
+
+
+def test_a_run_and_its_grades_are_bound_to_every_file(shards, tmp_path):
+    source = SourceConfig(dataset=str(shards), data_dir=tmp_path, eval_split=None)
+    before = data_hashes([source])
+    assert {name.rpartition(", ")[2] for name in before if ", " in name} == {
+        f"train-{n}" for n in ("0.jsonl", "1.jsonl.gz", "2.jsonl")
+    }
+    graded = Tasks(DataJob(name=str(shards), split="train", data_dir=tmp_path, id_column="question"), None, {}).described()
+    assert len(graded["file"]) == 3
+    (tmp_path / "data/train-2.jsonl").write_bytes(lines(ROWS[:1]))
+    after = data_hashes([source])
+    assert [name.rpartition(", ")[2] for name in before if before[name] != after[name]] == ["train-2.jsonl"]
 
 
 def test_the_file_that_is_broken_is_named(shards, tmp_path):
