@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 
 from verigym.datasets_cfg.golds import prose, taken, wants_short, way_out
 from verigym.datasets_cfg.load import PromptDataset, RowError
+from verigym.datasets_cfg.schema import DatasetConfig
 from verigym.envs import Completion, Environment, Prompt, Score
 from verigym.envs.grading import Grader
 
@@ -61,6 +62,23 @@ def failure_lines(failures: Sequence[Failure], source: str) -> list[str]:
         others = f" (likewise rows {more}{dots})" if more else ""
         lines.append(f"{len(alike):,} rows{others}: {alike[0].describe(source)}" if others else alike[0].describe(source))
     return lines
+
+
+def setting_at_fault(config: DatasetConfig, report: Report) -> tuple[str, str] | None:
+    """Return the field of the description that fits no row, where all rows fail for one cause that such a field explains."""
+    alike = causes(report.failures)
+    if report.rows < 2 or len(alike) != 1 or len(alike[0]) != report.rows:
+        return None
+    column, reason = alike[0][0].field, alike[0][0].reason
+    for name, source in config.reference.items():
+        if source.column == column and source.extract and f"no gold is found by {source.extract!r}" in reason:
+            return "reference", name
+    for name, part in config.texts.items():
+        if part.column == column and any(f"does not hold {mark!r}" in reason for mark in (part.after, part.before)):
+            return "texts", name
+    if column in config.columns and f"expected {config.columns[column]}" in reason:
+        return "columns", column
+    return None
 
 
 def whole_text_line(report: Report, mendable: bool) -> str:

@@ -245,6 +245,28 @@ def test_a_row_that_asks_nothing_is_no_task(make, tmp_path, capsys):
     assert "3 of 4 golds score the maximum" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (("extract: hash", "extract: boxed"), "{path}:11: field 'reference.answer' fits no row"),
+        (("level: integer", "level: string"), "{path}:8: field 'columns.level' fits no row"),
+        (
+            ("environment: math", "environment: math\ntexts: {s: {column: answer, after: '>>'}}"),
+            "{path}:8: field 'texts.s' fits",
+        ),
+    ],
+)
+def test_a_field_that_fits_no_row_is_named_with_its_line(make, tmp_path, capsys, change, fault):
+    arguments = ["--data-dir", str(tmp_path), "--workers", "0"]
+    path = make(ROWS, change)
+    assert main(["validate", str(path), *arguments]) == 1
+    assert fault.format(path=path) in capsys.readouterr().out
+    one_row_fits = {**ROWS[0], "answer": "\\boxed{1} >> #### 1"} if "integer" not in change[0] else {**ROWS[0], "level": "1"}
+    path = make([one_row_fits, *ROWS], change)
+    assert main(["validate", str(path), *arguments]) == 1
+    assert "fits no row" not in capsys.readouterr().out
+
+
 def test_rows_given_for_a_description_are_told_apart(make, tmp_path, capsys):
     make(ROWS)
     rows = str(tmp_path / "rows.jsonl")

@@ -190,7 +190,7 @@ def validate(
     from verigym.datasets_cfg import load
     from verigym.datasets_cfg import validate as run
     from verigym.datasets_cfg.load import SUFFIXES, named_split, place_of
-    from verigym.datasets_cfg.validate import MAX_LISTED, failure_lines, whole_text_line
+    from verigym.datasets_cfg.validate import MAX_LISTED, failure_lines, setting_at_fault, whole_text_line
     from verigym.envs.contract.errors import EnvironmentFailure, UsageError
     from verigym.envs.grading import Grader
     from verigym.grade.progress import Progress
@@ -208,6 +208,8 @@ def validate(
         report = run(rows, grader, lambda done: progress.update(done, done / len(rows)))
     for line in failure_lines(report.failures, report.source):
         print(printable(line))
+    if fault := setting_at_fault(rows.config, report):
+        print(f"{place_of(dataset, *fault)}: field {'.'.join(fault)!r} fits no row; is it the description that is wrong?")
     for line in failure_lines(report.remarks, report.source):
         print(printable(f"remark: {line}"))
     if whole := whole_text_line(report, mendable=bool(rows.config.reference)):
