@@ -304,6 +304,11 @@ class Composition(ABC):
             raise UsageError(f"{self.name!r}: a part beside {self.options.primary!r} needs references; use env.prompt")
         return self.around(primary.prompt_at(split, seed, index))
 
+    @property
+    def generates_tasks(self) -> bool:
+        """Whether the primary part generates tasks and no other part needs references."""
+        return self._others() is not None and generates_tasks(self.parts[self.options.primary])
+
     def canary(self, seed: int, index: int) -> Prompt | None:
         """Return the primary part's unsolvable task number `index` as a task of the whole; None if it has none."""
         canary = canary_of(self.parts[self.options.primary], seed, index)
@@ -373,7 +378,6 @@ def sample_tasks(environment: Environment) -> Sequence[Prompt]:
 
 
 def generates_tasks(environment: Environment) -> bool:
-    """Whether the environment generates tasks; for a composition, whether its primary part does."""
-    if isinstance(environment, Composition):
-        return environment._others() is not None and generates_tasks(environment.parts[environment.options.primary])
-    return isinstance(environment, TaskSource)
+    """Whether the environment generates tasks. One built from others says so itself."""
+    own: bool | None = getattr(environment, "generates_tasks", None)
+    return isinstance(environment, TaskSource) if own is None else own

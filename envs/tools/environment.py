@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic import Field, JsonValue
 
+from verigym.envs.composition.base import canary_of, generates_tasks, sample_tasks
+from verigym.envs.composition.part_scores import scores_steps
 from verigym.envs.contract.base import Environment, ExpectedVerdicts, Options, TaskSource
 from verigym.envs.contract.blame import OURS, describe, raised_by
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
@@ -25,6 +27,7 @@ from verigym.envs.contract.schema import (
     sha256_hex,
 )
 from verigym.envs.contract.session import Reply, ToolSpec
+from verigym.envs.grading.judging import grades_groups, is_hardened
 from verigym.envs.tools.function import OpenTool, Tool, ToolError
 from verigym.envs.tools.hermes import CLOSE, OPEN, read_calls
 
@@ -75,6 +78,8 @@ class ToolEnvironment:
         self.inner = inner
         self.name = name or f"{inner.name}_with_tools"
         self.tools = {tool.spec.name: tool for tool in tools}
+        if grades_groups(inner):
+            raise UsageError(f"{inner.name!r} compares the completions of a prompt; episodes with tools are judged one by one")
         if not tools:
             raise UsageError(f"{self.name!r} has no tools: give at least one, such as tools=[calculator]")
         if len(self.tools) < len(tools):
@@ -91,6 +96,16 @@ class ToolEnvironment:
 
     def __repr__(self) -> str:
         return f"<{self.grader}>"
+
+    @property
+    def hardened(self) -> bool:
+        """Whether the inner environment is."""
+        return is_hardened(self.inner)
+
+    @property
+    def scores_steps(self) -> bool:
+        """Whether the inner environment scores steps."""
+        return scores_steps(self.inner)
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -137,6 +152,25 @@ class ToolEnvironment:
         self.inner.check()
         for tool in self.tools.values():
             tool.open("check").close()
+
+    @property
+    def generates_tasks(self) -> bool:
+        """Whether the inner environment generates tasks."""
+        return generates_tasks(self.inner)
+
+    def examples(self) -> Sequence[Prompt]:
+        """Return the inner environment's sample tasks."""
+        return [self._ours(prompt) for prompt in sample_tasks(self.inner)]
+
+    def canary(self, seed: int, index: int) -> Prompt | None:
+        """Return the inner environment's unsolvable task number `index`; None if it has none."""
+        canary = canary_of(self.inner, seed, index)
+        return None if canary is None else self._ours(canary)
+
+    def prepare(self) -> None:
+        """Load what the inner environment needs for judging."""
+        if callable(prepare := getattr(self.inner, "prepare", None)):
+            prepare()
 
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
         """Return the inner environment's task number `index`.

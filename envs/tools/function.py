@@ -96,7 +96,11 @@ class FunctionTool(Generic[P, R]):
         self._signature = Signature(function, name or function.__name__)
         self.spec = self._signature.spec
         self.identity = hashlib.sha256(_source(function).encode()).hexdigest()[:8]
-        self.__doc__ = function.__doc__
+        self.__doc__, self.__module__, self.__qualname__ = function.__doc__, function.__module__, function.__qualname__
+
+    def __reduce__(self) -> str:
+        """Return the name by which workers import it, as functions are pickled: the decorated name holds the tool."""
+        return self.__qualname__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself."""

@@ -9,7 +9,7 @@ import pytest
 import verigym
 from verigym import Completion, EnvironmentFailure, Message, Prompt, ToolEnvironment, Turn, UsageError, run_episode, tool
 from verigym.envs.contract.session import Interactive
-from verigym.tools import OpenTool, ToolError, calculator
+from verigym.tools import OpenTool, ToolError, calculator, python
 
 ANSWER = r"It is \boxed{1517}."
 
@@ -55,6 +55,10 @@ def verbose() -> str:
 
 ENV = ToolEnvironment(verigym.load("math"), tools=[calculator, oracle, broken, strict, offline, verbose])
 TASK = ENV.prompt("What is 37 * 41?", answer="1517")
+
+
+WHOLE = ToolEnvironment(verigym.load("math"), tools=[calculator, python(wall_s=2)])
+EXAMPLE = WHOLE.prompt("What is 37 * 41?", answer="1517")
 
 
 def replies(completion: Completion) -> list[str]:
@@ -245,6 +249,27 @@ def test_generated_tasks() -> None:
     assert gold is not None and env.score(task, gold).reward == 1.0
     with pytest.raises(UsageError, match="generates no tasks"):
         ENV.prompt_at("train", 0, 0)
+
+
+def test_in_worker_processes() -> None:
+    good = run_episode(WHOLE, EXAMPLE, scripted(call("calculator", expression="37*41"), ANSWER))
+    failed = good.model_copy(update={"failure": verigym.ScoreError(kind="backend", message="gone")})
+    with verigym.Grader(WHOLE, workers=1) as grader:
+        scores = grader.grade([(EXAMPLE, one) for one in (good, "1", failed)])
+    assert [score.reward for score in scores] == [1.0, 0.0, None]
+
+
+def test_it_keeps_the_contract() -> None:
+    report = verigym.check_env(WHOLE, [EXAMPLE])
+    assert report.passed, str(report)
+
+
+def test_what_compares_completions_has_no_episodes() -> None:
+    class Comparing(type(verigym.load("math"))):  # type: ignore[misc]
+        grades_groups = True
+
+    with pytest.raises(UsageError, match="judged one by one"):
+        ToolEnvironment(Comparing(), tools=[calculator])
 
 
 @pytest.mark.parametrize(("tools", "words"), [([], "has no tools"), ([calculator, calculator], "two tools named 'calculator'")])
