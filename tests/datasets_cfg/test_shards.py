@@ -42,7 +42,9 @@ def test_files_are_read_in_the_order_of_their_names(shards, tmp_path, capsys):
 
 
 def test_parquet_shards(make, tmp_path):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     for number, rows in enumerate((ROWS[:3], ROWS[3:])):
         pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"t-{number}.parquet")
     assert answers(make(None, ("{train: rows.jsonl}", "{train: t-*.parquet}")), tmp_path) == ["1", "2", "3", "4", "5"]
