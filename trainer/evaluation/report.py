@@ -199,7 +199,11 @@ def hints(found: Mapping[str, Sequence[PromptSamples]]) -> list[str]:
             if len(samples) < FEW or (len(unread) <= len(samples) / 2 and any(sample.correct for _, sample in samples)):
                 continue
             mostly = len(unread) > len(samples) / 2
-            what = f"no answer was found in {len(unread)} of {len(samples)}" if mostly else f"none of {len(samples)} is right"
+            what = (
+                f"no answer was found in {len(unread)} of {len(samples)} samples"
+                if mostly
+                else f"none of {len(samples)} samples is right"
+            )
             shown = list({one.number: (one, sample) for one, sample in (unread if mostly else samples)}.values())[:TEXTS]
             ends = (f"{sample.text.rstrip()[-TEXT_END:]!r} (gold {str(one.gold)[:TEXT_END]!r})" for one, sample in shown)
             cut = sum(sample.finish_reason == "length" for _, sample in samples) > len(samples) / 2
@@ -208,7 +212,7 @@ def hints(found: Mapping[str, Sequence[PromptSamples]]) -> list[str]:
                 if cut
                 else "are the prompt's words and the environment's options those of this model?"
             )
-            lines.append(f"{name}, {label}: {what} samples, which end in {'; '.join(ends)}; {advice}")
+            lines.append(f"{name}, {label}: {what}; they end in {'; '.join(ends)}; {advice}")
     return lines
 
 

@@ -37,7 +37,7 @@ from verigym.trainer.evaluation.training_data import is_file, refuse_unreadable,
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.loading import load_model, pick_device
 from verigym.trainer.rollout.graders import open_graders
-from verigym.trainer.stages.sample_log import NEW_FOLDER, PromptSamples, SampleLog, sample_all, task_ids
+from verigym.trainer.stages.sample_log import PromptSamples, SampleLog, sample_all, task_ids
 from verigym.trainer.tasks.mixture import Source
 
 logger = logging.getLogger("verigym.trainer")
@@ -46,7 +46,7 @@ logger = logging.getLogger("verigym.trainer")
 REPORT_FIELDS = {"models", "pickers", "train_data", "train_data_dirs", "ngram", "level"}
 # Settings that say how many samples there are, and not what they are: more of them are added to the samples of before.
 COUNT_FIELDS = {"samples", "prompts", "prompts_at_a_time"}
-DEFAULT_TEMPERATURE = "without `temperature`, one sample is greedy and several are drawn at 1"
+HINTS = {"temperature": "one sample is greedy and several are drawn at 1, unless `temperature` says otherwise"}
 THINKING_FIELDS = {"thinking_budgets", *THINKING}
 
 
@@ -123,6 +123,7 @@ def _sampled(
     codec = Codec(tokenizer, loaded.generation_config)
     made_with = {
         **config.model_dump(mode="json", exclude=FREE_FIELDS | REPORT_FIELDS | COUNT_FIELDS | THINKING_FIELDS),
+        "sources": {source.label: source.model_dump(mode="json") for source in config.sources},
         "model": model_digest(model),
         "graders": {source.label: source.environment.grader for source in sources},
         "code": own_code(source.environment for source in sources),
@@ -138,13 +139,12 @@ def _sampled(
     positions = getattr(loaded.config, "max_position_embeddings", None)
     tasks, left_out = fitting_model(config, label, sources, codec, positions, most)
     found: dict[str, list[PromptSamples]] = {}
-    advice = NEW_FOLDER if config.temperature is not None else f"{NEW_FOLDER} ({DEFAULT_TEMPERATURE})"
     with open_graders(sources, run) as graders, closing(build_engine(run, loaded, codec)) as plain:
         plain.sync()
         for name, one in rules.items():
             engine = plain if one is None else ThinkingEngine(plain, codec, one, positions)
             made = made_with | ({"thinking": asdict(one)} if one else {})
-            with SampleLog(config.output / f"samples-{name}.jsonl", made, 1, len(tasks), advice) as log:
+            with SampleLog(config.output / f"samples-{name}.jsonl", made, 1, len(tasks), HINTS) as log:
                 found[name] = sample_all(
                     engine,
                     codec,

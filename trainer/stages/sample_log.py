@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from verigym.envs.contract.schema import Completion, Message, Prompt, Score, Status
@@ -27,7 +27,6 @@ from verigym.trainer.tasks.mixture import Source
 logger = logging.getLogger("verigym.trainer")
 
 T = TypeVar("T")
-NEW_FOLDER = "set `output` to a new folder"
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
         total: int,
         dump: Callable[[T], dict[str, Any]],
         load: Callable[[dict[str, Any]], T],
-        advice: str = NEW_FOLDER,
+        hints: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Open the file, new or to be continued. What a kill cut short is dropped, back to the end of the last block.
 
@@ -100,7 +99,7 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
             total: prompts of a finished file.
             dump: turns a prompt into a JSON object.
             load: turns the object back into the prompt.
-            advice: what to do about a file that was made with other settings.
+            hints: what to know of a setting, by name, where the file was made with another value of it.
 
         Raises:
             UsageError: it was made with other settings.
@@ -111,7 +110,9 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
         lines = [line for line in lines if line.endswith(b"\n")]
         head = json.loads(lines[0]) if lines else {}
         if lines and head.get("identity") != fingerprint(made):
-            refuse_other(path, head.get("made_with", {}), made, advice)
+            then = head.get("made_with", {})
+            told = [hint for name, hint in hints.items() if name in then and then[name] != made[name]]
+            refuse_other(path, then, made, "; ".join(["set `output` to a new folder", *told]))
         whole = len(lines) - 1 if len(lines) - 1 == total else (len(lines) - 1) // block * block
         kept = lines[: 1 + max(0, whole)]
         self.found = [load(json.loads(line)) for line in kept[1:]]
@@ -178,8 +179,10 @@ class BlockLog(AbstractContextManager["BlockLog[T]"], Generic[T]):
 class SampleLog(BlockLog[PromptSamples]):
     """Prompts with their samples."""
 
-    def __init__(self, path: Path, made: Mapping[str, Any], block: int, total: int, advice: str = NEW_FOLDER) -> None:
-        super().__init__(path, made, block, total, _dump, _load, advice)
+    def __init__(
+        self, path: Path, made: Mapping[str, Any], block: int, total: int, hints: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        super().__init__(path, made, block, total, _dump, _load, hints)
 
 
 def _dump(one: PromptSamples) -> dict[str, Any]:
@@ -334,9 +337,11 @@ def _describe_log(log: SampleLog, place_of: Mapping[TaskId, int], ids: Sequence[
     kept = sum(min(samples, len(one.samples)) for one in used)
     more = sum(len(one.samples) for one in log.found) - kept
     if more:
-        logger.info("%s: %d samples of %s are not asked for; they stay there, and are in no figure", title, more, log.path.name)
+        logger.warning(
+            "%s: %d samples of %s are not asked for; they stay there, and are in no figure", title, more, log.path.name
+        )
     if kept and any(len(one.samples) < samples for one in used):
-        logger.info("%s: %d samples of %s are kept; %d are added", title, kept, log.path.name, samples * len(ids) - kept)
+        logger.warning("%s: %d samples of %s are kept; %d are added", title, kept, log.path.name, samples * len(ids) - kept)
 
 
 def _put_in_order(log: SampleLog, ids: Sequence[TaskId]) -> None:

@@ -23,7 +23,8 @@ PICKERS = {"steps": {"environment": "process", "options": {"split": [",", "</thi
 
 def evaluate(output: Path, model: Path, samples: int, prompts: int, **more: Any) -> dict[str, Any]:
     fields = {"max_new_tokens": 16, "workers": 0, "device": "cpu", "threads": 1, "prompts_at_a_time": 2, **more}
-    fields |= {"models": {"sums": str(model)}, "output": output, "sources": SOURCES}
+    fields |= {"models": {"sums": str(model)}, "output": output}
+    fields.setdefault("sources", SOURCES)
     config = EvalConfig(samples=samples, prompts=prompts, **fields)
     found: dict[str, Any] = json.loads(run_evaluation(config).read_text())
     return found
@@ -65,7 +66,7 @@ def test_two_samples_and_then_four_are_the_same_bytes_as_four_at_once(
     whole: Path, tmp_path: Path, sums_model: Path, asked: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     evaluate(tmp_path, sums_model, 2, 3, pickers=PICKERS)
-    with caplog.at_level(logging.INFO, logger="verigym.trainer"):
+    with caplog.at_level(logging.WARNING, logger="verigym.trainer"):
         report = evaluate(tmp_path, sums_model, 4, 3, pickers=PICKERS)
     assert lines_of(tmp_path) == lines_of(whole) and len(lines_of(whole)) == 7
     assert sum(asked) == 4 * 6, "no sample is drawn twice"
@@ -90,7 +91,7 @@ def test_fewer_samples_and_prompts_are_the_first_ones_and_the_others_stay(
 ) -> None:
     evaluate(tmp_path, sums_model, 4, 3)
     before = lines_of(tmp_path)
-    with caplog.at_level(logging.INFO, logger="verigym.trainer"):
+    with caplog.at_level(logging.WARNING, logger="verigym.trainer"):
         report = evaluate(tmp_path, sums_model, 2, 2)
     assert sum(asked) == 4 * 6 and lines_of(tmp_path) == before
     assert (
@@ -135,9 +136,7 @@ def test_stopped_while_samples_are_added_it_ends_with_the_same(
 
 def test_greedy_samples_are_not_mixed_with_drawn_ones(tmp_path: Path, sums_model: Path) -> None:
     evaluate(tmp_path, sums_model, 1, 2)
-    with pytest.raises(
-        UsageError, match=r"temperature was 0\.0 and is now 1\.0.*one sample is greedy and several are drawn at 1"
-    ):
+    with pytest.raises(UsageError, match=r"temperature was 0\.0 and is now 1\.0.*new folder; one sample is greedy"):
         evaluate(tmp_path, sums_model, 2, 2)
 
 
@@ -146,3 +145,11 @@ def test_a_larger_count_of_held_out_rows_keeps_those_of_a_smaller_one() -> None:
     assert all(small <= large for small, large in zip(chosen, chosen[1:], strict=False))
     assert [len(one) for one in chosen] == [min(count, 1319) for count in range(0, 1400, 7)]
     assert held_out_rows("gsm8k", 1319, 5) != held_out_rows("math", 1319, 5)
+
+
+def test_a_source_that_differs_is_named_and_the_temperature_is_not(tmp_path: Path, sums_model: Path) -> None:
+    evaluate(tmp_path, sums_model, 1, 1)
+    with pytest.raises(UsageError) as caught:
+        evaluate(tmp_path, sums_model, 1, 1, sources=SOURCES[:1])
+    assert 'sources.units was {"environment": "units"' in str(caught.value) and "sources.arithmetic" not in str(caught.value)
+    assert str(caught.value).endswith("set `output` to a new folder")

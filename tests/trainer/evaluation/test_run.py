@@ -111,7 +111,7 @@ def test_the_report_says_how_it_was_made(first: Path) -> None:
 def test_models_that_give_no_answer_are_shown_with_their_texts_and_golds(first: Path) -> None:
     report, page = report_of(first), (first / "report.md").read_text()
     (hint,) = [line for line in report["hints"] if line.startswith("noise, arithmetic: ")]
-    assert "no answer was found in 40 of 40 samples, which end in '" in hint and hint.count("(gold '") == 3
+    assert "no answer was found in 40 of 40 samples; they end in '" in hint and hint.count("(gold '") == 3
     assert hint.endswith("most are cut off: raise max_new_tokens")
     assert not any(line.startswith("sums, arithmetic") for line in report["hints"])
     assert f"hint: {hint}" in page
