@@ -41,16 +41,16 @@ def grouped(text: str, start: int, end: int, bracketed: bool, decimal_comma: boo
     follow = text[end : end + 1]
     if follow == "," or follow == "{":
         if "." in text[start:end]:
-            found = None if bracketed else _EUROPEAN.match(text, start)
-            if found:
-                return found.end(), found.group().replace(".", "").replace(",", "."), found.end()
+            match = None if bracketed else _EUROPEAN.match(text, start)
+            if match:
+                return match.end(), match.group().replace(".", "").replace(",", "."), match.end()
             return end, text[start:end], end
         return _commas(text, start, end, bracketed, decimal_comma)
-    found = _SPACED.match(text, start)
-    if found and found.end() > end:
-        digits = re.sub(_SPACE, "", found.group())
-        tail = _DECIMALS.match(text, found.end())
-        return (tail.end(), digits + tail.group(), tail.end()) if tail else (found.end(), digits, found.end())
+    match = _SPACED.match(text, start)
+    if match and match.end() > end:
+        digits = re.sub(_SPACE, "", match.group())
+        tail = _DECIMALS.match(text, match.end())
+        return (tail.end(), digits + tail.group(), tail.end()) if tail else (match.end(), digits, match.end())
     return end, text[start:end], end
 
 
@@ -110,11 +110,11 @@ _HAN_NUMBER = re.compile(r"(负?)([零〇一二两三四五六七八九十百千
 
 def han_number(text: str) -> str | None:
     """Return the digits of an answer in Chinese numerals below ten thousand (`十二` is 12); None for any other text."""
-    found = _HAN_NUMBER.fullmatch(text)
-    if found is None:
+    match = _HAN_NUMBER.fullmatch(text)
+    if match is None:
         return None
     total, digit, smallest = 0, None, 10_000
-    for char in found[2]:
+    for char in match[2]:
         if char in _HAN_DIGITS:
             if digit:  # two digits in a row name no number
                 return None
@@ -125,4 +125,4 @@ def han_number(text: str) -> str | None:
             return None
         total += (1 if digit is None else digit) * place
         digit, smallest = None, place
-    return f"{'-' if found[1] else ''}{total + (digit or 0)}"
+    return f"{'-' if match[1] else ''}{total + (digit or 0)}"

@@ -216,8 +216,8 @@ class Canonical:
         if None not in constants:
             try:
                 literals = tuple(Number(Fraction(one)) if one is not None else Number(Fraction(0)) for one in constants)
-                found = exactly.value(Call(name, literals), {}, self.work)
-                return Quotient({(): found} if found else {})
+                value = exactly.value(Call(name, literals), {}, self.work)
+                return Quotient({(): value} if value else {})
             except Unsupported:
                 pass
         return self._function(name, forms)

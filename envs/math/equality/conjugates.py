@@ -39,14 +39,14 @@ def complex_names(a: Node, b: Node) -> frozenset[str]:
     parts = [part for node in (a, b) for part in walk(node)]
     if not any(part == _IMAGINARY or (isinstance(part, Call) and part.name in _COMPLEX_CALLS) for part in parts):
         return frozenset()
-    found = _among({part.name for part in parts if isinstance(part, Symbol)}, COMPLEX_NAMES)
+    names = _among({part.name for part in parts if isinstance(part, Symbol)}, COMPLEX_NAMES)
     for part in parts:
         match part:
             case Call("conj", (Symbol(name),)):
-                found.add(name)
+                names.add(name)
             case Call("conj", (of,)):
-                found |= _among(symbols(of), _AT_TIMES)
-    return frozenset(found)
+                names |= _among(symbols(of), _AT_TIMES)
+    return frozenset(names)
 
 
 def _among(names: Iterable[str], stems: frozenset[str]) -> set[str]:

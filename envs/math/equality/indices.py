@@ -62,7 +62,7 @@ def _arguments(name: str, families: set[str]) -> tuple[Node, ...]:
         if "".join(pieces) != index:
             return ()
     try:
-        found = tuple(parse(piece) for piece in pieces)
+        trees = tuple(parse(piece) for piece in pieces)
     except ParseError:
         return ()
-    return found if all(not isinstance(one, Number) or one.decimals == 0 for one in found) else ()
+    return trees if all(not isinstance(one, Number) or one.decimals == 0 for one in trees) else ()

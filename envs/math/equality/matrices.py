@@ -30,13 +30,13 @@ def evaluate_matrix(node: Node, work: WorkBudget | None = None) -> Matrix | None
     """
     share = WorkBudget(MATRIX_WORK) if work is None else work.share(MATRIX_WORK)
     try:
-        found = _Entries(share).matrix(node)
+        entries = _Entries(share).matrix(node)
     except (Undecided, RecursionError):
         return None
     finally:
         if work is not None:
             work.settle(share)
-    return Matrix(found) if found is not None else None
+    return Matrix(entries) if entries is not None else None
 
 
 def write_out(node: Node, work: WorkBudget) -> Node:

@@ -48,13 +48,13 @@ class Atoms:
 
     def number(self, kind: str, key: Any, base: Poly | None = None) -> int:
         """Return the number of an atom, which is new or known."""
-        found = self.known.get((kind, key))
-        if found is None:
-            found = self.known[kind, key] = len(self.listed)
+        number = self.known.get((kind, key))
+        if number is None:
+            number = self.known[kind, key] = len(self.listed)
             self.listed.append(Atom(kind, key, base))
             if kind in ("prime", "divisor", "i", "root"):
-                self.special.add(found)
-        return found
+                self.special.add(number)
+        return number
 
     def term(self, kind: str, key: Any, exponent: Rational = 1, base: Poly | None = None) -> Poly:
         """Return a power of an atom as a polynomial in normal form."""

@@ -21,13 +21,13 @@ class Steps:
 
     def __init__(self, a: Node, b: Node) -> None:
         """Find them."""
-        found = [[part for part in walk(node) if isinstance(part, Call) and part.name in STEPS] for node in (a, b)]
-        self.levelled = any(part.name in LEVELLED and symbols(part) for side in found for part in side)
-        if sum(map(len, found)) <= MAX_STEPS:
-            left, right = (set(side) for side in found)
+        sides = [[part for part in walk(node) if isinstance(part, Call) and part.name in STEPS] for node in (a, b)]
+        self.levelled = any(part.name in LEVELLED and symbols(part) for side in sides for part in side)
+        if sum(map(len, sides)) <= MAX_STEPS:
+            left, right = (set(side) for side in sides)
             both = left & right
-            found = [[part for part in side if part not in both] for side in found]
-        self.parts = {id(part): part for side in found for part in side if symbols(part)}
+            sides = [[part for part in side if part not in both] for side in sides]
+        self.parts = {id(part): part for side in sides for part in side if symbols(part)}
         self.ways: dict[int, set[str]] = {}
         self._now: list[tuple[int, str]] = []
 

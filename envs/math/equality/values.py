@@ -251,11 +251,11 @@ def approximation(node: Node, digits: int = 30, work: WorkBudget | None = None) 
     exact = rational(node, work)
     if exact is not None:
         return exact
-    found = _constant(node, digits, work)
-    if found is None or len(found) == 2 or abs(found[2]) > 100_000:
+    value = _constant(node, digits, work)
+    if value is None or len(value) == 2 or abs(value[2]) > 100_000:
         return None
-    mantissa = -found[1] if found[0] else found[1]
-    return Fraction(mantissa << found[2]) if found[2] >= 0 else Fraction(mantissa, 1 << -found[2])
+    mantissa = -value[1] if value[0] else value[1]
+    return Fraction(mantissa << value[2]) if value[2] >= 0 else Fraction(mantissa, 1 << -value[2])
 
 
 def _constant(node: Node, digits: int, work: WorkBudget | None) -> Value | None:
@@ -268,10 +268,10 @@ def _constant(node: Node, digits: int, work: WorkBudget | None) -> Value | None:
         with numeric.LOCK:
             for _ in range(3):
                 arithmetic = Arithmetic(precision, share, real=False)
-                found = Evaluation(arithmetic, "").value(node, {})
+                value = Evaluation(arithmetic, "").value(node, {})
                 spare = precision - 2 * numeric.SLACK - digits * 4
                 if arithmetic.need + arithmetic.lost <= spare + 32:
-                    return found
+                    return value
                 precision += arithmetic.need + arithmetic.lost
                 if precision > numeric.MAX_PRECISION:
                     return None

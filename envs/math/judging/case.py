@@ -64,7 +64,7 @@ class Case:
         self._tier = 0
         self._known: dict[tuple[Node, Node], Verdict] = {}
         self._open: dict[tuple[Node, Node], Equality] = {}
-        self._asked = 0
+        self._symbolic_calls = 0
 
     @property
     def tier(self) -> str:
@@ -86,8 +86,8 @@ class Case:
             verdict = "different"  # they have no values and are written differently
         if equality.how == "limit" and not (symbols(gold) or symbols(answer)):
             return verdict  # numbers too large for our tiers are too large for SymPy
-        if verdict == "unknown" and self.symbolic is not None and self._asked < MAX_SYMBOLIC:
-            self._asked += 1
+        if verdict == "unknown" and self.symbolic is not None and self._symbolic_calls < MAX_SYMBOLIC:
+            self._symbolic_calls += 1
             verdict = self.symbolic(gold, answer)
             self._tier = max(self._tier, _TIERS.index("symbolic"))
         self._known[gold, answer] = verdict

@@ -52,15 +52,15 @@ def same_choice(case: Case, gold: Node, answer: Node, same: Same) -> Verdict | N
 
 def is_contradicted(case: Case, answer: Node, same: Same) -> bool:
     """Whether the question lists another text under the answer's letter: `(A) 2` where B is 2."""
-    found = labelled(answer, lists=True)
-    listed = choices(case.question) if found else {}
-    if found is None or found[0] not in listed or found[1] == listed[found[0]]:
+    label = labelled(answer, lists=True)
+    listed = choices(case.question) if label else {}
+    if label is None or label[0] not in listed or label[1] == listed[label[0]]:
         return False
     trial = Case(case.policy, case.question, case.seed, work=case.work)
-    if same(trial, _without_unit(listed[found[0]]), found[1]) == "same":
+    if same(trial, _without_unit(listed[label[0]]), label[1]) == "same":
         return False
-    others = [text for letter, text in listed.items() if letter != found[0]]
-    return any(same(trial, _without_unit(text), found[1]) == "same" for text in others)
+    others = [text for letter, text in listed.items() if letter != label[0]]
+    return any(same(trial, _without_unit(text), label[1]) == "same" for text in others)
 
 
 def _without_unit(node: Node) -> Node:
@@ -99,16 +99,16 @@ def choices(question: str) -> dict[str, Node]:
     if len(row) < 2:
         return {}
     ends = [match.start() for match in row[1:]] + [len(text)]
-    found: dict[str, Node] = {}
+    by_letter: dict[str, Node] = {}
     for match, end in zip(row, ends, strict=True):
         listed_text = text[match.end() : end].strip().partition("\n")[0][:MAX_RUN_CHARS]
         if text.count("$", 0, match.start()) % 2:  # within a formula, and so is what it stands for
             listed_text = listed_text.partition("$")[0]
         try:
-            found[_letter(match)] = parse(_trimmed(listed_text))
+            by_letter[_letter(match)] = parse(_trimmed(listed_text))
         except ParseError:
             continue
-    return found
+    return by_letter
 
 
 def _letter(match: re.Match[str]) -> str:

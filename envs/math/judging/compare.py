@@ -114,8 +114,8 @@ def _guarded(case: Case, gold: Node, answer: Node, *, apart: bool = False) -> st
         return ""
     gold, answer = without_letters(gold, answer)
     components = in_components(case, gold, answer)
-    if components[1] is not answer and (found := _guarded(case, *components, apart=not isinstance(answer, Add))):
-        return found
+    if components[1] is not answer and (refusal := _guarded(case, *components, apart=not isinstance(answer, Add))):
+        return refusal
     if case.policy.unworked != "accept" and is_unworked(gold, answer, case.question):
         return f"refused: it is not worked out; unworked={case.policy.unworked}"
     if case.policy.unworked == "refuse":

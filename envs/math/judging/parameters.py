@@ -66,15 +66,15 @@ def _constants(node: Node, question: str) -> tuple[str, ...]:
     values = [sides[-1] for sides in claims(node, question)]
     if len(values) != 1 or not isinstance(values[0], Add):
         return ()
-    found: list[str] = []
+    names: list[str] = []
     for term in values[0].terms:
         term = term.of if isinstance(term, Neg) else term
         factors = term.factors if isinstance(term, Mul) else (term,)
-        found += [one.name for one in factors if isinstance(one, Symbol) and _FREE.fullmatch(one.name)]
-    once = all(sum(part == Symbol(name) for part in walk(node)) == 1 for name in found)
-    if not once or any(speaks_of(question, name) for name in found) or not symbols(values[0]) - set(found):
+        names += [one.name for one in factors if isinstance(one, Symbol) and _FREE.fullmatch(one.name)]
+    once = all(sum(part == Symbol(name) for part in walk(node)) == 1 for name in names)
+    if not once or any(speaks_of(question, name) for name in names) or not symbols(values[0]) - set(names):
         return ()
-    return tuple(sorted(found))
+    return tuple(sorted(names))
 
 
 def _renamed(gold: Node, answer: Node, question: str, integers: frozenset[str]) -> tuple[Node, Node]:

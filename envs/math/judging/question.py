@@ -31,7 +31,7 @@ from verigym.envs.math.tree import (
 MAX_CHARS = 20_000
 MAX_RUNS = 60
 MAX_RUN_CHARS = 400
-MAX_FOUND = 20
+MAX_FORMULAS = 20
 
 _SPAN = re.compile(r"\$\$?([^$]++)\$\$?|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL)
 # A stretch of symbols: two letters in a row are a word of the sentence.
@@ -102,7 +102,7 @@ def formulas(question: str) -> Formulas:
         trees.append(tree)
         if free and not isinstance(tree, Relation):
             alone.update(map(shape, parts))
-    kinds = [frozenset(found) for found in (alone, literals, equations)]
+    kinds = [frozenset(group) for group in (alone, literals, equations)]
     return Formulas(tuple(wholes), frozenset(shapes), kinds[0], kinds[1], kinds[2], tuple(trees))
 
 
@@ -132,7 +132,7 @@ def numbers_in(text: str) -> list[Fraction]:
 @lru_cache(maxsize=256)
 def matrices(question: str) -> frozenset[Node]:
     """Return the shapes of the matrices that a question shows, in `$` or outside."""
-    texts = [match.group() for match in _MATRIX.finditer(question[:MAX_CHARS])][:MAX_FOUND]
+    texts = [match.group() for match in _MATRIX.finditer(question[:MAX_CHARS])][:MAX_FORMULAS]
     return frozenset(part for part in _parsed(texts) if isinstance(part, Matrix))
 
 
@@ -141,7 +141,7 @@ def computations(question: str) -> tuple[Node, ...]:
     """Return the shapes of the expressions without variables in a question, roots and powers in words too."""
     text = question[:MAX_CHARS].lower()
     worded = [rf"\sqrt{{{one}}}" for one in _ROOT.findall(text)] + [f"{one}^{{{two}}}" for one, two in _POWER.findall(text)]
-    shapes = dict.fromkeys([*formulas(question).wholes, *_parsed(worded[:MAX_FOUND])])
+    shapes = dict.fromkeys([*formulas(question).wholes, *_parsed(worded[:MAX_FORMULAS])])
     return tuple(one for one in shapes if is_plain(one) and all(isinstance(part, _ARITHMETIC) for part in walk(one)))
 
 

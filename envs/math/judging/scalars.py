@@ -293,7 +293,7 @@ def wants_percent(question: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _asked_units(question: str) -> frozenset[str]:
+def _requested_units(question: str) -> frozenset[str]:
     words = (match.group(1).lower() for match in _UNIT.finditer(question[:MAX_CHARS]))
     return frozenset(unit for word in words if (unit := known_unit(word) or known_unit(singular(word))))
 
@@ -303,7 +303,7 @@ def contradicts(unit: str, question: str) -> bool:
     given, kind = _measured(unit)
     if not kind:
         return False
-    wanted = _asked_units(question)
+    wanted = _requested_units(question)
     return given not in wanted and any(_measured_kind(one) == kind for one in wanted)
 
 

@@ -109,8 +109,8 @@ def _product(factors: list[Node]) -> Node:
     for factor, count in Counter(inner).items():
         if factor != _ONE:  # x * x is x^2, but 3 * 3 stays a product of two numbers
             kept += [factor] * count if is_plain(factor) else [_power(factor, Number(Fraction(count)))]
-    found: Node = _ONE if not kept else kept[0] if len(kept) == 1 else Mul(tuple(sorted(kept, key=repr)))
-    return _negative(found) if negative else found
+    product: Node = _ONE if not kept else kept[0] if len(kept) == 1 else Mul(tuple(sorted(kept, key=repr)))
+    return _negative(product) if negative else product
 
 
 def _quotient(top: Node, bottom: Node) -> Node:
@@ -122,8 +122,8 @@ def _quotient(top: Node, bottom: Node) -> Node:
     if common and _ZERO not in common:
         top = _product(list((over - common).elements()))
         bottom = _product(list((under - common).elements()))
-    found = top if bottom == _ONE else Div(top, bottom)
-    return _negative(found) if negative else found
+    quotient = top if bottom == _ONE else Div(top, bottom)
+    return _negative(quotient) if negative else quotient
 
 
 def _power(base: Node, exponent: Node) -> Node:

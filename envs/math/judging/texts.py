@@ -65,8 +65,8 @@ def words_of(node: Node) -> str | None:
         parts = [part.name if isinstance(part, Symbol | Constant) and len(part.name) == 1 else "" for part in node.factors]
         return "".join(parts) if all(parts) else None
     if isinstance(node, Phrase):
-        found = [words_of(part) for part in node.parts]
-        return " ".join(word for word in found if word) if all(found) else None
+        words = [words_of(part) for part in node.parts]
+        return " ".join(word for word in words if word) if all(words) else None
     return None
 
 
@@ -138,8 +138,8 @@ def choice_of(node: Node) -> str | None:
         return match.group(1) if match and match.group(1).isupper() else None
     if isinstance(node, Phrase) and len(node.parts) == 2 and node.parts[0] in _CHOICE_WORDS:
         return choice_of(node.parts[1]) if isinstance(node.parts[1], Symbol) else None
-    found = labelled(node)
-    return found[0] if found else None
+    label = labelled(node)
+    return label[0] if label else None
 
 
 def labelled(node: Node, *, lists: bool = False) -> tuple[str, Node] | None:
@@ -149,8 +149,8 @@ def labelled(node: Node, *, lists: bool = False) -> tuple[str, Node] | None:
         node: an answer.
         lists: whether a letter may stand for a list without brackets.
     """
-    found = None if isinstance(node, Mul) else lettered(node)
-    return found if found and _is_label_text(found[1], lists) else None
+    pair = None if isinstance(node, Mul) else lettered(node)
+    return pair if pair and _is_label_text(pair[1], lists) else None
 
 
 def lettered(node: Node) -> tuple[str, Node] | None:

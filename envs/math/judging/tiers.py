@@ -89,12 +89,12 @@ class Tiers:
 
     def _judge(self, gold: str, tree: Node, answer: str, given: Node) -> Decision:
         symbolic = self._ask if self.options.symbolic else None
-        found = judge_answer(tree, given, self.options, question=self.question, seed=self.seed, symbolic=symbolic)
-        if found.correct is None and self.options.math_verify and not found.guarded:
+        decision = judge_answer(tree, given, self.options, question=self.question, seed=self.seed, symbolic=symbolic)
+        if decision.correct is None and self.options.math_verify and not decision.guarded:
             return self._last_opinion(gold, answer)
-        if found.correct is None and self.limit:
+        if decision.correct is None and self.limit:
             return Decision(False, self.limit, True)
-        return Decision(bool(found.correct), found.reason, found.tier == "limit" and not found.correct)
+        return Decision(bool(decision.correct), decision.reason, decision.tier == "limit" and not decision.correct)
 
     def _ask(self, gold: Node, answer: Node) -> Verdict:
         if self.limit:  # after one limit, no more time is spent on this answer
@@ -116,7 +116,7 @@ class Tiers:
 
     def _last_opinion(self, gold: str, answer: str) -> Decision:
         try:
-            found = symbolic.compare(
+            opinion = symbolic.compare(
                 gold,
                 answer,
                 timeout_s=max(MIN_SYMBOLIC_S, self.options.symbolic_timeout_s - self.spent_s),
@@ -125,4 +125,4 @@ class Tiers:
             )
         except symbolic.SymbolicLimit as limit:
             return Decision(False, str(limit), True)
-        return Decision(found.equal, "equal (Math-Verify)" if found.equal else "not equal (Math-Verify)")
+        return Decision(opinion.equal, "equal (Math-Verify)" if opinion.equal else "not equal (Math-Verify)")

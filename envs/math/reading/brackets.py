@@ -21,10 +21,10 @@ class Brackets(Cursor):
         saved = self.bars, self.builder, self.integrals
         self.bars, self.builder, self.integrals = "", False, 0
         self.enter()
-        found = self.items(closers)
+        elements = self.items(closers)
         self.depth -= 1
         self.bars, self.builder, self.integrals = saved
-        return found
+        return elements
 
     def bracket(self) -> Node:
         """Read parentheses, square brackets and intervals, `]0,1[` among them."""

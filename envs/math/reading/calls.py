@@ -265,19 +265,19 @@ class Calls(BigOperators):
     def shape(self) -> Node:
         r"""Read `\angle APC` and `\triangle ABC` as names."""
         what = self.take()[1]
-        found = ""
-        while self.kind in ("sym", "num") and (self.tokens[self.at][1][:1].isupper() or not found):
+        name = ""
+        while self.kind in ("sym", "num") and (self.tokens[self.at][1][:1].isupper() or not name):
             if self.kind == "num":
-                found += self.take()[1]
+                name += self.take()[1]
                 break
             node = self.atom()
             if type(node) is not Symbol:
                 raise self.error("the name of a figure expected")
-            found += node.name
-        if self.kind == "{" and not found:
+            name += node.name
+        if self.kind == "{" and not name:
             inner = self.group()
-            found = inner.name if type(inner) is Symbol else ""
-        return Symbol(f"{what} {found}".strip())
+            name = inner.name if type(inner) is Symbol else ""
+        return Symbol(f"{what} {name}".strip())
 
 
 def _may_choose(items: tuple[Node, ...]) -> bool:

@@ -101,10 +101,10 @@ class Lists(Cursor):
         r"""Read the `(or 0.5)` of `\frac12 (or 0.5)`: another notation or a second answer."""
         self.enter()
         self.jump(self.at + 2)
-        found, _, _ = self.items(_ROUND)
+        elements, _, _ = self.items(_ROUND)
         self.expect(")")
         self.depth -= 1
-        return found or [Text("or")]
+        return elements or [Text("or")]
 
     def _item(self, closers: frozenset[str]) -> Node:
         node = self._negated() if self.kind == "not" else self.relation()

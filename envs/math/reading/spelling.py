@@ -105,10 +105,10 @@ def _in_signs(text: str) -> str:
     r"""Replace words by signs: `70\deg`, `all real numbers except 3`."""
     if r"\deg" in text:
         text = _DEGREES.sub(r"^\\circ", text)
-    if _EXCEPTS.search(text) and (found := _ALL_BUT.fullmatch(text)) and any(map(str.isdigit, found.group(1))):
-        text = rf"\mathbb{{R}} \setminus \{{{_JOINED.sub(', ', found.group(1))}\}}"
-    if found := _TAIL.fullmatch(text):
-        text = found.group(1).rstrip() + found.group(2)
+    if _EXCEPTS.search(text) and (match := _ALL_BUT.fullmatch(text)) and any(map(str.isdigit, match.group(1))):
+        text = rf"\mathbb{{R}} \setminus \{{{_JOINED.sub(', ', match.group(1))}\}}"
+    if match := _TAIL.fullmatch(text):
+        text = match.group(1).rstrip() + match.group(2)
     return text
 
 

@@ -259,7 +259,7 @@ def dependents(parts: Iterable[Node]) -> dict[str, frozenset[str]]:
     A name that is both differentiated and differentiated by (`\frac{dy}{dx}` beside `\frac{dx}{dy}`) is a function of nothing
     that could be named.
     """
-    found: dict[str, frozenset[str]] = {}
+    variables_of: dict[str, frozenset[str]] = {}
     variables: set[str] = set()
     derived: set[str] = set()
     for part in parts:
@@ -270,8 +270,10 @@ def dependents(parts: Iterable[Node]) -> dict[str, frozenset[str]]:
         names = symbols(body) - {variable}
         derived.update({body.name} - {variable} if isinstance(body, Symbol) else ())
         for name in names if isinstance(body, Symbol) else names - _CONSTANTS:
-            found[name] = found.get(name, frozenset()) | {variable}
-    return {name: frozenset() if name in variables else of for name, of in found.items() if name not in variables - derived}
+            variables_of[name] = variables_of.get(name, frozenset()) | {variable}
+    return {
+        name: frozenset() if name in variables else of for name, of in variables_of.items() if name not in variables - derived
+    }
 
 
 def hidden(body: Node, variable: str, bound: Collection[str]) -> bool:

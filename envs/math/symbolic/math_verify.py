@@ -44,8 +44,8 @@ def load() -> Callable[[bytes], bytes]:
 
     def read(text: str) -> list[Any]:
         # No timeouts of its own, which are signals: the deadline is the kill.
-        found: list[Any] = parse(f"$${text}$$", [config], fallback_mode="no_fallback", parsing_timeout=None)
-        return [imaginary(value) for value in found]
+        values: list[Any] = parse(f"$${text}$$", [config], fallback_mode="no_fallback", parsing_timeout=None)
+        return [imaginary(value) for value in values]
 
     def equal(gold: list[Any], answer: list[Any]) -> bool:
         # 6 digits and 15 digits, the defaults, make 1e-7 equal 2e-7 and 2^-99 equal 2^-98.

@@ -186,8 +186,8 @@ class Evaluation:
         if not whole or any(number is None or number.bit_length() > 4000 for number in numbers):
             raise Unsupported(name)
         literals = tuple(literal(Fraction(one)) for one in numbers if one is not None)
-        found = exactly.value(Call(name, literals), {}, arithmetic.work)
-        return arithmetic.rational(found.numerator, found.denominator)
+        fraction = exactly.value(Call(name, literals), {}, arithmetic.work)
+        return arithmetic.rational(fraction.numerator, fraction.denominator)
 
     def _choose(self, name: str, top: Value, count: Value, number: int | None) -> Value:
         """Return top over count by a product for a small count, else by gamma functions."""

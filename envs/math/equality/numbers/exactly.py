@@ -50,14 +50,14 @@ def rational(node: Node, work: WorkBudget | None = None) -> Fraction | None:
         return _tried(node, WorkBudget(EXACT_WORK))
     remembered = work.known.get(id(node))
     if remembered is not None:
-        found: Fraction | None = remembered[1]
-        return found
+        fraction: Fraction | None = remembered[1]
+        return fraction
     share = work.share(EXACT_WORK)
-    found = _tried(node, share)
+    fraction = _tried(node, share)
     work.settle(share)
     if share.used > DEAR:
-        work.known[id(node)] = (node, found)
-    return found
+        work.known[id(node)] = (node, fraction)
+    return fraction
 
 
 def _tried(node: Node, work: WorkBudget) -> Fraction | None:
@@ -202,9 +202,9 @@ def _scalar(name: str, args: list[Rational], work: WorkBudget) -> Rational:  # n
             charge(work, bits(top) + bits(bottom))
             return top % bottom
         case "log", [one, base]:
-            found = integers.rational_log(one, base, work)
-            if found is not None:
-                return found
+            logarithm = integers.rational_log(one, base, work)
+            if logarithm is not None:
+                return logarithm
         case (("exp" | "cos"), [one]) if one == 0:
             return 1
         case ("ln", [one]) if one == 1:

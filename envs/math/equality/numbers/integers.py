@@ -149,24 +149,24 @@ def factor(number: int, work: WorkBudget, limit: int = 1000) -> tuple[dict[int, 
 
     What is left over is one divisor, reduced to the number whose power it is unless it is very large.
     """
-    found: dict[int, int] = {}
+    exponents: dict[int, int] = {}
     divisor = 2
     work.spend(0 if number == 1 else 10 + min(number, 2000))
     while divisor < limit and divisor * divisor <= number:
         work.spend(number.bit_length() >> 10)
         while number % divisor == 0:
             work.spend(5 + (number.bit_length() >> 10))
-            found[divisor] = found.get(divisor, 0) + 1
+            exponents[divisor] = exponents.get(divisor, 0) + 1
             number //= divisor
         divisor += 1 if divisor == 2 else 2
     if number == 1:
-        return found, True
+        return exponents, True
     if number < limit * limit:
-        found[number] = found.get(number, 0) + 1
-        return found, True
+        exponents[number] = exponents.get(number, 0) + 1
+        return exponents, True
     exponent = 1
     for degree in (2, 3, 5, 7) if number.bit_length() <= MAX_ROOTED_BITS else ():
         while number.bit_length() > degree and (root := integer_root(number, degree)) ** degree == number:
             number, exponent = root, exponent * degree
-    found[number] = found.get(number, 0) + exponent
-    return found, False
+    exponents[number] = exponents.get(number, 0) + exponent
+    return exponents, False

@@ -232,13 +232,13 @@ class Arithmetic:
             value = lib.from_int(self.integer(value))
         if len(value) == 4:
             try:
-                found = finite(real(value, self.precision, _DOWN))
+                result = finite(real(value, self.precision, _DOWN))
             except lib.ComplexResult:
                 if self.real:
                     raise Undefined(f"{name} outside its domain") from None
             else:
                 floor = magnitude(value) if name != "ln" and value != lib.fzero else 0
-                return lib.fzero if found[1] and magnitude(found) < floor - self.precision + SLACK else found
+                return lib.fzero if result[1] and magnitude(result) < floor - self.precision + SLACK else result
         return self.tidy(pair(self.pair(value), self.precision, _DOWN))
 
     def gamma(self, value: Value) -> Value:

@@ -41,12 +41,12 @@ class Folds:
 
     def __init__(self, a: Node, b: Node, whole: frozenset[str]) -> None:
         """Find them."""
-        found = [dict(_folded(node)) for node in (a, b)]
-        self.differ = found[0].keys() != found[1].keys()
-        hidden = [{one for one, hides in side.items() if hides} for side in found]
+        sides = [dict(_folded(node)) for node in (a, b)]
+        self.differ = sides[0].keys() != sides[1].keys()
+        hidden = [{one for one, hides in side.items() if hides} for side in sides]
         self.single = [one for one in hidden[0] ^ hidden[1] if not _evident(one, whole)]
         self.single.sort(key=repr)
-        self.arguments = list(dict.fromkeys(part for side in found for one in side for part in _factors(one) if symbols(part)))
+        self.arguments = list(dict.fromkeys(part for side in sides for one in side for part in _factors(one) if symbols(part)))
         self.arguments = [one for one in self.arguments if not _positive(one)]
 
 
@@ -212,7 +212,7 @@ def marks(arguments: list[Node], number: ValueAt) -> tuple[list[Fraction], dict[
 
     Between three places with one sign the smallest value is sought, so that a sign changed on a short interval is seen.
     """
-    found: set[Fraction] = set()
+    crossings: set[Fraction] = set()
     seen: dict[Node, set[int]] = {}
     for one in arguments:
         known = [(place, value) for place in GRID if (value := number(one, place))]
@@ -224,8 +224,8 @@ def marks(arguments: list[Node], number: ValueAt) -> tuple[list[Fraction], dict[
         seen[one] = {1 if value > 0 else -1 for _, value in known}
         for (low, below), (high, above) in zip(known, known[1:], strict=False):
             if (below > 0) is not (above > 0):
-                found.add(_halved(one, low, high, below > 0, number))
-    return sorted(found), seen
+                crossings.add(_halved(one, low, high, below > 0, number))
+    return sorted(crossings), seen
 
 
 def _dips(before: tuple[Fraction, Fraction], here: tuple[Fraction, Fraction], after: tuple[Fraction, Fraction]) -> bool:

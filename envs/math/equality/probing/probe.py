@@ -135,13 +135,13 @@ class Probe:
 
     def _folded(self, names: list[str], whole: frozenset[str], real: bool) -> Verdict:
         """Compare on both sides of where moduli, roots and logarithms fold."""
-        found = folds.Folds(self.gold, self.answer, whole)
-        if not (found.arguments or found.differ) or complex_names(self.a, self.b).intersection(names):
+        folding = folds.Folds(self.gold, self.answer, whole)
+        if not (folding.arguments or folding.differ) or complex_names(self.a, self.b).intersection(names):
             return "same"
-        arguments = list(dict.fromkeys((*found.single, *found.arguments)))
-        if len(arguments) > folds.MAX_ARGUMENTS and found.differ:
+        arguments = list(dict.fromkeys((*folding.single, *folding.arguments)))
+        if len(arguments) > folds.MAX_ARGUMENTS and folding.differ:
             return "unknown"
-        unseen = self._one_sided(found.single, names, whole, real)
+        unseen = self._one_sided(folding.single, names, whole, real)
         if unseen == "different":
             return "different"
         for line in folds.lines(names, whole, self.seed):
@@ -158,11 +158,11 @@ class Probe:
 
                 marks, seen = folds.marks(rest, number)
                 places += folds.between(marks)
-                more = sorted(folds.GRID, key=abs) if found.differ else more
+                more = sorted(folds.GRID, key=abs) if folding.differ else more
                 unseen = {one for one in unseen if len(seen.get(one, ())) < 2}
             verdict = self._at_places(line, places, real)
             if verdict != "same":
-                return verdict if found.differ or verdict == "different" else "same"
+                return verdict if folding.differ or verdict == "different" else "same"
             if self._at_places(line, more, real) == "different":
                 return "different"
             unseen = {one for one in unseen if one not in polys or not self._settled(one, line, places, len(names) == 1)}

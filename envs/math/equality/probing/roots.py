@@ -64,8 +64,8 @@ def _quotient(node: Node, line: Line, constant: Constants, work: WorkBudget) -> 
             power, inner = rational(exponent, work), _quotient(base, line, constant, work)
             if power is None or power.denominator != 1 or abs(power) > MAX_DEGREE or inner is None:
                 return None
-            found = _folded([inner] * abs(power.numerator), False, work) if power else ([Fraction(1)], [Fraction(1)])
-            return found and (found if power > 0 else found[::-1])
+            parts = _folded([inner] * abs(power.numerator), False, work) if power else ([Fraction(1)], [Fraction(1)])
+            return parts and (parts if power > 0 else parts[::-1])
     return None
 
 
@@ -141,7 +141,7 @@ def cells(poly: Poly, work: WorkBudget, *, whole: bool = False) -> list[Fraction
     chain = _chain(poly, work)
     bound = Fraction(2 << max(max(abs(one) for one in poly[:-1]) // abs(poly[-1]), 1).bit_length())
     ends = _changes(chain, -bound, work), _changes(chain, bound, work)
-    todo, found, beside = [(-bound, bound, *ends)], {ends[0]: -bound, ends[1]: bound}, {bound}
+    todo, points, beside = [(-bound, bound, *ends)], {ends[0]: -bound, ends[1]: bound}, {bound}
     while todo:
         low, high, before, after = todo.pop()
         if before == after or (before - after == 1 and not whole):
@@ -151,9 +151,9 @@ def cells(poly: Poly, work: WorkBudget, *, whole: bool = False) -> list[Fraction
             continue
         middle = _between(poly, low, high)
         changes = _changes(chain, middle, work)
-        found.setdefault(changes, middle)
+        points.setdefault(changes, middle)
         todo += [(low, middle, before, changes), (middle, high, changes, after)]
-    return sorted(place for place in beside if place >= 1) if whole else sorted(found.values())
+    return sorted(place for place in beside if place >= 1) if whole else sorted(points.values())
 
 
 def _between(poly: Poly, low: Fraction, high: Fraction) -> Fraction:

@@ -101,16 +101,16 @@ class _Guard:
 
     def _is_computed(self, side: Node) -> bool:
         """Whether the question is a computation of the gold, and the answer another one."""
-        asked = [one for one in computations(self.question) if not is_literal(one)][:MAX_CHECKS]
-        if len(self.golds) != 1 or not isinstance(side, _OPERATIONS) or not is_plain(side) or not asked:
+        exercises = [one for one in computations(self.question) if not is_literal(one)][:MAX_CHECKS]
+        if len(self.golds) != 1 or not isinstance(side, _OPERATIONS) or not is_plain(side) or not exercises:
             return False
         gold = self.golds[0]
         if not is_reduced(gold, self.work):
             return False
-        asked = [one for one in asked if compare_values(gold, one, work=self.work).verdict == "same"]
-        if not asked or rational(gold, self.work) is None:
-            return bool(asked) and not is_reduced(side, self.work)
-        fractions = is_fraction(side) and not any(map(is_fraction, asked))  # 2/4 for 1/4 + 1/4, not for 6/12
+        exercises = [one for one in exercises if compare_values(gold, one, work=self.work).verdict == "same"]
+        if not exercises or rational(gold, self.work) is None:
+            return bool(exercises) and not is_reduced(side, self.work)
+        fractions = is_fraction(side) and not any(map(is_fraction, exercises))  # 2/4 for 1/4 + 1/4, not for 6/12
         return is_literal(gold) and not (fractions or is_literal(side) or is_power_of_ten(side))
 
     def _keeps_matrices(self, side: Node) -> bool:
@@ -125,8 +125,8 @@ class _Guard:
             return False
         gold = self.golds[0]
         names = symbols(gold)
-        asked = [one for one in self.formulas.wholes if symbols(one) == names and isinstance(one, Add | Mul | Pow | Div | Neg)]
-        equal = [one for one in asked[:MAX_CHECKS] if compare_values(side, one, work=self.work).verdict == "same"]
+        wholes = [one for one in self.formulas.wholes if symbols(one) == names and isinstance(one, Add | Mul | Pow | Div | Neg)]
+        equal = [one for one in wholes[:MAX_CHECKS] if compare_values(side, one, work=self.work).verdict == "same"]
         if not equal or gold in equal:
             return False
         wanted, given = _is_factored(gold), _is_factored(side)
@@ -166,8 +166,8 @@ def _keeps_factor(question: str, gold: Node, answer: Node, work: WorkBudget) -> 
     """
     if not is_polynomial(gold) or not any(map(_cancels, walk(answer))):
         return False
-    asked = [one for one in formulas(question).wholes if divides(one) and symbols(one) == symbols(gold)][:MAX_CHECKS]
-    if not any(compare_values(shape(gold), one, work=work).verdict == "same" for one in asked):
+    wholes = [one for one in formulas(question).wholes if divides(one) and symbols(one) == symbols(gold)][:MAX_CHECKS]
+    if not any(compare_values(shape(gold), one, work=work).verdict == "same" for one in wholes):
         return False
     return all(any(map(_cancels, walk(side))) for sides in claims(answer, question) for side in sides)
 

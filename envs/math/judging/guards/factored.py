@@ -25,7 +25,7 @@ def is_less_factored(question: str, gold: Node, answer: Node) -> bool:
     by_primes, by_variables = _PRIMES.search(question), _FACTOR.search(question)
     if not (by_primes or by_variables):
         return False
-    golds, sides = ([side for found in claims(node, question) for side in found] for node in (gold, answer))
+    golds, sides = ([side for claim in claims(node, question) for side in claim] for node in (gold, answer))
     if by_primes and any(primes(side) > 1 for side in golds):
         return not any(map(primes, sides))
     if not by_variables:

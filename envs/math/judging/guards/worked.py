@@ -125,10 +125,10 @@ def _claimed(node: Node, question: str) -> Iterator[tuple[Node, ...]]:
                 if not symbols(side):
                     yield from _claimed(side, question)
         case Relation(sides, comparators) if "approx" in comparators:
-            for found in claims(node, question):
-                first = len(found) - (len(sides) - comparators.index("approx") - 1)
-                last = rational(found[first - 1]) if first > 0 else None
-                yield (*found[:first], *(side for side in found[max(first, 0) :] if first <= 0 or rational(side) == last))
+            for claim in claims(node, question):
+                first = len(claim) - (len(sides) - comparators.index("approx") - 1)
+                last = rational(claim[first - 1]) if first > 0 else None
+                yield (*claim[:first], *(side for side in claim[max(first, 0) :] if first <= 0 or rational(side) == last))
         case _:
             yield from claims(node, question)
 

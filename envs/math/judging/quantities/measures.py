@@ -94,7 +94,7 @@ _SCALES = frozenset(
     "hundred thousand million billion trillion mil mn bn k dozen ten one two halve half third quarter gross grand score "
     "percent percentage pct pp bps pi lakh crore".split()
 )
-_ASKED = re.compile(r"\bhow many ((?:[a-z]+(?:-[a-z]+)*[ \n]+){0,7}[a-z]+(?:-[a-z]+)*)", re.IGNORECASE)
+_HOW_MANY = re.compile(r"\bhow many ((?:[a-z]+(?:-[a-z]+)*[ \n]+){0,7}[a-z]+(?:-[a-z]+)*)", re.IGNORECASE)
 _AFTER = frozenset(
     "is are was were be been am do does did will would can could should must may might have has had there that which who whom "
     "with without in on at to from by for if so such between among and or than then as when where while he she it they we you "
@@ -103,10 +103,10 @@ _AFTER = frozenset(
 
 
 @lru_cache(maxsize=256)
-def _asked(question: str) -> tuple[tuple[str, ...], ...]:
+def _counted_things(question: str) -> tuple[tuple[str, ...], ...]:
     """Return the words of what a question counts: `intersection points` of `How many intersection points are there?`."""
     counted = []
-    for match in _ASKED.finditer(question[:MAX_CHARS]):
+    for match in _HOW_MANY.finditer(question[:MAX_CHARS]):
         words = match.group(1).lower().split()
         counted.append(tuple(takewhile(lambda word: word not in _AFTER, words)))
     return tuple(words for words in counted if words)
@@ -122,7 +122,7 @@ def is_asked(unit: str, question: str) -> bool:
     if not given or "^" in unit or "how many" not in question.lower():
         return False
     scaled = not _SCALES.isdisjoint(given) or _NUMBERS.search(" ".join(given)) is not None
-    for words in _asked(question):
+    for words in _counted_things(question):
         alike = tuple(map(singular, words))
         if takes_back(" ".join(given)):
             if given == alike and is_plural(words[-1]):
@@ -144,7 +144,7 @@ _ANGULAR = re.compile(
 
 def counts_things(question: str) -> bool:
     """Whether a question asks for a number of things and speaks of nothing that is measured in degrees."""
-    return bool(_asked(question)) and not _ANGULAR.search(question)
+    return bool(_counted_things(question)) and not _ANGULAR.search(question)
 
 
 _NUMBERS = re.compile(r"\d|\b(?:zero|three|four|five|six|seven|eight|nine|\w+teen|\w+ty|eleven|twelve)\b")

@@ -107,8 +107,8 @@ def region_of(node: Node, work: WorkBudget | None = None) -> Region | None:  # n
         case SetBuilder(element, condition):
             if isinstance(element, Relation) and element.comparators == ("in",) and element.sides[1] == NamedSet("R"):
                 element = element.sides[0]
-            found = region_of(condition, work)
-            return found._replace(related=False, variable=None) if found and found.variable == element else None
+            region = region_of(condition, work)
+            return region._replace(related=False, variable=None) if region and region.variable == element else None
         case Relation((left, right), ("in",)):
             inner = region_of(right, work)
             return None if inner is None or inner.variable is not None else inner._replace(variable=left)
@@ -137,15 +137,15 @@ def _interval(node: Group, low: Node, high: Node, work: WorkBudget | None) -> Re
 
 
 def _points(items: tuple[Node, ...], work: WorkBudget | None) -> Region | None:
-    found: list[Segment] = []
+    segments: list[Segment] = []
     for item in items:
         branches = expand_plus_minus(item) if any(isinstance(part, PlusMinus) for part in walk(item)) else (item,)
         for branch in branches:
             end = end_of(branch, work)
             if end is None or isinstance(end.place, float):
                 return None
-            found += point(end)
-    return Region(union(found))
+            segments += point(end)
+    return Region(union(segments))
 
 
 def _combined(op: str, parts: list[Region | None]) -> Region | None:
@@ -180,11 +180,11 @@ def _equals(item: Node, work: WorkBudget | None) -> Region | None:
 
 
 def _related(node: Relation, work: WorkBudget | None) -> Region | None:
-    found: list[Region | None] = [
+    regions: list[Region | None] = [
         _simple(left, comparator, right, work)
         for left, comparator, right in zip(node.sides, node.comparators, node.sides[1:], strict=False)
     ]
-    combined = _combined("intersection", found)
+    combined = _combined("intersection", regions)
     return combined if combined and combined.variable is not None else None
 
 

@@ -73,7 +73,7 @@ def without_conditions(gold: Node, answer: Node, question: str) -> tuple[Node, N
 
 def split(node: Node) -> tuple[Node, tuple[Condition, ...]]:
     """Split a tree into what is claimed and its conditions; there are none where it is no formula with its names in it."""
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     core = node
     while isinstance(core, Listing | Phrase):
         rest, condition = _last(core)
@@ -82,8 +82,8 @@ def split(node: Node) -> tuple[Node, tuple[Condition, ...]]:
         if rest is None or condition is None:
             break
         core = rest
-        found.append(condition)
-    return (core, tuple(found)) if found and all(_applies(one, core) for one in found) else (node, ())
+        conditions.append(condition)
+    return (core, tuple(conditions)) if conditions and all(_applies(one, core) for one in conditions) else (node, ())
 
 
 def _last(node: Listing | Phrase) -> tuple[Node | None, Condition | None]:
@@ -126,8 +126,8 @@ def _spoken(parts: tuple[Node, ...]) -> Condition | None:
     match parts:
         case (Symbol(name),) if words:
             return _ranging(name, words)
-        case (Symbol(name), Text(said)) if _AFTER.fullmatch(said.strip(" ,.").casefold()):
-            return _ranging(name, f"{words} {said.casefold()}")
+        case (Symbol(name), Text(phrase)) if _AFTER.fullmatch(phrase.strip(" ,.").casefold()):
+            return _ranging(name, f"{words} {phrase.casefold()}")
         case (Relation() as relation,) if words:
             return _condition(relation)
     return None

@@ -114,10 +114,10 @@ def is_foreign(question: str, gold: Node, answer: Node) -> bool:
     given = {modulus for part in walk(answer) if (modulus := _modulus(part)) is not None}
     if not given or any(_modulus(part) is not None for part in walk(gold)):
         return False
-    asked = _asked(question)
-    if not asked:
-        return asked is not None and "how many" in question.lower() and not given <= set(numbers_in(question[:MAX_CHARS]))
-    return not given <= asked | {Fraction(lcm(*map(int, asked)))}
+    moduli = _moduli_of(question)
+    if not moduli:
+        return moduli is not None and "how many" in question.lower() and not given <= set(numbers_in(question[:MAX_CHARS]))
+    return not given <= moduli | {Fraction(lcm(*map(int, moduli)))}
 
 
 def _modulus(node: Node) -> Fraction | None:
@@ -128,14 +128,14 @@ def _modulus(node: Node) -> Fraction | None:
 
 
 @lru_cache(maxsize=256)
-def _asked(question: str) -> frozenset[Fraction] | None:
+def _moduli_of(question: str) -> frozenset[Fraction] | None:
     """Return the moduli that a question names; None where one of them cannot be told."""
     text = question[:MAX_CHARS]
-    found = [match.group(1) for match in _DIVISION.finditer(text)]
-    if None in found:
+    divisors = [match.group(1) for match in _DIVISION.finditer(text)]
+    if None in divisors:
         return None
     counts = [_digit_count(*match.groups()) for match in _LAST_DIGITS.finditer(text)]
-    return frozenset(Fraction(one.replace(",", "")) for one in found) | {Fraction(10**count) for count in counts}
+    return frozenset(Fraction(one.replace(",", "")) for one in divisors) | {Fraction(10**count) for count in counts}
 
 
 def _digit_count(one: str | None, many: str | None, place: str | None) -> int:

@@ -46,9 +46,9 @@ def same_statements(case: Case, gold: Relation, answer: Relation, same: Same) ->
     verdict = all_of(same(case, left, right) for left, right in zip(one.sides, two.sides, strict=True))
     if verdict == "same" or len(one.sides) > 2 or one.comparators[0] not in ("!=", ">", ">="):
         return verdict
-    found = _same_difference(case, one, two)
-    if found != "same" or one.comparators[0] == "!=":
-        return found
+    by_difference = _same_difference(case, one, two)
+    if by_difference != "same" or one.comparators[0] == "!=":
+        return by_difference
     slopes = _positive(minus(*one.sides), case.work), _positive(minus(*two.sides), case.work)
     if None in slopes:
         return case.values(minus(*one.sides), minus(*two.sides))
@@ -59,10 +59,10 @@ def _same_difference(case: Case, gold: Relation, answer: Relation) -> Verdict:
     if symbols(gold) != symbols(answer):
         return case.refuse("a relation between other variables")
     one, two = minus(*gold.sides), minus(*answer.sides)
-    found = proportional(one, two, case.seed, case.work).verdict
-    if found == "unknown" and "same" in (case.values(one, two), case.values(one, negative(two))):
+    verdict = proportional(one, two, case.seed, case.work).verdict
+    if verdict == "unknown" and "same" in (case.values(one, two), case.values(one, negative(two))):
         return "same"
-    return case.refuse("another relation") if found == "different" else found
+    return case.refuse("another relation") if verdict == "different" else verdict
 
 
 def _forward(relation: Relation) -> Relation:

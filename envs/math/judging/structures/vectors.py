@@ -78,8 +78,8 @@ def _is_stated(question: str, answer: Node) -> bool:
     """Whether the question holds that vector in that form."""
     if not question:
         return False
-    mine = _canonical(answer)
-    return any(_canonical(whole) == mine for whole in formulas(question).wholes)
+    canonical = _canonical(answer)
+    return any(_canonical(whole) == canonical for whole in formulas(question).wholes)
 
 
 def _canonical(node: Node) -> object:

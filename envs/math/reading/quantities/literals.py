@@ -190,9 +190,9 @@ class Numbers(Cursor):
         if self.kind == "accent":
             self.at -= 1
             self.kind = "."
-            found = self._repeating("0")
-            if found is not None:
-                return found
+            number = self._repeating("0")
+            if number is not None:
+                return number
             self.take()
         raise self.error("a number after the point expected")
 

@@ -86,11 +86,11 @@ def plain(text: str) -> str:
     text = _LOWERED.sub(lambda run: "_{" + run.group().translate(_SUBSCRIPTS) + "}", text)
     text = _RAISED.sub(lambda run: "^{" + run.group().translate(_SUPERSCRIPTS) + "}", text)
     text = text.translate(_TABLE)
-    for found in sorted(set(_FOREIGN.findall(text))):
-        if unicodedata.category(found) == "Nd" and unicodedata.bidirectional(found) in ("L", "EN"):
-            text = text.replace(found, str(unicodedata.decimal(found)))
+    for character in sorted(set(_FOREIGN.findall(text))):
+        if unicodedata.category(character) == "Nd" and unicodedata.bidirectional(character) in ("L", "EN"):
+            text = text.replace(character, str(unicodedata.decimal(character)))
         else:
-            _check(found)
+            _check(character)
     return _SWISS.sub(lambda match: match.group().replace("'", ""), text) if "'" in text else text
 
 

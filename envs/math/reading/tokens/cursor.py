@@ -69,8 +69,8 @@ class Cursor:
     def error(self, why: str) -> ParseError:
         """Return the refusal, with the place where it happened."""
         kind, text, _, place = self.tokens[self.at]
-        found = "the end" if kind == "end" else repr(text[:30])
-        return ParseError(f"{why}, found {found} at {place} near {self.text[max(0, place - 15) : place + 15]!r}")
+        token = "the end" if kind == "end" else repr(text[:30])
+        return ParseError(f"{why}, found {token} at {place} near {self.text[max(0, place - 15) : place + 15]!r}")
 
     def quotient(self, top: Node, bottom: Node) -> Node:
         r"""Divide; a `\partial` below that makes no derivative with what is above is no number that could be cancelled."""

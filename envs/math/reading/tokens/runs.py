@@ -15,20 +15,20 @@ _VALUE_ENDS = frozenset(("num", "}", ")", "]", "\\}", "rbar", "circ", "unit", "'
 _CONNECTED = re.compile(r"(or|and)([A-Z]|[a-z](?:[A-Z]?))")
 _ROMAN = frozenset("IVX")
 
-Found = tuple[list[tuple[str, str]], int]
+Classified = tuple[list[tuple[str, str]], int]
 """Kinds and texts of tokens, and the end of the run."""
 
 
-def classify(text: str, start: int, end: int, mode: str, before: str, alone: frozenset[str]) -> Found:
+def classify(text: str, start: int, end: int, mode: str, before: str, alone: frozenset[str]) -> Classified:
     """Return the tokens for the letters at start; before is the kind of the token before; alone, the capitals on their own."""
     if text[start] >= "\u2e80":
         return _ideographs(text, start, end)
     if mode == "math" and text[start] < "\x7f" and text[end : end + 1] < "\x7f":
         return _formula(text, start, end, before, alone), end
-    found = _WORD.match(text, start)
-    if found is None:
+    match = _WORD.match(text, start)
+    if match is None:
         return [("word", text[start:end])], end
-    word, end = found.group(), found.end()
+    word, end = match.group(), match.end()
     if before == "num" and word.lower() in vocabulary.DAY_HALVES:
         if "." in word and text[end : end + 1] == ".":
             end += 1
@@ -36,7 +36,7 @@ def classify(text: str, start: int, end: int, mode: str, before: str, alone: fro
     return [_word(word, text, end, mode, before)], end
 
 
-def _ideographs(text: str, start: int, end: int) -> Found:
+def _ideographs(text: str, start: int, end: int) -> Classified:
     match = _IDEOGRAPHS.match(text, start)
     if match is None:
         return [("word", text[start:end])], end

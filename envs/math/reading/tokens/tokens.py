@@ -67,11 +67,11 @@ class Lexer(Commands):
         }  # fmt: skip
         place, size, spaced = 0, len(text), False
         while place < size:
-            found = match(text, place)
-            kind = found.lastgroup if found else None
-            if found is None or kind is None:  # cannot be: the pattern ends in "any character"
+            lexeme = match(text, place)
+            kind = lexeme.lastgroup if lexeme else None
+            if lexeme is None or kind is None:  # cannot be: the pattern ends in "any character"
                 raise ParseError(f"unreadable at {place}")
-            start, place = place, found.end()
+            start, place = place, lexeme.end()
             if kind == "space":
                 spaced = True
                 self.apart = self.apart or text[start] == "~"
@@ -225,11 +225,11 @@ class Lexer(Commands):
             return measured
         if self.alone is None:
             self.alone = frozenset(_ALONE.findall(text))
-        found, end = classify(text, start, end, self.mode, before, self.alone)
-        if found[0][0] == "mod" and tokens and tokens[-1][0] == "(":  # (mod 7)
+        pieces, end = classify(text, start, end, self.mode, before, self.alone)
+        if pieces[0][0] == "mod" and tokens and tokens[-1][0] == "(":  # (mod 7)
             tokens[-1] = ("pmod", "(", *tokens[-1][2:])
             return end
-        for kind, word in found:
+        for kind, word in pieces:
             tokens.append((kind, word, spaced, start))
             spaced = False
         return end
