@@ -17,7 +17,7 @@ import torch
 from verigym.trainer.advantages.gae import gae, value_loss, whitened
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.training_row import TrainingRow
-from verigym.trainer.learner.optimizers import build_optimizer, learning_rate, set_learning_rate, step_if_finite
+from verigym.trainer.learner.optimizers import build_optimizer, clipped_step, learning_rate
 from verigym.trainer.learner.update import padded, policy_logprobs
 from verigym.trainer.logprobs.forward import ForwardOptions, checkpointing, decoder
 from verigym.trainer.logprobs.shared_prefix import micro_batch_passes
@@ -135,13 +135,11 @@ class Critic:
         rate = learning_rate(
             step, peak=config.critic_learning_rate, warmup=config.warmup_steps, total=config.steps, schedule=config.schedule
         )
-        set_learning_rate(self.optimizer, rate)
         self.optimizer.zero_grad(set_to_none=True)
         with checkpointing(self.model, config.gradient_checkpointing):
             metrics = accumulate_values(self.model, rows, value_clip=config.value_clip, how=ForwardOptions(**forward))
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.max_grad_norm)
-        step_if_finite(self.optimizer, norm, step, "critic")
-        return {**metrics, "critic_grad_norm": float(norm)}
+        norm = clipped_step(self.optimizer, rate, config.max_grad_norm, step, "critic")
+        return {**metrics, "critic_grad_norm": norm}
 
 
 def accumulate_values(

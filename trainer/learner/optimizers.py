@@ -73,6 +73,23 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
         parameters["lr"] = rate
 
 
+def clipped_step(optimizer: torch.optim.Optimizer, rate: float, max_norm: float, step: int, model: str = "") -> float:
+    """Clip the gradients, update the weights at this learning rate if the gradient is finite, and return its norm.
+
+    Args:
+        optimizer: holds the parameters with their gradients.
+        rate: learning rate.
+        max_norm: largest norm of the gradient; a larger one is scaled down.
+        step: as in `step_if_finite`.
+        model: as in `step_if_finite`.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+    set_learning_rate(optimizer, rate)
+    step_if_finite(optimizer, norm, step, model)
+    return float(norm)
+
+
 def step_if_finite(optimizer: torch.optim.Optimizer, norm: torch.Tensor, step: int, model: str = "") -> None:
     """Update the weights, or leave the update out with a warning where the gradient has no finite norm.
 

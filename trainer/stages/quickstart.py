@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from verigym.envs.contract.errors import UsageError
 from verigym.trainer.checkpoints.store import prepare
 from verigym.trainer.config.run import TrainConfig, build_config
 from verigym.trainer.engines.native.engine import NativeEngine
-from verigym.trainer.learner.optimizers import learning_rate, set_learning_rate, step_if_finite
+from verigym.trainer.learner.optimizers import clipped_step, learning_rate
 from verigym.trainer.logprobs.forward import completion_logprobs
 from verigym.trainer.loop import train
 from verigym.trainer.models.codec import Codec
@@ -100,7 +101,9 @@ def quickstart(output: Path, seed: int = 0, sizes: Sizes | None = None, threads:
     before = _cold_started(Path(config.model), config, sizes, console)
     console.print(f"GRPO: {sizes.grpo_steps} steps of {sizes.prompts_per_step} prompts x {sizes.group_size} completions")
     train(config)
-    evaluations = [row for row in read_rows(config.output / "metrics.jsonl") if row["kind"] == "eval"]
+    rows = read_rows(config.output / "metrics.jsonl")
+    evaluations = [row for row in rows if row["kind"] == "eval"]
+    rewards = [row["reward"] for row in rows if row["kind"] == "train" and "reward" in row]
     after_start, after_grpo = evaluations[0]["accuracy"], evaluations[-1]["accuracy"]
     summary = [
         ("held-out accuracy, untrained", f"{before:.3f}"),
@@ -112,6 +115,8 @@ def quickstart(output: Path, seed: int = 0, sizes: Sizes | None = None, threads:
     seconds = time.perf_counter() - start
     for name, value in summary:
         print(f"{name:40s} {value}")
+    if rewards:
+        print(f"{'mean reward, first and last 10 steps':40s} {fmean(rewards[:10]):.3f} {fmean(rewards[-10:]):.3f}")
     print(f"{'minutes':40s} {seconds / 60:.1f}")
     print(f"curves: {curves}\nsamples: {samples}\nmodel: {config.output / 'final'}")
     return Result(before, after_start, after_grpo, seconds, curves, samples)
@@ -218,10 +223,7 @@ def cold_start(
         loss = -logp_BT.sum() / mask_BT.sum()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        set_learning_rate(
-            optimizer, learning_rate(step, peak=peak_learning_rate, warmup=WARMUP_STEPS, total=steps, schedule="constant")
-        )
-        step_if_finite(optimizer, norm, step)
+        rate = learning_rate(step, peak=peak_learning_rate, warmup=WARMUP_STEPS, total=steps, schedule="constant")
+        clipped_step(optimizer, rate, 1.0, step)
         on_step(step + 1, loss.item())
     model.eval()

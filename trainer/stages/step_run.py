@@ -17,7 +17,7 @@ from verigym.trainer.checkpoints import store as checkpoint
 from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.checkpoints.run_record import record_start
 from verigym.trainer.distributed.sharded_checkpoint import restore
-from verigym.trainer.learner.optimizers import build_optimizer, learning_rate, set_learning_rate, step_if_finite
+from verigym.trainer.learner.optimizers import build_optimizer, clipped_step, learning_rate
 from verigym.trainer.logprobs.forward import ForwardOptions, checkpointing
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.loading import pick_device
@@ -142,14 +142,11 @@ class StepRun(ABC):
     def _step(self, step: int, steps: int, gradient: Callable[[int], dict[str, float]]) -> dict[str, float]:
         config = self.config
         rate = learning_rate(step, peak=config.learning_rate, warmup=config.warmup_steps, total=steps, schedule=config.schedule)
-        set_learning_rate(self.optimizer, rate)
         self.optimizer.zero_grad(set_to_none=True)
         with checkpointing(self.model, config.gradient_checkpointing):
             metrics = gradient(step)
-        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        norm = torch.nn.utils.clip_grad_norm_(trained, config.max_grad_norm)
-        step_if_finite(self.optimizer, norm, step)
-        return {"learning_rate": rate, "grad_norm": float(norm), **metrics}
+        norm = clipped_step(self.optimizer, rate, config.max_grad_norm, step)
+        return {"learning_rate": rate, "grad_norm": norm, **metrics}
 
     def _evaluate_if_due(
         self, evaluate: Callable[[], dict[str, float]] | None, log: RunLog, steps: int, progress: Progress

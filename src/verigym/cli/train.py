@@ -83,7 +83,7 @@ def quickstart(
         int | None,
         typer.Option(
             min=1,
-            help="GRPO steps, to try it in less time. The cold start before them stays at 300 supervised steps, some minutes.",
+            help="GRPO steps, 400 by default; 20 show a first rise. The cold start before them stays at 300 supervised steps.",
         ),
     ] = None,
 ) -> int:

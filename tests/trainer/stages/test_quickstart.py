@@ -13,7 +13,7 @@ import pytest
 from verigym import cli
 from verigym.envs import UsageError
 from verigym.trainer.monitoring.logs import read_rows
-from verigym.trainer.stages.quickstart import GATED, SMALL, TASKS, Result, Sizes, quickstart
+from verigym.trainer.stages.quickstart import GATED, TASKS, Result, Sizes, quickstart
 
 SIZES = Sizes(
     cold_start_steps=2,
@@ -82,6 +82,8 @@ def test_called_again_it_trains_nothing_and_says_the_same(
     assert float(found["held-out accuracy after the cold start"]) == pytest.approx(first.cold_start, abs=5e-4)
     assert float(found["held-out accuracy after GRPO"]) == pytest.approx(first.grpo, abs=5e-4)
     assert float(found["gain from GRPO"]) == pytest.approx(first.grpo - first.cold_start, abs=1.1e-3)
+    rewards = [row["reward"] for row in read_rows(output / "grpo/metrics.jsonl") if row["kind"] == "train"]
+    assert f"mean reward, first and last 10 steps     {sum(rewards) / 2:.3f} {sum(rewards) / 2:.3f}\n" in out
     assert f"curves: {first.curves}" in out
 
 
@@ -124,33 +126,9 @@ def test_the_cold_start_shows_the_time_left(tmp_path: Path, capsys: pytest.Captu
 
 def test_the_help_says_that_fewer_steps_leave_the_cold_start(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["quickstart", "--help"]) == 0
-    told = " ".join(re.sub(r"[^\w ,.;-]", " ", capsys.readouterr().out).split())
-    assert f"stays at {Sizes().cold_start_steps} supervised steps" in told
-    assert f"with --small, at {SMALL.cold_start_steps}" in told
-    assert "Two of the four kinds of tasks and fewer steps about two minutes" in told
-    assert (len(SMALL.tasks), len(TASKS)) == (2, 4)
-
-
-def test_the_small_one_has_some_of_the_tasks_and_a_folder_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Sizes shrunk for the test; the command chooses the folder."""
-    tiny = replace(SIZES, tasks=SMALL.tasks, grpo_steps=1, eval_prompts=2)
-    monkeypatch.setattr("verigym.trainer.stages.quickstart.SMALL", tiny)
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["quickstart", "--small", "--threads", "1"]) == 0
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["quickstart_small"]
-    (last,) = [row for row in read_rows(tmp_path / "runs/quickstart_small/grpo/metrics.jsonl") if row["kind"] == "train"]
-    assert {name for name in TASKS if f"{name}/reward" in last} <= set(SMALL.tasks)
-    assert "4 held-out questions: a gain below " in capsys.readouterr().out
-    with pytest.raises(UsageError, match="new folder"):
-        quickstart(tmp_path / "runs/quickstart_small", 0, replace(tiny, tasks=Sizes.tasks))
-
-
-def test_the_gates_of_the_small_one_are_those_of_the_whole() -> None:
-    assert set(SMALL.tasks) < set(TASKS)
-    assert set() < set(SMALL.tasks) & set(GATED) < set(SMALL.tasks)
-    assert SMALL.cold_start_steps * len(TASKS) == Sizes().cold_start_steps * len(SMALL.tasks), "each task is learnt as long"
+    told = " ".join(re.sub(r"[^\w ,.-]", " ", capsys.readouterr().out).split())
+    assert f"{Sizes().grpo_steps} by default" in told
+    assert f"cold start before them stays at {Sizes().cold_start_steps} supervised steps" in told
 
 
 def test_the_untrained_accuracy_is_kept_with_what_made_it(first: Result, output: Path) -> None:
