@@ -14,7 +14,7 @@ from verigym.envs import extras
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.run import SourceConfig, TrainConfig
 from verigym.trainer.dry_run.formulas import moment_bytes
-from verigym.trainer.learner.optimizers import build_optimizer
+from verigym.trainer.learner.optimizers import build_optimizer, clipped_step
 
 SIZES = {"large": (64, 160), "small": (50,)}
 """One tensor whose moments are held in 8 bits, and one too small for it."""
@@ -134,3 +134,15 @@ def test_an_absent_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(extras.importlib, "import_module", absent)
     with pytest.raises(UsageError, match=r"optimizer: adamw_8bit needs the package bitsandbytes .*'verigym\[quant\]'"):
         build_optimizer([torch.nn.Parameter(torch.ones(2))], config(optimizer="adamw_8bit"))
+
+
+def test_a_clipped_step_by_hand() -> None:
+    weight = torch.nn.Parameter(torch.tensor([1.0, 1.0]))
+    optimizer = torch.optim.SGD([weight], lr=9.0)
+    weight.grad = torch.tensor([3.0, 4.0])
+    assert clipped_step(optimizer, rate=0.5, max_norm=1.0, step=0) == pytest.approx(5.0), "the norm before it is clipped"
+    assert weight.tolist() == pytest.approx([1 - 0.5 * 0.6, 1 - 0.5 * 0.8], abs=1e-6)
+    before = weight.tolist()
+    weight.grad = torch.tensor([float("nan"), 4.0])
+    clipped_step(optimizer, rate=0.5, max_norm=1.0, step=1)
+    assert weight.tolist() == before
