@@ -18,6 +18,8 @@ from tests.sandbox.docker.support import docker_box
 from verigym.sandbox import Limits, Program, RunResult, RunStatus, SandboxFailure
 from verigym.sandbox.backends.container import ContainerSandbox
 
+pytestmark = pytest.mark.slow
+
 SLEEP = Program(source="import time; print('a', flush=True); time.sleep(2)")
 
 
@@ -206,8 +208,6 @@ def sweep(podman: Podman) -> None:
     """Another supervisor's start removes what the dead have left."""
     code = f"""
 from verigym.sandbox.backends.container import ContainerSandbox
-
-pytestmark = pytest.mark.slow
 box = ContainerSandbox(image={IMAGE!r}, base_url={podman.url!r}, workers=1)
 box.check()
 box.close()

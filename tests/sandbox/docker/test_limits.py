@@ -9,6 +9,8 @@ import pytest
 from verigym.sandbox import Limits, Program, RunResult, RunStatus, Sandbox
 from verigym.sandbox.backends.container import ContainerSandbox
 
+pytestmark = pytest.mark.slow
+
 LIMITS = Limits(wall_s=3, cpu_s=2, memory_mb=128, processes=16, output_kb=64, files_mb=16)
 
 
@@ -55,8 +57,6 @@ for _ in range(8): print(os.wait()[1])
 def test_processes(box: Sandbox) -> None:
     source = """
 import os, time
-
-pytestmark = pytest.mark.slow
 n = 0
 try:
     while True:

@@ -15,12 +15,12 @@ from tests.sandbox.docker.support import docker_box
 from verigym.sandbox import Program, Sandbox, SandboxFailure
 from verigym.sandbox.backends import boot
 
+pytestmark = pytest.mark.slow
+
 PLACE = "/usr/lib/python3/dist-packages"
 WITH_OURS = "localhost/verigym-test-with-verigym:latest"
 SOURCE = f"""
 import importlib.metadata, json, os, sys
-
-pytestmark = pytest.mark.slow
 found = {{"modules": [], "read": []}}
 for name in ("pytest", "iniconfig", "beside", "verigym", "verigym.envs"):
     try:

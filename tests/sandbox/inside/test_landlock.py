@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +59,23 @@ def bound(code: str, uid: int = 0, writable: list[Path] | None = None, **data: A
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Path:
-    """A directory that everybody may use, with `open` in it to be allowed and `closed` not to be."""
-    for path in [tmp_path, *tmp_path.parents]:
-        if path.owner() == tmp_path.owner() and path.name.startswith(("pytest-", "popen-", "test_")):
-            path.chmod(0o755)
+def room() -> Iterator[Path]:
+    """A directory that everybody may use, with `open` in it to be allowed and `closed` not to be.
+
+    Not below pytest's own: every pytest that starts closes that to others again.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        yield _furnished(Path(folder))
+
+
+def _furnished(path: Path) -> Path:
+    path.chmod(0o755)
     for name in ("open", "closed"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name).chmod(0o777)
-        (tmp_path / name / "file").write_text("text")
-        (tmp_path / name / "file").chmod(0o666)
-    return tmp_path
+        (path / name).mkdir()
+        (path / name).chmod(0o777)
+        (path / name / "file").write_text("text")
+        (path / name / "file").chmod(0o666)
+    return path
 
 
 @pytest.mark.parametrize("uid", USERS)
