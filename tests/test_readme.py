@@ -91,6 +91,7 @@ def test_code(tmp_path: Path) -> None:
     assert done.stdout.split() == ["correct", "incorrect"]
 
 
+@pytest.mark.slow
 def test_sandbox(tmp_path: Path) -> None:
     done = run("sandbox", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -121,6 +121,7 @@ def test_nothing_but_policy_rows(tmp_path, capsys):
     assert "holds no cases; 1 policy rows are left out, see --include-policy" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_interrupt_shows_what_is_there(tmp_path):
     rows = [{**ROWS[0], "gold": str(n), "pred": str(n)} for n in range(200)]
     source = write(tmp_path / "c.jsonl", [*rows, {**ROWS[0], "pred": "hang"}])

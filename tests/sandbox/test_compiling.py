@@ -21,6 +21,7 @@ def program(name: str, source: str, **more: object) -> Program:
     return Program(source=source, language=name, **more)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_what_is_built_once_runs_many_times(box: Sandbox) -> None:
     built, how = box.build(program("cpp", DOUBLE))
     assert built is not None and how.ok, how

@@ -125,7 +125,7 @@ def test_broken_source(box: Sandbox, name: str) -> None:
         assert built == source and how.ok
 
 
-@pytest.mark.parametrize("name", ENDLESS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in ("python", "cpp"))) for n in ENDLESS])
 def test_cpu_time_ends(box: Sandbox, name: str) -> None:
     result = box.run(program(name, ENDLESS[name]), limits=replace(QUICK, cpu_s=1))
     assert result.status is RunStatus.TIME, result

@@ -302,6 +302,7 @@ def test_a_fork_gets_workers_of_its_own(box: LocalSandbox) -> None:
     assert box.run(DOUBLE, b"21\n", LIMITS).stdout == b"42\n"
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_supervisor_that_is_killed() -> None:
     code = """
 import threading, time

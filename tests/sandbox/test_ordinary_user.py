@@ -53,6 +53,7 @@ print(json.dumps(out))
 
 @needs("root")
 @pytest.mark.parametrize("backend", ["local", "bubblewrap"])
+@pytest.mark.slow
 def test_as_an_ordinary_user(backend: str) -> None:
     found = None
     for interpreter in (os.path.realpath(sys.executable), f"/usr/bin/python3.{sys.version_info.minor}", "/usr/bin/python3"):

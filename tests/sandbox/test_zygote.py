@@ -75,6 +75,7 @@ def test_one_process_forks_them_all_and_holds_no_privilege(box: LocalSandbox) ->
     ],
     ids="signals group everybody limits scheduling ownership forks memory memory-of-many".split(),
 )
+@pytest.mark.slow
 def test_no_run_harms_what_forks_the_next(box: LocalSandbox, attack: str) -> None:
     state = (
         "import os, resource\nprint([resource.getrlimit(k) for k in range(16)], os.sched_getaffinity(0), os.getpriority(0, 0))"
@@ -180,6 +181,7 @@ print(round(v.f_blocks * v.f_frsize / (1 << 20)), v.f_files)
         assert (size - megabytes) in (0, 1) and 0 <= inodes - 10 * megabytes <= 32
 
 
+@pytest.mark.slow
 def test_files_come_where_they_belong_and_nowhere_else(box: LocalSandbox) -> None:
     found = text(
         box,

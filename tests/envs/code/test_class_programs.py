@@ -17,7 +17,9 @@ def env() -> CodeEnvironment:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] * (n % 5 > 0), id=case["why"]) for n, case in enumerate(CASES)]
+)
 def test_programs_of_classes(env: CodeEnvironment, case: dict[str, Any]) -> None:
     prompt = env.prompt("Write it.", tests=[{"type": case["type"], "code": case["test"]}], limits={"wall_s": 5})
     score = env.score(prompt, f"~~~python\n{case['program']}\n~~~")

@@ -42,6 +42,7 @@ def test_no_test_is_started_after_a_failure(parallel: int) -> None:
     assert time.monotonic() - start < 30
 
 
+@pytest.mark.slow
 def test_tests_of_one_program_run_at_the_same_time() -> None:
     tests = sleeps(*[("2", "2")] * 4)
     env = CodeEnvironment(parallel=4, backend_options={"workers": 4})

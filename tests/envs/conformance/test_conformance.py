@@ -208,6 +208,7 @@ def test_the_report_comes_where_everything_hangs_and_none_can_be_sent():
     assert rows["hack: hedge in text"].cause == rows["all was tried"].cause
 
 
+@pytest.mark.slow
 def test_the_whole_check_has_a_time():
     start = time.monotonic()
     report = check_env(HangingEnvironment(), budget_s=30, total_s=3)
@@ -221,6 +222,7 @@ def test_limits_are_positive(limits):
         check_env(ExactEnvironment(), **limits)
 
 
+@pytest.mark.slow
 def test_an_environment_that_never_gets_ready_has_a_report(monkeypatch):
     monkeypatch.setattr(client, "START_TIMEOUT_S", 2.0)
     report = check_env(StuckEnvironment(), total_s=2)
@@ -289,6 +291,7 @@ def test_what_depends_on_other_than_split_seed_and_index_is_caught(environment, 
     assert [part for part in TASK_ROWS if any(part in row.name for row in failures)] == [*filter(None, rows.split(", "))]
 
 
+@pytest.mark.slow
 def test_the_rows_on_tasks_say_what_is_wrong():
     def why(environment):
         return " ".join(f"{row.got}: {row.why}" for row in check_env(environment).failures)
@@ -299,6 +302,7 @@ def test_the_rows_on_tasks_say_what_is_wrong():
     assert "raised ValueError: no split 'test'" in why(OneSplitTasks())
 
 
+@pytest.mark.slow
 def test_hanging_tasks_are_caught():
     report = check_env(HangingTasks(), budget_s=0.3)
     assert {row.name: row.got for row in report.failures} == {"tasks: the same again": "no answer in 0.6 s"}

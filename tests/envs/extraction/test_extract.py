@@ -134,6 +134,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.slow
 def test_linear_on_hostile_text(text: str, method: Any) -> None:
     start = time.process_time()
     extract(strip_thinking(text) or text, (method,))

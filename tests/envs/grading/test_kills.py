@@ -30,6 +30,7 @@ from verigym.envs.grading import Grader
     ],
     ids=lambda value: getattr(value, "name", value),
 )
+@pytest.mark.slow
 def test_a_broken_environment_gives_errors_only_and_soon(environment, kind):
     work = [(environment.prompt(f"q{i}", answer=str(i)), f"answer: {i % 3}") for i in range(40)]
     start = time.monotonic()
@@ -78,6 +79,7 @@ def test_text_that_eats_memory_or_raises_gets_the_floor():
     assert "MemoryError" in scores[0].reason
 
 
+@pytest.mark.slow
 def test_a_kill_takes_what_the_item_started():
     env = ScriptedEnvironment()
     started = set()
@@ -120,6 +122,7 @@ def test_the_log_says_why_and_stays_short(caplog):
     assert not any("secret" in message for message in messages)
 
 
+@pytest.mark.slow
 def test_a_bad_prompt_does_not_bring_down_its_environment():
     env = HangingGoldEnvironment()
     bad, good = env.prompt("bad", answer="HANG"), env.prompt("good", answer="1")

@@ -110,6 +110,7 @@ def test_a_worker_outlives_the_thread_that_started_it() -> None:
     assert client._pools["texts"].all == {worker}
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced() -> None:
     client.close()  # one worker, however many the tests before have started
     compare("1", "1")
@@ -184,6 +185,7 @@ def test_a_worker_killed_during_a_comparison_is_replaced() -> None:
     assert compare("x", "x").equal
 
 
+@pytest.mark.slow
 def test_workers_and_their_children_die_with_a_killed_parent() -> None:
     code = (
         "import threading, time\n"

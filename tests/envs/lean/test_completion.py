@@ -116,6 +116,7 @@ def test_any_text_gives_a_submission_or_a_reason(before, inside):
 
 
 @pytest.mark.parametrize("piece", [*NESTS, "```\n", "```lean\nx\n", "<think>", "</think>", "\t", "\t\n"])
+@pytest.mark.slow
 def test_time_grows_with_the_length(piece):
     start = time.process_time()
     for text in (

@@ -33,6 +33,7 @@ def workers_cpu_s() -> float:
     ],
     ids=["determinant", "sum", "product", "floor"],
 )
+@pytest.mark.slow
 def test_what_takes_long_is_limit(answer: str) -> None:
     env = MathEnvironment()
     client.warm_up()

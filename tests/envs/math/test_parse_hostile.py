@@ -56,6 +56,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("size", [200, 100_000, 1_000_000])
 @pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.slow
 def test_bombs(name: str, size: int) -> None:
     before, after = BOMBS[name]
     times = size // max(1, len(before), len(after))

@@ -63,6 +63,7 @@ def test_the_pairs_are_many_and_of_both_kinds(pairs: list[Pair], expected: list[
     assert any("symbolic" in reason for _, reason in expected)
 
 
+@pytest.mark.slow
 def test_sixteen_threads(pairs: list[Pair], expected: list[Verdict]) -> None:
     with ThreadPoolExecutor(16) as pool:
         assert list(pool.map(verdict, pairs)) == expected

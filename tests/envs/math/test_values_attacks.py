@@ -100,6 +100,7 @@ def rows(table: str) -> list[tuple[str, ...]]:
         for sides in rows(table)
     ],
 )
+@pytest.mark.slow
 def test_verdicts_do_not_depend_on_the_seed(left: str, right: str, verdict: str) -> None:
     a, b = tree(left), tree(right)
     assert {compare_values(a, b, str(seed)).verdict for seed in range(12)} == {verdict}

@@ -18,6 +18,8 @@ from verigym.sandbox import (
     TestSuite,
 )
 
+pytestmark = pytest.mark.slow
+
 TWICE = {
     "python": "print(2 * int(input()))",
     "bash": "read n; echo $((2 * n))",

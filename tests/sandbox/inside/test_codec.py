@@ -95,6 +95,7 @@ def test_plain_values_cross_exactly(value):
 
 
 @given(VALUES)
+@pytest.mark.slow
 def test_any_plain_value_crosses_exactly(value):
     assert exact(cross(value), value)
 

@@ -52,6 +52,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.slow
 def test_hostile_programs_do_not_pass(verdict, name):
     for form in (AS2X, UT2X, PY2X) if name in ("a test's own exceptions", "hidden builtins", "conftest") else (PLAIN, UT2X):
         found = verdict(HOSTILE[name], **form)

@@ -56,6 +56,7 @@ def test_each_data_set_has_its_own_folder(sets: Path, sums_model: Path) -> None:
     assert [found[label]["hits"] for label in ("one.yaml", "two.yaml")] == [0, 3], "training data is read in its own folder"
 
 
+@pytest.mark.slow
 def test_a_folder_without_a_name_is_that_of_the_others(sets: Path, sums_model: Path) -> None:
     folders = ["--data-dir", "one", "--data-dir", "two.yaml=two"]
     assert evaluate(sums_model, "--data", "one.yaml", "--data", "two.yaml", *folders) == 0
@@ -68,6 +69,7 @@ def test_training_data_alone_may_have_a_folder(sets: Path, sums_model: Path) -> 
     assert report()["contamination"]["units"]["hits"] == 0
 
 
+@pytest.mark.slow
 def test_a_run_s_file_names_data_sets_too(sets: Path, sums_model: Path) -> None:
     (sets / "run.yaml").write_text("model: m\nsources:\n  - dataset: one.yaml\n  - {dataset: two.yaml, data_dir: two}\n")
     assert evaluate(sums_model, "--suite", "run.yaml", "--set", "max_new_tokens=4", "--data-dir", "one.yaml=one") == 0

@@ -111,6 +111,7 @@ def test_the_same_command_grades_again_what_has_no_verdict(
     assert not list((folder / "out").glob("*.retried")) and not list((folder / "out").glob(".samples*"))
 
 
+@pytest.mark.slow
 def test_a_retry_that_was_killed_keeps_what_it_had(folder: Path, sums_model: Path) -> None:
     down(folder)
     assert evaluate(folder, sums_model) == 0
@@ -142,6 +143,7 @@ def rewards_in(picks: Path) -> list[list[float | None]]:
     return [[reward for _, reward in of] for of in json.loads(picks.read_text())["prompts"].values()]
 
 
+@pytest.mark.slow
 def test_what_a_picker_could_not_judge_is_judged_again(folder: Path, sums_model: Path) -> None:
     down(folder)
     (folder / "picker_down").touch()

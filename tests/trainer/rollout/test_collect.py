@@ -229,6 +229,7 @@ class Slow(LettersEnvironment):
         return Score.correct()
 
 
+@pytest.mark.slow
 def test_verdicts_are_not_waited_for_once_it_is_given_up(tiny_model: Any, codec: Codec) -> None:
     slow = Slow()
     begun = time.monotonic()
