@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from verigym.envs import strict_json
 
 ROLES = ("system", "user", "assistant")
 _CALLS = ("tool_calls", "function_call")
@@ -28,19 +31,28 @@ def message_fields(message: Mapping[str, Any], place: str) -> dict[str, str]:
         what = f"role {role!r}" if role is not None else f"a message without a role (it has {sorted(map(str, given))})"
         raise ValueError(f"{place}: {what}; expected a role of {', '.join(ROLES)}")
     if any(given.get(name) for name in _CALLS):
-        raise ValueError(f"{place}: a message with tool calls; only text is judged, so pass the text that is meant")
+        raise ValueError(f"{place}: a message with tool calls; only a completion's last messages may have them")
     return {"role": role, "content": _text(given.get("content"), place)}
 
 
-def completion_text(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return the assistant's text: the one message after the last `system` or `user` message.
+def completion_fields(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a `Completion` from messages: those after the last `system` or `user` message are the model's.
+
+    Without tools that is one text of the assistant. With tools it is an episode: turns are kept, and the last text is judged.
 
     Raises:
         TypeError: an element is no message.
-        ValueError: there is no such message or more than one, or it has no text.
+        ValueError: there is no text of the assistant, or several that no tool stands between.
     """
     if not messages:
         raise ValueError("a completion is an empty list of messages; expected [{'role': 'assistant', 'content': ...}]")
+    start = 1 + max((at for at, one in enumerate(messages) if _role(one) in ("system", "user")), default=-1)
+    if any(_uses_tools(one) for one in messages[start:]):
+        turns = [_turn(one, f"message {start + at} of the completion") for at, one in enumerate(messages[start:])]
+        if turns[0]["role"] != "assistant":
+            raise ValueError(f"a completion begins with a message of {turns[0]['role']!r}; expected the assistant's")
+        text = next(turn["text"] for turn in reversed(turns) if turn["role"] == "assistant")
+        return {"text": text, "turns": turns, "finish_reason": "turns" if turns[-1]["role"] == "tool" else None}
     read = [message_fields(message, f"message {place} of the completion") for place, message in enumerate(messages)]
     if read[-1]["role"] != "assistant":
         raise ValueError(f"a completion ends with a message of {read[-1]['role']!r}; expected the assistant's")
@@ -49,7 +61,45 @@ def completion_text(messages: Sequence[Mapping[str, Any]]) -> str:
             "a completion has several messages of the assistant in a row, and only one text is judged: pass that text, "
             "such as completion[-1]['content']"
         )
-    return read[-1]["content"]
+    return {"text": read[-1]["content"]}
+
+
+def _role(message: Any) -> Any:
+    return message.get("role") if isinstance(message, Mapping) else None
+
+
+def _uses_tools(message: Any) -> bool:
+    return _role(message) == "tool" or (isinstance(message, Mapping) and any(message.get(name) for name in _CALLS))
+
+
+def _turn(message: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return the fields of a `Turn`. A message that only calls tools has no text, which is an empty one."""
+    if _role(message) == "tool":
+        name = message.get("name")
+        return {"role": "tool", "name": name if isinstance(name, str) else "tool", "text": _text(message.get("content"), place)}
+    if not _uses_tools(message):
+        return {"role": "assistant", "text": message_fields(message, place)["content"]}
+    if _role(message) != "assistant":
+        raise ValueError(f"{place}: a message of {_role(message)!r} with tool calls; expected the assistant's")
+    calls = [*(message.get("tool_calls") or ()), *filter(None, [message.get("function_call")])]
+    text = "" if message.get("content") is None else _text(message["content"], place)
+    return {"role": "assistant", "text": text, "calls": [_call(one) for one in calls]}
+
+
+def _call(call: Any) -> dict[str, Any]:
+    """Return the fields of a `ToolCall` from a call of a chat API: `{"function": {"name": ..., "arguments": JSON}}`."""
+    function = call.get("function", call) if isinstance(call, Mapping) else None
+    name = function.get("name") if isinstance(function, Mapping) else None
+    arguments = function.get("arguments") if isinstance(function, Mapping) else None
+    raw = json.dumps(call, ensure_ascii=False, default=str)
+    if isinstance(arguments, str):
+        try:
+            arguments = strict_json.loads(arguments)
+        except ValueError:
+            arguments = None
+    if not isinstance(name, str) or not isinstance(arguments, Mapping):
+        return {"name": name if isinstance(name, str) else "", "raw": raw, "fault": "json"}
+    return {"name": name, "arguments": arguments, "raw": raw}
 
 
 def _text(content: Any, place: str) -> str:

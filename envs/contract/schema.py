@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializeAsAny, model_validator
 
-from verigym.envs.contract.chat import completion_text, message_fields
+from verigym.envs.contract.chat import completion_fields, message_fields
 
 KEY_HEX_DIGITS = 32
 
@@ -195,6 +195,8 @@ class Completion(_Frozen):
     def of(cls, value: CompletionLike) -> Completion:
         """Return a Completion unchanged, or make one from a text or from messages that end with the assistant's.
 
+        Messages with tool calls and replies of tools become an episode, whose last text of the assistant is judged.
+
         Raises:
             TypeError: it is none of these, which is the caller's mistake and never the model's.
             ValueError: the messages do not hold exactly one text of the assistant.
@@ -204,7 +206,7 @@ class Completion(_Frozen):
         if isinstance(value, str):
             return cls(text=value)
         if isinstance(value, list | tuple):
-            return cls(text=completion_text([one.model_dump() if isinstance(one, Message) else one for one in value]))
+            return cls(**completion_fields([one.model_dump() if isinstance(one, Message) else one for one in value]))
         raise TypeError(f"a completion is a str, a Completion or a list of messages, not {type(value).__name__}: {value!r:.80}")
 
     @property

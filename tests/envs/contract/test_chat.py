@@ -31,6 +31,48 @@ def test_messages_are_the_text_of_the_assistant(messages, text):
     assert Completion.of(messages) == Completion(text=text)
 
 
+CALL = {"type": "function", "function": {"name": "add", "arguments": '{"x": 1}'}}
+RESULT = {"role": "tool", "name": "add", "content": "answer: 3"}
+
+
+def test_messages_with_tools_are_an_episode():
+    episode = Completion.of([USER, said(None, tool_calls=[CALL]), RESULT, said("answer: 4")])
+    assert (episode.text, episode.finish_reason) == ("answer: 4", None)
+    assert [(turn.role, turn.text, turn.name) for turn in episode.turns] == [
+        ("assistant", "", None),
+        ("tool", "answer: 3", "add"),
+        ("assistant", "answer: 4", None),
+    ]
+    assert [(call.name, call.arguments, call.fault) for call in episode.turns[0].calls] == [("add", {"x": 1}, None)]
+    env = ExactEnvironment()
+    assert env.score(env.prompt("q", answer="4"), episode).reward == 1.0
+    assert env.score(env.prompt("q", answer="3"), episode).reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ({"name": "add", "arguments": {"x": 1}}, ("add", {"x": 1}, None)),
+        ({"function": {"name": "add", "arguments": "{"}}, ("add", {}, "json")),
+        ({"function": {"name": "add", "arguments": "[1]"}}, ("add", {}, "json")),
+        ({"function": {"arguments": "{}"}}, ("", {}, "json")),
+        ("add", ("", {}, "json")),
+    ],
+)
+def test_calls_of_a_chat_api(call, expected):
+    cut_off = Completion.of([said("Let me see.", tool_calls=[call]), RESULT])
+    (made,) = cut_off.turns[0].calls
+    assert (made.name, made.arguments, made.fault) == expected
+    assert (cut_off.text, cut_off.finish_reason) == ("Let me see.", "turns")
+
+
+def test_a_model_that_only_calls_tools_has_said_nothing():
+    """One such message among a trainer's completions must not end its run."""
+    with reward_function(ExactEnvironment(), workers=0) as reward:
+        completions = [[said(None, tool_calls=[CALL])], [said("answer: 4")], [said(None, tool_calls=[CALL]), RESULT]]
+        assert reward(prompts=["q"] * 3, completions=completions, answer=["4"] * 3) == [0.0, 1.0, 0.0]
+
+
 @pytest.mark.parametrize(
     ("messages", "error", "why"),
     [
@@ -39,8 +81,9 @@ def test_messages_are_the_text_of_the_assistant(messages, text):
         ([said(None)], ValueError, "message 0 of the completion: no content"),
         ([{"role": "assistant"}], ValueError, "no content"),
         ([{"content": "4"}], ValueError, r"a message without a role \(it has \['content'\]\)"),
-        ([{"role": "tool", "content": "4"}], ValueError, "role 'tool'; expected a role of system, user, assistant"),
-        ([said(None, tool_calls=[{"name": "f"}])], ValueError, "tool calls; only text is judged"),
+        ([{"role": "tool", "content": "4"}], ValueError, "begins with a message of 'tool'; expected the assistant's"),
+        ([USER | {"tool_calls": [{"name": "f"}]}], ValueError, "tool calls; only a completion's last messages"),
+        ([said(None, tool_calls=[{"name": "f"}]), {"role": "tool"}], ValueError, "message 1 of the completion: no content"),
         ([said("one"), said("two")], ValueError, "several messages of the assistant in a row"),
         ([said("one"), USER], ValueError, "ends with a message of 'user'"),
         ([said(5)], ValueError, "content is int 5; expected text or a list of text parts"),

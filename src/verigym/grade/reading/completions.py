@@ -58,6 +58,11 @@ def completion(value: Any, place: str) -> Completion:
     if isinstance(value, str):
         return Completion(text=value)
     if isinstance(value, list) and _is_conversation(value):
+        if any(one["role"] == "tool" or one.get("tool_calls") for one in value):
+            try:
+                return Completion.of(value)
+            except ValueError as error:
+                raise FieldProblem(place, str(error)) from None
         last = value[-1]
         if last["role"] != "assistant":
             raise FieldProblem(place, f"ends with a message of {last['role']!r}; expected the assistant's")
