@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -85,7 +86,9 @@ class Grader:
             concurrency=concurrency or {},
             cache=ScoreCache(Path(cache)) if cache is not None else None,
         )
-        _OPEN.add(self)
+        _OPEN.add(self._engine)
+        # A grader that nobody holds is closed. Futures hold it, so it is not closed under an item that somebody waits for.
+        weakref.finalize(self, _close_soon, self._engine).atexit = False
 
     @property
     def stats(self) -> GraderStats:
@@ -140,7 +143,7 @@ class Grader:
             TypeError, ValueError: the arguments are not a prompt and a completion (`Completion.of`).
         """
         environment = self._environment(prompt)
-        return self._engine.submit(environment, prompt, Completion.of(completion))
+        return self._held_by(self._engine.submit(environment, prompt, Completion.of(completion)))
 
     def submit_group(self, prompt: Prompt, completions: Sequence[CompletionLike]) -> list[Future[Score]]:
         """Queue the completions of one prompt, and return a future for each, in order.
@@ -154,8 +157,13 @@ class Grader:
         environment = self._environment(prompt)
         group = [Completion.of(completion) for completion in completions]
         if len(group) < 2 or not grades_groups(environment):
-            return [self._engine.submit(environment, prompt, completion) for completion in group]
-        return self._engine.submit_group(environment, prompt, group)
+            return [self._held_by(self._engine.submit(environment, prompt, completion)) for completion in group]
+        return [self._held_by(future) for future in self._engine.submit_group(environment, prompt, group)]
+
+    def _held_by(self, future: Future[Score]) -> Future[Score]:
+        """Let the future keep the grader: one that is dropped in between still gives its verdict."""
+        future.grader = self  # type: ignore[attr-defined]
+        return future
 
     def _environment(self, prompt: Prompt) -> Environment:
         if not isinstance(prompt, Prompt):
@@ -181,7 +189,7 @@ class Grader:
 
     def close(self) -> None:
         """Kill the workers at once. Items without a verdict get an ERROR that says so."""
-        self._engine.close()
+        _close(self._engine)
 
     def __enter__(self) -> Self:
         return self
@@ -190,14 +198,26 @@ class Grader:
         self.close()
 
 
-_OPEN: weakref.WeakSet[Grader] = weakref.WeakSet()
+_OPEN: set[Engine] = set()
+"""Engines to be closed when the process ends: `multiprocessing` waits for their workers then, however long."""
+
+
+def _close(engine: Engine) -> None:
+    engine.close()
+    _OPEN.discard(engine)
+
+
+def _close_soon(engine: Engine) -> None:
+    """Close an engine in a thread of its own: what is collected is collected anywhere, even where the engine's lock is held."""
+    with suppress(RuntimeError):  # no thread starts while the interpreter ends, when `_close_all` closes it
+        threading.Thread(target=_close, args=(engine,), name="verigym-closing", daemon=True).start()
 
 
 @atexit.register
 def _close_all() -> None:
-    for grader in list(_OPEN):
+    for engine in list(_OPEN):
         with suppress(Exception):
-            grader.close()
+            _close(engine)
 
 
 def _refuse(wrong: bool, message: str) -> None:
