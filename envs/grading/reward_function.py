@@ -55,6 +55,11 @@ class RewardFunction:
         self.environment = environment
         known_settings = [name for name in inspect.signature(Grader).parameters if name != "environments"]
         for name in settings:
+            if name in type(environment.options).model_fields:
+                raise UsageError(
+                    f"reward_function: {name!r} is an option of the environment: "
+                    f"reward_function(verigym.load({environment.name!r}, {name}=...))"
+                )
             if name not in known_settings:
                 raise UsageError(f"reward_function: no setting is called {name!r}{did_you_mean(name, known_settings)}")
         self.grader = Grader(environment, **settings)
@@ -83,7 +88,13 @@ class RewardFunction:
             ValueError: lists differ in length.
         """
         rows = self._rows(columns, {"prompts": len(prompts), "completions": len(completions)})
-        tasks = [self._task(prompt, row) for prompt, row in zip(prompts, rows, strict=True)]
+        problems: list[str] = []
+        tasks = [
+            self._task(prompt, row, number, problems) for number, (prompt, row) in enumerate(zip(prompts, rows, strict=True), 1)
+        ]
+        if problems:
+            others = f" (and {len(problems) - 1} more of {len(rows)} rows)" if len(problems) > 1 else ""
+            warnings.warn(f"{self.__name__}: no reward for {problems[0]}{others}", stacklevel=2)
         items = [(task, completion) for task, completion in zip(tasks, completions, strict=True) if task is not None]
         scores = self.grader.stream(items)
         return [None if task is None else next(scores).reward for task in tasks]
@@ -93,12 +104,18 @@ class RewardFunction:
         used: list[tuple[_Field, Sequence[Any]]] = []
         for field in self._fields:
             values = columns.get(field.column)
-            if isinstance(values, Sequence) and not isinstance(values, str):
-                used.append((field, values))
-                lengths[field.column] = len(values)
+            listed = _listed(values)
+            if listed is not None:
+                used.append((field, listed))
+                lengths[field.column] = len(listed)
+            elif field.required and values is not None:
+                raise UsageError(
+                    f"the reward function of {self.__name__!r} got {type(values).__name__} {values!r:.60} as column "
+                    f"{field.column!r}; expected a list, one value for each prompt"
+                )
             elif field.required:
                 raise UsageError(
-                    f"the reward function of {self.__name__!r} got no list {field.column!r} for the field {field.name!r} of "
+                    f"the reward function of {self.__name__!r} got no column {field.column!r} for the field {field.name!r} of "
                     f"its reference; the trainer passed: {', '.join(sorted(columns)) or 'no columns'}. Name the data set's "
                     f'column: columns={{"{field.name}": "COLUMN"}}'
                 )
@@ -110,7 +127,12 @@ class RewardFunction:
             for row in range(lengths["prompts"])
         ]
 
-    def _task(self, prompt: PromptLike, fields: Mapping[str, Any]) -> Prompt | None:
+    def _task(self, prompt: PromptLike, fields: Mapping[str, Any], number: int, problems: list[str]) -> Prompt | None:
+        """Return a row's task; None, with the row among the problems, where its reference cannot be used."""
+        missing = [field.column for field in self._fields if field.required and fields.get(field.name) is None]
+        if missing:
+            problems.append(f"row {number}, whose {missing[0]!r} is None")
+            return None
         reference: dict[str, Any] = {}
         for name, value in fields.items():
             *parts, last = name.split(".")
@@ -121,7 +143,7 @@ class RewardFunction:
         try:
             return self.environment.prompt(prompt, **reference)  # type: ignore[arg-type]
         except UsageError as error:
-            warnings.warn(f"no reward: {error}", stacklevel=4)
+            problems.append(f"row {number}: {error}")
             return None
 
     def close(self) -> None:
@@ -131,8 +153,19 @@ class RewardFunction:
     def __enter__(self) -> Self:
         return self
 
+    def __repr__(self) -> str:
+        return f"<reward function of {self.environment.grader}>"
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _listed(values: Any) -> Sequence[Any] | None:
+    """Return a column as a list, arrays and tensors too; None if it is no column."""
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        return values
+    listed = values.tolist() if hasattr(values, "tolist") else None
+    return listed if isinstance(listed, list) else None
 
 
 def _fields_of(environment: Environment, prefix: str) -> Iterator[tuple[str, bool]]:

@@ -57,13 +57,27 @@ def test_optional_fields_are_read_where_a_row_has_a_value() -> None:
     with made(UnitEnvironment()) as reward:
         assert reward(["q"], ["4 m"], answer=["4"]) == [1.0]
         assert reward(["q"] * 2, ["4 m", "4 s"], answer=["4", "4"], unit=[None, "s"]) == [1.0, 1.0]
-    with made(UnitEnvironment(), columns={"unit": "measure"}) as reward, pytest.raises(UsageError, match="no list 'measure'"):
+    with made(UnitEnvironment(), columns={"unit": "measure"}) as reward, pytest.raises(UsageError, match="no column 'measure'"):
         reward(["q"], ["4 m"], answer=["4"])
 
 
 def test_a_row_that_cannot_be_used_has_no_reward_and_is_said() -> None:
-    with verigym.reward_function("math", workers=0) as reward, pytest.warns(UserWarning, match="no reward: .*'answer'"):
-        assert reward(["1+1?"] * 3, [r"\boxed{2}"] * 3, answer=[None, "2", ""]) == [None, 1.0, None]
+    with verigym.reward_function("math", workers=0) as reward:
+        with pytest.warns(UserWarning, match=r"math: no reward for row 1, whose 'answer' is None \(and 1 more of 3 rows\)"):
+            assert reward(["1+1?"] * 3, [r"\boxed{2}"] * 3, answer=[None, "2", ""]) == [None, 1.0, None]
+        with pytest.warns(UserWarning, match=r"no reward for row 2: reference of 'math': .*'answer'.*[^)]$"):
+            assert reward(["1+1?"] * 2, [r"\boxed{2}"] * 2, answer=["2", ""]) == [1.0, None]
+
+
+def test_columns_may_be_arrays() -> None:
+    """Trainers hand out arrays of numpy and tensors, which are no sequences."""
+
+    class Array:
+        def tolist(self) -> list[str]:
+            return ["4", "5"]
+
+    with made() as reward:
+        assert reward(["q"] * 2, [RIGHT] * 2, answer=Array()) == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(("prompts", "completions", "answers"), [(2, 1, 2), (1, 2, 1), (2, 2, 1), (1, 1, 2)])
@@ -73,9 +87,14 @@ def test_lists_of_unequal_lengths_are_refused(prompts: int, completions: int, an
         reward(["q"] * prompts, [RIGHT] * completions, answer=["4"] * answers)
 
 
-@pytest.mark.parametrize("columns", [{}, {"answer": "4"}, {"gold": ["4"]}])
+def test_one_value_is_no_column() -> None:
+    with made() as reward, pytest.raises(UsageError, match="'exact' got str '4' as column 'answer'; expected a list"):
+        reward(["q"], [RIGHT], answer="4")
+
+
+@pytest.mark.parametrize("columns", [{}, {"gold": ["4"]}])
 def test_a_missing_column_is_an_error_and_no_reward(columns: dict[str, Any]) -> None:
-    said = r"'exact' got no list 'answer' for the field 'answer' of its reference.*columns=\{\"answer\": \"COLUMN\"\}"
+    said = r"'exact' got no column 'answer' for the field 'answer' of its reference.*columns=\{\"answer\": \"COLUMN\"\}"
     with made() as reward, pytest.raises(UsageError, match=said):
         reward(["q"], [RIGHT], **columns)
 
@@ -84,6 +103,10 @@ def test_a_missing_column_is_an_error_and_no_reward(columns: dict[str, Any]) -> 
     ("settings", "said"),
     [
         ({"columns": {"anwser": "gold"}}, "has no field 'anwser'; did you mean 'answer'"),
+        (
+            {"environment": "math", "extract": "all"},
+            r"'extract' is an option of the environment: .*load\('math', extract=...\)",
+        ),
         ({"timeout": 3}, "reward_function: no setting is called 'timeout'; did you mean 'timeout_s'"),
         ({"environment": "mth"}, "no environment is called 'mth'; did you mean 'math'"),
     ],
