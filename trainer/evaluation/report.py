@@ -286,7 +286,10 @@ def markdown(report: Mapping[str, Any]) -> str:
 def _contamination(label: str, part: Mapping[str, Any], models: Mapping[str, Any]) -> list[str]:
     """Return a source's hits by name, and the models' figures without them beside those of all prompts."""
     hits = part["found"]
-    share = f"{part['hits']} of {part['prompts']} prompts share {part['ngram']} words in a row with training data."
+    share = (
+        f"{part['hits']} of {part['prompts']} prompts share {part['ngram']} words in a row with training data, or all their "
+        "words where they have fewer."
+    )
     if not hits:
         return [f"{label}: {share}"]
     lines = [f"## {label}: contamination", "", share, "", "| prompt | shared words | where |", "|---|---|---|"]

@@ -36,6 +36,7 @@ from verigym.trainer.evaluation.thinking import ThinkingEngine, ThinkingRules, m
 from verigym.trainer.evaluation.training_data import is_file, refuse_unreadable, training_texts
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.loading import load_model, pick_device
+from verigym.trainer.models.path import require_model
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.stages.sample_log import PromptSamples, SampleLog, sample_all, task_ids
 from verigym.trainer.tasks.mixture import Source
@@ -67,6 +68,8 @@ def run_evaluation(config: EvalConfig) -> Path:
     if config.threads:
         torch.set_num_threads(config.threads)
     refuse_unreadable(config.train_data, _data_dirs(config))
+    for model in config.models.values():  # the last one, too, before the first one is sampled
+        require_model(model)
     prepare(config.output)
     sources = [held_out(source, config.prompts) for source in config.sources]
     pickers = {name: _picker(name, picker) for name, picker in config.pickers.items()}

@@ -98,3 +98,10 @@ def test_the_report_counts_what_was_left_out(tmp_path: Path, sums_model: Path, c
     report = json.loads(run_evaluation(config).read_text())
     assert report["left_out"] == {"a": {"long": 1}} and report["models"]["a"]["long"]["prompts"] == 9
     assert "| prompts left out, too long | 1 |" in (tmp_path / "report.md").read_text()
+
+
+def test_a_model_that_is_not_there_is_told_before_another_is_sampled(tmp_path: Path, sums_model: Path) -> None:
+    fields: dict[str, Any] = {"models": {"a": str(sums_model), "b": str(tmp_path / "nothing")}, "output": tmp_path / "out"}
+    with pytest.raises(UsageError, match="there is no directory '.*nothing'"):
+        run_evaluation(settings(10, max_new_tokens=4, **fields))
+    assert not (tmp_path / "out").exists()
