@@ -359,6 +359,10 @@ def _check_reference(place: str | Path, config: DatasetConfig, environment: Envi
             if field not in known:
                 reason = f"unknown field '{part}.{field}' for environment {config.environment!r}{did_you_mean(field, known)}"
                 raise UsageError(f"{place_of(place, part, field)}: {reason}")
+    for field, column in config.reference.items():
+        if column.optional and known[field].is_required():
+            reason = f"'reference.{field}' is optional, and environment {config.environment!r} needs it; leave `optional` out"
+            raise UsageError(f"{place_of(place, 'reference', field)}: {reason}")
     lacking = [
         field for field, info in known.items() if info.is_required() and field not in {**config.reference, **config.fixed}
     ]

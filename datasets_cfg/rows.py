@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from verigym.datasets_cfg.adapters import Adapter
-from verigym.datasets_cfg.fields import FieldProblem, check_type, describe, extract_gold, fill, find, placeholders
+from verigym.datasets_cfg.fields import MISSING, FieldProblem, check_type, describe, extract_gold, fill, find, placeholders
 from verigym.datasets_cfg.schema import DatasetConfig, TextPart
 
 
@@ -33,7 +33,8 @@ def make_task(config: DatasetConfig, row: Mapping[str, Any]) -> PreparedTask:
         FieldProblem: the row does not fit; names the field.
     """
     for column, expected in config.all_columns.items():
-        check_type(row, column, expected)
+        if column not in config.optional_columns or find(row, column) not in (None, MISSING):
+            check_type(row, column, expected)
     copied = {column: find(row, column) for column in config.metadata}
     if config.texts:
         row = {**row, **{name: _part(row, part) for name, part in config.texts.items()}}
@@ -42,6 +43,8 @@ def make_task(config: DatasetConfig, row: Mapping[str, Any]) -> PreparedTask:
     reference: dict[str, Any] = dict(config.fixed)
     for name, source in config.reference.items():
         value = find(row, source.column)
+        if source.optional and value in (None, MISSING):
+            continue
         reference[name] = extract_gold(value, source.extract, source.column) if source.extract else value
     return _task(config, row, reference, copied)
 

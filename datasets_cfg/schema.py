@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Self
 
@@ -118,6 +119,8 @@ class ReferenceColumn(_Frozen):
     column: str
     extract: Extraction | None = None
     """How the gold is found in the column's text; as it stands when left out."""
+    optional: bool = False
+    """Whether a row may lack it, or have null there: the field is then left out of its reference, and has its default."""
 
 
 class RowException(_Frozen):
@@ -275,6 +278,15 @@ class DatasetConfig(_Frozen):
     def all_columns(self) -> Mapping[str, ColumnType]:
         """The columns that every row must have: the adapter's and the description's own."""
         return {**(self.adapter.columns if self.adapter else {}), **self.columns}
+
+    @cached_property
+    def optional_columns(self) -> frozenset[str]:
+        """The columns that a row may lack: those that optional fields of the reference use and nothing else does."""
+        used = {source.column for source in self.reference.values() if not source.optional}
+        used |= {part.column for part in self.texts.values()} | set(self.metadata)
+        for text in (self.prompt, self.question, self.worked):
+            used |= set(placeholders(text or ""))
+        return frozenset({source.column for source in self.reference.values() if source.optional} - used)
 
     @property
     def gold(self) -> str:

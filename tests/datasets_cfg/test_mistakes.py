@@ -37,7 +37,7 @@ ROWS = [{"question": f"{i}+1?", "answer": f"#### {i + 1}", "level": i} for i in 
             "answer: {column: answer, extract: hash}",
             "answer: answer",
             11,
-            "a mapping of the fields column, extract; got 'answer'",
+            "a mapping of the fields column, extract, optional; got 'answer'",
         ),
         (
             "environment: math",
