@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 import threading
 import weakref
@@ -11,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from multiprocessing import util as _registers_its_exit_handler_before_ours  # noqa: F401
+from multiprocessing.util import Finalize
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -76,8 +75,6 @@ class Grader:
             if name not in self._environments:
                 raise UsageError(f"concurrency: no environment {name!r}{did_you_mean(name, self._environments)}")
             _refuse(limit < 1, f"concurrency of {name!r} is {limit}: expected 1 or more")
-        if workers:
-            refuse_in_a_worker()
         self._engine = Engine(
             self._environments,
             workers=workers,
@@ -86,9 +83,11 @@ class Grader:
             concurrency=concurrency or {},
             cache=ScoreCache(Path(cache)) if cache is not None else None,
         )
-        _OPEN.add(self._engine)
+        self._workers, self._is_checked = workers, False
+        # At its end a process, one that `multiprocessing` started too, waits for its children, so they are ended before.
+        self._at_exit = Finalize(None, _close_quietly, (self._engine,), exitpriority=0)
         # A grader that nobody holds is closed. Futures hold it, so it is not closed under an item that somebody waits for.
-        weakref.finalize(self, _close_soon, self._engine).atexit = False
+        weakref.finalize(self, _close_soon, self._engine, self._at_exit).atexit = False
 
     @property
     def stats(self) -> GraderStats:
@@ -168,6 +167,9 @@ class Grader:
     def _environment(self, prompt: Prompt) -> Environment:
         if not isinstance(prompt, Prompt):
             raise TypeError(f"an item is (prompt, completion); its prompt is a {type(prompt).__name__}, not a Prompt")
+        if self._workers and not self._is_checked:  # here and not when it is made, which a script may do as it is imported
+            refuse_in_a_worker()
+            self._is_checked = True
         environment = self._environments.get(prompt.environment)
         if environment is None:
             raise UsageError(
@@ -182,6 +184,8 @@ class Grader:
         Raises:
             UsageError: a worker cannot be started; the message says why and what to do.
         """
+        if self._workers:
+            refuse_in_a_worker()
         try:
             self._engine.start()
         except WorkerStartError as error:
@@ -189,7 +193,7 @@ class Grader:
 
     def close(self) -> None:
         """Kill the workers at once. Items without a verdict get an ERROR that says so."""
-        _close(self._engine)
+        _close(self._engine, self._at_exit)
 
     def __enter__(self) -> Self:
         return self
@@ -198,26 +202,20 @@ class Grader:
         self.close()
 
 
-_OPEN: set[Engine] = set()
-"""Engines to be closed when the process ends: `multiprocessing` waits for their workers then, however long."""
-
-
-def _close(engine: Engine) -> None:
+def _close(engine: Engine, at_exit: Finalize) -> None:
     engine.close()
-    _OPEN.discard(engine)
+    at_exit.cancel()
 
 
-def _close_soon(engine: Engine) -> None:
+def _close_quietly(engine: Engine) -> None:
+    with suppress(Exception):
+        engine.close()
+
+
+def _close_soon(engine: Engine, at_exit: Finalize) -> None:
     """Close an engine in a thread of its own: what is collected is collected anywhere, even where the engine's lock is held."""
-    with suppress(RuntimeError):  # no thread starts while the interpreter ends, when `_close_all` closes it
-        threading.Thread(target=_close, args=(engine,), name="verigym-closing", daemon=True).start()
-
-
-@atexit.register
-def _close_all() -> None:
-    for engine in list(_OPEN):
-        with suppress(Exception):
-            _close(engine)
+    with suppress(RuntimeError):  # no thread starts while the interpreter ends, and it is closed then
+        threading.Thread(target=_close, args=(engine, at_exit), name="verigym-closing", daemon=True).start()
 
 
 def _refuse(wrong: bool, message: str) -> None:

@@ -123,7 +123,7 @@ class RewardFunction:
             given = ", ".join(f"{name} {length}" for name, length in lengths.items())
             raise ValueError(f"the reward function of {self.__name__!r} got lists of unequal lengths: {given}")
         return [
-            {field.name: values[row] for field, values in used if field.required or values[row] is not None}
+            {field.name: _plain(values[row]) for field, values in used if field.required or values[row] is not None}
             for row in range(lengths["prompts"])
         ]
 
@@ -166,6 +166,11 @@ def _listed(values: Any) -> Sequence[Any] | None:
         return values
     listed = values.tolist() if hasattr(values, "tolist") else None
     return listed if isinstance(listed, list) else None
+
+
+def _plain(value: Any) -> Any:
+    """Return a scalar or an array of numpy or torch, as data sets in such formats have them, as a plain value."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _fields_of(environment: Environment, prefix: str) -> Iterator[tuple[str, bool]]:

@@ -20,6 +20,7 @@ from verigym.envs.contract.schema import (
     Fault,
     Message,
     Prompt,
+    Reference,
     Score,
     ToolCall,
     Turn,
@@ -106,6 +107,11 @@ class ToolEnvironment:
     def scores_steps(self) -> bool:
         """Whether the inner environment scores steps."""
         return scores_steps(self.inner)
+
+    @property
+    def reference_type(self) -> type[Reference] | None:
+        """The inner environment's; None if that is a composition, whose parts have their own."""
+        return getattr(self.inner, "reference_type", None)
 
     @property
     def reward_range(self) -> tuple[float, float]:

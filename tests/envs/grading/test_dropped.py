@@ -29,6 +29,20 @@ SCRIPTS = {
 }
 
 
+SCRIPTS["a process that multiprocessing started"] = f"""def child():
+    r = verigym.reward_function("math", workers=1)
+    print({CALL}, flush=True)
+
+def main():
+    import multiprocessing
+    process = multiprocessing.get_context("spawn").Process(target=child)
+    process.start()
+    process.join()"""
+SCRIPTS["a module, made as it is imported"] = f"""r = verigym.reward_function("math", workers=1)
+def main():
+    print({CALL})"""
+
+
 @pytest.mark.parametrize("held_by", SCRIPTS)
 def test_a_script_ends(held_by: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"

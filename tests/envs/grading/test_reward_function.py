@@ -80,6 +80,15 @@ def test_columns_may_be_arrays() -> None:
         assert reward(["q"] * 2, [RIGHT] * 2, answer=Array()) == [1.0, 0.0]
 
 
+def test_values_may_be_scalars_of_numpy() -> None:
+    class Scalar:
+        def tolist(self) -> str:
+            return "4"
+
+    with made() as reward:
+        assert reward(["q"], [RIGHT], answer=[Scalar()]) == [1.0]
+
+
 @pytest.mark.parametrize(("prompts", "completions", "answers"), [(2, 1, 2), (1, 2, 1), (2, 2, 1), (1, 1, 2)])
 def test_lists_of_unequal_lengths_are_refused(prompts: int, completions: int, answers: int) -> None:
     said = f"unequal lengths: prompts {prompts}, completions {completions}, answer {answers}"
