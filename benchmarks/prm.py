@@ -29,6 +29,7 @@ from rl_or_ei_parts.figures import nested_interval, ratio, t_interval
 
 from verigym.envs.trained_options import RECORD
 from verigym.trainer.evaluation.figures import ScoredSamples, avg, best_of, majority, pass_at, weighted_majority
+from verigym.trainer.evaluation.run import picked_rewards
 from verigym.trainer.pipelines.pipeline import State, run_pipeline
 from verigym.trainer.pipelines.plan import read_pipeline
 from verigym.trainer.stages.sample_log import PromptSamples, read_samples
@@ -96,7 +97,7 @@ def samples_and_picks(states: Sequence[State]) -> tuple[list[PromptSamples], lis
     (folder,) = [Path(s.record["product"]).parent for s in states if s.record and s.stage.kind_name == "evaluate"]
     (samples,) = folder.glob("samples-*.jsonl")
     (picked,) = folder.glob("picks-*.json")
-    return read_samples(samples), json.loads(picked.read_text(encoding="utf-8"))["rewards"]
+    return read_samples(samples), picked_rewards(picked)
 
 
 def picks(found: Sequence[PromptSamples], rewards: Sequence[Sequence[float | None]]) -> Counts:

@@ -28,6 +28,7 @@ from process_parts.solving import tell
 from verigym.envs.trained_options import RECORD
 from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.evaluation.figures import mean_interval
+from verigym.trainer.evaluation.run import picked_rewards
 from verigym.trainer.pipelines.pipeline import State, run_pipeline
 from verigym.trainer.pipelines.plan import Pipeline, read_pipeline
 from verigym.trainer.reward_models.figures import preferred, share
@@ -149,7 +150,7 @@ def of_policies(states: Sequence[State]) -> dict[str, dict[str, list[float]]]:
     for label in last.stage.fields["models"]:
         rows = read_samples(folder / f"samples-{label}.jsonl")
         (path,) = folder.glob(f"picks-*-{label}.json")
-        rewards = json.loads(path.read_text(encoding="utf-8"))["rewards"]
+        rewards = picked_rewards(path)
         liked = [[reward for reward in row if reward is not None] for row in rewards]
         found[label] = {
             "right": interval([right(one) for one in rows], "right"),

@@ -233,6 +233,11 @@ def _picked(
     return rewards
 
 
+def picked_rewards(path: Path) -> list[list[float | None]]:
+    """Return what a picker's file says of each prompt's samples, in the order of the samples' file; None where it failed."""
+    return [[reward for _, reward in picks] for picks in json.loads(path.read_text(encoding="utf-8"))["prompts"].values()]
+
+
 def _known_rewards(picks: Picks, texts: Sequence[str], together: bool) -> list[float | None]:
     """Return the rewards of the first samples, which were judged before; None where the picker failed.
 
