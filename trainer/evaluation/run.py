@@ -68,8 +68,6 @@ def run_evaluation(config: EvalConfig) -> Path:
     if config.threads:
         torch.set_num_threads(config.threads)
     refuse_unreadable(config.train_data, _data_dirs(config))
-    for model in config.models.values():  # the last one, too, before the first one is sampled
-        require_model(model)
     prepare(config.output)
     sources = [held_out(source, config.prompts) for source in config.sources]
     pickers = {name: _picker(name, picker) for name, picker in config.pickers.items()}
@@ -79,6 +77,8 @@ def run_evaluation(config: EvalConfig) -> Path:
     for source in sources:
         if lacks_numpy(source.environment):
             logger.warning("source %s: %s", source.label, NO_NUMPY)
+    for model in config.models.values():  # the last one, too, before the first one is sampled
+        require_model(model)
     with locked(config.output):
         found: dict[str, list[PromptSamples]] = {}
         left_out: dict[str, dict[str, int]] = {}
