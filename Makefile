@@ -32,7 +32,7 @@ recipes: setup
 	@$(BIN)/verigym pipeline run recipes/r1_small.yaml
 
 # One process a core, whole files to a process: what a file starts is started once.
-JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? cores : 8)))
+JOBS ?= $(shell cores=$$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc); echo $$((cores < 8 ? cores : 8)))
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test: setup
