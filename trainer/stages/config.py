@@ -23,9 +23,7 @@ from verigym.trainer.stages.selection import Condition, condition
 def _by_environments(sources: tuple[SourceConfig, ...]) -> tuple[SourceConfig, ...]:
     for source in sources:
         if source.environment is None or source.dataset is not None:
-            raise ValueError(
-                "written by an environment, such as arithmetic; a data set's rows go into `data` of an sft stage"
-            )
+            raise ValueError("written by an environment, such as arithmetic; a data set's rows go into `data` of an sft stage")
     return sources
 
 

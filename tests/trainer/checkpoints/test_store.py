@@ -126,7 +126,9 @@ def test_other_settings_are_refused_and_harmless_ones_are_not(saved: Path, tmp_p
         "max_new_tokens": 7,
         "seed": 4,
     }
-    with pytest.raises(UsageError, match=r"; and 1 more\. Going on from it would mix two runs; set `output` to a new folder, with model="):
+    with pytest.raises(
+        UsageError, match=r"; and 1 more\. Going on from it would mix two runs; set `output` to a new folder, with model="
+    ):
         store.latest(saved, identity(tmp_path, **many), 200)
     with pytest.raises(UsageError, match="already done 6"):
         store.latest(saved, identity(tmp_path), 5)
