@@ -83,7 +83,7 @@ class Grader:
             concurrency=concurrency or {},
             cache=ScoreCache(Path(cache)) if cache is not None else None,
         )
-        self._workers, self._is_checked = workers, False
+        self._workers = workers
         # At its end a process, one that `multiprocessing` started too, waits for its children, so they are ended before.
         self._at_exit = Finalize(None, _close_quietly, (self._engine,), exitpriority=0)
         # A grader that nobody holds is closed. Futures hold it, so it is not closed under an item that somebody waits for.
@@ -167,9 +167,8 @@ class Grader:
     def _environment(self, prompt: Prompt) -> Environment:
         if not isinstance(prompt, Prompt):
             raise TypeError(f"an item is (prompt, completion); its prompt is a {type(prompt).__name__}, not a Prompt")
-        if self._workers and not self._is_checked:  # here and not when it is made, which a script may do as it is imported
+        if self._workers:  # here and not when it is made, which a script may do as it is imported
             refuse_in_a_worker()
-            self._is_checked = True
         environment = self._environments.get(prompt.environment)
         if environment is None:
             raise UsageError(

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, ValidationError
 
 from verigym.envs.composition.base import canary_of, generates_tasks, sample_tasks
 from verigym.envs.composition.part_scores import scores_steps
-from verigym.envs.contract.base import Environment, ExpectedVerdicts, Options, TaskSource
+from verigym.envs.contract.base import Environment, ExpectedVerdicts, Options, TaskSource, require_environment
 from verigym.envs.contract.blame import OURS, describe, raised_by
-from verigym.envs.contract.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError, explain
 from verigym.envs.contract.schema import (
     Completion,
     CompletionLike,
@@ -42,9 +42,9 @@ class ToolOptions(Options):
     """Grader id of the environment that judges."""
     tools: tuple[str, ...]
     """Name, schema and code of each tool, as a hash."""
-    max_reply_chars: int = Field(4096, ge=64)
+    max_reply_chars: int = Field(ge=64)
     """A longer result of a tool is cut in the middle, and says so."""
-    max_calls: int = Field(8, ge=1)
+    max_calls: int = Field(ge=1)
     """Calls that one turn may make; those after them are not run, and the model is told."""
 
 
@@ -62,7 +62,7 @@ class ToolEnvironment:
         max_calls: calls that one turn may make.
 
     Raises:
-        UsageError: no tool is given, or two have the same name.
+        UsageError: no tool is given, one is no tool, two have the same name, or a limit is too small.
     """
 
     version = VERSION
@@ -76,8 +76,11 @@ class ToolEnvironment:
         max_reply_chars: int = 4096,
         max_calls: int = 8,
     ) -> None:
-        self.inner = inner
+        self.inner = inner = require_environment(inner, "ToolEnvironment")
         self.name = name or f"{inner.name}_with_tools"
+        for tool in tools:
+            if not isinstance(getattr(tool, "spec", None), ToolSpec):
+                raise UsageError(f"{self.name!r}: {tool!r} is no tool: write @tool above the function")
         self.tools = {tool.spec.name: tool for tool in tools}
         if grades_groups(inner):
             raise UsageError(f"{inner.name!r} compares the completions of a prompt; episodes with tools are judged one by one")
@@ -86,12 +89,15 @@ class ToolEnvironment:
         if len(self.tools) < len(tools):
             twice = Counter(tool.spec.name for tool in tools).most_common(1)[0][0]
             raise UsageError(f"{self.name!r} has two tools named {twice!r}: give one of them another name, @tool(name=...)")
-        self.options = ToolOptions(
-            inner=inner.grader,
-            tools=tuple(_identity(tool) for tool in tools),
-            max_reply_chars=max_reply_chars,
-            max_calls=max_calls,
-        )
+        try:
+            self.options = ToolOptions(
+                inner=inner.grader,
+                tools=tuple(_identity(tool) for tool in tools),
+                max_reply_chars=max_reply_chars,
+                max_calls=max_calls,
+            )
+        except ValidationError as error:
+            raise UsageError(f"options of {self.name!r}: {explain(error, ToolOptions.model_fields)}") from None
         digest = sha256_hex(canonical_json(self.options.model_dump(mode="json")))[:8]
         self.grader = f"{self.name}@{self.version}+{digest}"
 

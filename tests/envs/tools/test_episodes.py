@@ -278,6 +278,20 @@ def test_which_tools(tools: list[Any], words: str) -> None:
         ToolEnvironment(verigym.load("math"), tools=tools)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"inner": "math"}, r"give verigym.load\('math'\)"),
+        ({"tools": [len]}, "is no tool: write @tool above the function"),
+        ({"max_calls": 0}, "options of 'math_with_tools': .*max_calls"),
+        ({"max_reply_chars": 3}, "options of 'math_with_tools': .*max_reply_chars"),
+    ],
+)
+def test_mistakes_are_one_sentence(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        ToolEnvironment(**{"inner": verigym.load("math"), "tools": [calculator], **arguments})
+
+
 def test_which_environments_have_episodes() -> None:
     assert isinstance(ENV, Interactive)
     math = verigym.load("math")
