@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import keyword
+from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from verigym.envs import strict_json
 from verigym.envs.code.json_values import Json, storable_text
 from verigym.envs.contract.schema import Reference
 from verigym.sandbox import Limits
@@ -21,7 +23,17 @@ Text = Annotated[str, BeforeValidator(storable_text)]
 
 
 class _Part(BaseModel):
+    """A null counts as absent wherever none is a value: tables fill in what other rows have, or what other types of tests have."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        needed = {name for name, field in cls.model_fields.items() if field.is_required()}
+        return {name: given for name, given in value.items() if given is not None or name in needed}
 
 
 def _identifier(name: str) -> str:
@@ -99,6 +111,13 @@ Test = Annotated[
     StdioTest | CallTest | AssertTest | UnittestTest | PytestTest | FileTest | CheckerTest,
     Field(discriminator="type"),
 ]
+
+
+def _from_json(value: Any) -> Any:
+    """Return the value of a JSON text: columns of tables have one type, and the arguments of tests have many."""
+    return strict_json.loads(value) if isinstance(value, str) else value
+
+
 PYTHON_ONLY = (CallTest, AssertTest, UnittestTest, PytestTest)
 
 
@@ -145,8 +164,8 @@ class CodeReference(Reference):
 
     language: Language = "python"
     """The language of the program."""
-    tests: tuple[Test, ...] = Field(min_length=1)
-    """What the program must pass, in the order in which failures are reported."""
+    tests: Annotated[tuple[Test, ...], BeforeValidator(_from_json)] = Field(min_length=1)
+    """What the program must pass, in the order in which failures are reported: a list, or its JSON text."""
     setup: Text = ""
     """Trusted code for the test side: helpers and imports that assertions use. The program never sees it."""
     limits: CodeLimits = CodeLimits()

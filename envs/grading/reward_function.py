@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from verigym.envs.contract.base import Environment, require_environment
 from verigym.envs.contract.errors import UsageError, did_you_mean
-from verigym.envs.contract.schema import CompletionLike, Message, Prompt
+from verigym.envs.contract.schema import Completion, CompletionLike, Message, Prompt
 from verigym.envs.grading.grader import Grader
 from verigym.envs.registry import load
 
@@ -21,7 +21,11 @@ PromptLike = str | Sequence[Message | Mapping[str, Any]]
 
 
 def reward_function(
-    environment: Environment | str, *, columns: Mapping[str, str] | None = None, **settings: Any
+    environment: Environment | str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    name: str | None = None,
+    **settings: Any,
 ) -> RewardFunction:
     """Return a function of lists, as TRL's `reward_funcs` takes: `reward_function("math")`.
 
@@ -29,13 +33,19 @@ def reward_function(
         environment: the environment, or its name if it needs no options.
         columns: field of the reference (`part.field` for a composition) -> column of the data set that holds it. By default
             every field is read from the column of its own name, a field that need not be given where the data set has it.
+        name: under which the trainer logs it, by default the environment's. Two functions in one trainer need two names.
         settings: of the `Grader`, such as `workers`, `timeout_s` and `cache`.
 
     Raises:
         UsageError: there is no such environment or setting, or its reference has no field of that name.
     """
     made = load(environment) if isinstance(environment, str) else require_environment(environment, "reward_function")
-    return RewardFunction(made, columns or {}, settings)
+    if columns is not None and not isinstance(columns, Mapping):
+        raise UsageError(
+            f"reward_function: columns={columns!r:.60}: expected a field of the reference and its column, such as "
+            f'{{"answer": "gold"}}; columns of the field\'s own name need not be given'
+        )
+    return RewardFunction(made, columns or {}, made.name if name is None else name, settings)
 
 
 @dataclass(frozen=True)
@@ -51,53 +61,67 @@ class RewardFunction:
     Its worker processes start at the first call and end with the process, or with `close`.
     """
 
-    def __init__(self, environment: Environment, columns: Mapping[str, str], settings: Mapping[str, Any]) -> None:
+    def __init__(self, environment: Environment, columns: Mapping[str, str], name: str, settings: Mapping[str, Any]) -> None:
         self.environment = environment
         known_settings = [name for name in inspect.signature(Grader).parameters if name != "environments"]
-        for name in settings:
-            if name in type(environment.options).model_fields:
+        for setting in settings:
+            if setting in type(environment.options).model_fields:
                 raise UsageError(
-                    f"reward_function: {name!r} is an option of the environment: "
-                    f"reward_function(verigym.load({environment.name!r}, {name}=...))"
+                    f"reward_function: {setting!r} is an option of the environment: "
+                    f"reward_function(verigym.load({environment.name!r}, {setting}=...))"
                 )
-            if name not in known_settings:
-                raise UsageError(f"reward_function: no setting is called {name!r}{did_you_mean(name, known_settings)}")
+            if setting not in known_settings:
+                raise UsageError(f"reward_function: no setting is called {setting!r}{did_you_mean(setting, known_settings)}")
         self.grader = Grader(environment, **settings)
-        self.__name__ = environment.name  # under which trainers log it
+        self.__name__ = name  # under which trainers log it
         known = dict(_fields_of(environment, ""))
-        for name in columns:
-            if known and name not in known:
-                hint = did_you_mean(name, known)
-                raise UsageError(f"columns: the reference of environment {environment.name!r} has no field {name!r}{hint}")
-        named = {name: _Field(name, column, True) for name, column in columns.items()}
-        by_default = {name: _Field(name, name.rpartition(".")[2], required) for name, required in known.items()}
+        for field in columns:
+            if known and field not in known:
+                hint = did_you_mean(field, known)
+                raise UsageError(f"columns: the reference of environment {environment.name!r} has no field {field!r}{hint}")
+        named = {field: _Field(field, column, True) for field, column in columns.items()}
+        by_default = {field: _Field(field, field.rpartition(".")[2], required) for field, required in known.items()}
         self._fields = tuple((by_default | named).values())
 
     def __call__(
-        self, prompts: Sequence[PromptLike], completions: Sequence[CompletionLike], **columns: Any
+        self,
+        prompts: Sequence[PromptLike],
+        completions: Sequence[CompletionLike],
+        *,
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        **columns: Any,
     ) -> list[float | None]:
-        """Return a reward for each completion; None, never 0, where our side failed or the row's reference cannot be used.
+        """Return a reward for each completion; None, never 0, where our side failed or the row cannot be used.
 
         Args:
             prompts: texts or lists of chat messages.
             completions: texts or lists of chat messages, one for each prompt.
+            completion_ids: the tokens of each, as TRL passes them, for environments that count tokens. Those of an episode are
+                left alone: they hold what the model read, too.
             columns: of the data set, one value for each prompt. Those that the reference does not need are left alone.
 
         Raises:
             UsageError: a column is missing.
             ValueError: lists differ in length.
         """
-        rows = self._rows(columns, {"prompts": len(prompts), "completions": len(completions)})
+        lengths = {"prompts": len(prompts), "completions": len(completions)}
+        if completion_ids is not None:
+            lengths["completion_ids"] = len(completion_ids)
+        rows = self._rows(columns, lengths)
+        items: list[tuple[Prompt, Completion] | None] = []
         problems: list[str] = []
-        tasks = [
-            self._task(prompt, row, number, problems) for number, (prompt, row) in enumerate(zip(prompts, rows, strict=True), 1)
-        ]
+        for number, (prompt, completion, row) in enumerate(zip(prompts, completions, rows, strict=True), 1):
+            tokens = None if completion_ids is None else completion_ids[number - 1]
+            try:
+                items.append((self._task(prompt, row), _with_tokens(Completion.of(completion), tokens)))
+            except ValueError as error:
+                problems.append(f"row {number}: {error}")
+                items.append(None)
         if problems:
             others = f" (and {len(problems) - 1} more of {len(rows)} rows)" if len(problems) > 1 else ""
             warnings.warn(f"{self.__name__}: no reward for {problems[0]}{others}", stacklevel=2)
-        items = [(task, completion) for task, completion in zip(tasks, completions, strict=True) if task is not None]
-        scores = self.grader.stream(items)
-        return [None if task is None else next(scores).reward for task in tasks]
+        scores = self.grader.stream([item for item in items if item is not None])
+        return [None if item is None else next(scores).reward for item in items]
 
     def _rows(self, columns: Mapping[str, Any], lengths: dict[str, int]) -> list[dict[str, Any]]:
         """Return the fields of each row's reference, by dotted name."""
@@ -127,12 +151,15 @@ class RewardFunction:
             for row in range(lengths["prompts"])
         ]
 
-    def _task(self, prompt: PromptLike, fields: Mapping[str, Any], number: int, problems: list[str]) -> Prompt | None:
-        """Return a row's task; None, with the row among the problems, where its reference cannot be used."""
+    def _task(self, prompt: PromptLike, fields: Mapping[str, Any]) -> Prompt:
+        """Return a row's task.
+
+        Raises:
+            ValueError: the row's prompt or reference cannot be used.
+        """
         missing = [field.column for field in self._fields if field.required and fields.get(field.name) is None]
         if missing:
-            problems.append(f"row {number}, whose {missing[0]!r} is None")
-            return None
+            raise ValueError(f"its {missing[0]!r} is None")
         reference: dict[str, Any] = {}
         for name, value in fields.items():
             *parts, last = name.split(".")
@@ -140,11 +167,7 @@ class RewardFunction:
             for part in parts:
                 place = place.setdefault(part, {})
             place[last] = value
-        try:
-            return self.environment.prompt(prompt, **reference)  # type: ignore[arg-type]
-        except UsageError as error:
-            problems.append(f"row {number}: {error}")
-            return None
+        return self.environment.prompt(prompt, **reference)  # type: ignore[arg-type]
 
     def close(self) -> None:
         """End the worker processes."""
@@ -158,6 +181,12 @@ class RewardFunction:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _with_tokens(completion: Completion, tokens: Sequence[int] | None) -> Completion:
+    if tokens is None or completion.turns or completion.token_ids is not None:
+        return completion
+    return Completion(text=completion.text, token_ids=tuple(_plain(tokens)), finish_reason=completion.finish_reason)
 
 
 def _listed(values: Any) -> Sequence[Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -63,10 +64,54 @@ def test_optional_fields_are_read_where_a_row_has_a_value() -> None:
 
 def test_a_row_that_cannot_be_used_has_no_reward_and_is_said() -> None:
     with verigym.reward_function("math", workers=0) as reward:
-        with pytest.warns(UserWarning, match=r"math: no reward for row 1, whose 'answer' is None \(and 1 more of 3 rows\)"):
+        with pytest.warns(UserWarning, match=r"math: no reward for row 1: its 'answer' is None \(and 1 more of 3 rows\)"):
             assert reward(["1+1?"] * 3, [r"\boxed{2}"] * 3, answer=[None, "2", ""]) == [None, 1.0, None]
         with pytest.warns(UserWarning, match=r"no reward for row 2: reference of 'math': .*'answer'.*[^)]$"):
             assert reward(["1+1?"] * 2, [r"\boxed{2}"] * 2, answer=["2", ""]) == [1.0, None]
+
+
+def test_a_completion_that_cannot_be_read_costs_its_own_row_only() -> None:
+    """A trainer that parses what the model wrote into messages may be left with one that has no content."""
+    chats = [[{"role": "assistant", "content": content}] for content in (RIGHT, None)]
+    with made() as reward, pytest.warns(UserWarning, match="no reward for row 2: message 0 of the completion: no content"):
+        assert reward(["q"] * 2, chats, answer=["4", "4"]) == [1.0, None]
+    with made() as reward, pytest.raises(TypeError, match="a completion is a str, a Completion or a list of messages, not int"):
+        reward(["q"], [4], answer=["4"])  # type: ignore[list-item]
+
+
+def test_tokens_reach_an_environment_that_counts_them() -> None:
+    length = verigym.load("length", unit="tokens", target=4)
+    tokens = [[1] * count for count in (2, 4, 6)]
+    with made(length) as reward:
+        rewards = reward(["q"] * 3, ["text"] * 3, completion_ids=tokens)
+        chats = reward(["q"] * 3, [[{"role": "assistant", "content": "text"}]] * 3, completion_ids=tokens)
+        expected = [length.score(length.prompt("q"), Completion(text="text", token_ids=tuple(ids))).reward for ids in tokens]
+        assert rewards == chats == expected and len(set(expected)) > 1
+        with pytest.raises(ValueError, match="unequal lengths: prompts 1, completions 1, completion_ids 2"):
+            reward(["q"], ["text"], completion_ids=[[1], [1]])
+
+
+def test_two_functions_of_one_environment_have_names_of_their_own() -> None:
+    assert made(name="exact, strictly").__name__ == "exact, strictly"
+
+
+def test_tests_of_several_types_come_from_one_table() -> None:
+    """The `datasets` library gives every test the fields of all, null where it had none; a column of JSON texts also works."""
+    tests = [
+        {"type": "stdio", "stdin": "2", "stdout": "4", "function": None, "args": None, "expected": None, "code": None},
+        {"type": "call", "function": "f", "args": [2], "expected": None, "stdin": None, "stdout": None, "code": None},
+    ]
+    own = [{name: value for name, value in test.items() if value is not None} for test in tests]
+    own[1]["expected"] = None
+    code = verigym.load("code")
+    expected = code.prompt("q", tests=own).key
+    limits = {"wall_s": None, "cpu_s": None}
+    assert code.prompt("q", tests=tests, limits=limits).key == expected
+    assert code.prompt("q", tests=json.dumps(own)).key == expected
+    with pytest.raises(UsageError, match="tests"):
+        code.prompt("q", tests="not JSON")
+    with pytest.raises(UsageError, match="stdout"):
+        code.prompt("q", tests=[{"type": "stdio", "stdout": None}])
 
 
 def test_columns_may_be_arrays() -> None:
@@ -117,6 +162,7 @@ def test_a_missing_column_is_an_error_and_no_reward(columns: dict[str, Any]) -> 
             r"'extract' is an option of the environment: .*load\('math', extract=...\)",
         ),
         ({"timeout": 3}, "reward_function: no setting is called 'timeout'; did you mean 'timeout_s'"),
+        ({"columns": ["answer"]}, "columns=\\['answer'\\]: expected a field of the reference and its column"),
         ({"environment": "mth"}, "no environment is called 'mth'; did you mean 'math'"),
     ],
 )
