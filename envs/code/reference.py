@@ -23,7 +23,7 @@ Text = Annotated[str, BeforeValidator(storable_text)]
 
 
 class _Part(BaseModel):
-    """A null counts as absent wherever none is a value: tables fill in what other rows have, or what other types of tests have."""
+    """A null counts as absent wherever none is a value: tables fill in what other rows, or other types of tests, have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -115,7 +115,12 @@ Test = Annotated[
 
 def _from_json(value: Any) -> Any:
     """Return the value of a JSON text: columns of tables have one type, and the arguments of tests have many."""
-    return strict_json.loads(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    try:
+        return strict_json.loads(value)
+    except ValueError as error:
+        raise ValueError(f"expected a list, or the JSON text of one, which this is not: {error}") from None
 
 
 PYTHON_ONLY = (CallTest, AssertTest, UnittestTest, PytestTest)

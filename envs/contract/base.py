@@ -282,8 +282,8 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         reference = self.reference(prompt)
         candidate = Completion.of(completion)
         start = time.perf_counter()
-        if candidate.failure is not None:
-            return _stamped(Score.of_failure(candidate.failure), self.grader, 0.0)
+        if (unjudged := Score.of_episode(candidate, self.reward_range[0])) is not None:
+            return _stamped(unjudged, self.grader, 0.0)
 
         def judge(candidate: Completion) -> Score:
             score = self.judge(prompt, reference, candidate)

@@ -19,6 +19,7 @@ from verigym.envs.contract.chat import completion_fields, message_fields
 KEY_HEX_DIGITS = 32
 
 Fault = Literal["json", "unclosed", "unknown", "schema"]
+FinishReason = Literal["stop", "length", "turns", "context", "limit", "abort"]
 ErrorKind = Literal["gold_invalid", "unavailable", "backend", "timeout", "crashed", "protocol", "internal"]
 
 
@@ -167,8 +168,9 @@ class Completion(_Frozen):
 
     text: str
     token_ids: tuple[int, ...] | None = None
-    finish_reason: Literal["stop", "length", "turns", "context", "abort"] | None = None
-    """What ended it: the model; its limit of tokens; in an episode, the limit of turns, or the context that was full; or we."""
+    finish_reason: FinishReason | None = None
+    """What ended it: the model (stop); its limit of tokens (length); in an episode the limit of turns (turns), the context that
+    was full (context), or a turn that brings sessions down (limit, with why in `outcome`); or we (abort)."""
     turns: tuple[Turn, ...] = Field(default=(), exclude_if=lambda turns: not turns)
     """All turns of an episode; none where the model answers a prompt at once."""
     outcome: Mapping[str, JsonValue] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)
@@ -363,3 +365,12 @@ class Score(_Frozen):
     def of_failure(cls, error: ScoreError) -> Score:
         """Return the score of this failure on our side, without a reward."""
         return cls(reward=None, status=Status.ERROR, reason=error.message, error=error)
+
+    @classmethod
+    def of_episode(cls, completion: Completion, floor: float) -> Score | None:
+        """Return the score of an episode that is not judged: our side failed, or a turn brought its session down. Else None."""
+        if completion.failure is not None:
+            return cls.of_failure(completion.failure)
+        if completion.finish_reason == "limit":
+            return cls.limit(reward=floor, reason=str((completion.outcome or {}).get("limit", "a turn ended its session")))
+        return None

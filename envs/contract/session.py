@@ -29,6 +29,19 @@ class ToolSpec(BaseModel):
         return {"type": "function", "function": self.model_dump(mode="json")}
 
 
+TOOLS = "tools"
+"""In `Prompt.metadata`: the tools of the prompt's episodes, as chat templates take them."""
+
+
+def with_tools(prompt: Prompt, tools: Sequence[ToolSpec]) -> Prompt:
+    """Return a prompt that carries the tools of its episodes, so that a chat template can tell the model of them.
+
+    They stand in the metadata: the verdict and the key do not depend on them.
+    """
+    metadata = {**prompt.metadata, TOOLS: [tool.for_template() for tool in tools]}
+    return prompt.model_copy(update={"metadata": metadata})
+
+
 class Reply(BaseModel):
     """What a session answers to a turn of the model."""
 

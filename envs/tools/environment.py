@@ -27,7 +27,7 @@ from verigym.envs.contract.schema import (
     canonical_json,
     sha256_hex,
 )
-from verigym.envs.contract.session import Reply, ToolSpec
+from verigym.envs.contract.session import Reply, ToolSpec, with_tools
 from verigym.envs.grading.judging import grades_groups, is_hardened
 from verigym.envs.tools.function import OpenTool, Tool, ToolError
 from verigym.envs.tools.hermes import CLOSE, OPEN, read_calls
@@ -210,7 +210,7 @@ class ToolEnvironment:
         return ToolSession(self.tools, self.options, seed)
 
     def _ours(self, prompt: Prompt) -> Prompt:
-        return _renamed(prompt, self.name)
+        return with_tools(_renamed(prompt, self.name), [tool.spec for tool in self.tools.values()])
 
     def _inner(self, prompt: Prompt) -> Prompt:
         if not isinstance(prompt, Prompt):

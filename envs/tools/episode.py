@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
-from verigym.envs.contract.schema import Completion, Message, Prompt, ScoreError, Turn
+from verigym.envs.contract.schema import Completion, FinishReason, Message, Prompt, ScoreError
 from verigym.envs.contract.session import Interactive, Session
+from verigym.envs.contract.transcript import Transcript
 
 Policy = Callable[[Sequence[Message]], str]
 """Gets the messages so far and returns the assistant's next text."""
@@ -34,8 +34,8 @@ def run_episode(env: Interactive, prompt: Prompt, policy: Policy, *, seed: str =
         raise UsageError(f"{env!r} has no episodes (no `open`): give it tools, ToolEnvironment(env, tools=[...])")
     if max_turns < 1:
         raise UsageError(f"max_turns is {max_turns}; expected at least 1")
-    turns: list[Turn] = []
-    reason: Literal["stop", "turns", "abort"] = "turns"
+    transcript = Transcript(prompt)
+    reason: FinishReason = "turns"
     failure: ScoreError | None = None
     outcome = None
     session: Session | None = None
@@ -43,11 +43,10 @@ def run_episode(env: Interactive, prompt: Prompt, policy: Policy, *, seed: str =
         try:
             session = env.open(prompt, seed)
             for _ in range(max_turns):
-                turn = session.read(_text(policy([*prompt.messages, *(turn.message for turn in turns)])))
-                turns.append(turn)
+                turn = session.read(_text(policy(transcript.messages)))
+                transcript.add(turn)
                 reply = session.respond(turn)
-                turns[-1] = turn.model_copy(update={"reward": reply.reward})
-                turns += [Turn(role=_reader(one), text=one.content, name=one.name) for one in reply.messages]
+                transcript.answer(reply)
                 if reply.done:
                     reason = "stop"
                     break
@@ -55,8 +54,7 @@ def run_episode(env: Interactive, prompt: Prompt, policy: Policy, *, seed: str =
             outcome = session.close() if session is not None else None
     except EnvironmentFailure as error:
         failure, reason = error.score().error, "abort"
-    last = next((turn.text for turn in reversed(turns) if turn.role == "assistant"), "")
-    return Completion(text=last, finish_reason=reason, turns=tuple(turns), outcome=outcome, failure=failure)
+    return transcript.completion(reason, outcome, failure)
 
 
 def _text(text: object) -> str:
@@ -64,10 +62,3 @@ def _text(text: object) -> str:
         raise TypeError(f"the policy returned {type(text).__name__}; expected the assistant's next text")
     return text
 
-
-def _reader(message: Message) -> Literal["tool", "user"]:
-    if message.role == "tool":
-        return "tool"
-    if message.role == "user":
-        return "user"
-    raise UsageError(f"a session replied with a message of the role {message.role!r}; expected tool or user")

@@ -129,5 +129,5 @@ def test_one_wrong_element_is_one_problem() -> None:
     with pytest.raises(UsageError) as caught:
         load("code").prompt("x", tests=[{"type": "stdio", "stdin": "1"}])
     assert str(caught.value).endswith("field 'tests.0.stdout' is missing")
-    with pytest.raises(UsageError, match="Input should be a list; got 'x'"):
+    with pytest.raises(UsageError, match="field 'tests': expected a list, or the JSON text of one"):
         load("code").prompt("x", tests="x")
