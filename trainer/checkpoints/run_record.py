@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from verigym.envs.extras import installed
 
 PACKAGES = ("verigym", "torch", "transformers", "tokenizers", "numpy", "pydantic")
@@ -19,8 +21,8 @@ NAME = "run.json"
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages that can change results."""
-    return installed(PACKAGES)
+    """Return the versions of Python and of the installed packages that can change results, with torch's build."""
+    return {**installed(PACKAGES), "torch": torch.__version__}
 
 
 def command_line() -> str:

@@ -40,10 +40,12 @@ async def _nothings() -> AsyncGenerator[None, None]:
     yield
 
 
-_made = _nothing()
-_AWAITED = (type(_made), type(_nothings().asend(None)), type(_nothings().aclose()))
+_made = _nothings()
+_unawaited = (_nothing(), _made.asend(None), _made.aclose())
+_AWAITED = tuple(map(type, _unawaited))
 """Types of results that do nothing until they are awaited."""
-_made.close()
+for _one in _unawaited:  # what is neither awaited nor closed is warned of, on the program's standard error
+    _one.close()
 _FUNCTION = type(_nothing)
 _exit, _fstat, _pread = os._exit, os.fstat, os.pread
 
