@@ -64,6 +64,9 @@ class Grader:
         start_timeout_s: float = 60.0,
     ) -> None:
         self._environments = _by_name(environments)
+        numbers = {"workers": workers, "timeout_s": timeout_s, "start_timeout_s": start_timeout_s, "retries": retries}
+        for name, value in {**numbers, "memory_bytes": memory_bytes}.items():
+            _refuse(value is not None and not isinstance(value, int | float), f"{name}={value!r}: expected a number")
         if workers is None:
             workers = min(len(os.sched_getaffinity(0)), MAX_DEFAULT_WORKERS)
         _refuse(workers < 0, f"workers={workers}: expected 0 or more")

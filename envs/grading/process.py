@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -96,6 +97,8 @@ class ChildProcess:
         """
         if self._process is not None:
             return
+        if self._method == "spawn":
+            _refuse_standard_input()
         try:
             ours, theirs = socket.socketpair()
         except OSError as error:
@@ -204,6 +207,20 @@ class ChildProcess:
             return f"was killed by {signal.Signals(-code).name}"
         except ValueError:
             return f"was killed by signal {-code}"
+
+
+def _refuse_standard_input() -> None:
+    """Refuse to spawn from a script that a child cannot import, as `python - <<EOF` is.
+
+    Raises:
+        NeverStarts: the script was read from standard input.
+    """
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    if file is not None and os.path.basename(file) == "<stdin>":
+        raise NeverStarts(
+            "a worker process imports the script that starts it, and this one was read from standard input; save it to a file, "
+            "or pass workers=0, which grades in this process and cannot stop what hangs"
+        )
 
 
 def malformed(error: Exception) -> Died:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -15,16 +15,21 @@ from verigym.envs.contract.base import Environment, require_environment
 from verigym.envs.contract.errors import UsageError, did_you_mean
 from verigym.envs.contract.schema import Completion, CompletionLike, Message, Prompt
 from verigym.envs.grading.grader import Grader
+from verigym.envs.grading.health import Health
 from verigym.envs.registry import load
 
 PromptLike = str | Sequence[Message | Mapping[str, Any]]
+
+SHOWN = 60
+"""Characters of a prompt in a warning."""
 
 
 def reward_function(
     environment: Environment | str,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | None] | None = None,
     name: str | None = None,
+    stop_after: int | None = 64,
     **settings: Any,
 ) -> RewardFunction:
     """Return a function of lists, as TRL's `reward_funcs` takes: `reward_function("math")`.
@@ -32,8 +37,10 @@ def reward_function(
     Args:
         environment: the environment, or its name if it needs no options.
         columns: field of the reference (`part.field` for a composition) -> column of the data set that holds it. By default
-            every field is read from the column of its own name, a field that need not be given where the data set has it.
+            every field is read from the column of its own name, a field that need not be given where the data set has it; None
+            for a field that is not read.
         name: under which the trainer logs it, by default the environment's. Two functions in one trainer need two names.
+        stop_after: an error ends the run when none of so many completions has got a reward; None for never.
         settings: of the `Grader`, such as `workers`, `timeout_s` and `cache`.
 
     Raises:
@@ -45,7 +52,9 @@ def reward_function(
             f"reward_function: columns={columns!r:.60}: expected a field of the reference and its column, such as "
             f'{{"answer": "gold"}}; columns of the field\'s own name need not be given'
         )
-    return RewardFunction(made, columns or {}, made.name if name is None else name, settings)
+    if name is not None and not name.strip():
+        raise UsageError("reward_function: name is empty; leave it out for the environment's")
+    return RewardFunction(made, columns or {}, made.name if name is None else name, stop_after, settings)
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,14 @@ class RewardFunction:
     Its worker processes start at the first call and end with the process, or with `close`.
     """
 
-    def __init__(self, environment: Environment, columns: Mapping[str, str], name: str, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        columns: Mapping[str, str | None],
+        name: str,
+        stop_after: int | None,
+        settings: Mapping[str, Any],
+    ) -> None:
         self.environment = environment
         known_settings = [name for name in inspect.signature(Grader).parameters if name != "environments"]
         for setting in settings:
@@ -79,9 +95,17 @@ class RewardFunction:
             if known and field not in known:
                 hint = did_you_mean(field, known)
                 raise UsageError(f"columns: the reference of environment {environment.name!r} has no field {field!r}{hint}")
-        named = {field: _Field(field, column, True) for field, column in columns.items()}
+        for field, column in columns.items():
+            if column is not None and not isinstance(column, str):
+                raise UsageError(f"columns: {field!r} is to come from {column!r}; expected the name of one column")
+            if column is None and known.get(field):
+                raise UsageError(
+                    f"columns: {field!r} is None, but {environment.name!r} cannot judge without it; name its column"
+                )
+        named = {field: _Field(field, column, True) for field, column in columns.items() if column is not None}
         by_default = {field: _Field(field, field.rpartition(".")[2], required) for field, required in known.items()}
-        self._fields = tuple((by_default | named).values())
+        self._fields = tuple(one for field, one in (by_default | named).items() if columns.get(field, "") is not None)
+        self.health = Health(name, stop_after)
 
     def __call__(
         self,
@@ -89,6 +113,7 @@ class RewardFunction:
         completions: Sequence[CompletionLike],
         *,
         completion_ids: Sequence[Sequence[int]] | None = None,
+        log_metric: Callable[[str, float], object] | None = None,
         **columns: Any,
     ) -> list[float | None]:
         """Return a reward for each completion; None, never 0, where our side failed or the row cannot be used.
@@ -96,12 +121,13 @@ class RewardFunction:
         Args:
             prompts: texts or lists of chat messages.
             completions: texts or lists of chat messages, one for each prompt.
-            completion_ids: the tokens of each, as TRL passes them, for environments that count tokens. Those of an episode are
-                left alone: they hold what the model read, too.
+            completion_ids: the tokens of each, as TRL passes them, for environments that count tokens. Where a completion holds
+                replies of tools they are left alone, for they hold what the model read, too.
+            log_metric: logs a number, as TRL passes it; it gets the share of completions without a reward.
             columns: of the data set, one value for each prompt. Those that the reference does not need are left alone.
 
         Raises:
-            UsageError: a column is missing.
+            UsageError: a column is missing, or none of the first `stop_after` completions has got a reward.
             ValueError: lists differ in length.
         """
         lengths = {"prompts": len(prompts), "completions": len(completions)}
@@ -113,15 +139,23 @@ class RewardFunction:
         for number, (prompt, completion, row) in enumerate(zip(prompts, completions, rows, strict=True), 1):
             tokens = None if completion_ids is None else completion_ids[number - 1]
             try:
+                if completion is None:
+                    raise ValueError("its completion is None")
                 items.append((self._task(prompt, row), _with_tokens(Completion.of(completion), tokens)))
             except ValueError as error:
-                problems.append(f"row {number}: {error}")
+                problems.append(f"row {number}: {error}" + _begun(prompt))
                 items.append(None)
         if problems:
             others = f" (and {len(problems) - 1} more of {len(rows)} rows)" if len(problems) > 1 else ""
-            warnings.warn(f"{self.__name__}: no reward for {problems[0]}{others}", stacklevel=2)
+            # Counted, because Python shows an equal warning once.
+            so_far = f"; {self.health.unusable + len(problems)} such rows so far" if self.health.unusable else ""
+            warnings.warn(f"{self.__name__}: no reward for {problems[0]}{others}{so_far}", stacklevel=2)
         scores = self.grader.stream([item for item in items if item is not None])
-        return [None if item is None else next(scores).reward for item in items]
+        rewards = [self.health.reward(None if item is None else next(scores)) for item in items]
+        if log_metric is not None and rewards:
+            log_metric(f"{self.__name__}/no_reward", rewards.count(None) / len(rewards))
+        self.health.refuse_silence(problems)
+        return rewards
 
     def _rows(self, columns: Mapping[str, Any], lengths: dict[str, int]) -> list[dict[str, Any]]:
         """Return the fields of each row's reference, by dotted name."""
@@ -167,7 +201,10 @@ class RewardFunction:
             for part in parts:
                 place = place.setdefault(part, {})
             place[last] = value
-        return self.environment.prompt(prompt, **reference)  # type: ignore[arg-type]
+        task = self.environment.prompt(prompt, **reference)  # type: ignore[arg-type]
+        if _has_nulls(reference):
+            _refuse_filled_in(self.environment, prompt, reference, task)
+        return task
 
     def close(self) -> None:
         """End the worker processes."""
@@ -184,9 +221,44 @@ class RewardFunction:
 
 
 def _with_tokens(completion: Completion, tokens: Sequence[int] | None) -> Completion:
-    if tokens is None or completion.turns or completion.token_ids is not None:
+    if tokens is None or completion.token_ids is not None or any(turn.role != "assistant" for turn in completion.turns):
         return completion
-    return Completion(text=completion.text, token_ids=tuple(_plain(tokens)), finish_reason=completion.finish_reason)
+    return completion.model_copy(update={"token_ids": tuple(_plain(tokens))})
+
+
+def _begun(prompt: PromptLike) -> str:
+    """Return how a row's prompt begins, by which it is found in the data set: its place in the batch says little."""
+    text = prompt if isinstance(prompt, str) else next((dict(one).get("content") for one in reversed(prompt)), "")
+    return f" (prompt {text[:SHOWN]!r}{'...' if len(text) > SHOWN else ''})" if isinstance(text, str) and text else ""
+
+
+def _has_nulls(value: Any, *, inside: bool = False) -> bool:
+    if isinstance(value, Mapping):
+        return any((inside and one is None) or _has_nulls(one, inside=True) for one in value.values())
+    return isinstance(value, list | tuple) and any(_has_nulls(one, inside=True) for one in value)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _refuse_filled_in(environment: Environment, prompt: PromptLike, reference: Mapping[str, Any], task: Prompt) -> None:
+    """Refuse nulls that may be values, or may stand where a row of a table has nothing, if that makes another task.
+
+    Raises:
+        ValueError: the task is another without them.
+    """
+    try:
+        bare = environment.prompt(prompt, **_without_nulls(reference))  # type: ignore[arg-type]
+    except UsageError:
+        return
+    if bare.key != task.key:
+        raise ValueError(
+            "its reference holds nulls, which a table fills in where other rows have a value, and which may be meant; "
+            "make the column JSON texts (json.dumps)"
+        )
 
 
 def _listed(values: Any) -> Sequence[Any] | None:

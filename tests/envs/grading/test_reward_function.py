@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 from sample_envs import ExactEnvironment, PoliteEnvironment
 
 import verigym
-from verigym.envs import AllOf, BaseEnvironment, Completion, Options, Prompt, Reference, Score, UsageError
+from verigym.envs import AllOf, BaseEnvironment, Completion, EnvironmentFailure, Options, Prompt, Reference, Score, UsageError
 from verigym.envs.grading.reward_function import RewardFunction
 
 RIGHT, WRONG = "answer: 4", "answer: 5"
@@ -64,7 +66,9 @@ def test_optional_fields_are_read_where_a_row_has_a_value() -> None:
 
 def test_a_row_that_cannot_be_used_has_no_reward_and_is_said() -> None:
     with verigym.reward_function("math", workers=0) as reward:
-        with pytest.warns(UserWarning, match=r"math: no reward for row 1: its 'answer' is None \(and 1 more of 3 rows\)"):
+        with pytest.warns(
+            UserWarning, match=r"math: no reward for row 1: its 'answer' is None \(prompt '1\+1\?'\) \(and 1 more of 3 rows\)"
+        ):
             assert reward(["1+1?"] * 3, [r"\boxed{2}"] * 3, answer=[None, "2", ""]) == [None, 1.0, None]
         with pytest.warns(UserWarning, match=r"no reward for row 2: reference of 'math': .*'answer'.*[^)]$"):
             assert reward(["1+1?"] * 2, [r"\boxed{2}"] * 2, answer=["2", ""]) == [1.0, None]
@@ -112,6 +116,91 @@ def test_tests_of_several_types_come_from_one_table() -> None:
         code.prompt("q", tests="not JSON")
     with pytest.raises(UsageError, match="stdout"):
         code.prompt("q", tests=[{"type": "stdio", "stdout": None}])
+
+
+def test_nulls_that_may_be_arguments_cost_the_row_its_reward() -> None:
+    """A table gives every test's kwargs the keys of all: `f(x=3)` would be called as `f(x=3, y=None)`."""
+    tests = [{"type": "call", "function": "f", "kwargs": {"x": 3, "y": None}, "expected": 6}]
+    meant = json.dumps(tests)
+    program = "```python\ndef f(x, y=1):\n    return 2 * x\n```"
+    with made("code") as reward:
+        with pytest.warns(UserWarning, match=r"row 1: its reference holds nulls.*JSON texts.*\(prompt 'Double x'\)"):
+            assert reward(["Double x"], [program], tests=[tests]) == [None]
+        assert reward(["Double x"], [program], tests=[meant]) == [1.0]
+        returned = [{"type": "call", "function": "f", "args": [3], "expected": None, "stdin": None}]
+        assert reward(["Do nothing"], ["```python\ndef f(x): pass\n```"], tests=[returned]) == [1.0]
+
+
+def test_an_optional_field_can_be_left_unread() -> None:
+    with made(UnitEnvironment(), columns={"unit": None}) as reward:
+        assert reward(["q"], ["4 m"], answer=["4"], unit=["s"]) == [1.0]
+    with pytest.raises(UsageError, match="'answer' is None, but 'unit' cannot judge without it"):
+        made(UnitEnvironment(), columns={"answer": None})
+
+
+class BrokenEnvironment(BaseEnvironment[Units, Options]):
+    name, version, reference_type = "broken", "1", Units
+
+    def judge(self, prompt: Prompt, reference: Units, completion: Completion) -> Score:
+        if completion.text == "raise":
+            raise KeyError("mine")
+        return Score.correct()
+
+    def gold(self, prompt: Prompt) -> str:
+        return "fine"
+
+
+def test_a_reward_that_never_works_ends_the_run() -> None:
+    class Failing(UnitEnvironment):
+        def judge(self, prompt: Prompt, reference: Units, completion: Completion) -> Score:
+            raise EnvironmentFailure("unavailable", "the endpoint is away")
+
+    with made(Failing(), stop_after=3, retries=0) as reward:
+        assert reward(["q"] * 2, ["a", "b"], answer=["4"] * 2) == [None] * 2
+        with pytest.raises(UsageError, match="none of 3 completions has got a reward: the endpoint is away. Training on would"):
+            reward(["q"], ["c"], answer=["4"])
+    with made(Failing(), stop_after=None, retries=0) as reward:
+        assert reward(["q"] * 90, ["a"] * 90, answer=["4"] * 90) == [None] * 90
+    with (
+        made(stop_after=3) as reward,
+        pytest.warns(UserWarning),
+        pytest.raises(UsageError, match="row 1: its 'answer' is None"),
+    ):
+        reward(["q"] * 3, [RIGHT] * 3, answer=[None] * 3)
+    with made(stop_after=3) as reward:
+        assert reward(["q"], [RIGHT], answer=["4"]) == [1.0]
+        with pytest.warns(UserWarning, match="no reward for row 1"):
+            assert reward(["q"] * 5, [RIGHT] * 5, answer=[None] * 5) == [None] * 5, "it has worked before"
+        assert (reward.health.rewarded, reward.health.unusable, reward.health.unscored) == (1, 5, 0)
+
+
+def test_exceptions_of_a_broken_judge_are_no_rewards() -> None:
+    logged: dict[str, float] = {}
+    with made(BrokenEnvironment()) as reward:
+        few = reward(["q"] * 40, ["raise", *["fine"] * 39], answer=["4"] * 40, log_metric=logged.__setitem__)
+        assert few == [0.0, *[1.0] * 39] and logged == {"broken/no_reward": 0.0}
+        with pytest.warns(UserWarning, match="broken: its judge raises on .* of the last .* completions.*KeyError"):
+            many = reward(["q"] * 40, ["raise"] * 40, answer=["4"] * 40, log_metric=logged.__setitem__)
+        assert many[-1] is None and logged["broken/no_reward"] > 0.5
+
+
+def test_tokens_of_a_completion_with_replies_of_tools_are_not_its_own() -> None:
+    length = verigym.load("length", unit="tokens", target=4)
+    call = {"role": "assistant", "content": "I ask.", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}
+    read = [call, {"role": "tool", "name": "f", "content": "9"}, {"role": "assistant", "content": "nine"}]
+    with made(length) as reward:
+        assert reward(["q"], [[call]], completion_ids=[[1, 2, 3, 4]]) == [1.0]
+        assert reward(["q"], [read], completion_ids=[[1, 2, 3, 4]]) == [None]
+
+
+@pytest.mark.slow
+def test_a_script_from_standard_input_is_refused_in_one_sentence() -> None:
+    script = (
+        "import verigym\nif __name__ == '__main__':\n"
+        "    print(verigym.reward_function('math', workers=1)(['q'], ['4'], answer=['4']))\n"
+    )
+    done = subprocess.run([sys.executable, "-"], input=script, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and "this one was read from standard input; save it to a file" in done.stderr, done.stderr
 
 
 def test_columns_may_be_arrays() -> None:
@@ -163,6 +252,9 @@ def test_a_missing_column_is_an_error_and_no_reward(columns: dict[str, Any]) -> 
         ),
         ({"timeout": 3}, "reward_function: no setting is called 'timeout'; did you mean 'timeout_s'"),
         ({"columns": ["answer"]}, "columns=\\['answer'\\]: expected a field of the reference and its column"),
+        ({"columns": {"answer": ["gold"]}}, "'answer' is to come from \\['gold'\\]; expected the name of one column"),
+        ({"timeout_s": "3"}, "timeout_s='3': expected a number"),
+        ({"name": " "}, "name is empty"),
         ({"environment": "mth"}, "no environment is called 'mth'; did you mean 'math'"),
     ],
 )
