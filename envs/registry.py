@@ -50,6 +50,8 @@ ENVIRONMENTS = {
     "strings": "verigym.envs.generated.puzzles.strings:StringsEnvironment",
     "graphs": "verigym.envs.generated.puzzles.graphs:GraphsEnvironment",
     "countdown": "verigym.envs.generated.puzzles.countdown:CountdownEnvironment",
+    "number_guessing": "verigym.envs.games.number_guessing:GuessingEnvironment",
+    "treasure_rooms": "verigym.envs.games.treasure_rooms.environment:TreasureRoomsEnvironment",
     "reasoning_gym": "verigym.envs.reasoning_gym.environment:ReasoningGymEnvironment",
 }
 

@@ -1,0 +1,6 @@
+"""Games that a model plays over several turns, graded by their rules.
+
+- `base`: a game, the session that plays it, and the environment that replays a saved episode to judge it.
+- `number_guessing`: a hidden whole number, with `higher` and `lower` as replies.
+- `treasure_rooms`: rooms to explore, of which the model sees only the one that it is in.
+"""

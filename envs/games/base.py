@@ -1,0 +1,136 @@
+"""Base classes of games: the rules are written once, for the session that plays and for the verdict on what was played.
+
+`judge` plays the game again from the assistant's turns. Nothing else in a saved episode counts: replies, rewards of turns and
+the outcome could have been made up by whoever wrote the file.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Generic, TypeVar
+
+from pydantic import JsonValue
+
+from verigym.envs.contract.base import Options
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.generated import GeneratedTasks
+from verigym.envs.contract.schema import Completion, Prompt, Reference, Score, Turn
+from verigym.envs.contract.session import Reply, ToolSpec
+from verigym.envs.tools.episode import Policy, run_episode
+
+EXAMPLES = 4
+
+
+class GameOptions(Options):
+    """Options that all games share."""
+
+    turn_rewards: bool = False
+    """Whether each turn of an episode carries what it brought the player nearer to the end (`Turn.reward`), 1 in all."""
+
+
+class Game(ABC):
+    """One game being played: the rules and the state."""
+
+    over: bool = False
+    """Whether the game has ended, won or lost. `play` is not called after that."""
+
+    @abstractmethod
+    def play(self, text: str) -> Reply:
+        """Play one turn. Every text is a turn; one that is no move of the game gets a reply that says so.
+
+        Returns:
+            What the player reads next, and what the turn earned (`Reply.reward`, a number in any case).
+        """
+
+    @abstractmethod
+    def outcome(self) -> Mapping[str, JsonValue]:
+        """Return the state at the end, for people who read saved episodes."""
+
+
+class GameSession:
+    """One episode of a game."""
+
+    tools: Sequence[ToolSpec] = ()
+
+    def __init__(self, game: Game, *, turn_rewards: bool) -> None:
+        self._game, self._turn_rewards, self._closed = game, turn_rewards, False
+
+    def read(self, text: str) -> Turn:
+        """Return a text of the model as a turn. Games have no tools, so there are no calls to find."""
+        return Turn(role="assistant", text=text)
+
+    def respond(self, turn: Turn) -> Reply:
+        """Play a turn.
+
+        Raises:
+            UsageError: the session is closed.
+        """
+        if self._closed:
+            raise UsageError("the session is closed: each episode opens its own, env.open(prompt, seed)")
+        if self._game.over:
+            return Reply(done=True)
+        reply = self._game.play(turn.text)
+        return reply if self._turn_rewards else reply.model_copy(update={"reward": None})
+
+    def close(self) -> Mapping[str, JsonValue]:
+        """End the episode and return the state that the game has reached."""
+        self._closed = True
+        return dict(self._game.outcome())
+
+
+R = TypeVar("R", bound=Reference)
+Opts = TypeVar("Opts", bound=GameOptions)
+G = TypeVar("G", bound=Game)
+
+
+class GameEnvironment(GeneratedTasks[R, Opts], Generic[R, Opts, G]):
+    """Base class of games: write `make`, `begin`, `verdict`, `expert` and `most_turns`."""
+
+    @abstractmethod
+    def begin(self, reference: R) -> G:
+        """Return the game at its start."""
+
+    @abstractmethod
+    def verdict(self, game: G, completion: Completion) -> Score:
+        """Return the score of a game after the last turn. `completion` says how the episode ended and is not read otherwise."""
+
+    @abstractmethod
+    def expert(self, prompt: Prompt) -> Policy:
+        """Return a policy that plays this task well, by no more than it reads."""
+
+    @abstractmethod
+    def most_turns(self, prompt: Prompt) -> int:
+        """Return the number of turns after which the game is over in any case, for `run_episode(max_turns=...)`."""
+
+    def open(self, prompt: Prompt, seed: str) -> GameSession:
+        """Begin an episode. Games have no chance in them beyond the task, so the seed changes nothing.
+
+        Raises:
+            UsageError: the prompt was made by another environment.
+        """
+        return GameSession(self.begin(self.reference(prompt)), turn_rewards=self.options.turn_rewards)
+
+    def judge(self, prompt: Prompt, reference: R, completion: Completion) -> Score:
+        """Play the assistant's turns again, up to the end of the game, and return the verdict on them."""
+        game = self.begin(reference)
+        for text in written_texts(completion):
+            if game.over:
+                break
+            game.play(text)
+        return self.verdict(game, completion)
+
+    def demonstrate(self, prompt: Prompt, seed: str = "0") -> Completion:
+        """Return an episode that is played well, for a supervised cold start."""
+        return run_episode(self, prompt, self.expert(prompt), seed=seed, max_turns=self.most_turns(prompt))
+
+    def examples(self) -> Sequence[Prompt]:
+        """Return the first few tasks of the training split."""
+        return tuple(self.prompt_at("train", 0, index) for index in range(EXAMPLES))
+
+
+def written_texts(completion: Completion) -> list[str]:
+    """Return the texts that the model wrote, in order. A completion without turns is an episode of one turn."""
+    if not completion.turns:
+        return [completion.text]
+    return [turn.text for turn in completion.turns if turn.role == "assistant"]
