@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from functools import lru_cache
+from types import ModuleType
 from typing import Any, TypeVar
 
 from verigym.envs.contract.base import BaseEnvironment, Environment, require_declared
@@ -140,13 +141,18 @@ def origin(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def _at(place: str) -> type[BaseEnvironment[Any, Any]]:
-    """Return the environment at `module:Class`; the present folder is looked at last."""
-    module, _, attribute = place.partition(":")
+def import_own(module: str) -> ModuleType:
+    """Import a module of the user's; the present folder is looked at last. Whatever the module raises is raised here."""
     if os.getcwd() not in sys.path:  # at the end: a file of yours called math.py must not hide Python's own
         sys.path.append(os.getcwd())
+    return importlib.import_module(module)
+
+
+def _at(place: str) -> type[BaseEnvironment[Any, Any]]:
+    """Return the environment at `module:Class`."""
+    module, _, attribute = place.partition(":")
     try:
-        code = importlib.import_module(module)
+        code = import_own(module)
     except (Exception, SystemExit) as error:
         raise UsageError(f"environment {place!r}: {_not_imported(module, attribute, error)}") from None
     found = getattr(code, attribute, None)

@@ -27,6 +27,7 @@ from verigym.envs.contract.schema import (
     canonical_json,
     sha256_hex,
 )
+from verigym.envs.contract.session import TOOLS, Interactive, Session, opens_sessions
 from verigym.envs.extraction.gold import gold_candidates
 from verigym.envs.grading.judging import grades_groups, is_hardened, judge_group, judge_one
 
@@ -161,6 +162,29 @@ class Composition(ABC):
         return any(map(scores_steps, self.parts.values()))
 
     @property
+    def opens_sessions(self) -> bool:
+        """Whether a part has episodes; all parts judge the same episode."""
+        return any(map(opens_sessions, self.parts.values()))
+
+    def open(self, prompt: Prompt, seed: str) -> Session:
+        """Begin an episode of the one part that has episodes.
+
+        Raises:
+            UsageError: no part has episodes, several have, or the prompt was made by another environment.
+        """
+        parts = [part for part, environment in self.parts.items() if opens_sessions(environment)]
+        if prompt.environment != self.name:
+            raise UsageError(f"{self.name!r} was given a prompt made for {prompt.environment!r}")
+        if len(parts) != 1:
+            raise UsageError(
+                f"{self.name!r}: {', '.join(map(repr, parts)) or 'none of its parts'} opens sessions; an episode is played "
+                "with exactly one part, and the others judge it"
+            )
+        part = self.parts[parts[0]]
+        assert isinstance(part, Interactive)
+        return part.open(self.part_prompt(prompt, parts[0]), seed)
+
+    @property
     def summands(self) -> Mapping[str, float] | None:
         """Weight of each part whose reward is a summand of the whole; None if the whole is no weighted sum."""
         return None
@@ -205,10 +229,13 @@ class Composition(ABC):
                 )
         messages = as_messages(text)
         references: dict[str, Reference] = {}
+        origin = dict(metadata or {})
         for part, environment in self.parts.items():
             made = environment.prompt(messages, **reference.get(part, {}))
             references.update(whole_references(part, environment, made.references))
-        return Prompt(messages=messages, environment=self.name, references=references, metadata=metadata or {})
+            if TOOLS in made.metadata:
+                origin.setdefault(TOOLS, made.metadata[TOOLS])
+        return Prompt(messages=messages, environment=self.name, references=references, metadata=origin)
 
     def load_prompt(self, data: Mapping[str, Any]) -> Prompt:
         """Rebuild a prompt from its JSON form, references typed again by their parts."""

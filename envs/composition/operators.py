@@ -51,8 +51,8 @@ class WeightedSum(Composition):
     ) -> None:
         given = dict(environments or {})
         for part, weight in weights.items():
-            if not math.isfinite(weight):
-                raise UsageError(f"weighted sum: the weight of {part!r} is {weight}; expected a finite number")
+            if not isinstance(weight, int | float) or not math.isfinite(weight):
+                raise UsageError(f"weighted sum: the weight of {part!r} is {weight!r}; expected a finite number")
         unweighted = sorted(set(given) - set(weights))
         if unweighted or not weights:
             raise UsageError(f"weighted sum: no weight for {unweighted}" if unweighted else "weighted sum: no parts given")

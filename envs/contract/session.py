@@ -87,3 +87,8 @@ class Interactive(Protocol):
             UsageError: the prompt was made by another environment.
             EnvironmentFailure: our side cannot begin.
         """
+
+
+def opens_sessions(environment: object) -> bool:
+    """Whether an environment has episodes. One that wraps others and can only open sessions of theirs says so itself."""
+    return isinstance(environment, Interactive) and bool(getattr(environment, "opens_sessions", True))

@@ -31,6 +31,10 @@ class Transcript:
         self.turns.append(turn)
         self.written += 1
 
+    def replace_last(self, turn: Turn) -> None:
+        """Put the turn as the session read it, with its calls, in the place of the last one."""
+        self.turns[-1] = turn
+
     def answer(self, reply: Reply) -> None:
         """Add what the session answered to the last turn.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.contract.schema import Completion, FinishReason, Message, Prompt, ScoreError
-from verigym.envs.contract.session import Interactive, Session
+from verigym.envs.contract.session import Interactive, Session, opens_sessions
 from verigym.envs.contract.transcript import Transcript
 
 Policy = Callable[[Sequence[Message]], str]
@@ -30,7 +30,7 @@ def run_episode(env: Interactive, prompt: Prompt, policy: Policy, *, seed: str =
         UsageError: the environment has no episodes, or the prompt is another environment's.
         TypeError: the policy returned something else than a text.
     """
-    if not isinstance(env, Interactive):
+    if not opens_sessions(env):
         raise UsageError(f"{env!r} has no episodes (no `open`): give it tools, ToolEnvironment(env, tools=[...])")
     if max_turns < 1:
         raise UsageError(f"max_turns is {max_turns}; expected at least 1")

@@ -13,7 +13,20 @@ from typing import Annotated
 
 import typer
 
-from verigym.cli import bench, datasets, environments, evaluate, grade, lean, pipeline, reward_models, sandbox, suites, train
+from verigym.cli import (
+    bench,
+    datasets,
+    environments,
+    evaluate,
+    grade,
+    lean,
+    pipeline,
+    play,
+    reward_models,
+    sandbox,
+    suites,
+    train,
+)
 from verigym.cli.stopping import InterruptedWithResults, Stopped
 from verigym.exit_codes import ExitCode
 
@@ -23,6 +36,7 @@ COMMANDS: Mapping[str, Callable[..., int]] = {
     "score": environments.score,
     "envs": environments.envs,
     "check": environments.check,
+    "play": play.play,
     "grade": grade.grade,
     "validate": datasets.validate,
     "train": train.train,

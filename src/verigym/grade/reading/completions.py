@@ -69,6 +69,8 @@ def completion(value: Any, place: str) -> Completion:
         value = last
     if not isinstance(value, dict):
         raise FieldProblem(place, f"{describe(value)}; expected text, an object with text, messages, or a list of these")
+    if isinstance(value.get("turns"), list):
+        return _episode(value, place)
     field, holder = "text", value
     if isinstance(value.get("message"), dict):
         field, holder = "message.content", value["message"]
@@ -83,6 +85,18 @@ def completion(value: Any, place: str) -> Completion:
         return Completion(text=text, finish_reason=_FINISHED.get(finished, finished) if isinstance(finished, str) else finished)
     except ValidationError as error:
         raise FieldProblem(place, explain(error)) from None
+
+
+def _episode(value: Mapping[str, Any], place: str) -> Completion:
+    """Return a saved episode, as `verigym play` and `Completion.model_dump` write it.
+
+    Raises:
+        FieldProblem: naming the field that does not fit.
+    """
+    try:
+        return Completion(**{name: given for name, given in value.items() if name in Completion.model_fields})
+    except ValidationError as error:
+        raise FieldProblem(place, explain(error, Completion.model_fields)) from None
 
 
 def _instead(holder: Mapping[str, Any], place: str) -> str:

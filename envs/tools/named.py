@@ -1,0 +1,50 @@
+"""Tools by name, as run files and the command line name them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from verigym.envs.contract.blame import describe
+from verigym.envs.contract.errors import UsageError, did_you_mean
+from verigym.envs.contract.session import ToolSpec
+from verigym.envs.registry import import_own
+from verigym.envs.tools.calculator import calculator
+from verigym.envs.tools.function import Tool
+from verigym.envs.tools.python import python
+
+READY: Mapping[str, Tool] = {"calculator": calculator}
+"""Tools without options."""
+MAKERS: Mapping[str, Callable[..., Tool]] = {"python": python}
+"""Functions of options that return a tool."""
+
+
+def load_tool(name: str, options: Mapping[str, Any]) -> Tool:
+    """Return a tool by its name, or the tool at `module:attribute`.
+
+    Raises:
+        UsageError: there is no such tool, or an option is unknown.
+    """
+    if name in MAKERS:
+        return MAKERS[name](**options)
+    tool = READY.get(name) or _at(name)
+    if options:
+        raise UsageError(f"tool {name!r} takes no options; leave out {', '.join(sorted(options))}")
+    return tool
+
+
+def _at(place: str) -> Tool:
+    module, separator, attribute = place.partition(":")
+    if not separator:
+        known = [*READY, *MAKERS]
+        hint = did_you_mean(place, known)
+        raise UsageError(f"there is no tool {place!r}{hint}; there are {', '.join(sorted(known))}, or module:attribute")
+    try:
+        found: Any = getattr(import_own(module), attribute)
+    except Exception as error:
+        raise UsageError(f"tool {place!r}: {describe(error)}") from None
+    # Nothing is called with the options of a configuration, which may come from elsewhere.
+    if not isinstance(getattr(found, "spec", None), ToolSpec):
+        raise UsageError(f"{place!r} is no tool: write @tool above the function, or name the tool that a call has made")
+    tool: Tool = found
+    return tool
