@@ -22,6 +22,7 @@ ENTRY_POINT_GROUP = "verigym.environments"
 ENVIRONMENTS = {
     "math": "verigym.envs.math.environment:MathEnvironment",
     "code": "verigym.envs.code.environment:CodeEnvironment",
+    "code_with_feedback": "verigym.envs.repair.environment:CodeWithFeedbackEnvironment",
     "program_of_thought": "verigym.envs.program_of_thought:ProgramOfThoughtEnvironment",
     "functions": "verigym.envs.code.functions:FunctionsEnvironment",
     "lean": "verigym.envs.lean.environment:LeanEnvironment",

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from verigym.envs.code.examples import examples
-from verigym.envs.code.outcome import compile_error, failure_of
+from verigym.envs.code.outcome import Outcome, compile_error, failure_of
 from verigym.envs.code.reference import CallTest, CodeReference
 from verigym.envs.code.run_all import run_tests
 from verigym.envs.code.run_test import Bench
@@ -85,6 +85,15 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
 
     def judge(self, prompt: Prompt, reference: CodeReference, completion: Completion) -> Score:
         """Find the program and run its tests."""
+        program = self.find(completion, reference)
+        if isinstance(program, Score):
+            return program
+        outcomes = self.run(program, reference)
+        verdict = not_built(outcomes) if isinstance(outcomes, Outcome) else decide(reference, outcomes)
+        return stamped(verdict, reference, program)
+
+    def find(self, completion: Completion, reference: CodeReference) -> str | Score:
+        """Return the program in a completion, or the verdict on a completion whose program is not run."""
         found = find_program(completion.text, reference.language, self.options.extract)
         if found.program is None:
             if completion.cut_off:
@@ -98,9 +107,17 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
         if size_kb > self.options.max_program_kb:
             reason = f"the program has {size_kb:.0f} KB, over {self.options.max_program_kb}"
             return stamped(Score.limit(reason=reason), reference, program)
-        return stamped(self._try(program, reference), reference, program)
+        return program
 
-    def _try(self, source: str, reference: CodeReference) -> Score:
+    def run(self, source: str, reference: CodeReference) -> list[Outcome | None] | Outcome:
+        """Build a program and run its tests.
+
+        Returns:
+            An outcome for each test, None for those that no longer matter; or the one outcome of a program that was not built.
+
+        Raises:
+            EnvironmentFailure: the sandbox cannot work here, or failed while it built the program.
+        """
         box = open_named(self.options)
         written = Program(source=source, language=reference.language, prelude=_prelude(source, reference))
         try:
@@ -108,8 +125,8 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
         except SandboxFailure as error:
             raise failure_of(error) from None
         if program is None:
-            return not_built(compile_error(result, reference.limits))
-        return decide(reference, run_tests(Bench.of(box, program, reference), self.options.parallel or usable_cores()))
+            return compile_error(result, reference.limits)
+        return run_tests(Bench.of(box, program, reference), self.options.parallel or usable_cores())
 
 
 def _prelude(source: str, reference: CodeReference) -> Prelude:

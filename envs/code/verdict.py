@@ -30,7 +30,7 @@ def decide(reference: CodeReference, outcomes: Sequence[Outcome | None]) -> Scor
     index, first = failures[0]
     stop = reference.policy.stop_at_first_failure and not reference.policy.partial
     passed = index if stop else sum(outcome is not None and outcome.passed for outcome in outcomes)
-    reason = f"test {index + 1} of {count} ({_what(reference.tests[index])}): {first.reason}"
+    reason = f"test {index + 1} of {count} ({label_of(reference.tests[index])}): {first.reason}"
     if reference.policy.partial and passed:
         score = Score.partial(passed / count, reason=f"passed {passed} of {_tests(count)}; {reason}")
     elif first.limit:
@@ -59,7 +59,8 @@ def _tests(count: int) -> str:
     return "1 test" if count == 1 else f"{count} tests"
 
 
-def _what(test: Test) -> str:
+def label_of(test: Test) -> str:
+    """Return what a test does, without what it expects: its call, or its type and input."""
     if isinstance(test, CallTest):
         given = [show.value(arg, 40) for arg in test.args]
         given += [f"{name}={show.value(arg, 40)}" for name, arg in test.kwargs.items()]
