@@ -21,6 +21,8 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "match": ("re2",),
     "games": ("chess",),
     "reasoning-gym": ("reasoning_gym",),
+    "retrieval": ("bm25s",),
+    "mcp": ("mcp",),
     "lean": ("lean_interact", "lean_dojo"),
     "docker": ("docker",),
     "lora": ("peft",),

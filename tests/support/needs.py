@@ -75,6 +75,8 @@ NEEDS = {
     "bitsandbytes": _package("bitsandbytes", "quant"),
     "peft": _package("peft", "lora"),
     "reasoning-gym": _package("reasoning_gym", "reasoning-gym"),
+    "bm25s": _package("bm25s", "retrieval"),
+    "mcp": _package("mcp", "mcp"),
     "vllm": _tried("make test-vllm"),
     "packages": _tried("a package index that pip reaches"),
     "lean": Need(lambda: "" if os.environ.get("LEAN4_BIN") else "no Lean 4 is named by LEAN4_BIN", "LEAN4_BIN=path/to/lean"),

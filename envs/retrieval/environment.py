@@ -1,0 +1,187 @@
+"""The `retrieval` environment: questions to answer by searching and reading documents.
+
+It is a `ToolEnvironment`: the answer is judged as `match` or `math` judges one turn, and the tools are `search` and `open`.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, cast
+
+from pydantic import Field, JsonValue, ValidationError
+
+from verigym.envs.contract.base import Environment, Options
+from verigym.envs.contract.errors import UsageError, explain
+from verigym.envs.contract.generated import TRIES, GeneratedTasks, Made
+from verigym.envs.contract.schema import Prompt, Reference
+from verigym.envs.match.environment import MatchEnvironment, MatchOptions, MatchReference
+from verigym.envs.math.environment import MathEnvironment, MathReference
+from verigym.envs.retrieval.corpus import CorpusFiles, DocumentList
+from verigym.envs.retrieval.index import Index, check_corpus
+from verigym.envs.retrieval.tools import CorpusTool, FileSource, Read, Search, Source
+from verigym.envs.retrieval.world import VERSION as WORLDS
+from verigym.envs.retrieval.world import world_of
+from verigym.envs.tools.environment import ToolEnvironment, ToolSession
+
+HOW_TO_ANSWER = r"Look it up with the tools, and give the answer in \boxed{}."
+
+
+class RetrievalReference(MatchReference):
+    """The answer of a question, as `match` has it."""
+
+    kind: str = "normalised"
+    """The way of comparing, by its name in `match`."""
+    world: str = ""
+    """Which generated documents the question is about; empty for a corpus of your own."""
+
+
+class RetrievalOptions(Options):
+    """Where the documents are, and who judges."""
+
+    corpus: str = ""
+    """A JSONL file, or a folder of them, with `id`, `title` and `text` a line; empty for generated documents and questions."""
+    judged_by: Literal["match", "math"] = "match"
+    """The environment that judges the answer."""
+    judge_options: Mapping[str, JsonValue] = {}
+    """Options of that environment."""
+    hops: Literal[1, 2] | None = None
+    """Generated questions: documents that an answer needs; None for both kinds."""
+    people: int = Field(40, ge=4, le=2000)
+    """Generated documents: people in each task's world, with half as many towns and half as many companies."""
+    page_chars: int = Field(3000, ge=200, le=100_000)
+    """Characters of a page, as `open` gives them."""
+    index_folder: str = ""
+    """Where indexes of large corpora are kept; empty for the temporary folder."""
+    max_reply_chars: int = Field(4096, ge=64)
+    """A longer result of a tool is cut in the middle."""
+    max_calls: int = Field(8, ge=1)
+    """Calls that one turn may make."""
+
+
+class Answers(MatchEnvironment):
+    """Judges answers to questions on a corpus of the user's."""
+
+    name = "retrieval"
+    reference_type = RetrievalReference
+
+
+class QuestionOptions(MatchOptions):
+    """Options of generated questions."""
+
+    hops: Literal[1, 2] | None = None
+    """Documents that an answer needs; None for both kinds."""
+    people: int = 40
+    """People in each task's world."""
+    worlds: str = WORLDS
+    """Version of the generator."""
+
+
+class Questions(GeneratedTasks[MatchReference, MatchOptions], Answers):
+    """Generates questions, and judges their answers."""
+
+    options_type = QuestionOptions
+
+    def stream(self) -> str:
+        """Return the key of these draws."""
+        options = cast(QuestionOptions, self.options)
+        return f"{self.name}/{options.worlds}/{options.people}/{options.hops}"
+
+    def examples(self) -> Sequence[Prompt]:
+        """Return none: tasks are generated."""
+        return ()
+
+    def make(self, rng: random.Random) -> Made:
+        """Draw a world and a question on it."""
+        options = cast(QuestionOptions, self.options)
+        key, hops = f"{rng.getrandbits(64):016x}", int(options.hops or rng.choice((1, 2)))
+        world = world_of(key, options.people)
+        for _ in range(TRIES):
+            if (made := world.question(rng, hops)) is not None:
+                return Made(f"{made.text} {HOW_TO_ANSWER}", made.answer, facts={"world": key})
+        raise UsageError(f"'retrieval': a world of {options.people} people has no question of {hops} steps; take more people")
+
+
+class WorldSource:
+    """The documents of a generated world."""
+
+    identity = f"generated {WORLDS}"
+
+    def __init__(self, key: str, people: int) -> None:
+        self._key, self._people = key, people
+
+    def index(self) -> Index:
+        """Return the index; the last ones are kept, for episodes of one prompt share theirs."""
+        return _index_of_world(self._key, self._people)
+
+
+@functools.lru_cache(maxsize=64)
+def _index_of_world(key: str, people: int) -> Index:
+    return Index.of(DocumentList(world_of(key, people).documents()))
+
+
+class RetrievalEnvironment(ToolEnvironment):
+    """Questions that are answered by searching documents: those of a corpus, or generated ones.
+
+    Raises:
+        UsageError: an option is unknown, does not fit or has no effect; or the corpus is not there or has a bad row.
+    """
+
+    options_type: ClassVar[type[Options]] = RetrievalOptions
+    reference_type: type[Reference] = RetrievalReference
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            given = RetrievalOptions(**options)
+        except ValidationError as error:
+            raise UsageError(f"options of 'retrieval': {explain(error, RetrievalOptions.model_fields)}") from None
+        self._generated = not given.corpus
+        source: Source
+        judge: object = Answers(**given.judge_options) if given.judged_by == "match" else MathEnvironment(**given.judge_options)
+        if self._generated:
+            _refuse_unused(given, "generates documents and questions, judged by match", "judged_by", "index_folder")
+            source = WorldSource("check", given.people)
+            judge = Questions(**given.judge_options, hops=given.hops, people=given.people)
+        else:
+            _refuse_unused(given, "has a corpus", "hops", "people")
+            files = CorpusFiles.at(given.corpus)
+            check_corpus(files, given.index_folder)
+            source = FileSource(files, given.index_folder)
+        self._people = given.people
+        tools = [CorpusTool(kind, source, given.page_chars) for kind in (Search, Read)]
+        super().__init__(
+            cast(Environment, judge),
+            tools,
+            name="retrieval",
+            max_reply_chars=given.max_reply_chars,
+            max_calls=given.max_calls,
+        )
+        if given.judged_by == "math":
+            self.reference_type = MathReference
+
+    def open(self, prompt: Prompt, seed: str) -> ToolSession:
+        """Begin an episode.
+
+        Raises:
+            UsageError: the prompt was made by another environment, or names documents that this one does not have.
+        """
+        reference = self._inner(prompt).references[self.inner.name]
+        world = reference.world if isinstance(reference, RetrievalReference) else ""
+        if not self._generated:
+            if world:
+                raise UsageError("'retrieval' has a corpus, and the prompt is a generated task; leave out the option corpus")
+            return super().open(prompt, seed)
+        if not world:
+            raise UsageError(
+                "'retrieval' has no documents for this prompt: give the option corpus, or take the tasks it generates"
+            )
+        source = WorldSource(world, self._people)
+        tools = {name: tool.over(source) for name, tool in self.tools.items() if isinstance(tool, CorpusTool)}
+        return ToolSession(tools, self.options, seed)
+
+
+def _refuse_unused(given: RetrievalOptions, what: str, *names: str) -> None:
+    for name in names:
+        if name in given.model_fields_set and getattr(given, name) != RetrievalOptions.model_fields[name].default:
+            raise UsageError(f"options of 'retrieval': {name!r} has no effect, for the environment {what}; leave it out")

@@ -1,0 +1,255 @@
+"""Invented people, towns and companies: documents that tell of them, and questions of one and of two steps.
+
+A world is drawn from a hash of its key. Every generated task has a world of its own, so what a model remembers of one task's
+facts is of no use in another: it has to look them up.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from verigym.envs.contract.schema import sha256_hex
+from verigym.envs.retrieval.corpus import Document
+
+VERSION = "1"
+"""Raised whenever a key may give another world."""
+Kind = Literal["person", "town", "company"]
+
+FIRST_YEAR, LAST_YEAR = 1100, 1990
+TRADES = (
+    "apothecary archivist baker barber beekeeper blacksmith bookbinder brewer carpenter cartographer chandler clockmaker "
+    "cobbler cooper dyer engraver falconer farrier ferryman furrier gardener gilder glassblower goldsmith hatter joiner "
+    "locksmith luthier mason midwife miller notary painter potter printer saddler surveyor tanner thatcher weaver"
+).split()
+GOODS = (
+    "anchors axles barometers bells bricks brooms buckles buttons candles carpets chains clocks compasses corks cutlery drums "
+    "flutes gloves hinges inks kettles lamps lenses looms mirrors nails needles organs paper pianos pumps ropes saddles sails "
+    "scales soap tiles umbrellas varnish violins"
+).split()
+FEWEST_ANSWERS = min(len(TRADES), len(GOODS))
+"""The smallest set that an answer is drawn from, each with the same chance: who looks nothing up is right once in as many."""
+
+_ONSETS = (
+    "b",
+    "br",
+    "d",
+    "dr",
+    "f",
+    "g",
+    "gr",
+    "h",
+    "j",
+    "k",
+    "kl",
+    "l",
+    "m",
+    "n",
+    "p",
+    "pr",
+    "r",
+    "s",
+    "st",
+    "t",
+    "tr",
+    "v",
+    "z",
+)
+_VOWELS = ("a", "e", "i", "o", "u", "ai", "ei", "ou")
+_CODAS = ("", "l", "m", "n", "r", "s", "nd", "rk", "lt")
+_TOWN_ENDS = ("by", "dorf", "ford", "gate", "ham", "holm", "mouth", "stad", "wick", "worth")
+_COMPANY_ENDS = (
+    "and Daughters",
+    "Brothers",
+    "Foundry",
+    "Guild",
+    "Manufactory",
+    "Partners",
+    "Supply",
+    "Trading",
+    "Union",
+    "Mills",
+)
+
+
+class Entity(NamedTuple):
+    """A person, a town or a company, with its facts by relation."""
+
+    id: str
+    kind: Kind
+    name: str
+    facts: Mapping[str, str]
+    """Values, or names of other entities of the world."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A fact that every entity of a kind has."""
+
+    of: Kind
+    name: str
+    ask: str
+    """A question, with `{}` for the entity."""
+    refer: str = ""
+    """For a fact that is an entity: how to refer to that by the other, with `{}` for it."""
+    to: Kind | None = None
+
+
+RELATIONS = (
+    Relation("person", "born", "In which year was {} born?"),
+    Relation("person", "town", "In which town was {} born?", "the town where {} was born", "town"),
+    Relation("person", "trade", "What is the trade of {}?"),
+    Relation("person", "company", "For which company does {} work?", "the company that {} works for", "company"),
+    Relation("town", "founded", "In which year was {} founded?"),
+    Relation("town", "river", "On which river does {} lie?"),
+    Relation("town", "mayor", "Who is the mayor of {}?", "the mayor of {}", "person"),
+    Relation("company", "founded", "In which year was {} founded?"),
+    Relation("company", "seat", "In which town does {} have its seat?", "the town where {} has its seat", "town"),
+    Relation("company", "head", "Who is the head of {}?", "the head of {}", "person"),
+    Relation("company", "goods", "What does {} make?"),
+)
+
+
+class Question(NamedTuple):
+    """A question with its answer and the documents that lead there, in order."""
+
+    text: str
+    answer: str
+    path: tuple[str, ...]
+    """Ids of the documents."""
+
+
+class World:
+    """The entities of one key.
+
+    Args:
+        key: any text; the same key and number give the same world in every process.
+        people: how many there are; half as many towns, and as many companies as towns.
+    """
+
+    def __init__(self, key: str, people: int) -> None:
+        rng = random.Random(int(sha256_hex(f"retrieval/world/{VERSION}/{people}/{key}")[:16], 16))
+        taken: set[str] = set()
+        towns = [_unused(rng, taken, lambda: _name(rng, 2) + rng.choice(_TOWN_ENDS)) for _ in range(max(people // 2, 2))]
+        companies = [_unused(rng, taken, lambda: f"{_name(rng, 2)} {rng.choice(_COMPANY_ENDS)}") for _ in towns]
+        rivers = [_unused(rng, taken, lambda: _name(rng, 2)) for _ in towns]
+        # Few first and last names, so that a search for one person finds others as well.
+        few = max(int((2 * people) ** 0.5), 3)
+        firsts = [_unused(rng, taken, lambda: _name(rng, 2)) for _ in range(few)]
+        lasts = [_unused(rng, taken, lambda: _name(rng, 3)) for _ in range(few)]
+        names = [_unused(rng, taken, lambda: f"{rng.choice(firsts)} {rng.choice(lasts)}") for _ in range(people)]
+        kinds: list[tuple[Kind, str, Mapping[str, str]]] = []
+        for name in names:
+            facts = {
+                "born": _year(rng),
+                "town": rng.choice(towns),
+                "trade": rng.choice(TRADES),
+                "company": rng.choice(companies),
+            }
+            kinds.append(("person", name, facts))
+        for name, river in zip(towns, rivers, strict=True):
+            kinds.append(("town", name, {"founded": _year(rng), "river": river, "mayor": rng.choice(names)}))
+        for name in companies:
+            facts = {"founded": _year(rng), "seat": rng.choice(towns), "head": rng.choice(names), "goods": rng.choice(GOODS)}
+            kinds.append(("company", name, facts))
+        numbers = rng.sample(range(100, 100 + 9 * len(kinds)), len(kinds))  # ids that say nothing
+        self.entities = [Entity(f"d{at}", *parts) for at, parts in zip(numbers, kinds, strict=True)]
+        self._by_name = {entity.name: entity for entity in self.entities}
+        self._documents = [Document(entity.id, entity.name, _told(rng, entity)) for entity in self.entities]
+
+    def documents(self) -> list[Document]:
+        """Return one document an entity."""
+        return self._documents
+
+    def question(self, rng: random.Random, hops: int) -> Question | None:
+        """Draw a question of one or two steps; None where the drawn one would hold its own answer."""
+        entity = rng.choice(self.entities)
+        subject, path = entity.name, [entity.id]
+        if hops == 2:
+            step = rng.choice([one for one in RELATIONS if one.of == entity.kind and one.to is not None])
+            subject = step.refer.format(subject)
+            entity = self._by_name[entity.facts[step.name]]
+            path.append(entity.id)
+        last = rng.choice([one for one in RELATIONS if one.of == entity.kind])
+        text, answer = last.ask.format(subject), entity.facts[last.name]
+        return None if answer.casefold() in text.casefold() else Question(text, answer, tuple(path))
+
+
+def _year(rng: random.Random) -> str:
+    return str(rng.randint(FIRST_YEAR, LAST_YEAR))
+
+
+def _name(rng: random.Random, syllables: int) -> str:
+    parts = [rng.choice(_ONSETS) + rng.choice(_VOWELS) + (rng.choice(_CODAS) if at else "") for at in range(syllables)]
+    return "".join(parts).capitalize()
+
+
+def _unused(rng: random.Random, taken: set[str], draw: Callable[[], str]) -> str:
+    while (name := draw()) in taken:
+        continue
+    taken.add(name)
+    return name
+
+
+def _told(rng: random.Random, entity: Entity) -> str:
+    """Return a text with a sentence for each fact, and others that tell nothing asked for, in any order."""
+    sentences = [rng.choice(forms).format(name=entity.name, **entity.facts) for forms in _FACTS[entity.kind]]
+    sentences += rng.sample(_REMARKS[entity.kind], 3)
+    rng.shuffle(sentences)
+    return " ".join(sentences)
+
+
+_FACTS: Mapping[Kind, Sequence[Sequence[str]]] = {
+    "person": (
+        ("{name} was born in {born}.", "The year of birth of {name} is {born}."),
+        ("{name} comes from {town}, the town of birth.", "The birthplace of {name} is the town of {town}."),
+        ("{name} is {trade} by trade.", "The trade that {name} learnt is that of {trade}."),
+        ("{name} works for {company}.", "The employer of {name} is {company}."),
+    ),
+    "town": (
+        ("{name} was founded in {founded}.", "The founding of {name} is dated to {founded}."),
+        ("{name} lies on the river {river}.", "The river {river} runs through {name}."),
+        ("The mayor of {name} is {mayor}.", "{mayor} is mayor of {name}."),
+    ),
+    "company": (
+        ("{name} was founded in {founded}.", "The founding of {name} is dated to {founded}."),
+        ("{name} has its seat in {seat}.", "The seat of {name} is in {seat}."),
+        ("The head of {name} is {head}.", "{name} is headed by {head}."),
+        ("{name} makes {goods}.", "The goods of {name} are {goods}."),
+    ),
+}
+_REMARKS: Mapping[Kind, Sequence[str]] = {
+    "person": (
+        "Those who were asked praised a dry humour.",
+        "Little is known of the family.",
+        "There are two portraits, neither of them a good likeness.",
+        "In the evenings one can meet this person at the chess club.",
+        "A diary of those years has been lost.",
+        "Letters to a cousin abroad have been kept.",
+    ),
+    "town": (
+        "A market is held on Thursdays.",
+        "Its bridge was rebuilt after a flood.",
+        "The old walls can still be seen in three places.",
+        "Visitors come for the bell tower.",
+        "Its school has a good name in the country around.",
+        "The winters there are mild.",
+    ),
+    "company": (
+        "Its goods are sold abroad as well.",
+        "There was a fire once, and nobody was hurt.",
+        "Apprentices stay for four years.",
+        "It has never had to borrow.",
+        "The accounts are kept in a fair hand.",
+        "A second workshop was opened and closed again.",
+    ),
+}
+
+
+@functools.lru_cache(maxsize=64)
+def world_of(key: str, people: int) -> World:
+    """Return the world of a key; the last ones are kept."""
+    return World(key, people)
