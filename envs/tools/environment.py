@@ -29,8 +29,8 @@ from verigym.envs.contract.schema import (
 )
 from verigym.envs.contract.session import Reply, ToolSpec, with_tools
 from verigym.envs.grading.judging import grades_groups, is_hardened
+from verigym.envs.tools.call_formats import DEFAULT, CallFormat, call_format
 from verigym.envs.tools.function import OpenTool, Tool, ToolError
-from verigym.envs.tools.hermes import CLOSE, OPEN, read_calls
 
 VERSION = "1"
 
@@ -46,6 +46,8 @@ class ToolOptions(Options):
     """A longer result of a tool is cut in the middle, and says so."""
     max_calls: int = Field(ge=1)
     """Calls that one turn may make; those after them are not run, and the model is told."""
+    calls: str = Field(default=DEFAULT, exclude_if=lambda calls: calls == DEFAULT)
+    """The format in which the model writes calls."""
 
 
 class ToolEnvironment:
@@ -60,9 +62,10 @@ class ToolEnvironment:
         name: of the whole; by default the inner name and `_with_tools`.
         max_reply_chars: a longer result of a tool is cut in the middle.
         max_calls: calls that one turn may make.
+        calls: how the model writes calls: hermes, qwen_xml, or a `CallFormat`, such as a `ResponseTemplate`.
 
     Raises:
-        UsageError: no tool is given, one is no tool, two have the same name, or a limit is too small.
+        UsageError: no tool is given, one is no tool, two have the same name, a limit is too small, or the format is unknown.
     """
 
     version = VERSION
@@ -75,6 +78,7 @@ class ToolEnvironment:
         name: str = "",
         max_reply_chars: int = 4096,
         max_calls: int = 8,
+        calls: str | CallFormat = DEFAULT,
     ) -> None:
         self.inner = inner = require_environment(inner, "ToolEnvironment")
         self.name = name or f"{inner.name}_with_tools"
@@ -89,12 +93,14 @@ class ToolEnvironment:
         if len(self.tools) < len(tools):
             twice = Counter(tool.spec.name for tool in tools).most_common(1)[0][0]
             raise UsageError(f"{self.name!r} has two tools named {twice!r}: give one of them another name, @tool(name=...)")
+        self.calls = call_format(calls)
         try:
             self.options = ToolOptions(
                 inner=inner.grader,
                 tools=tuple(_identity(tool) for tool in tools),
                 max_reply_chars=max_reply_chars,
                 max_calls=max_calls,
+                calls=self.calls.identity,
             )
         except ValidationError as error:
             raise UsageError(f"options of {self.name!r}: {explain(error, ToolOptions.model_fields)}") from None
@@ -200,6 +206,10 @@ class ToolEnvironment:
         """Yield the inner environment's tasks, endlessly."""
         return (self.prompt_at(split, seed, index) for index in itertools.count())
 
+    def around(self, task: Prompt) -> Prompt:
+        """Return a task of the inner environment as a task of this one."""
+        return self._ours(task)
+
     def open(self, prompt: Prompt, seed: str) -> ToolSession:
         """Begin an episode.
 
@@ -207,7 +217,7 @@ class ToolEnvironment:
             UsageError: the prompt was made by another environment.
         """
         self._inner(prompt)
-        return ToolSession(self.tools, self.options, seed)
+        return ToolSession(self.tools, self.options, seed, self.calls)
 
     def _ours(self, prompt: Prompt) -> Prompt:
         return with_tools(_renamed(prompt, self.name), [tool.spec for tool in self.tools.values()])
@@ -231,8 +241,9 @@ def _identity(tool: Tool) -> str:
 class ToolSession:
     """One episode with tools: it runs the calls of each turn, and is over with a turn that calls none."""
 
-    def __init__(self, tools: Mapping[str, Tool], options: ToolOptions, seed: str) -> None:
+    def __init__(self, tools: Mapping[str, Tool], options: ToolOptions, seed: str, calls: CallFormat | None = None) -> None:
         self._tools, self._options, self._seed = tools, options, seed
+        self._format = call_format(options.calls) if calls is None else calls
         self._open: dict[str, OpenTool] = {}
         self._calls: Counter[str] = Counter()
         self._faults: Counter[str] = Counter()
@@ -248,7 +259,7 @@ class ToolSession:
         """Return a text of the model as a turn, with its calls."""
         calls = [
             call if (fault := self._fault(call)) is None else call.model_copy(update={"fault": fault})
-            for call in read_calls(text)
+            for call in self._format.read(text, self.tools)
         ]
         return Turn(role="assistant", text=text, calls=tuple(calls))
 
@@ -294,9 +305,9 @@ class ToolSession:
 
     def _complaint(self, call: ToolCall) -> str:
         if call.fault == "json":
-            return f'no call was read between the tags: write {OPEN}{{"name": ..., "arguments": {{...}}}}{CLOSE}'
+            return f"no call was read between the tags: write {self._format.example}"
         if call.fault == "unclosed":
-            return f"no call was read, for the closing tag {CLOSE} is missing"
+            return f"no call was read, for {self._format.end} is missing"
         if call.fault == "unknown":
             return f"there is no tool {call.name[:64]!r}; the tools are {', '.join(self._tools)}"
         return f"the arguments do not fit: {self._tools[call.name].misfit(call.arguments)}"

@@ -16,19 +16,20 @@ OPEN, CLOSE = "<tool_call>", "</tool_call>"
 THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
 _STRING_OR_BRACE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*"?|[{}]', re.DOTALL)
 _SPACE = re.compile(r"\s*+")
+_TAG = re.compile("</?tool_call>")
 
 
 def read_calls(text: str) -> tuple[ToolCall, ...]:
     """Return the calls in a turn of the model, in order, those with faults too. Whether a tool exists is not looked at."""
-    place = _after_thinking(text)
+    place = after_thinking(text)
     calls: list[ToolCall] = []
     while (start := text.find(OPEN, place)) >= 0:
-        call, place = _read_one(text, start + len(OPEN))
+        call, place = _read_one(text, skip_space(text, start + len(OPEN)))
         calls.append(call)
     return tuple(calls)
 
 
-def _after_thinking(text: str) -> int:
+def after_thinking(text: str) -> int:
     """Return where the thinking ends. Templates may have opened it in the prompt, so the closing tag alone counts, too."""
     end = text.find(THINK_CLOSE)
     if end >= 0:
@@ -36,26 +37,33 @@ def _after_thinking(text: str) -> int:
     return len(text) if THINK_OPEN in text else 0
 
 
+def no_call(text: str, start: int) -> tuple[ToolCall, int]:
+    """Return the call with a fault that stands from `start` to the next tag, and where to read on."""
+    tag = _TAG.search(text, start)
+    if tag is None:
+        return ToolCall(raw=text[start:], fault="unclosed"), len(text)
+    closed = tag[0] == CLOSE
+    return ToolCall(raw=text[start : tag.start()], fault="json" if closed else "unclosed"), tag.end() if closed else tag.start()
+
+
+def skip_space(text: str, start: int) -> int:
+    """Return the place of the next character that is no space."""
+    match = _SPACE.match(text, start)
+    return match.end() if match is not None else start
+
+
 def _read_one(text: str, start: int) -> tuple[ToolCall, int]:
-    """Return the call whose opening tag ends at `start`, and where to read on."""
-    start = _skip_space(text, start)
+    """Return the call that begins at `start`, behind its opening tag, and where to read on."""
     if not text.startswith("{", start):
-        end = min(place for place in (text.find(CLOSE, start), text.find(OPEN, start), len(text)) if place >= 0)
-        closed = text.startswith(CLOSE, end)
-        return ToolCall(raw=text[start:end], fault="json" if closed else "unclosed"), end + (len(CLOSE) if closed else 0)
+        return no_call(text, start)
     end = _object_end(text, start)
     if end < 0:
         return ToolCall(raw=text[start:], fault="unclosed"), len(text)
-    raw, after = text[start:end], _skip_space(text, end)
+    raw, after = text[start:end], skip_space(text, end)
     fields = _fields(raw)
     if not text.startswith(CLOSE, after):
         return ToolCall(**(fields or {}), raw=raw, fault="unclosed"), end
     return ToolCall(**(fields or {}), raw=raw, fault=None if fields is not None else "json"), after + len(CLOSE)
-
-
-def _skip_space(text: str, start: int) -> int:
-    match = _SPACE.match(text, start)
-    return match.end() if match is not None else start
 
 
 def _object_end(text: str, start: int) -> int:

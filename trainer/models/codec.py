@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from verigym.envs.contract.schema import Prompt
+from verigym.envs.contract.session import TOOLS
+from verigym.trainer.models.control_tokens import ControlTokens, encodable
 
 
 class Codec:
@@ -21,22 +24,43 @@ class Codec:
         pad = tokenizer.pad_token_id
         self.pad_id = int(pad if pad is not None else min(self.eos_ids, default=0))
 
+    @cached_property
+    def control(self) -> ControlTokens | None:
+        """The tokens that only a chat template may write; None for a tokenizer that cannot be copied."""
+        return ControlTokens(self.tokenizer) if ControlTokens.fit(self.tokenizer) else None
+
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """Return the prompt's tokens, up to where the completion begins; with the tokenizer's chat template if it has one.
 
-        A prompt from a plain template (`metadata["plain"]`) is encoded as is.
+        The template is given the tools of the prompt's episodes. Special tokens such as `<|im_end|>` that stand in a message or
+        in the description of a tool are encoded as text, so that data cannot forge a turn, where the tokenizer is a fast one.
+        A prompt from a plain template (`metadata["plain"]`), or without a chat template, is encoded as is.
         """
         if prompt.metadata.get("plain"):
-            return tuple(self.tokenizer.encode(_encodable(prompt.text)))
+            return tuple(self.tokenizer.encode(encodable(prompt.text)))
         if self.tokenizer.chat_template:
-            messages = [message.model_dump() for message in prompt.messages]
-            text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-            return self.encode_text(text)
-        return tuple(self.tokenizer.encode(_encodable(prompt.text + "\n")))
+            return self._encode_chat([message.model_dump() for message in prompt.messages], prompt.metadata.get(TOOLS) or None)
+        return tuple(self.tokenizer.encode(encodable(prompt.text + "\n")))
+
+    def _encode_chat(self, messages: list[dict[str, Any]], tools: Any) -> tuple[int, ...]:
+        text = self.render(messages, tools)
+        if self.control is not None:
+            data = [messages, tools]
+            shielded = self.control.shield_special(data)
+            if shielded != data and self.control.forged(text, safe := self.render(*shielded)):
+                return self.control.encode(safe)
+        return self.encode_text(text)
+
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None, *, reply: bool = True
+    ) -> str:
+        """Return the chat template's text of a conversation, with what opens the assistant's reply unless told otherwise."""
+        text = self.tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=reply, tokenize=False)
+        return str(text)
 
     def encode_text(self, text: str) -> tuple[int, ...]:
         """Return the tokens of a completion's text, without special tokens."""
-        return tuple(self.tokenizer.encode(_encodable(text), add_special_tokens=False))
+        return tuple(self.tokenizer.encode(encodable(text), add_special_tokens=False))
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Return a completion's text, without its end-of-sequence token."""
@@ -44,8 +68,3 @@ class Codec:
         if ids and ids[-1] in self.eos_ids:
             ids.pop()
         return str(self.tokenizer.decode(ids, skip_special_tokens=False))
-
-
-def _encodable(text: str) -> str:
-    """Return the text with lone surrogates, which tokenizers refuse, replaced by U+FFFD."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -13,18 +13,37 @@ from verigym.trainer.rng import keyed_int
 EOS, PAD = "<eos>", "<pad>"
 # A tag is one piece, each digit is a piece of its own, and a word includes the space before it.
 PIECES = Regex(r"</?[a-z]+>|\\boxed\{|\d|\s?\p{L}+|[\s\S]")
+CONVERSATION_PIECES = Regex(r"</?[a-z_]+>|\\boxed\{|\d|\s?\p{L}+|[\s\S]")  # <tool_call> too
 # The prompt's text, then a line break, after which the completion begins.
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ message['content'] }}{% endfor %}{% if add_generation_prompt %}{{ '\n' }}{% endif %}"
 )
+# A line for each text that the model reads, after which its own turn begins, which ends with the end-of-sequence token.
+CONVERSATION_TEMPLATE = (
+    "{% if tools %}tools:{% for tool in tools %} {{ tool['function']['name'] }}{% endfor %}{{ '\n' }}{% endif %}"
+    "{% for message in messages %}"
+    "{% if message['role'] == 'assistant' %}{{ message['content'] + eos_token }}"
+    "{% elif message['role'] == 'tool' %}{{ '<result>' + message['content'] + '</result>\n' }}"
+    "{% else %}{{ message['content'] + '\n' }}{% endif %}"
+    "{% endfor %}"
+)
 
 
-def scratch_tokenizer(texts: Iterable[str], vocabulary_size: int = 512) -> PreTrainedTokenizerFast:
-    """Return a byte-level BPE tokenizer trained on the texts; every text survives encoding and decoding."""
+def scratch_tokenizer(
+    texts: Iterable[str], vocabulary_size: int = 512, *, template: str = CHAT_TEMPLATE
+) -> PreTrainedTokenizerFast:
+    """Return a byte-level BPE tokenizer trained on the texts; every text survives encoding and decoding.
+
+    Args:
+        texts: what it is trained on.
+        vocabulary_size: tokens at most.
+        template: the chat template. `CONVERSATION_TEMPLATE` is for conversations, with tools or without; any other than the
+            plain one comes with pieces that keep `<tool_call>` whole.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(PIECES, behavior="isolated"),
+            pre_tokenizers.Split(PIECES if template == CHAT_TEMPLATE else CONVERSATION_PIECES, behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
@@ -40,7 +59,7 @@ def scratch_tokenizer(texts: Iterable[str], vocabulary_size: int = 512) -> PreTr
         tokenizer_object=tokenizer,
         eos_token=EOS,
         pad_token=PAD,
-        chat_template=CHAT_TEMPLATE,
+        chat_template=template,
         clean_up_tokenization_spaces=False,
     )
 
