@@ -24,7 +24,8 @@ MESSAGE_CHARS = 300
 TRACEBACK_CHARS = 4000
 TRIES = 3
 _OURS = tuple(
-    str(Path(__file__).parents[1] / name) for name in ("contract/blame.py", "contract/base.py", "composition", "grading")
+    str(Path(__file__).parents[1] / name)
+    for name in ("contract/blame.py", "contract/base.py", "composition", "grading", "sessions")
 )
 _OTHERS_AT = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 

@@ -25,7 +25,7 @@ def serve(sock: socket.socket, environments: Mapping[str, Environment], memory_b
         if callable(prepare := getattr(environment, "prepare", None)):
             prepare()
     channel.send(encode(READY))
-    roomy = _Room(memory_bytes)
+    roomy = Room(memory_bytes)
     while True:
         try:
             request = channel.receive()
@@ -62,7 +62,7 @@ def _answer(environments: Mapping[str, Environment], request: Mapping[str, Any])
         return [Score.failed("internal", f"{environment.name}: {describe(error)}")] * len(request["completions"])
 
 
-class _Room:
+class Room:
     """Whether a worker has memory left for the next item, so that a slow leak is never charged to a completion."""
 
     def __init__(self, memory_bytes: int | None) -> None:
@@ -70,6 +70,7 @@ class _Room:
         self._threshold: int | None = None
 
     def enough(self) -> bool:
+        """Whether at least half of what was left after the first item is still left."""
         if self._limit is None:
             return True
         with open("/proc/self/statm", encoding="ascii") as file:

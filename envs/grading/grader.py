@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
-import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
-from multiprocessing.util import Finalize
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,6 +15,7 @@ from verigym.envs.contract.base import Environment, require_environment
 from verigym.envs.contract.errors import UsageError, did_you_mean
 from verigym.envs.contract.schema import Completion, CompletionLike, Prompt, Score
 from verigym.envs.grading.cache import ScoreCache
+from verigym.envs.grading.closing import close_at_the_end
 from verigym.envs.grading.engine import Engine, cannot_start
 from verigym.envs.grading.judging import grades_groups
 from verigym.envs.grading.process import WorkerStartError, refuse_in_a_worker
@@ -63,7 +60,7 @@ class Grader:
         cache: Path | str | None = None,
         start_timeout_s: float = 60.0,
     ) -> None:
-        self._environments = _by_name(environments)
+        self._environments = by_name(environments)
         numbers = {"workers": workers, "timeout_s": timeout_s, "start_timeout_s": start_timeout_s, "retries": retries}
         for name, value in {**numbers, "memory_bytes": memory_bytes}.items():
             _refuse(value is not None and not isinstance(value, int | float), f"{name}={value!r}: expected a number")
@@ -87,10 +84,8 @@ class Grader:
             cache=ScoreCache(Path(cache)) if cache is not None else None,
         )
         self._workers = workers
-        # At its end a process, one that `multiprocessing` started too, waits for its children, so they are ended before.
-        self._at_exit = Finalize(None, _close_quietly, (self._engine,), exitpriority=0)
         # A grader that nobody holds is closed. Futures hold it, so it is not closed under an item that somebody waits for.
-        weakref.finalize(self, _close_soon, self._engine, self._at_exit).atexit = False
+        self._close = close_at_the_end(self, self._engine)
 
     @property
     def stats(self) -> GraderStats:
@@ -195,7 +190,7 @@ class Grader:
 
     def close(self) -> None:
         """Kill the workers at once. Items without a verdict get an ERROR that says so."""
-        _close(self._engine, self._at_exit)
+        self._close()
 
     def __enter__(self) -> Self:
         return self
@@ -204,28 +199,17 @@ class Grader:
         self.close()
 
 
-def _close(engine: Engine, at_exit: Finalize) -> None:
-    engine.close()
-    at_exit.cancel()
-
-
-def _close_quietly(engine: Engine) -> None:
-    with suppress(Exception):
-        engine.close()
-
-
-def _close_soon(engine: Engine, at_exit: Finalize) -> None:
-    """Close an engine in a thread of its own: what is collected is collected anywhere, even where the engine's lock is held."""
-    with suppress(RuntimeError):  # no thread starts while the interpreter ends, and it is closed then
-        threading.Thread(target=_close, args=(engine, at_exit), name="verigym-closing", daemon=True).start()
-
-
 def _refuse(wrong: bool, message: str) -> None:
     if wrong:
         raise UsageError(message)
 
 
-def _by_name(environments: Environments) -> dict[str, Environment]:
+def by_name(environments: Environments) -> dict[str, Environment]:
+    """Return environments by their own names.
+
+    Raises:
+        UsageError: one is none, two have the same name, or a mapping gives one under another name.
+    """
     if isinstance(environments, Mapping):
         for name, environment in environments.items():
             require_environment(environment, "environments")

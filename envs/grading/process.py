@@ -88,6 +88,11 @@ class ChildProcess:
         """Whether it runs, ready for requests."""
         return self._process is not None
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended since its last answer, so that the next request cannot be answered."""
+        return self._process is not None and not self._process.is_alive()
+
     def start(self) -> None:
         """Start the process and wait until it says that it is ready.
 

@@ -1,0 +1,46 @@
+"""Ends what a dropped object or an ending interpreter would leave running."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.util import Finalize
+from typing import Protocol
+
+
+class Closable(Protocol):
+    """Something with threads and processes."""
+
+    def close(self) -> None:
+        """End them. Idempotent."""
+
+
+def close_at_the_end(owner: object, engine: Closable) -> Callable[[], None]:
+    """Close an engine when its owner is collected or the process ends; return the function that closes it before.
+
+    Args:
+        owner: holds the engine, which must not hold it.
+        engine: is closed.
+    """
+    # At its end a process, one that `multiprocessing` started too, waits for its children, so they are ended before.
+    at_exit = Finalize(None, _close_quietly, (engine,), exitpriority=0)
+
+    def close() -> None:
+        engine.close()
+        at_exit.cancel()
+
+    weakref.finalize(owner, _close_soon, close).atexit = False
+    return close
+
+
+def _close_quietly(engine: Closable) -> None:
+    with suppress(Exception):
+        engine.close()
+
+
+def _close_soon(close: Callable[[], None]) -> None:
+    """Close in a thread of its own: what is collected is collected anywhere, even where the engine's lock is held."""
+    with suppress(RuntimeError):  # no thread starts while the interpreter ends, and it is closed then
+        threading.Thread(target=close, name="verigym-closing", daemon=True).start()

@@ -1,0 +1,33 @@
+"""What an episode in a worker gives back: `Answer`, or `SessionLimit` where the model's turn is to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from verigym.envs.contract.schema import Turn
+from verigym.envs.contract.session import Reply
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a session made of one text of the model."""
+
+    turn: Turn
+    """The text as the session read it."""
+    reply: Reply
+    outcome: Mapping[str, JsonValue] | None = None
+    """What the session recorded, where the reply is the last one: the session is closed in the same exchange."""
+
+
+class SessionLimit(Exception):
+    """A turn of the model brought its session down twice, while a control session lived.
+
+    The episode ends with the finish reason `limit` and the outcome `{"limit": why}`, which scores the floor.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why

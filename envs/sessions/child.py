@@ -1,0 +1,79 @@
+"""The worker process: confines itself, then serves its sessions until its parent is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import socket
+from collections.abc import Mapping
+
+from verigym.envs.contract.base import Environment
+from verigym.envs.grading.channel import Channel, encode
+from verigym.envs.grading.child import Room, settle
+from verigym.envs.grading.process import READY
+from verigym.envs.sessions.host import Host
+
+_FILES = 1 << 16
+"""Descriptors that a worker may use if the system allows: many sessions hold a few each, and 1,024 is the usual limit."""
+
+
+def serve(sock: socket.socket, environments: Mapping[str, Environment], memory_bytes: int | None, parent_pid: int) -> None:
+    """Answer requests until the connection closes. Runs as the target of a spawned process.
+
+    The environments' `prepare` is not called: it loads what judging needs, and nothing is judged here.
+    """
+    settle(sock, memory_bytes, parent_pid)
+    _take_along()
+    _allow_files()
+    channel = Channel(sock)
+    # What a session forks must not hold the connection open: its end tells the parent that this process has died.
+    os.register_at_fork(after_in_child=channel.close)
+    host = Host(environments, Room(memory_bytes).enough)
+    own_pid = os.getpid()
+    channel.send(encode(READY))
+    while True:
+        try:
+            request = channel.receive()
+        except EOFError:
+            host.close_all()
+            # Threads that a session left behind must not keep the process.
+            os._exit(0)
+        answer = host.answer(request)
+        if os.getpid() != own_pid:  # a session has forked and come back in the child, which must not answer a second time
+            os._exit(1)
+        channel.send(answer)
+
+
+def _take_along() -> None:
+    """Fork a process that kills this one's group when this one has died, which takes what sessions have started along.
+
+    The kernel ends this process with its parent, but not the processes below. Without pidfd_open only `ChildProcess.kill` does.
+    """
+    try:
+        here = os.getpid()
+        watched = os.pidfd_open(here)
+        if os.fork():
+            os.close(watched)
+            return
+    except OSError:
+        return
+    try:
+        os.closerange(0, watched)
+        os.closerange(watched + 1, _FILES)
+        poll = select.poll()
+        poll.register(watched, select.POLLIN)
+        poll.poll()
+        os.killpg(here, signal.SIGKILL)
+    finally:
+        os._exit(0)
+
+
+def _allow_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,279 @@
+"""The blame rule for sessions: whose fault is it when a worker dies in the middle of a turn?
+
+A session is opened anew in a fresh worker from its recorded turns, and must give the recorded replies again. The turn is then
+given once more. If it ends the worker again, a control decides: the same prompt, seed and turns before it, without the turn.
+If the control lives, the turn did it: `SessionLimit`, the floor. If not, we did: `EnvironmentFailure`, no reward.
+`grading/kill_rule.py` applies the same rule to verdicts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from pydantic import JsonValue
+
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.grading.breaker import Breaker, Trust
+from verigym.envs.grading.kill_rule import RETRY_START_S, START_PAUSES_S, TRIES
+from verigym.envs.grading.process import Died, NeverStarts, WorkerStartError
+from verigym.envs.grading.stats import ThrottledLog
+from verigym.envs.sessions.answers import Answer, SessionLimit
+from verigym.envs.sessions.record import NOWHERE, EpisodeRecord, Played
+from verigym.envs.sessions.stats import Counters
+from verigym.envs.sessions.wire import Said
+from verigym.envs.sessions.workers import Worker, WorkerDied
+
+PING_AFTER_S = 0.05
+"""A worker that was idle for longer is asked whether it still answers, so that what happened meanwhile is no turn's fault."""
+_SHOWN = 200
+
+
+def closed() -> EnvironmentFailure:
+    """Return the failure of an episode whose `Sessions` were closed."""
+    return EnvironmentFailure("unavailable", "the sessions were closed", retryable=True)
+
+
+class Player:
+    """Plays episodes on one worker, which may die at any time. For the thread that owns the worker.
+
+    Args:
+        worker: holds their sessions.
+        numbers: for controls, which are episodes too.
+        breakers: by name of the environment.
+        counters: deaths, replays and turns.
+        log: deaths and other trouble.
+        closing: whether to give up.
+        start_timeout_s: a worker that took this long to start is not started once more for the same turn.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        numbers: itertools.count[int],
+        breakers: Mapping[str, Breaker],
+        counters: Counters,
+        log: ThrottledLog,
+        closing: Callable[[], bool],
+        start_timeout_s: float,
+    ) -> None:
+        self._worker, self._numbers, self._breakers = worker, numbers, breakers
+        self._counters, self._log, self._closing = counters, log, closing
+        self._start_timeout_s = start_timeout_s
+        self._start_failure: tuple[float, str] | None = None
+        self._heard = 0.0
+        self.retire = False
+        """Whether the worker has asked to be replaced between turns."""
+
+    def open(self, record: EpisodeRecord) -> None:
+        """Make sure that the session of an episode is open, replaying its turns where it has to be opened anew.
+
+        Raises:
+            EnvironmentFailure: our side cannot open it, or it does not answer as it did.
+            NeverStarts: no worker can be started, whatever is played.
+        """
+        self._check_worker(record)
+        if record.life == self._worker.life:
+            return
+        breaker = self._breakers[record.prompt.environment]
+        if not record.played and breaker.admit(record.prompt.key) is Trust.REFUSE:
+            kind, why = breaker.last_failure
+            raise EnvironmentFailure(
+                kind, f"{_name(record)} is not asked for a while: opening its sessions ends workers ({why})", retryable=True
+            )
+        for attempt in range(TRIES):
+            try:
+                self._open(record)
+            except WorkerDied as error:
+                self._died(record, error, "its session was opened")
+                if attempt + 1 < TRIES:
+                    continue
+                if not record.played:
+                    breaker.failed(error.died.kind, error.died.why, record.prompt.key)
+                message = f"{_name(record)}: opening the session ended its worker twice: {error.died.why}"
+                raise EnvironmentFailure(error.died.kind, message, retryable=True) from None
+            breaker.passed()
+            return
+
+    def turn(self, record: EpisodeRecord, text: str) -> Answer:
+        """Give a turn of the model to its session.
+
+        Raises:
+            SessionLimit: the turn is to blame.
+            EnvironmentFailure: the session fails, or opening it anew does.
+            NeverStarts: as `open`.
+        """
+        deaths = 0
+        while True:
+            self.open(record)
+            try:
+                said = self._ask("turn", record, text=text)
+                break
+            except WorkerDied as error:
+                self._died(record, error, "it answered a turn")
+                deaths += 1
+                if deaths == TRIES:
+                    self._blame(record, error)
+        if said.failure is not None:
+            record.life, record.outcome = NOWHERE, said.outcome
+            raise said.failure.error()
+        assert said.turn is not None and said.reply is not None
+        self._counters.add("turns")
+        if said.reply.done:
+            record.life, record.outcome = NOWHERE, said.outcome
+        else:
+            record.played.append(Played(text, said.turn, said.reply))
+        return Answer(said.turn, said.reply, said.outcome)
+
+    def end(self, record: EpisodeRecord) -> Mapping[str, JsonValue]:
+        """Close the session of an episode and return its outcome.
+
+        Raises:
+            EnvironmentFailure: the session fails, or opening it anew does.
+            NeverStarts: as `open`.
+        """
+        for _ in range(TRIES):
+            self.open(record)
+            try:
+                record.outcome = self._close(record)
+            except WorkerDied as error:
+                self._died(record, error, "its session was closed")
+                died = error.died
+            else:
+                return record.outcome
+        message = f"{_name(record)}: closing the session ended its worker twice: {died.why}"
+        raise EnvironmentFailure(died.kind, message, retryable=True)
+
+    def drop(self, record: EpisodeRecord) -> bool:
+        """Close the session of an episode where it is open, without an outcome; return whether it was."""
+        if record.life != self._worker.life or not self._worker.running:
+            return False
+        record.life = NOWHERE
+        try:
+            self._ask("drop", record)
+        except WorkerDied as error:
+            with contextlib.suppress(EnvironmentFailure):  # all is to end, which whoever asks next will notice
+                self._died(record, error, "its session was closed")
+        return True
+
+    def _check_worker(self, record: EpisodeRecord) -> None:
+        """Notice a worker that died, or was stopped, while nobody asked it anything."""
+        try:
+            if self._worker.ended:
+                self._worker.stop()
+                raise WorkerDied(Died("crashed", "the worker process ended"))
+            if self._worker.running and time.monotonic() - self._heard > PING_AFTER_S:
+                self._ask("ping", record)
+        except WorkerDied as error:
+            self._died(record, error, "it was idle")
+
+    def _open(self, record: EpisodeRecord) -> None:
+        self._start(record)
+        if record.opened:
+            self._counters.add("replays")
+        record.life, record.opened = self._worker.life, True
+        try:
+            prompt = record.prompt.model_dump(mode="json")
+            _checked(self._ask("open", record, environment=record.prompt.environment, prompt=prompt, seed=record.seed))
+            for place, played in enumerate(record.played):
+                self._counters.add("replayed_turns")
+                said = _checked(self._ask("turn", record, text=played.text))
+                if (said.turn, said.reply) != (played.turn, played.reply):
+                    raise EnvironmentFailure("backend", _other(record, place, played, said))
+        except EnvironmentFailure:
+            self.drop(record)
+            raise
+
+    def _close(self, record: EpisodeRecord) -> Mapping[str, JsonValue]:
+        said = self._ask("close", record)
+        record.life = NOWHERE
+        outcome = _checked(said).outcome
+        assert outcome is not None
+        return outcome
+
+    def _blame(self, record: EpisodeRecord, error: WorkerDied) -> NoReturn:
+        """Raise by whose fault a turn has ended its worker twice."""
+        died = error.died
+        control = record.control(next(self._numbers))
+        try:
+            self._open(control)
+            self._close(control)
+        except WorkerDied as second:
+            self._died(control, second, "it held a control session")
+            why = f"a control session ended its worker too: {second.died.why}"
+        except EnvironmentFailure as failure:
+            why = f"a control session failed too: {failure.message}"
+        else:
+            raise SessionLimit(f"answering the turn twice ended its worker: {died.why}; a control session lived") from None
+        raise EnvironmentFailure(died.kind, f"{_name(record)}: {died.why}, twice; {why}", retryable=True) from None
+
+    def _ask(self, op: str, record: EpisodeRecord, **more: Any) -> Said:
+        said = self._worker.ask({"op": op, "episode": record.number, **more})
+        self._heard = time.monotonic()
+        self.retire = self.retire or said.retire
+        if said.problem:
+            self._log.warn(record.prompt.environment, "problem", said.problem)
+        return said
+
+    def _start(self, record: EpisodeRecord) -> None:
+        """Start the worker where it does not run.
+
+        Raises:
+            EnvironmentFailure: it does not start now.
+            NeverStarts: nor will it ever.
+        """
+        if self._worker.running:
+            return
+        if (failure := self._start_failure) is not None and time.monotonic() - failure[0] < RETRY_START_S:
+            raise EnvironmentFailure("unavailable", failure[1], retryable=True)
+        for pause_s in (*START_PAUSES_S, None):
+            begun = time.monotonic()
+            try:
+                self._worker.start()
+            except NeverStarts:
+                raise
+            except WorkerStartError as error:
+                if self._closing():
+                    raise closed() from None
+                self._log.warn(record.prompt.environment, "start", str(error))
+                if pause_s is None or time.monotonic() - begun >= self._start_timeout_s:
+                    self._start_failure = (time.monotonic(), str(error))
+                    raise EnvironmentFailure("unavailable", str(error), retryable=True) from None
+                time.sleep(pause_s)
+            else:
+                self._start_failure, self._heard, self.retire = None, time.monotonic(), False
+                return
+
+    def _died(self, record: EpisodeRecord, error: WorkerDied, when: str) -> None:
+        if self._closing():
+            raise closed() from None
+        self.retire = False
+        self._counters.add("deaths")
+        name, died = record.prompt.environment, error.died
+        self._log.warn(name, died.kind, f"{died.why} while {when}, of prompt {record.prompt.key}")
+
+
+def _checked(said: Said) -> Said:
+    if said.failure is not None:
+        raise said.failure.error()
+    return said
+
+
+def _name(record: EpisodeRecord) -> str:
+    return record.prompt.environment
+
+
+def _other(record: EpisodeRecord, place: int, played: Played, said: Said) -> str:
+    """Return what differs between a recorded turn and its replay."""
+    assert said.turn is not None and said.reply is not None
+    what, before, now = ("reply", str(played.reply), str(said.reply))
+    if said.turn != played.turn:
+        what, before, now = ("turn as it was read", str(played.turn), str(said.turn))
+    start = max(0, next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), 0) - _SHOWN // 4)
+    return (
+        f"{_name(record)}: opened anew, the session did not do the same: {what} {place + 1} was "
+        f"{before[start : start + _SHOWN]!r} and is {now[start : start + _SHOWN]!r}"
+    )
