@@ -60,6 +60,10 @@ class SuiteSource(_Frozen):
     """Name -> reward that is added to this source's own, inside the gate: {language: {weight: 0.1}}."""
     added_may_dominate: bool = False
     """Accepts added rewards that together weigh as much as the source's own or more, as published for DeepSeek-R1."""
+    tools: Mapping[str, Mapping[str, Any]] = {}
+    """Tools that the model may call in episodes of several turns, with their options: {calculator: {}, python: {wall_s: 5}}."""
+    tool_options: Mapping[str, Any] = {}
+    """With tools: max_calls, max_reply_chars and calls, as `ToolEnvironment` takes them."""
     reward_scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Multiplies this source's whole reward in training, and so sets how much a nat of KL in the reward weighs."""
     template: str | None = None
@@ -83,6 +87,8 @@ class SuiteSource(_Frozen):
             raise ValueError("a source has an `environment` that writes its tasks, or a `dataset`")
         if self.added_may_dominate and not self.add:
             raise ValueError("added_may_dominate is about added rewards, and `add` names none")
+        if self.tool_options and not self.tools:
+            raise ValueError("tool_options is about tools, and `tools` names none")
         if self.shots and self.dataset is None:
             raise ValueError("shots are rows of a data set; this source writes its own tasks")
         if self.eval_split == self.split:

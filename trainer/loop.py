@@ -15,6 +15,7 @@ import transformers
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.schema import Prompt
 from verigym.envs.grading import Grader
+from verigym.envs.sessions import Sessions
 from verigym.trainer.batches.builder import Batch, BatchBuilder
 from verigym.trainer.checkpoints import store
 from verigym.trainer.checkpoints.input_hashes import input_hashes, refuse_changed
@@ -25,6 +26,7 @@ from verigym.trainer.distributed.world import SOLO, World, open_world
 from verigym.trainer.engines.base import Engine
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.learner.learner import Learner
+from verigym.trainer.models.loading import positions_of
 from verigym.trainer.monitoring.console import UnscoredReasons, opening
 from verigym.trainer.monitoring.grader_bugs import Causes, GraderBugs, refuse_silent
 from verigym.trainer.monitoring.logs import RunLog, open_log, score_metrics
@@ -33,7 +35,9 @@ from verigym.trainer.monitoring.reflection import reflection_metrics
 from verigym.trainer.monitoring.watch import build_watch, report_alarms, with_texts
 from verigym.trainer.preflight import refuse_on_this_machine, refuse_unstartable
 from verigym.trainer.rollout.collect import Dropped, Group, collect, verdict_metrics
-from verigym.trainer.rollout.graders import open_graders
+from verigym.trainer.rollout.episode_metrics import episode_metrics
+from verigym.trainer.rollout.episodes import build_episodes
+from verigym.trainer.rollout.graders import open_graders, open_sessions
 from verigym.trainer.rollout.held_out import evaluate
 from verigym.trainer.stopwatch import Stopwatch
 from verigym.trainer.tasks.mixture import Source, build_source
@@ -65,8 +69,8 @@ def train(config: TrainConfig, environments: Mapping[str, Environment] | None = 
     with StopRequest(launched_rank() > 0, at_once=BEFORE) as stop:
         sources = [build_source(source, config.seed, config.eval_prompts, environments) for source in config.sources]
         with open_world(config) as world, store.locked(config.output, world):
-            with open_graders(sources, config, world) as graders:
-                run = Run(config, sources, graders, world)
+            with open_graders(sources, config, world) as graders, open_sessions(sources, config, world) as sessions:
+                run = Run(config, sources, graders, world, sessions)
                 with closing(run.engine):
                     return run.run(stop)
 
@@ -75,7 +79,12 @@ class Run:
     """State of a run between steps."""
 
     def __init__(
-        self, config: TrainConfig, sources: Sequence[Source], graders: Mapping[str, Grader], world: World = SOLO
+        self,
+        config: TrainConfig,
+        sources: Sequence[Source],
+        graders: Mapping[str, Grader],
+        world: World = SOLO,
+        sessions: Mapping[str, Sessions] | None = None,
     ) -> None:
         """Begin a run, or resume from the newest checkpoint in the output folder.
 
@@ -84,6 +93,7 @@ class Run:
             sources: the mixture.
             graders: by source label.
             world: the processes that train together.
+            sessions: of the sources that have episodes, by label.
         """
         self.config, self.world = config, world
         self.graders = graders
@@ -97,6 +107,8 @@ class Run:
         environments = {source.label: source.environment for source in sources}
         self.learner = Learner(config, checkpoint[0] if checkpoint else None, world, environments)
         self.codec = self.learner.codec
+        self.positions = config.max_context_tokens or positions_of(self.learner.model)
+        self.episodes = build_episodes(self.codec, sessions, config, self.positions)
         check_tasks(sources, self.codec, config.max_prompt_tokens, config.max_left_out)
         self.builder = BatchBuilder(config, sources, self.learner.credit)
         self.causes = Causes()
@@ -145,6 +157,7 @@ class Run:
                     with self.clock("generate_grade"):
                         batch = self._rollouts_or_stop(stop)
                     metrics = {**score_metrics(batch.sampled), **verdict_metrics(batch.sampled), **batch.metrics}
+                    metrics |= episode_metrics(batch.sampled, self.positions)
                     metrics.update(reflection_metrics([text for group in batch.sampled for text in group.texts]))
                     metrics["length_growth"] = metrics["completion_tokens"] / first if first else 1.0
                     self.engine.rest()
@@ -227,6 +240,7 @@ class Run:
                 clock=self.clock,
                 world=self.world,
                 give_up=give_up,
+                episodes=self.episodes,
             )
 
         return self.builder.step(step, sample, self._fits)
@@ -253,6 +267,7 @@ class Run:
                     config,
                     self.world,
                     lambda: alone and stop.urgent,
+                    self.episodes,
                 )
         except Dropped:
             self._stop(stop)

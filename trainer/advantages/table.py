@@ -21,10 +21,11 @@ class Advantage:
 
     location: str
     """`module:function`, in this package."""
-    takes: Literal["reward", "components", "critic"] = "reward"
+    takes: Literal["reward", "components", "critic", "turns"] = "reward"
     """reward: `function(rewards_PG, scored_PG, *, lengths_PG=None, **options)`. components: `function(rewards_PGR, scored_PG,
     weights_R, **options)`, for the components in `reward_weights`. critic: called as for reward, but returns rewards, of which
-    the learner's critic makes advantages of tokens."""
+    the learner's critic makes advantages of tokens. turns: called as for reward, with the rewards of an episode's turns added,
+    of which each turn keeps those from it on."""
     needs_group: bool = True
     """Whether it compares the completions of one prompt, so that one completion a prompt would give only zeros."""
     negative_rewards: bool = True
@@ -48,6 +49,7 @@ ADVANTAGES: dict[str, Advantage] = {
     "reinforce++": Advantage("batch:reinforce_pp", needs_group=False),
     "reinforce++_baseline": Advantage("batch:reinforce_pp_baseline"),
     "gdpo": Advantage("batch:gdpo", takes="components"),
+    "turn_returns": Advantage("turns:turn_returns", takes="turns"),
     "gae": Advantage("gae:whole_reward", takes="critic", needs_group=False),
 }
 """Every advantage by the name that the setting `advantage` takes."""

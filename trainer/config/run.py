@@ -17,6 +17,7 @@ from verigym.datasets_cfg.yamlfile import Document, checked, read_document
 from verigym.envs.contract.errors import UsageError, explain
 from verigym.trainer.config.checks import refuse_ineffective
 from verigym.trainer.config.engine import EngineFields
+from verigym.trainer.config.episodes import EpisodeFields
 from verigym.trainer.config.model import AdapterFields, KernelFields
 from verigym.trainer.config.monitoring import MonitoringFields, ResumeFields
 from verigym.trainer.config.overrides import overriding
@@ -51,7 +52,15 @@ class SourceConfig(SuiteSource):
 
 
 class TrainConfig(
-    SamplingFields, UpdateFields, CriticFields, AdapterFields, EngineFields, KernelFields, MonitoringFields, ResumeFields
+    SamplingFields,
+    EpisodeFields,
+    UpdateFields,
+    CriticFields,
+    AdapterFields,
+    EngineFields,
+    KernelFields,
+    MonitoringFields,
+    ResumeFields,
 ):
     """A GRPO run."""
 

@@ -20,6 +20,7 @@ from verigym.trainer.config.lookup import bind
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.step_rewards import credited_terms, steps_differ, token_advantages
 from verigym.trainer.credit.training_row import TrainingRow
+from verigym.trainer.credit.turn_rewards import earned_by_turns, refuse_unused, rewards_of_turns, turn_advantages
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.rollout.collect import Group, reward_tensors
 
@@ -38,6 +39,8 @@ class Credit:
     """The summands of the reward, where step_rewards is on and a part of the environment scores steps; else empty."""
     step_parts: frozenset[str] | None = None
     """The parts that declare that they score steps, where step_rewards is on."""
+    by_turn: bool = False
+    """Whether each turn of an episode gets an advantage of its own."""
     reward_scale: float = 1.0
     """Factor of the rewards before penalties and advantages; logs show the rewards as graded."""
 
@@ -89,7 +92,8 @@ def credits_of(config: TrainConfig, environments: Mapping[str, Environment] | No
                 f"source {source.label!r}: field 'reward_scale': advantage {name} is the same for rewards of any scale, so "
                 f"{source.reward_scale:g} would change nothing; leave it out, or set kl_place to reward and kl_coef above 0"
             )
-        rules[source.label] = Credit(advantage, weights, terms, parts, source.reward_scale)
+        by_turn = ADVANTAGES[name].takes == "turns"
+        rules[source.label] = Credit(advantage, weights, terms, parts, by_turn, source.reward_scale)
     if config.step_rewards and environments is not None and not any(rule.terms for rule in rules.values()):
         raise UsageError(
             "step_rewards has no effect: no source's reward has a part that scores steps; add one with a weight, such as "
@@ -120,6 +124,10 @@ def _conflict(config: TrainConfig, name: str, reward_weights: Mapping[str, float
         return "a critic gives every source its advantages; set advantage gae for the run alone, or for nothing"
     if config.group_size == 1 and advantage.needs_group:
         return f"group_size is 1, but {name} compares the completions of a group; set it to 2 or more"
+    if advantage.takes == "turns" and (steps or kl_in_reward):
+        return (
+            "turn_returns gives turns their rewards; step_rewards and kl_place reward would take their place, so leave them out"
+        )
     if critic and config.step_rewards:
         return "step_rewards would take the place of the critic's advantages; set one of them"
     if kl_in_reward and (reward_weights or steps):
@@ -168,6 +176,11 @@ def training_rows(
     if not groups:
         return []
     rewards_PG, scored_PG = reward_tensors(groups)
+    for p, group in enumerate(groups):
+        if credit[group.source].by_turn:
+            rewards_PG[p] += earned_by_turns([group])[0]
+        else:
+            refuse_unused(group)
     rewards_PG = rewards_PG * torch.tensor([[credit[group.source].reward_scale] for group in groups], dtype=torch.float64)
     if penalties_PG is not None:
         rewards_PG = rewards_PG - penalties_PG.to(rewards_PG)
@@ -182,8 +195,10 @@ def training_rows(
         advantages_PG[indices], usable_PG[indices] = _advantages(members, rule, source_PG, scored_PG[indices])
     rows = []
     for p, group in enumerate(groups):
-        terms = credit[group.source].terms
-        by_token = token_advantages(group, terms, advantages_PG[p].tolist(), codec) if terms else None
+        rule = credit[group.source]
+        by_token = token_advantages(group, rule.terms, advantages_PG[p].tolist(), codec) if rule.terms else None
+        if rule.by_turn:
+            by_token = turn_advantages(group, advantages_PG[p].tolist(), rule.reward_scale)
         rows.append(
             [
                 TrainingRow(
@@ -277,10 +292,14 @@ def has_signal(group: Group, credit: Credit, *, mask_truncated: bool = False) ->
     if group.canary:
         return False
     rewards_1G, scored_1G = reward_tensors([group])
+    if credit.by_turn:
+        rewards_1G = rewards_1G + earned_by_turns([group])
     if credit.terms:
         rewards_1G = outcome_rewards([group], credit.outcome_terms)
     advantages_1G, trained_1G = _advantages([group], credit, rewards_1G, scored_1G)
     moved_G = advantages_1G[0] != 0
+    if credit.by_turn:
+        moved_G = moved_G | torch.tensor([any(rewards_of_turns(one)[:-1]) for one in group.episodes] or [False] * len(moved_G))
     by_step = credited_terms(group, credit.terms)
     if by_step and not by_step[0].part:  # the steps replace the reward
         moved_G = torch.zeros_like(moved_G)

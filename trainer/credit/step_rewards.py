@@ -13,6 +13,7 @@ import torch
 from verigym.envs.composition.terms import Term
 from verigym.envs.contract.schema import Score, StepScore
 from verigym.trainer.advantages.steps import process_supervision
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.rollout.collect import Group
 
@@ -38,16 +39,18 @@ def step_rewards(score: Score, term: Term) -> list[float] | None:
     return None if reward is None else [step.reward for step in part_steps(score, term.part)] or [reward]
 
 
-def steps_of(score: Score, term: Term, codec: Codec, token_ids: Sequence[int]) -> tuple[list[float] | None, list[int]]:
+def steps_of(score: Score, term: Term, codec: Codec, done: Generated) -> tuple[list[float] | None, list[int]]:
     """Return a part's step rewards and, for each step, the number of tokens up to its end.
 
     A part without steps counts as one step that ends with the completion. Steps that end within the same token are merged into
-    one step with the least of their rewards.
+    one step with the least of their rewards. In an episode, steps lie in the last turn, whose text was judged.
     """
     rewards = step_rewards(score, term)
     if rewards is None:
         return None, []
-    ends = [tokens_until(codec, token_ids, step.end) for step in part_steps(score, term.part)] or [len(token_ids)]
+    first, last = done.turns[-1] if done.turns else (0, len(done.token_ids))
+    ids = done.token_ids[first:last]
+    ends = [first + tokens_until(codec, ids, step.end) for step in part_steps(score, term.part)] or [len(done.token_ids)]
     least: dict[int, float] = {}
     for end, reward in sorted(zip(ends, rewards, strict=True), reverse=True):
         least[end] = reward
@@ -87,9 +90,7 @@ def token_advantages(
     if by_step[0].part:
         total_GT += torch.tensor(outcome_G, dtype=torch.float64)[:, None]
     for term in by_step:
-        steps_G = [
-            steps_of(score, term, codec, done.token_ids) for score, done in zip(group.scores, group.generated, strict=True)
-        ]
+        steps_G = [steps_of(score, term, codec, done) for score, done in zip(group.scores, group.generated, strict=True)]
         part_GT = process_supervision([rewards for rewards, _ in steps_G], [ends for _, ends in steps_G], lengths)
         total_GT += term.weight * part_GT
     return [tuple(row[:length]) for row, length in zip(total_GT.tolist(), lengths, strict=True)]

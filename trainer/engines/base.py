@@ -32,6 +32,8 @@ class Generated:
     None if it sampled all."""
     thought: Thought | None = None
     """Set if the reasoning had a budget."""
+    turns: tuple[tuple[int, int], ...] = ()
+    """In an episode: where the tokens of each turn that the policy sampled begin and end."""
 
     @property
     def length(self) -> int:

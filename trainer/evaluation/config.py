@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from verigym.trainer.config.checks import Rule, refuse_ineffective
+from verigym.trainer.config.episodes import EpisodeFields
 from verigym.trainer.config.frozen import Frozen
 from verigym.trainer.evaluation.contamination import NGRAM
 from verigym.trainer.evaluation.thinking import ThinkingRules
@@ -37,7 +38,7 @@ class PickerConfig(Frozen):
     """Its options."""
 
 
-class EvalConfig(SamplerFields):
+class EvalConfig(SamplerFields, EpisodeFields):
     """Held-out prompts of each source, k samples a prompt, by one model or several."""
 
     models: Mapping[str, str] = Field(min_length=1)

@@ -23,6 +23,7 @@ from verigym.envs.contract.schema import Completion, Prompt, Score, sha256_hex
 from verigym.envs.grading import Grader, grades_groups
 from verigym.envs.own_code import own_code
 from verigym.envs.registry import load as load_environment
+from verigym.envs.sessions import Sessions
 from verigym.trainer.checkpoints.input_hashes import data_hashes, file_hash, model_digest
 from verigym.trainer.checkpoints.run_record import record_start
 from verigym.trainer.checkpoints.store import FREE_FIELDS, locked, prepare
@@ -35,9 +36,10 @@ from verigym.trainer.evaluation.tasks import held_out, own_texts, task_id
 from verigym.trainer.evaluation.thinking import ThinkingEngine, ThinkingRules, most_tokens
 from verigym.trainer.evaluation.training_data import is_file, refuse_unreadable, training_texts
 from verigym.trainer.models.codec import Codec
-from verigym.trainer.models.loading import load_model, pick_device
+from verigym.trainer.models.loading import load_model, pick_device, positions_of
 from verigym.trainer.models.path import require_model
-from verigym.trainer.rollout.graders import open_graders
+from verigym.trainer.rollout.episodes import build_episodes
+from verigym.trainer.rollout.graders import open_graders, open_sessions
 from verigym.trainer.stages.sample_log import PromptSamples, SampleLog, sample_all, task_ids
 from verigym.trainer.tasks.mixture import Source
 
@@ -139,10 +141,16 @@ def _sampled(
         # vLLM reserves room for the longest completion.
         most = max(most_tokens(config.thinking_rules(n), codec, config.max_new_tokens) for n in config.thinking_budgets)
         run = run.model_copy(update={"max_new_tokens": most})
-    positions = getattr(loaded.config, "max_position_embeddings", None)
+    positions = positions_of(loaded)
     tasks, left_out = fitting_model(config, label, sources, codec, positions, most)
     found: dict[str, list[PromptSamples]] = {}
-    with open_graders(sources, run) as graders, closing(build_engine(run, loaded, codec)) as plain:
+    with (
+        open_graders(sources, run) as graders,
+        open_sessions(sources, run) as sessions,
+        closing(build_engine(run, loaded, codec)) as plain,
+    ):
+        _refuse_thinking_episodes(config, sessions)
+        episodes = build_episodes(codec, sessions, config, config.max_context_tokens or positions)
         plain.sync()
         for name, one in rules.items():
             engine = plain if one is None else ThinkingEngine(plain, codec, one, positions)
@@ -161,10 +169,24 @@ def _sampled(
                     prompts_at_a_time=config.prompts_at_a_time,
                     by_place=False,
                     title=f"eval {name}",
+                    episodes=episodes,
                 )
     del loaded, engine, plain
     gc.collect()
     return found, left_out
+
+
+def _refuse_thinking_episodes(config: EvalConfig, sessions: Mapping[str, Sessions]) -> None:
+    """Refuse thinking budgets in episodes.
+
+    Raises:
+        UsageError: both are there.
+    """
+    if config.thinking_budgets and sessions:
+        raise UsageError(
+            f"thinking_budgets bound the thinking of one answer, and source {next(iter(sessions))!r} has episodes of several "
+            "turns; leave thinking_budgets out, or set max_turn_tokens"
+        )
 
 
 def _picker(name: str, config: PickerConfig) -> Environment:

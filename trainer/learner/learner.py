@@ -35,7 +35,7 @@ from verigym.trainer.logprobs.forward import checkpointing
 from verigym.trainer.losses.kl import KL_ESTIMATORS
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.liger import use_liger
-from verigym.trainer.models.loading import load_model, pick_device
+from verigym.trainer.models.loading import load_model, pick_device, positions_of
 from verigym.trainer.models.lora import (
     EarlierAdapter,
     WithoutAdapter,
@@ -89,7 +89,7 @@ class Learner:
         if start:
             restore(start, self.model, self.optimizer)
         self.sharded.gather()
-        positions = getattr(self.model.config, "max_position_embeddings", None)
+        positions = positions_of(self.model)
         if positions is not None and config.max_new_tokens >= positions:
             raise UsageError(f"max_new_tokens is {config.max_new_tokens}, but the model has {positions} positions in all")
         self.objective = self._objective(start)

@@ -175,8 +175,8 @@ class Bridge:
             self.after([], [_reply(role, 1).model_copy(update={"content": content})], tools)
             for content in ("harmless", self._control.text)
         )
-        forged = [token for token in hostile if token in self._control.ids]
-        if forged != [token for token in fair if token in self._control.ids]:
+        written = (self._control.ids & set(fair)) | self.codec.eos_ids
+        if [token for token in hostile if token in written] != [token for token in fair if token in written]:
             return "texts such as that of the end-of-sequence token become control tokens wherever they stand"
         return ""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 SHIELD, PRIVATE, HERE = "\ufdd0", "\ufdd1", "\ufdd2"
 """Code points that Unicode reserves for use within a program. In data they are replaced by U+FFFD, as lone surrogates are."""
 _OURS = str.maketrans(dict.fromkeys((SHIELD, PRIVATE, HERE), "\ufffd"))
-_NEVER = "(?!)"
 
 
 class ControlTokens:
@@ -37,8 +36,8 @@ class ControlTokens:
         self._plain = {token.content: (number, token) for number, token in added.items() if token.content.isspace()}
         self._control = {token.content: (number, token) for number, token in added.items() if not token.content.isspace()}
         self.ids = frozenset(number for number, _ in self._control.values())
-        self._special = _Shield(text for text, (_, token) in self._control.items() if token.special)
-        self._all = _Shield(self._control)
+        self._special = _Texts(text for text, (_, token) in self._control.items() if token.special)
+        self._all = _Texts(self._control)
         self._private = {text: f"{PRIVATE}{place}{PRIVATE}" for place, text in enumerate(self._control)}
 
     @staticmethod
@@ -48,11 +47,11 @@ class ControlTokens:
 
     def shield_special(self, data: Any) -> Any:
         """Return data, texts within lists and mappings too, of which no text becomes a special token."""
-        return _deep(self._special, data)
+        return _deep(self._special.shield, data)
 
     def shield(self, data: Any) -> Any:
         """Return data of which no text becomes an added token, special or not: no `</tool_response>` either."""
-        return _deep(self._all, data)
+        return _deep(self._all.shield, data)
 
     @property
     def text(self) -> str:
@@ -61,17 +60,21 @@ class ControlTokens:
 
     def last(self, text: str) -> int:
         """Return where the last control token in a text begins; its length if there is none."""
-        return max((match.start() for match in self._all.unshielded.finditer(text)), default=len(text))
+        return max((start for start, _ in self._all.found(text)), default=len(text))
 
     def forged(self, text: str, shielded: str) -> bool:
         """Whether a text that a template made holds special tokens that are data, going by the text made from shielded data."""
-        return len(self._special.found(text)) > len(self._special.unshielded.findall(shielded))
+        return len(self._special.found(text, shielded=True)) > len(self._special.found(shielded))
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Return the tokens of a text that a template made from shielded data."""
-        text = self._all.unshielded.sub(lambda match: self._private[match[0]], text).replace(SHIELD, "")
+        parts, place = [], 0
+        for start, found in self._all.found(text):
+            parts += [text[place:start].replace(SHIELD, ""), self._private[found]]
+            place = start + len(found)
+        parts.append(text[place:].replace(SHIELD, ""))
         copy, real = self._copy
-        return tuple(real.get(token, token) for token in copy.encode(text, add_special_tokens=False).ids)
+        return tuple(real.get(token, token) for token in copy.encode("".join(parts), add_special_tokens=False).ids)
 
     @cached_property
     def _copy(self) -> tuple[Tokenizer, Mapping[int, int]]:
@@ -85,34 +88,39 @@ class ControlTokens:
         real: dict[Any, int] = {}
         tokens = {self._private[text]: entry for text, entry in self._control.items()} | self._plain
         for text, (number, token) in tokens.items():
+            # A template's token counts wherever it stands, so `single_word` is left out.
             flags = {name: getattr(token, name) for name in ("lstrip", "rstrip", "normalized", "special")}
             copy.add_tokens([AddedToken(text, **flags)])
             real[copy.token_to_id(text)] = number
         return copy, real
 
 
-class _Shield:
-    """Puts a mark before every text in data that is one of these, or that could become one together with what follows it."""
+class _Texts:
+    """The texts of control tokens: where they stand in a text, and the mark before those that are data."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        longest_first = sorted(texts, key=len, reverse=True)
-        self._beginnings = frozenset(text[:end] for text in longest_first for end in range(1, len(text)))
-        self._longest = max(map(len, longest_first), default=0)
-        alternatives = "|".join(map(re.escape, longest_first)) or _NEVER
-        self._search = re.compile(alternatives).search
-        self.found = re.compile(alternatives).findall
-        self.unshielded = re.compile(f"(?<!{SHIELD})(?:{alternatives})")
+        self._texts = frozenset(texts)
+        self._lengths = sorted(set(map(len, self._texts)), reverse=True)
+        self._beginnings = frozenset(text[:end] for text in self._texts for end in range(1, len(text)))
+        firsts = "".join(sorted({re.escape(text[0]) for text in self._texts}))
+        self._first = re.compile(f"[{firsts}]" if firsts else "(?!)")
 
-    def __call__(self, text: str) -> str:
+    def found(self, text: str, *, shielded: bool = False) -> list[tuple[int, str]]:
+        """Return where the texts stand, the longest first, none within another; those behind a mark only if told so."""
+        found, end = [], 0
+        for start, one in self._all(text):
+            if start >= end and (shielded or text[start - 1 : start] != SHIELD):
+                found.append((start, one))
+                end = start + len(one)
+        return found
+
+    def shield(self, text: str) -> str:
+        """Return a text with a mark before each of the texts, and before what would be one with the text that follows."""
         if not text.isascii():
             text = encodable(text).translate(_OURS)
-        places = []
-        match = self._search(text)
-        while match is not None:
-            places.append(match.start())
-            match = self._search(text, match.start() + 1)
+        places = [start for start, _ in self._all(text)]
         end = len(text.rstrip())
-        for length in range(1, min(self._longest, end + 1)):
+        for length in range(1, min(self._lengths[0] if self._lengths else 0, end + 1)):
             if text[end - length : end] in self._beginnings:
                 places.append(end - length)
         if not places:
@@ -120,13 +128,22 @@ class _Shield:
         bounds = [*sorted(set(places)), len(text)]
         return text[: bounds[0]] + "".join(SHIELD + text[start:stop] for start, stop in pairwise(bounds))
 
+    def _all(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield each place at which some of the texts begin, with the longest one."""
+        for match in self._first.finditer(text):
+            start = match.start()
+            for length in self._lengths:
+                if (one := text[start : start + length]) in self._texts:
+                    yield start, one
+                    break
+
 
 def encodable(text: str) -> str:
     """Return the text with lone surrogates, which tokenizers refuse, replaced by U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _deep(shield: _Shield, data: Any) -> Any:
+def _deep(shield: Callable[[str], str], data: Any) -> Any:
     if isinstance(data, str):
         return shield(data)
     if isinstance(data, Mapping):

@@ -47,3 +47,9 @@ def load_model(path: str | Path, device: torch.device, *, auto: Any = None, **ho
             what = "the directory" if Path(path).is_dir() else "the hub's"
             raise UsageError(f"model: {what} {path!r} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
     return model.to(device), tokenizer
+
+
+def positions_of(model: Any) -> int | None:
+    """Return the most tokens that the model takes; None where its configuration does not say."""
+    positions = getattr(model.config, "max_position_embeddings", None)
+    return positions if isinstance(positions, int) else None

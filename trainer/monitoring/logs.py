@@ -94,6 +94,8 @@ class RunLog:
                 "status": score.status.value,
                 "reason": score.reason,
             }
+            if group.episodes:
+                row["turns"] = [turn.model_dump(mode="json") for turn in group.episodes[0].turns]
             if rows is not None:
                 row["advantage"] = _digits(fmean(rows[number][0].advantages))
             self._write("samples", row)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypedDict
 
 import torch
 
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Completion, Prompt, Score, Status, canonical_json
+from verigym.envs.contract.session import opens_sessions
 from verigym.envs.grading import Grader, grades_groups
 from verigym.trainer.advantages.group import centred
 from verigym.trainer.distributed.world import SOLO, World
 from verigym.trainer.engines.base import Engine, Generated
 from verigym.trainer.models.codec import Codec
+from verigym.trainer.rollout.episodes import EpisodeRow, Episodes, abandon, play_on, settle_all
 from verigym.trainer.stopwatch import Stopwatch
 from verigym.trainer.tasks.mixture import Source
 
@@ -31,6 +34,10 @@ class Group:
     scores: tuple[Score, ...]
     off_policy: bool = False
     """Whether the policy of an earlier step sampled them: a group left over from the last step, or a replayed one."""
+    episodes: tuple[Completion, ...] = ()
+    """With their turns, where the environment has episodes, whose last turns are `texts`; else empty."""
+    reply_s: tuple[float, ...] = ()
+    """In episodes: the seconds that each reply took. Not kept in checkpoints."""
 
     @property
     def canary(self) -> bool:
@@ -74,8 +81,11 @@ def collect(
     clock: Stopwatch | None = None,
     world: World = SOLO,
     give_up: Callable[[], bool] = lambda: False,
+    episodes: Episodes | None = None,
 ) -> list[Group]:
     """Generate completions number `first` to `samples` - 1 of each task and grade each as soon as it ends.
+
+    Where an environment opens sessions, a completion is an episode of several turns.
 
     Where an environment grades groups, a task's completions are graded once the last of them has ended. With several processes,
     each handles its share of the tasks, and all return all groups.
@@ -87,68 +97,161 @@ def collect(
         tasks: sources and prompts.
         samples: completions a prompt, those before `first` among them.
         key: randomness key; the prompt's number and key and the sample's number are appended.
-        max_new_tokens: most tokens a completion.
+        max_new_tokens: most tokens a completion; in an episode, in all its turns.
         temperature: 0 is greedy.
         first: number of the first completion to generate; an environment that grades groups sees those from it on.
         names: stand in the randomness keys instead of the prompts' numbers, so that they do not depend on the other tasks.
         clock: records the time of generation and of the wait for verdicts after it.
         world: the processes that train together.
         give_up: whether to stop; called whenever a completion ends, and twice a second during the wait for verdicts.
+        episodes: plays the episodes of sources whose environments open sessions.
 
     Raises:
         Dropped: `give_up` returned True.
+        UsageError: a source's environment opens sessions, and nothing plays them.
     """
     if not tasks:
         return []
-    clock = clock or Stopwatch()
     ids = [codec.encode(prompt) for _, prompt in tasks]
     named = range(len(tasks)) if names is None else names
-    count = samples - first
     local = world.share(len(tasks))
-    texts: dict[tuple[int, int], str] = {}
-    futures: dict[tuple[int, int], Future[Score]] = {}
-    ended: dict[int, dict[int, Completion]] = {}
-
-    def grade(i: int, g: int, done: Generated) -> None:
-        if give_up():
-            raise Dropped
-        source, prompt = tasks[local[i]]
-        texts[i, g] = codec.decode(done.token_ids)
-        completion = Completion(text=texts[i, g], token_ids=done.token_ids, finish_reason=done.finish_reason)
-        if not grades_groups(source.environment):
-            futures[i, g] = graders(source).submit(prompt, completion)
-            return
-        ended.setdefault(i, {})[g] = completion
-        if len(ended[i]) == count:
-            group = [ended[i][sample] for sample in range(count)]
-            verdicts = graders(source).submit_group(prompt, group)
-            futures.update({(i, sample): future for sample, future in enumerate(verdicts)})
-
-    with clock("generate"):
-        generated = engine.generate(
-            [ids[number] for number in local],
-            [[(*key, named[number], tasks[number][1].key, g) for g in range(first, samples)] for number in local],
-            max_new_tokens=max_new_tokens,
-            temperature=temperature,
-            on_finished=grade,
-        )
-    with clock("grade_wait"):
-        waiting = set(futures.values())
-        while waiting:
-            if give_up():
-                raise Dropped
-            waiting = wait(waiting, timeout=0.5).not_done
-        scores = {index: future.result() for index, future in futures.items()}
-    graded = [
-        (tuple(generated[i]), tuple(texts[i, g] for g in range(count)), tuple(scores[i, g] for g in range(count)))
-        for i in range(len(local))
-    ]
-    with clock("gather"):
-        everywhere = world.merge(graded, len(tasks))
+    rollout = _Rollout(
+        engine,
+        codec,
+        graders,
+        [tasks[number] for number in local],
+        [ids[number] for number in local],
+        [[(*key, named[number], tasks[number][1].key, g) for g in range(first, samples)] for number in local],
+        temperature,
+        clock or Stopwatch(),
+        give_up,
+        episodes,
+    )
+    sampled = rollout.run(max_new_tokens)
+    with rollout.clock("gather"):
+        everywhere = world.merge(sampled, len(tasks))
     return [
-        Group(source.label, prompt, ids[number], generated=completions, texts=decoded, scores=verdicts)
-        for number, ((source, prompt), (completions, decoded, verdicts)) in enumerate(zip(tasks, everywhere, strict=True))
+        Group(source.label, prompt, ids[number], **completions)
+        for number, ((source, prompt), completions) in enumerate(zip(tasks, everywhere, strict=True))
     ]
+
+
+class _Sampled(TypedDict):
+    """The fields of a `Group` that its completions give."""
+
+    generated: tuple[Generated, ...]
+    texts: tuple[str, ...]
+    scores: tuple[Score, ...]
+    episodes: tuple[Completion, ...]
+    reply_s: tuple[float, ...]
+
+
+@dataclass
+class _Rollout:
+    """The tasks of one process while their completions are sampled and graded."""
+
+    engine: Engine
+    codec: Codec
+    graders: Callable[[Source], Grader]
+    tasks: Sequence[tuple[Source, Prompt]]
+    ids: Sequence[Sequence[int]]
+    """Each task's prompt tokens."""
+    keys: Sequence[Sequence[tuple[object, ...]]]
+    """Randomness key of each completion."""
+    temperature: float
+    clock: Stopwatch
+    give_up: Callable[[], bool]
+    episodes: Episodes | None
+    rows: dict[tuple[int, int], EpisodeRow] = field(default_factory=dict)
+    """The episodes among the completions."""
+    completions: dict[tuple[int, int], Completion] = field(default_factory=dict)
+    futures: dict[tuple[int, int], Future[Score]] = field(default_factory=dict)
+    ended: dict[int, dict[int, Completion]] = field(default_factory=dict)
+    """Completions of groups that are graded together, until the last has ended."""
+
+    def run(self, max_new_tokens: int) -> list[_Sampled]:
+        """Return what each task's completions give."""
+        try:
+            self._open_episodes()
+            with self.clock("generate"):
+                generated = self.engine.generate(
+                    self.ids,
+                    self.keys,
+                    max_new_tokens=max_new_tokens,
+                    temperature=self.temperature,
+                    on_finished=self._sampled,
+                )
+            self._play_on()
+        finally:
+            abandon(self.rows.values())
+        scores = self._scores()
+        return [self._fields([(i, g) for g in range(len(keys))], generated[i], scores) for i, keys in enumerate(self.keys)]
+
+    def _open_episodes(self) -> None:
+        for i, (source, prompt) in enumerate(self.tasks):
+            if not opens_sessions(source.environment):
+                continue
+            if self.episodes is None:
+                raise UsageError(
+                    f"source {source.label!r}: environment {source.environment.name!r} has episodes of several turns, which "
+                    "this command does not play; take an environment of one turn"
+                )
+            for g, key in enumerate(self.keys[i]):
+                self.rows[i, g] = self.episodes.begin((i, g), source, prompt, self.ids[i], key)
+
+    def _play_on(self) -> None:
+        live = list(self.rows.values())
+        while live and self.episodes is not None:
+            with self.clock("reply_wait"):
+                live = settle_all(self.episodes, live, lambda row: self._grade(*row.place, row.completion()), self._poll)
+            if live:
+                with self.clock("generate"):
+                    play_on(self.engine, live, self.temperature, self._sampled)
+
+    def _poll(self) -> None:
+        if self.give_up():
+            raise Dropped
+
+    def _sampled(self, i: int, g: int, done: Generated) -> None:
+        self._poll()
+        row = self.rows.get((i, g))
+        if row is not None and self.episodes is not None:
+            self.episodes.take(row, done)
+        else:
+            text = self.codec.decode(done.token_ids)
+            self._grade(i, g, Completion(text=text, token_ids=done.token_ids, finish_reason=done.finish_reason))
+
+    def _grade(self, i: int, g: int, completion: Completion) -> None:
+        source, prompt = self.tasks[i]
+        self.completions[i, g] = completion
+        if not grades_groups(source.environment):
+            self.futures[i, g] = self.graders(source).submit(prompt, completion)
+            return
+        self.ended.setdefault(i, {})[g] = completion
+        if len(self.ended[i]) == len(self.keys[i]):
+            group = [self.ended[i][sample] for sample in range(len(self.keys[i]))]
+            verdicts = self.graders(source).submit_group(prompt, group)
+            self.futures.update({(i, sample): future for sample, future in enumerate(verdicts)})
+
+    def _scores(self) -> dict[tuple[int, int], Score]:
+        with self.clock("grade_wait"):
+            waiting = set(self.futures.values())
+            while waiting:
+                self._poll()
+                waiting = wait(waiting, timeout=0.5).not_done
+            return {place: future.result() for place, future in self.futures.items()}
+
+    def _fields(
+        self, places: Sequence[tuple[int, int]], generated: Sequence[Generated], scores: Mapping[tuple[int, int], Score]
+    ) -> _Sampled:
+        rows = [self.rows[place] for place in places if place in self.rows]
+        return {
+            "generated": tuple(row.generated() for row in rows) or tuple(generated),
+            "texts": tuple(self.completions[place].text for place in places),
+            "scores": tuple(scores[place] for place in places),
+            "episodes": tuple(self.completions[row.place] for row in rows),
+            "reply_s": tuple(seconds for row in rows for seconds in row.replied),
+        }
 
 
 def gold_text(prompt: Prompt) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from verigym.envs.contract.base import Environment
-from verigym.envs.contract.schema import Score
+from verigym.envs.contract.schema import Completion, Score
 from verigym.trainer.engines.base import Generated
 from verigym.trainer.rollout.collect import Group
 
@@ -18,12 +18,13 @@ def dump_group(group: Group) -> dict[str, Any]:
         "prompt": group.prompt.model_dump(mode="json"),
         "prompt_ids": list(group.prompt_ids),
         "generated": [
-            [list(done.token_ids), list(done.logprobs), done.finish_reason, done.loss_mask and list(done.loss_mask)]
+            [list(done.token_ids), list(done.logprobs), done.finish_reason, done.loss_mask and list(done.loss_mask), done.turns]
             for done in group.generated
         ],
         "texts": list(group.texts),
         "scores": [score.model_dump(mode="json") for score in group.scores],
         "off_policy": group.off_policy,
+        "episodes": [episode.model_dump(mode="json") for episode in group.episodes],
     }
 
 
@@ -31,7 +32,8 @@ def load_group(data: Mapping[str, Any], environments: Mapping[str, Environment])
     """Return the group that was dumped.
 
     Args:
-        data: from `dump_group`. Checkpoints older than the name `off_policy` have `earlier` in its place.
+        data: from `dump_group`. Checkpoints older than the name `off_policy` have `earlier` in its place, and those older than
+            episodes have none.
         environments: by source; they rebuild the typed references of the prompt.
     """
     return Group(
@@ -39,10 +41,17 @@ def load_group(data: Mapping[str, Any], environments: Mapping[str, Environment])
         prompt=environments[data["source"]].load_prompt(data["prompt"]),
         prompt_ids=tuple(data["prompt_ids"]),
         generated=tuple(
-            Generated(tuple(ids), tuple(logprobs), reason, loss_mask and tuple(loss_mask))
-            for ids, logprobs, reason, loss_mask in data["generated"]
+            Generated(
+                tuple(ids),
+                tuple(logprobs),
+                reason,
+                loss_mask and tuple(loss_mask),
+                turns=tuple((start, end) for spans in turns for start, end in spans),
+            )
+            for ids, logprobs, reason, loss_mask, *turns in data["generated"]
         ),
         texts=tuple(data["texts"]),
         scores=tuple(Score.model_validate(score) for score in data["scores"]),
         off_policy=data["off_policy"] if "off_policy" in data else data["earlier"],
+        episodes=tuple(Completion(**episode) for episode in data.get("episodes", ())),
     )

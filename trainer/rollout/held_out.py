@@ -12,6 +12,8 @@ from verigym.trainer.distributed.world import SOLO, World
 from verigym.trainer.engines.base import Engine
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.rollout.collect import Group, collect
+from verigym.trainer.rollout.episode_metrics import episode_metrics
+from verigym.trainer.rollout.episodes import Episodes
 from verigym.trainer.tasks.mixture import Source, shares_of
 from verigym.trainer.tasks.too_long import fitting
 
@@ -24,6 +26,7 @@ def evaluate(
     config: TrainConfig,
     world: World = SOLO,
     give_up: Callable[[], bool] = lambda: False,
+    episodes: Episodes | None = None,
 ) -> tuple[dict[str, float], list[Group]]:
     """Sample and grade completions of every source's held-out prompts; return their metrics and groups.
 
@@ -35,6 +38,7 @@ def evaluate(
         config: the run, for its sampling settings in evaluation.
         world: the processes that train together; each takes its share of the prompts.
         give_up: see `collect`.
+        episodes: see `collect`.
 
     Raises:
         Dropped: `give_up` returned True.
@@ -52,8 +56,9 @@ def evaluate(
         temperature=config.eval_temperature,
         world=world,
         give_up=give_up,
+        episodes=episodes,
     )
-    metrics = evaluation_metrics(groups, sources, config.eval_samples)
+    metrics = evaluation_metrics(groups, sources, config.eval_samples) | episode_metrics(groups)
     return metrics | {f"{label}/prompts_left_out": float(count) for label, count in too_long.items() if count}, groups
 
 

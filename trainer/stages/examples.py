@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from verigym.datasets_cfg.rows import PreparedTask
 from verigym.datasets_cfg.templates import load_template
 from verigym.envs import strict_json
 from verigym.envs.contract.errors import UsageError, explain
-from verigym.envs.contract.schema import Message, Prompt, canonical_json, sha256_hex
+from verigym.envs.contract.schema import Completion, Message, Prompt, canonical_json, sha256_hex
+from verigym.envs.contract.session import TOOLS
 from verigym.envs.registry import load
 from verigym.trainer.config.run import SourceConfig
 from verigym.trainer.models.codec import Codec
@@ -31,11 +33,14 @@ class Example:
 
     messages: tuple[Message, ...]
     completion: str
+    tools: Any = ()
+    """Tools that the chat template tells the model of, as `Prompt.metadata` has them."""
 
     @property
     def prompt(self) -> Prompt:
         """The prompt for the tokenizer's chat template; no environment grades it."""
-        return Prompt(messages=self.messages, environment="", references={})
+        metadata = {TOOLS: self.tools} if self.tools else {}
+        return Prompt(messages=self.messages, environment="", references={}, metadata=metadata)
 
     @property
     def key(self) -> str:
@@ -143,21 +148,41 @@ def demonstrations(sources: Sequence[SourceConfig], split: str, count: int, seed
     """
     environments: list[Any] = [load(source.environment or "", **source.options) for source in sources]
     for source, environment in zip(sources, environments, strict=True):
-        if not hasattr(environment, "demonstration"):
+        if not hasattr(environment, "demonstration") and not hasattr(environment, "demonstrate"):
             raise UsageError(
                 f"demonstrations: environment {source.environment!r} writes no worked solutions (demonstration); name one that "
                 "does, such as arithmetic, or give examples with `data`"
             )
     templates = [FewShotTemplate(load_template(source.template)) if source.template else None for source in sources]
-    examples = []
-    for index in range(count):
+    examples: list[Example] = []
+    for index in itertools.count():
+        if len(examples) >= count:
+            break
         place = index % len(environments)
-        prompt, text = environments[place].demonstration(split, seed, index)
         template = templates[place]
+        if hasattr(environments[place], "demonstrate"):  # an episode: an example for each turn
+            task = environments[place].prompt_at(split, seed, index)
+            examples += episode_examples(task, environments[place].demonstrate(task))
+            continue
+        prompt, text = environments[place].demonstration(split, seed, index)
         if template is not None:  # the wording that reinforcement learning will use
             prompt = template.apply(prompt, PreparedTask(prompt.text, {}, {}, prompt.text))
         examples.append(Example(prompt.messages, text))
-    return examples
+    return examples[:count]
+
+
+def episode_examples(prompt: Prompt, episode: Completion) -> list[Example]:
+    """Return an example for each turn of the assistant in an episode: what it had read by then, and what it wrote.
+
+    No mask is needed, since a turn that comes later is in no earlier example's completion. With a chat template that writes
+    earlier turns in the same way (`Bridge.check`), the tokens are those of a rollout.
+    """
+    messages, found = list(prompt.messages), []
+    for turn in episode.turns:
+        if turn.role == "assistant":
+            found.append(Example(tuple(messages), turn.text, prompt.metadata.get(TOOLS) or ()))
+        messages.append(turn.message)
+    return found
 
 
 def to_pairs(examples: Iterable[Example], codec: Codec) -> list[Pair]:

@@ -22,6 +22,7 @@ from verigym.trainer.engines.base import Engine, Thought
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.monitoring.progress import Progress, StopRequest
 from verigym.trainer.rollout.collect import Dropped, Group, collect, gold_text
+from verigym.trainer.rollout.episodes import Episodes
 from verigym.trainer.tasks.mixture import Source
 
 logger = logging.getLogger("verigym.trainer")
@@ -39,6 +40,8 @@ class Sample:
     score: Score
     thought: Thought | None = None
     """With a thinking budget."""
+    episode: Completion | None = None
+    """With its turns, where the environment has episodes; `text` is its last turn."""
 
     @property
     def correct(self) -> bool:
@@ -48,7 +51,12 @@ class Sample:
     @property
     def to_retry(self) -> bool:
         """Whether it has no verdict and grading it again may give one; an invalid gold stays invalid."""
-        return self.score.error is not None and self.score.error.kind != "gold_invalid"
+        return self.score.error is not None and self.score.error.kind != "gold_invalid" and not self.to_play_again
+
+    @property
+    def to_play_again(self) -> bool:
+        """Whether it is an episode in which our side failed."""
+        return self.episode is not None and self.episode.failure is not None
 
 
 @dataclass(frozen=True)
@@ -68,8 +76,11 @@ class PromptSamples:
 
 def samples_of_group(number: int, group: Group) -> PromptSamples:
     """Return a group as the log keeps it."""
-    rows = zip(group.texts, group.generated, group.scores, strict=True)
-    samples = tuple(Sample(text, done.length, done.finish_reason, score, done.thought) for text, done, score in rows)
+    episodes = group.episodes or (None,) * len(group.texts)
+    rows = zip(group.texts, group.generated, group.scores, episodes, strict=True)
+    samples = tuple(
+        Sample(text, one.length, one.finish_reason, score, one.thought, played) for text, one, score, played in rows
+    )
     prompt = group.prompt
     return PromptSamples(number, group.source, prompt.messages, prompt.key, dict(prompt.metadata), samples, gold_text(prompt))
 
@@ -199,13 +210,24 @@ def _dump(one: PromptSamples) -> dict[str, Any]:
 
 def _dump_sample(sample: Sample) -> list[Any]:
     score = sample.score.model_dump(mode="json", exclude_defaults=True)
-    return [sample.text, sample.tokens, sample.finish_reason, score, *([asdict(sample.thought)] if sample.thought else [])]
+    row: list[Any] = [sample.text, sample.tokens, sample.finish_reason, score]
+    thought = asdict(sample.thought) if sample.thought else None
+    if sample.episode is not None:
+        return [*row, thought, sample.episode.model_dump(mode="json")]
+    return [*row, thought] if thought else row
 
 
 def _load(row: Mapping[str, Any]) -> PromptSamples:
     samples = (
-        Sample(text, tokens, reason, Score.model_validate(score), *(Thought(**one) for one in thought))
-        for text, tokens, reason, score, *thought in row["samples"]
+        Sample(
+            text,
+            tokens,
+            reason,
+            Score.model_validate(score),
+            Thought(**more[0]) if more and more[0] else None,
+            Completion(**more[1]) if len(more) > 1 else None,
+        )
+        for text, tokens, reason, score, *more in row["samples"]
     )
     messages = tuple(Message(**message) for message in row["messages"])
     return PromptSamples(
@@ -251,6 +273,7 @@ def sample_all(
     prompts_at_a_time: int,
     by_place: bool = True,
     title: str = "sampling",
+    episodes: Episodes | None = None,
 ) -> list[PromptSamples]:
     """Sample and grade what the log does not hold yet, grade again what has no verdict in it, and return the tasks' samples.
 
@@ -270,6 +293,7 @@ def sample_all(
         by_place: whether a task's place is in its randomness key. If not, its source is, and more tasks or more samples
             can be added to a log later: an environment that grades groups then gets a prompt's samples anew.
         title: what the progress bar says.
+        episodes: see `collect`. An episode in which our side failed is played again.
 
     Raises:
         Interrupted: Ctrl-C, SIGTERM or SIGUSR1; what is finished is in the log.
@@ -297,6 +321,7 @@ def sample_all(
                     first=first,
                     names=None if by_place else [(ids[n][0], ids[n][2]) for n in numbers],
                     give_up=lambda: stop.urgent,
+                    episodes=episodes,
                 )
             except Dropped:
                 raise stop.interrupted(f"{title}: stopped after {done} of {len(tasks)} prompts") from None
@@ -320,7 +345,10 @@ def sample_all(
 
 def _first_to_sample(source: Source, place: int | None, log: SampleLog, samples: int) -> int:
     """Return the number of a task's first sample that the log lacks; `samples` or more where it has all."""
-    have = 0 if place is None else len(log.found[place].samples)
+    have = 0
+    if place is not None:
+        found = log.found[place].samples
+        have = next((number for number, sample in enumerate(found) if sample.to_play_again), len(found))
     return 0 if have < samples and grades_groups(source.environment) else have
 
 

@@ -23,6 +23,8 @@ from verigym.envs.contract.base import Environment, TaskSource
 from verigym.envs.contract.errors import UsageError, error_context
 from verigym.envs.contract.schema import Prompt
 from verigym.envs.registry import load as load_environment
+from verigym.envs.tools.environment import ToolEnvironment
+from verigym.envs.tools.named import load_tool
 from verigym.trainer.config.run import SourceConfig
 from verigym.trainer.rng import keyed_random
 from verigym.trainer.tasks.curriculum import Curriculum
@@ -225,7 +227,7 @@ def _from_environment(
 
     def asked(split: str, key: int, index: int) -> Prompt:
         prompt: Prompt
-        if config.graded_by is None:
+        if config.graded_by is None and not config.tools:
             prompt = environment.prompt_at(split, key, index)
         else:
             prompt = as_graded(config, layers, inner.prompt_at(split, key, index))
@@ -315,7 +317,7 @@ def _warn_of_overlap(label: str, rows: PromptDataset, held_rows: PromptDataset, 
 
 
 def composed(config: SourceConfig, environment: Environment) -> list[Environment]:
-    """Return the environment and what wraps it, innermost first: the sum with added rewards, then the format's gate.
+    """Return the environment and what wraps it, innermost first: the sum with added rewards, the format's gate, the tools.
 
     With `graded_by`, that environment replaces the source's own.
 
@@ -339,6 +341,12 @@ def composed(config: SourceConfig, environment: Environment) -> list[Environment
         condition = load_environment("format", **config.format)
         name = "graded" if layers[-1].name == "format" else layers[-1].name
         layers.append(Gate({"format": condition}, {name: layers[-1]}))
+    if config.tools:
+        tools = [load_tool(name, options) for name, options in config.tools.items()]
+        try:
+            layers.append(ToolEnvironment(layers[-1], tools, **config.tool_options))
+        except TypeError as error:
+            raise UsageError(f"source {config.label!r}: tool_options: {error}") from None
     return layers
 
 
@@ -356,6 +364,6 @@ def as_graded(config: SourceConfig, layers: Sequence[Environment], prompt: Promp
     if config.graded_by is not None:
         prompt = layers[0].prompt(prompt.messages).model_copy(update={"metadata": prompt.metadata})
     for layer in layers[1:]:
-        assert isinstance(layer, Composition)
+        assert isinstance(layer, Composition | ToolEnvironment)
         prompt = layer.around(prompt)
     return prompt

@@ -11,6 +11,7 @@ from verigym.envs import Score
 from verigym.envs.composition.terms import Term
 from verigym.envs.contract.schema import StepScore
 from verigym.trainer.credit.step_rewards import steps_of, token_advantages, tokens_until
+from verigym.trainer.engines.base import Generated
 from verigym.trainer.models.codec import Codec
 
 
@@ -46,10 +47,10 @@ def test_sampled_tokens_need_not_be_those_of_the_text(codec: Codec) -> None:
 
 
 def test_steps_within_one_token_are_one_with_the_least_reward(codec: Codec) -> None:
-    ids = tuple(token for letter in "12345" for token in codec.encode_text(letter))
-    assert steps_of(judged((2, 0.5), (4, 1.0)), WHOLE, codec, ids) == ([0.5, 1.0], [2, 4])
-    assert steps_of(judged((0, 0.5), (1, 0.25), (1, 0.75), (9, 1.0)), WHOLE, codec, ids) == ([0.25, 1.0], [1, 5])
-    assert steps_of(Score.partial(0.4), WHOLE, codec, ids) == ([0.4], [5])
+    done = Generated(tuple(token for letter in "12345" for token in codec.encode_text(letter)), (0.0,) * 5, "stop")
+    assert steps_of(judged((2, 0.5), (4, 1.0)), WHOLE, codec, done) == ([0.5, 1.0], [2, 4])
+    assert steps_of(judged((0, 0.5), (1, 0.25), (1, 0.75), (9, 1.0)), WHOLE, codec, done) == ([0.25, 1.0], [1, 5])
+    assert steps_of(Score.partial(0.4), WHOLE, codec, done) == ([0.4], [5])
 
 
 def test_unscored_completions_get_nothing_and_groups_without_steps_none(codec: Codec) -> None:

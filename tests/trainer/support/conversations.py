@@ -1,0 +1,76 @@
+"""Conversations for trainer tests: a tokenizer that knows turns, an engine that writes what it is told, sums with a tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from verigym.envs import BaseEnvironment, Completion, Options, Prompt, Reference, Score, ToolEnvironment
+from verigym.tools import calculator
+from verigym.trainer.engines.base import Generated, OnFinished
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.models.scratch import CONVERSATION_TEMPLATE, scratch_tokenizer
+
+CALL = '<tool_call>{"name": "calculator", "arguments": {"expression": "37*41"}}</tool_call>'
+BROKEN_CALL = '<tool_call>{"name": "calculator", "arguments": </tool_call>'
+
+
+class Sum(Reference):
+    answer: str
+
+
+class SumEnvironment(BaseEnvironment[Sum, Options]):
+    """Right if the text is the answer."""
+
+    name, version, reference_type = "sum", "1", Sum
+
+    def judge(self, prompt: Prompt, reference: Sum, completion: Completion) -> Score:
+        right = completion.text.strip() == reference.answer
+        return Score.correct(answer=completion.text) if right else Score.incorrect(answer=completion.text)
+
+    def gold(self, prompt: Prompt) -> str:
+        return self.reference(prompt).answer
+
+
+def sums_with_a_calculator() -> ToolEnvironment:
+    return ToolEnvironment(SumEnvironment(), [calculator])
+
+
+def conversation_codec(*texts: str) -> Codec:
+    tokenizer = scratch_tokenizer([CALL, BROKEN_CALL, "What is 37*41? 1517", *texts] * 3, 400)
+    tokenizer.chat_template = CONVERSATION_TEMPLATE
+    return Codec(tokenizer)
+
+
+class ScriptedEngine:
+    """Writes the text that `write` gives for the conversation so far, as tokens that end with the end-of-sequence token.
+
+    Args:
+        codec: its tokenizer.
+        write: gets the prompt's and the episode's text and the row's key, and returns the next turn.
+    """
+
+    def __init__(self, codec: Codec, write: Callable[[str, tuple[object, ...]], str]) -> None:
+        self.codec, self.write = codec, write
+        self.prompts: list[list[tuple[int, ...]]] = []
+        """Of each call."""
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        row_keys: Sequence[Sequence[tuple[object, ...]]],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        on_finished: OnFinished,
+    ) -> list[list[Generated]]:
+        self.prompts.append([tuple(ids) for ids in prompts])
+        eos = min(self.codec.eos_ids)
+        found: list[list[Any]] = [[None] * len(keys) for keys in row_keys]
+        for p, keys in enumerate(row_keys):
+            for g, key in enumerate(keys):
+                ids = (*self.codec.encode_text(self.write(str(self.codec.tokenizer.decode(prompts[p])), key)), eos)
+                ids = ids[:max_new_tokens]
+                found[p][g] = Generated(ids, (-0.5,) * len(ids), "stop" if ids[-1] == eos else "length")
+                on_finished(p, g, found[p][g])
+        return found

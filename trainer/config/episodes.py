@@ -1,0 +1,20 @@
+"""Settings of episodes: completions of several turns, where a source's environment opens sessions."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from verigym.trainer.config.frozen import Frozen
+
+
+class EpisodeFields(Frozen):
+    """Limits of an episode, beside max_new_tokens, which bounds the sampled tokens of all its turns together."""
+
+    max_turns: int = Field(default=8, ge=1)
+    """In episodes: most turns of the assistant."""
+    max_turn_tokens: int | None = Field(default=None, ge=1)
+    """In episodes: most tokens that are sampled in one turn; when left out, max_new_tokens alone counts."""
+    max_context_tokens: int | None = Field(default=None, ge=1)
+    """In episodes: most tokens of prompt and episode together, what is read included; the model's positions when left out."""
+    turn_timeout_s: float = Field(default=30.0, gt=0)
+    """In episodes: wall time that a session may take to answer one turn."""

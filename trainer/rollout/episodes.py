@@ -1,0 +1,261 @@
+"""Episodes in a rollout, in lockstep: a round samples the next turn of every live episode, then all replies are waited for.
+
+What a turn reads is put after the tokens that were sampled, and nothing sampled is tokenised again (`models.bridge`). Because
+of the barrier, no wall time decides what is sampled together, so a resumed run computes what it would have computed. Each round
+is an ordinary call of the engine with longer prompts, so every engine plays episodes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.schema import Completion, FinishReason, Prompt, ScoreError, Turn, canonical_json
+from verigym.envs.contract.session import TOOLS
+from verigym.envs.contract.transcript import Transcript
+from verigym.envs.sessions import Answer, Episode, SessionLimit, Sessions
+from verigym.trainer.engines.base import Engine, Generated
+from verigym.trainer.models.bridge import Bridge
+from verigym.trainer.models.codec import Codec
+from verigym.trainer.tasks.mixture import Source
+
+
+@dataclass(frozen=True)
+class EpisodeLimits:
+    """What one episode may take."""
+
+    max_turns: int
+    """The assistant's turns."""
+    max_new_tokens: int
+    """Tokens that are sampled in all turns together."""
+    max_turn_tokens: int | None = None
+    """Tokens that are sampled in one turn; None for no limit of its own."""
+    positions: int | None = None
+    """Tokens of prompt and episode together, what is read included; None for no limit."""
+
+
+@dataclass
+class EpisodeRow:
+    """One episode that is being played."""
+
+    place: tuple[int, int]
+    """Prompt and sample."""
+    key: tuple[object, ...]
+    prompt_ids: Sequence[int]
+    tools: Sequence[Mapping[str, Any]]
+    transcript: Transcript
+    episode: Episode
+    limits: EpisodeLimits
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    written: list[bool] = field(default_factory=list)
+    turns: list[tuple[int, int]] = field(default_factory=list)
+    """Where each turn's sampled tokens begin and end."""
+    reason: FinishReason | None = None
+    """Why it is over; None while it goes on."""
+    outcome: Mapping[str, Any] | None = None
+    failure: ScoreError | None = None
+    waiting: Future[Answer] | Future[Mapping[str, Any]] | None = None
+    asked: float = 0.0
+    replied: list[float] = field(default_factory=list)
+    """Seconds that each reply took."""
+
+    @property
+    def room(self) -> int:
+        """Most tokens of the next turn."""
+        limits = self.limits
+        room = limits.max_new_tokens - sum(self.written)
+        if limits.max_turn_tokens is not None:
+            room = min(room, limits.max_turn_tokens)
+        if limits.positions is not None:
+            room = min(room, limits.positions - len(self.prompt_ids) - len(self.tokens))
+        return room
+
+    @property
+    def turn_key(self) -> tuple[object, ...]:
+        """Randomness key of the next turn; the first turn has the row's own."""
+        return (*self.key, "turn", len(self.turns)) if self.turns else self.key
+
+    def generated(self) -> Generated:
+        """Return the tokens of the episode; what was read has no log-probability and is masked."""
+        ended = "length" if self.reason in ("length", "turns", "context") else "stop"
+        return Generated(
+            tuple(self.tokens),
+            tuple(self.logprobs),
+            ended,  # type: ignore[arg-type]
+            loss_mask=tuple(self.written) if not all(self.written) else None,
+            turns=tuple(self.turns),
+        )
+
+    def completion(self) -> Completion:
+        """Return what is judged."""
+        assert self.reason is not None
+        own = [token for token, written in zip(self.tokens, self.written, strict=True) if written]
+        return self.transcript.completion(self.reason, self.outcome, self.failure, own)
+
+
+class Episodes:
+    """Plays the episodes of the sources whose environments open sessions."""
+
+    def __init__(self, codec: Codec, sessions: Mapping[str, Sessions], limits: EpisodeLimits) -> None:
+        """Play with these.
+
+        Args:
+            codec: the policy's tokenizer.
+            sessions: by label of the source.
+            limits: of each episode.
+        """
+        self.codec, self.sessions, self.limits = codec, sessions, limits
+        self.bridge = Bridge(codec)
+        self._checked: set[str] = set()
+
+    def begin(
+        self, place: tuple[int, int], source: Source, prompt: Prompt, ids: Sequence[int], key: tuple[object, ...]
+    ) -> EpisodeRow:
+        """Open an episode of a task.
+
+        Raises:
+            UsageError: the chat template cannot go on after a turn, or the prompt leaves no room.
+        """
+        if self.limits.positions is not None and len(ids) >= self.limits.positions:
+            raise UsageError(
+                f"source {source.label!r}: a prompt of {len(ids)} tokens leaves no room for an episode within "
+                f"{self.limits.positions} positions; lower max_prompt_tokens or raise max_context_tokens"
+            )
+        tools: Any = prompt.metadata.get(TOOLS) or ()
+        if (shown := canonical_json(tools)) not in self._checked:
+            self.bridge.check(tools)
+            self._checked.add(shown)
+        episode = self.sessions[source.label].open(prompt, "/".join(map(str, key)))
+        return EpisodeRow(place, key, ids, tools, Transcript(prompt), episode, self.limits)
+
+    def take(self, row: EpisodeRow, piece: Generated) -> None:
+        """Add a turn that was sampled and, if it is whole, give it to the session."""
+        most, start = row.room, len(row.tokens)
+        row.tokens += piece.token_ids[:most]
+        row.logprobs += piece.logprobs[:most]
+        row.written += [True] * len(piece.token_ids[:most])
+        row.turns.append((start, len(row.tokens)))
+        text = self.codec.decode(row.tokens[start:])
+        row.transcript.add(Turn(role="assistant", text=text))
+        row.asked = time.perf_counter()
+        if row.tokens[-1] in self.codec.eos_ids:
+            row.waiting = row.episode.turn(text)
+        else:  # half a turn is not answered
+            full = row.limits.positions is not None and len(row.prompt_ids) + len(row.tokens) >= row.limits.positions
+            self._end(row, "context" if full else "length")
+
+    def settle(self, row: EpisodeRow) -> bool:
+        """Take what the session said, and return whether the episode goes on. The future that it waits for is done."""
+        waiting, row.waiting = row.waiting, None
+        assert waiting is not None
+        try:
+            answer = waiting.result()
+        except EnvironmentFailure as error:
+            row.reason, row.failure = "abort", error.score().error
+            return False
+        except SessionLimit as blamed:
+            row.reason, row.outcome = "limit", {"limit": blamed.why}
+            return False
+        if not isinstance(answer, Answer):
+            row.outcome = answer
+            return False
+        row.replied.append(time.perf_counter() - row.asked)
+        row.transcript.replace_last(answer.turn)
+        row.transcript.answer(answer.reply)
+        if answer.reply.done:
+            row.reason, row.outcome = "stop", answer.outcome
+            return False
+        start, end = row.turns[-1]
+        read = self.bridge.after(row.tokens[start:end], answer.reply.messages, row.tools)
+        if len(row.turns) == row.limits.max_turns:
+            self._end(row, "turns")
+        elif sum(row.written) >= row.limits.max_new_tokens:
+            self._end(row, "length")
+        elif row.limits.positions is not None and len(row.prompt_ids) + len(row.tokens) + len(read) >= row.limits.positions:
+            self._end(row, "context")
+        else:
+            row.tokens += read
+            row.logprobs += [0.0] * len(read)
+            row.written += [False] * len(read)
+        return True
+
+    def _end(self, row: EpisodeRow, reason: FinishReason) -> None:
+        row.reason = reason
+        row.waiting = row.episode.end()
+
+
+def settle_all(
+    episodes: Episodes, rows: Sequence[EpisodeRow], ended: Callable[[EpisodeRow], None], poll: Callable[[], None]
+) -> list[EpisodeRow]:
+    """Wait for the sessions of these rows; return, in order, those whose model has the next turn.
+
+    Args:
+        episodes: plays them.
+        rows: each waits for its session.
+        ended: called with each row that is over, as soon as it is.
+        poll: called at least twice a second, and may raise.
+    """
+    waiting = list(rows)
+    while waiting:
+        poll()
+        futures: list[Future[Any]] = [row.waiting for row in waiting if row.waiting is not None]
+        wait(futures, timeout=0.5, return_when=FIRST_COMPLETED)
+        rest = []
+        for row in waiting:
+            if row.waiting is not None and not row.waiting.done():
+                rest.append(row)
+            elif not episodes.settle(row):
+                ended(row)
+            elif row.waiting is not None:  # its end is on the way
+                rest.append(row)
+        waiting = rest
+    return [row for row in rows if row.reason is None]
+
+
+def abandon(rows: Iterable[EpisodeRow]) -> None:
+    """End the sessions of episodes that are not played to their end."""
+    for row in rows:
+        if row.reason is None:
+            row.episode.end()
+
+
+def play_on(
+    engine: Engine, rows: Sequence[EpisodeRow], temperature: float, sampled: Callable[[int, int, Generated], None]
+) -> None:
+    """Sample the next turn of each row. All get the limit of the row with the most room; `Episodes.take` cuts the others.
+
+    Args:
+        engine: samples from the policy.
+        rows: of episodes that go on.
+        temperature: 0 is greedy.
+        sampled: called with the place of a row and its turn.
+    """
+    engine.generate(
+        [(*row.prompt_ids, *row.tokens) for row in rows],
+        [[row.turn_key] for row in rows],
+        max_new_tokens=max(row.room for row in rows),
+        temperature=temperature,
+        on_finished=lambda number, _, piece: sampled(*rows[number].place, piece),
+    )
+
+
+def build_episodes(
+    codec: Codec, sessions: Mapping[str, Sessions] | None, config: Any, positions: int | None
+) -> Episodes | None:
+    """Return what plays the episodes of a run or an evaluation; None where no source has any.
+
+    Args:
+        codec: the policy's tokenizer.
+        sessions: by label of the source.
+        config: settings with `EpisodeFields` and `max_new_tokens`.
+        positions: most tokens of prompt and episode together; None for no limit.
+    """
+    if not sessions:
+        return None
+    limits = EpisodeLimits(config.max_turns, config.max_new_tokens, config.max_turn_tokens, positions)
+    return Episodes(codec, sessions, limits)
