@@ -3,7 +3,9 @@
 - `hacks`: completions that must not be rewarded, made from a prompt and its gold.
 - `cases`: all completions to try for a sample prompt, and judging them.
 - `client` and `worker`: the processes in which the environment runs, with limits of time and memory.
-- `checks`: report rows on the contract, the verdicts and the scores; `task_checks`: rows on generated tasks.
+- `playing`: episodes played in such a process; `turns`: turns that a session must survive, or must not believe.
+- `checks`: report rows on the contract, the verdicts and the scores; `task_checks`: rows on generated tasks;
+  `episode_checks`: rows on the episodes of interactive environments.
 - `report`: the rows as data and as a table.
 - `check`: `check_env`, which puts them together.
 """

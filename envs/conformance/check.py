@@ -22,6 +22,7 @@ from verigym.envs.conformance.checks import (
     worker_row,
 )
 from verigym.envs.conformance.client import CheckBudget, EnvironmentClient, NoReply, start_clients
+from verigym.envs.conformance.episode_checks import episode_rows
 from verigym.envs.conformance.report import CheckRow, Report
 from verigym.envs.conformance.task_checks import task_rows
 from verigym.envs.contract.base import Environment, require_environment
@@ -100,6 +101,7 @@ def _check_verdicts(
         yield gold_row(environment, failures)
     yield from verdict_rows(environment, cases, outcomes)
     yield from score_rows(environment, cases, outcomes, budget_s)
+    yield from episode_rows(environment, first, second, tasks, golds)
     yield from generated
 
 

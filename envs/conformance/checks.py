@@ -64,13 +64,14 @@ def agreement_rows(
 
 def _same_row(name: str, first: Sequence[tuple[Case, Outcome]], second: Sequence[Outcome]) -> CheckRow:
     for (case, one), other in zip(first, second, strict=True):
-        if not _same(one, other):
+        if not same_outcome(one, other):
             cause = cause_of(other) if _has_kind(other, "died", "not tried") else UNSTEADY
-            return _failure(name, case, _short(one), other, cause)
+            return _failure(name, case, shown_outcome(one), other, cause)
     return CheckRow(name, True, "equal scores", "equal")
 
 
-def _same(one: Outcome, other: Outcome) -> bool:
+def same_outcome(one: Outcome, other: Outcome) -> bool:
+    """Whether two judgings of one text agree."""
     if isinstance(one, NoReply) or isinstance(other, NoReply):
         return one == other
     if Status.LIMIT in (one.status, other.status):  # the clock decides whether and which limit is met, but not the reward
@@ -98,7 +99,7 @@ def worker_row(started: CheckRow, cases: Sequence[Case], outcomes: Sequence[Outc
     if not died or not started.passed:
         return started
     case, outcome = died[0]
-    got = f"{len(died)} text{'' if len(died) == 1 else 's'}: {_short(outcome)}"
+    got = f"{len(died)} text{'' if len(died) == 1 else 's'}: {shown_outcome(outcome)}"
     return replace(_failure(started.name, case, started.expected, outcome, cause_of(outcome)), got=got)
 
 
@@ -114,7 +115,7 @@ def gold_row(environment: Environment, failures: Sequence[NoReply]) -> CheckRow:
 def _failure(name: str, case: Case, expected: str, outcome: Outcome, cause: str) -> CheckRow:
     why = outcome.reason if isinstance(outcome, Score) else ""
     text, prompt = shorten(case.completion.text), shorten(case.prompt.messages[-1].content)
-    return CheckRow(name, False, expected, _short(outcome), why, text, prompt, cause)
+    return CheckRow(name, False, expected, shown_outcome(outcome), why, text, prompt, cause)
 
 
 def cause_of(outcome: Outcome, expected: str = "") -> str:
@@ -124,7 +125,7 @@ def cause_of(outcome: Outcome, expected: str = "") -> str:
     if outcome.raised is not None:
         return outcome.raised.cause
     reason = _QUOTED.sub("_", outcome.reason)[:CAUSE_CHARS]  # without the parts that are specific to this completion
-    return f"{_short(outcome)}, expected {expected}: {reason}"
+    return f"{shown_outcome(outcome)}, expected {expected}: {reason}"
 
 
 def _meets(outcome: Outcome, expectation: Expectation, low: float, high: float) -> bool:
@@ -137,7 +138,8 @@ def _meets(outcome: Outcome, expectation: Expectation, low: float, high: float) 
     return low <= outcome.reward <= high
 
 
-def _short(outcome: Outcome) -> str:
+def shown_outcome(outcome: Outcome) -> str:
+    """Return reward and status, or why there is none."""
     if isinstance(outcome, NoReply):
         return "not tried" if outcome.kind == "not tried" else outcome.reason
     reward = "no reward" if outcome.reward is None else f"{outcome.reward:.6g}"
@@ -174,7 +176,7 @@ def score_rows(
 
     yield row("grader id on every score", environment.grader, lambda _, s: s.grader == environment.grader, lambda s: s.grader)
     yield row("time budget", f"at most {budget_s:g} s", lambda _, s: s.seconds <= budget_s, lambda s: f"{s.seconds:.3g} s")
-    yield row("status fits the reward", "correct above the floor, wrong below the maximum", consistent, _short)
+    yield row("status fits the reward", "correct above the floor, wrong below the maximum", consistent, shown_outcome)
     yield row("steps lie in the text", "end <= length", steps_inside, lambda s: str(s.steps))
     declared = scores_steps(environment)
     yield row("steps are declared", "scores_steps = True", lambda _, s: declared or not s.steps, lambda s: str(s.steps))

@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from verigym.envs.conformance.playing import Play, Played
 from verigym.envs.conformance.report import CheckRow
 from verigym.envs.conformance.worker import Item, serve
 from verigym.envs.contract.base import Environment
-from verigym.envs.contract.schema import Prompt, Score
+from verigym.envs.contract.schema import Completion, Prompt, Score
 from verigym.envs.grading.process import ChildProcess, Died, WorkerStartError
 
 HASH_SEEDS = ("1", "2")
@@ -80,6 +81,20 @@ class EnvironmentClient:
         forms: list[dict[str, Any]] | None | NoReply = self._request({"do": "tasks", "tasks": places})
         return forms
 
+    def demonstration(self, prompt: Prompt) -> Completion | None | NoReply:
+        """Return an episode that the environment plays well; None if it plays none."""
+        form = self._request({"do": "demonstrate", "prompt": prompt.model_dump(mode="json")})
+        return Completion(**form) if isinstance(form, dict) else form
+
+    def play(self, plays: Sequence[Play]) -> list[Played] | NoReply:
+        """Play episodes at the same time, a turn of each after the other."""
+        sent = [play.model_dump(mode="json") for play in plays]
+        replies = self._request({"do": "play", "plays": sent}, count=sum(len(play.texts) + 1 for play in plays))
+        if isinstance(replies, NoReply):
+            return replies
+        self._budget.verdicts += len(plays)
+        return [Played(**reply) for reply in replies]
+
     def judge(self, items: Sequence[Item], how: str = "plainly") -> list[Score | NoReply]:
         """Judge items; return a score or a reason without one for each."""
         sent = [(prompt.model_dump(mode="json"), completion.model_dump(mode="json")) for prompt, completion in items]
@@ -87,7 +102,7 @@ class EnvironmentClient:
         if isinstance(replies, NoReply):
             return [replies] * len(items)
         self._budget.verdicts += len(items)
-        return [_outcome(reply) for reply in replies]
+        return [outcome_of(reply) for reply in replies]
 
     def _request(self, request: Mapping[str, Any], count: int = 1) -> Any:
         if reason := self._budget.stop_reason():
@@ -109,7 +124,8 @@ class EnvironmentClient:
         return reply["reply"]
 
 
-def _outcome(reply: Mapping[str, Any]) -> Score | NoReply:
+def outcome_of(reply: Mapping[str, Any]) -> Score | NoReply:
+    """Return the score that a process sent, or why there is none."""
     if "raised" in reply:
         return NoReply(str(reply["raised"]), "raised")
     try:

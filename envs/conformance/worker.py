@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from verigym.envs.composition.base import generates_tasks, sample_tasks
+from verigym.envs.conformance.playing import Play, play_all
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.blame import describe
 from verigym.envs.contract.schema import Completion, Prompt, Score
@@ -86,6 +87,21 @@ def _tasks(environment: Environment, request: Mapping[str, Any]) -> list[dict[st
     return [source.prompt_at(*place).model_dump(mode="json") for place in request["tasks"]]
 
 
+def _demonstrate(environment: Environment, request: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return an episode that the environment plays well; None if it plays none."""
+    demonstrate = getattr(environment, "demonstrate", None)
+    if demonstrate is None:
+        return None
+    episode: Completion = demonstrate(environment.load_prompt(request["prompt"]))
+    return episode.model_dump(mode="json")
+
+
+def _play(environment: Environment, request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    plays = [Play(**play) for play in request["plays"]]
+    played = play_all(environment, plays, lambda prompt, episode: _score_form(environment, (prompt, episode)))
+    return [one.model_dump(mode="json") for one in played]
+
+
 def _judge(environment: Environment, request: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Judge items one after the other, inside an event loop, or each in its own thread."""
     items = [(environment.load_prompt(prompt), Completion(**fields)) for prompt, fields in request["items"]]
@@ -145,6 +161,8 @@ _HANDLERS: Mapping[str, Callable[[Environment, Mapping[str, Any]], Any]] = {
     "samples": _samples,
     "gold": _gold,
     "tasks": _tasks,
+    "demonstrate": _demonstrate,
+    "play": _play,
     "judge": _judge,
 }
 _JUDGE_MODES: Mapping[str, Callable[[Environment, Sequence[Item]], list[dict[str, Any]]]] = {
