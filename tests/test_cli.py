@@ -44,6 +44,20 @@ def test_envs_lists_names_with_origin(capsys):
     assert "verigym.envs.math.environment:MathEnvironment" in capsys.readouterr().out
 
 
+def test_envs_marks_those_that_have_episodes(monkeypatch, capsys):
+    monkeypatch.setattr(
+        "verigym.envs.available", lambda: {"gone": "no_such_module:Own", "math": "m:M", "number_guessing": "n:N"}
+    )
+    assert main(["envs"]) == 0
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()] == [
+        ["gone", "(UsageError:"],
+        ["math", "m:M"],
+        ["number_guessing", "interactive"],
+    ]
+    assert main(["envs", "number_guessing"]) == 0
+    assert capsys.readouterr().out.startswith("number_guessing (n:N), interactive\nGuess a hidden whole number")
+
+
 def test_score_prints_the_whole_score(capsys):
     arguments = ["--env", "math", "--prompt", "2+2?", "--reference", "answer=4", "--completion", r"\boxed{4}"]
     assert main(["score", *arguments]) == 0

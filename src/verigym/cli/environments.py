@@ -11,6 +11,9 @@ import typer
 from verigym.cli.options import EnvironmentOptions, TimeoutS
 from verigym.exit_codes import ExitCode
 
+INTERACTIVE = "interactive"
+"""How the list marks environments that open sessions."""
+
 
 def score(
     env: Annotated[str, typer.Option("--env", help="Environment that grades; `verigym envs` lists them.")],
@@ -38,14 +41,19 @@ def score(
 def envs(
     name: Annotated[str | None, typer.Argument(metavar="[ENV]", help="Show this one's options and reference fields.")] = None,
 ) -> int:
-    """List the environments and where each comes from, or one's options and reference fields."""
+    """List the environments and where each comes from, or one's options and reference fields.
+
+    Interactive ones open sessions: a model plays episodes of several turns in them.
+    """
     from verigym.envs import available
+    from verigym.envs.contract.session import opens_sessions
     from verigym.envs.registry import origin
 
     known = available()
     if name is not None:
         kind = origin(name)
-        print(f"{name} ({known.get(name, 'yours')})\n{(kind.__doc__ or '').strip()}")
+        interactive = ", interactive" if opens_sessions(kind) else ""
+        print(f"{name} ({known.get(name, 'yours')}){interactive}\n{(kind.__doc__ or '').strip()}")
         for title, model in (("options", kind.options_type), ("reference", kind.reference_type)):
             for field, info in model.model_fields.items():
                 default = "required" if info.is_required() else f"default {info.get_default(call_default_factory=True)!r}"
@@ -53,8 +61,19 @@ def envs(
         return ExitCode.OK
     width = max(map(len, known))
     for known_name, place in known.items():
-        print(f"{known_name:<{width}}  {place}")
+        print(f"{known_name:<{width}}  {_kind(known_name):<{len(INTERACTIVE)}}  {place}")
     return ExitCode.OK
+
+
+def _kind(name: str) -> str:
+    """Return whether an environment is interactive; a package's that cannot be imported must not end the list."""
+    from verigym.envs.contract.session import opens_sessions
+    from verigym.envs.registry import origin
+
+    try:
+        return INTERACTIVE if opens_sessions(origin(name)) else ""
+    except Exception as error:
+        return f"({type(error).__name__}: {error})"
 
 
 def check(
@@ -69,6 +88,8 @@ def check(
     ] = 4096,
 ) -> int:
     """Check that an environment keeps the contract: gold, empty, echo, garbage and hacks score as it declares.
+
+    Episodes of interactive environments are played, replayed, interleaved and driven by hostile turns.
 
     Judging runs in processes of its own, within limits: what hangs, crashes or takes too much memory is a FAIL row.
     """
