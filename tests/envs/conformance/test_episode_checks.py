@@ -2,57 +2,22 @@
 
 from __future__ import annotations
 
-import copy
-import json
-from collections.abc import Mapping
 from typing import Any
 
 import episode_envs as envs
 import pytest
-from episode_envs import RiddleEnvironment, with_session
+from episode_envs import RiddleEnvironment, rows_of, with_session
 from sample_envs import ExactEnvironment
 
 import verigym
 from verigym.envs import Environment, ExpectedVerdicts, ToolEnvironment, check_env
-from verigym.envs.conformance import worker
-from verigym.envs.conformance.client import CheckBudget, EnvironmentClient
-from verigym.envs.conformance.episode_checks import ADVICE, episode_rows
-from verigym.envs.conformance.report import CheckRow
+from verigym.envs.conformance.episode_checks import ADVICE
 from verigym.envs.conformance.turns import forgeries, hostile
-from verigym.envs.contract.blame import describe
 from verigym.envs.contract.session import opens_sessions
 from verigym.envs.registry import ENVIRONMENTS
 from verigym.tools import calculator, python
 
 INTERACTIVE = [name for name in ENVIRONMENTS if opens_sessions(verigym.load(name))]
-
-
-class HereChild:
-    """The handlers of the worker, without a process."""
-
-    def __init__(self, environment: Environment) -> None:
-        self.environment = environment
-
-    def exchange(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        sent = json.loads(json.dumps(request))
-        try:
-            reply = {"reply": worker._HANDLERS[sent["do"]](self.environment, sent)}
-        except Exception as error:
-            reply = {"raised": describe(error)}
-        return json.loads(json.dumps(reply))  # type: ignore[no-any-return]
-
-
-def rows_of(environment: Any) -> dict[str, CheckRow]:
-    """The rows on episodes by their names, found without processes; the second instance is a fresh copy."""
-    fresh = copy.deepcopy(environment)
-    first, second = (
-        EnvironmentClient(HereChild(one), CheckBudget(60, 600, None))  # type: ignore[arg-type]
-        for one in (environment, fresh)
-    )
-    tasks = list(environment.examples())
-    golds = [first.gold(task) for task in tasks]
-    rows = list(episode_rows(environment, first, second, tasks, golds))
-    return {row.name.removeprefix("episodes: "): row for row in rows}
 
 
 def failed(environment: Any) -> list[str]:

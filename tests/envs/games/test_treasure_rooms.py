@@ -6,6 +6,7 @@ import itertools
 import random
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -221,6 +222,20 @@ def test_levels_get_harder() -> None:
         env = verigym.load("treasure_rooms", level=level)
         means.append(sum(len(env.solution(env.prompt_at("train", 0, index))) for index in range(40)) / 40)
     assert all(low < high for low, high in itertools.pairwise(means)), means
+
+
+@pytest.mark.slow
+def test_the_page_has_the_figures_of_the_levels() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/procedural.md").read_text(encoding="utf-8")
+    for level in LEVELS:
+        env = verigym.load("treasure_rooms", level=level)
+        houses = [env.reference(env.prompt_at("test", 0, index)) for index in range(100)]
+        locks = sum(door.key is not None for door in houses[0].doors)
+        means = [
+            sum(map(count, houses)) / 100 for count in (lambda house: len(shortest(house)), lambda house: len(explored(house)))
+        ]
+        row = [f"{means[0]:.1f}", f"{means[1]:.1f}", f"{sum(house.moves for house in houses) / 100:.1f}"]
+        assert f"| {level} | {len(houses[0].rooms)}, {locks} | {' | '.join(row)} |" in page
 
 
 def test_the_model_sees_the_room_in_which_it_is_and_no_other() -> None:

@@ -1,16 +1,25 @@
-"""Interactive environments that the conformance kit must tell apart: one that keeps the contract, and one for each breach."""
+"""Interactive environments that the conformance kit must tell apart: one that keeps the contract, and one for each breach.
+
+`rows_of` finds the rows on their episodes without starting processes.
+"""
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sample_envs import Answer, ExactEnvironment
 
-from verigym.envs import Completion, Message, Prompt, Reply, Score, Turn, UsageError, run_episode
+from verigym.envs import Completion, Environment, Message, Prompt, Reply, Score, Turn, UsageError, run_episode
+from verigym.envs.conformance import worker
+from verigym.envs.conformance.client import CheckBudget, EnvironmentClient
+from verigym.envs.conformance.episode_checks import episode_rows
+from verigym.envs.conformance.report import CheckRow
+from verigym.envs.contract.blame import describe
 
 
 class RiddleSession:
@@ -253,3 +262,30 @@ def with_session(session: type[RiddleSession]) -> RiddleEnvironment:
     environment = RiddleEnvironment()
     environment.session = session
     return environment
+
+
+class HereChild:
+    """The handlers of the worker, without a process."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+
+    def exchange(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        sent = json.loads(json.dumps(request))
+        try:
+            reply = {"reply": worker._HANDLERS[sent["do"]](self.environment, sent)}
+        except Exception as error:
+            reply = {"raised": describe(error)}
+        return json.loads(json.dumps(reply))  # type: ignore[no-any-return]
+
+
+def rows_of(environment: Any, prompts: Sequence[Prompt] | None = None) -> dict[str, CheckRow]:
+    """The rows on episodes by their names; the second instance is a fresh copy."""
+    first, second = (
+        EnvironmentClient(HereChild(one), CheckBudget(60, 600, None))  # type: ignore[arg-type]
+        for one in (environment, copy.deepcopy(environment))
+    )
+    tasks = list(environment.examples() if prompts is None else prompts)
+    golds = [first.gold(task) for task in tasks]
+    rows = list(episode_rows(environment, first, second, tasks, golds))
+    return {row.name.removeprefix("episodes: "): row for row in rows}

@@ -2,14 +2,14 @@
 
 import importlib.util
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
+from episode_envs import rows_of
 
-from verigym import Message, run_episode
+from verigym import run_episode
+from verigym.envs.conformance.episode_checks import ADVICE
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/conversations.md"
 BEFORE = r"""
@@ -42,19 +42,21 @@ def test_an_environment_with_tools(page: ModuleType) -> None:
     assert page.score.reward == 1.0
 
 
-def test_a_session_with_a_state(page: ModuleType) -> None:
-    class Game:
-        def open(self, prompt: Any, seed: str) -> Any:
-            return page.Guessing(7)
+def test_an_environment_with_state(page: ModuleType) -> None:
+    env = page.SpellingEnvironment()
+    task = env.prompt("Which word?", word="abcabcabc")
+    texts = iter(["aaaaaaaaa", "abcabcab", "abcabcabc"])
+    episode = run_episode(env, task, lambda messages: next(texts))
+    assert [turn.text for turn in episode.turns if turn.role == "user"] == [
+        "3 letters are in their place.",
+        "8 letters are in their place.",
+    ]
+    assert episode.outcome == {"tries": 3} and env.score(task, episode).reward == 1.0
+    lost = run_episode(env, task, lambda messages: "abcabcab", max_turns=20)
+    assert episode.finish_reason == "stop" and len(lost.turns) == 19 and env.score(task, lost).reward == 0.0
+    assert env.prompt_at("train", 0, 3) == env.prompt_at("train", 0, 3) != env.prompt_at("train", 1, 3)
 
-    guesses = iter(["5", "nine", "9", "7"])
-    seen: list[Sequence[Message]] = []
 
-    def policy(messages: Sequence[Message]) -> str:
-        seen.append(messages)
-        return next(guesses)
-
-    episode = run_episode(Game(), page.prompt, policy)
-    assert [message.content for message in seen[-1] if message.role == "user"][1:] == ["higher", "higher", "lower"]
-    assert episode.outcome == {"guesses": 4}
-    assert episode.turns[-1].reward == 1.0
+def test_it_keeps_the_contract_of_sessions(page: ModuleType) -> None:
+    rows = rows_of(page.SpellingEnvironment(), [page.SpellingEnvironment().prompt_at("train", 0, index) for index in range(2)])
+    assert len(rows) == len(ADVICE) - 1 and all(row.passed for row in rows.values()), rows
