@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from verigym.envs.extras import installed
 
 PACKAGES = ("verigym", "torch", "transformers", "tokenizers", "numpy", "pydantic")
@@ -21,8 +19,9 @@ NAME = "run.json"
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages that can change results, with torch's build."""
-    return {**installed(PACKAGES), "torch": torch.__version__}
+    """Return the versions of Python and of the installed packages that can change results, with the build of torch in use."""
+    torch = sys.modules.get("torch")
+    return installed(PACKAGES) | ({"torch": str(torch.__version__)} if torch is not None else {})
 
 
 def command_line() -> str:

@@ -37,9 +37,8 @@ def sums_with_a_calculator() -> ToolEnvironment:
 
 
 def conversation_codec(*texts: str) -> Codec:
-    tokenizer = scratch_tokenizer([CALL, BROKEN_CALL, "What is 37*41? 1517", *texts] * 3, 400)
-    tokenizer.chat_template = CONVERSATION_TEMPLATE
-    return Codec(tokenizer)
+    known = [CALL, BROKEN_CALL, "What is 37*41? 1517", *texts] * 3
+    return Codec(scratch_tokenizer(known, 400, template=CONVERSATION_TEMPLATE))
 
 
 class ScriptedEngine:
