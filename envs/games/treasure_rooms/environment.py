@@ -194,7 +194,7 @@ def read_command(text: str) -> str | None:
     shown = strip_thinking(text)
     if shown is None:
         return None
-    line = shown.rstrip().rpartition("\n")[2]
+    line = shown.rstrip().rpartition("\n")[2].strip()
     if len(line) > LONGEST_COMMAND:
         return None
     line = " ".join(line.lower().split())

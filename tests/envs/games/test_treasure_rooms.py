@@ -152,7 +152,7 @@ COMMANDS = {
     "GO NORTH\u0131": None,
     "look around": None,
     "take " + "a" * 100: None,
-    " " * 100 + "look": None,
+    " " * 100 + "look": "look",
 }
 
 
@@ -270,6 +270,23 @@ def test_wandering_does_not_win() -> None:
         episode = run_episode(env, task, scripted(*walk), max_turns=house.moves)
         won_games += env.score(task, episode).reward == 1.0
     assert won_games == 0
+
+
+def test_the_session_and_the_verdict_play_the_same_game() -> None:
+    rng = random.Random(1)
+    ways = ("north", "east", "south", "west")
+    for index in range(40):
+        env = verigym.load("treasure_rooms", level=1 + index % 5)
+        task = env.prompt_at("train", 4, index)
+        house, known = env.reference(task), explored(env.reference(task))
+        words = [*known, *known, *(f"{verb} {way}" for verb in ("go", "unlock") for way in ways), "look", "", "\ud800", "go"]
+        texts = known if index % 2 else [rng.choice(words) for _ in range(house.moves)]
+        episode = run_episode(env, task, scripted(*texts), max_turns=house.moves)
+        score = env.score(task, episode)
+        assert episode.outcome is not None
+        assert score.components["won"] == float(episode.outcome["won"]) == float(score.reward == 1.0)
+        assert score.components["moves"] == episode.outcome["moves"] == sum(turn.role == "assistant" for turn in episode.turns)
+        assert not (index % 2) or episode.outcome["won"]
 
 
 def test_splits_share_no_task_and_draws_are_pinned() -> None:
