@@ -178,7 +178,7 @@ class RetrievalEnvironment(ToolEnvironment):
             )
         source = WorldSource(world, self._people)
         tools = {name: tool.over(source) for name, tool in self.tools.items() if isinstance(tool, CorpusTool)}
-        return ToolSession(tools, self.options, seed)
+        return ToolSession(tools, self.options, seed, self.calls)
 
 
 def _refuse_unused(given: RetrievalOptions, what: str, *names: str) -> None:

@@ -30,7 +30,7 @@ from verigym.envs.contract.schema import (
 from verigym.envs.contract.session import Reply, ToolSpec, with_tools
 from verigym.envs.grading.judging import grades_groups, is_hardened
 from verigym.envs.tools.call_formats import DEFAULT, CallFormat, call_format
-from verigym.envs.tools.function import OpenTool, Tool, ToolError
+from verigym.envs.tools.function import OpenTool, Tool, ToolError, open_tool
 
 VERSION = "1"
 
@@ -316,7 +316,7 @@ class ToolSession:
         self._calls[call.name] += 1
         try:
             if call.name not in self._open:
-                self._open[call.name] = self._tools[call.name].open(f"{self._seed}/{call.name}")
+                self._open[call.name] = open_tool(self._tools[call.name], f"{self._seed}/{call.name}", self._open.values())
             return self._open[call.name].call(call.arguments)
         except ToolError as error:
             return f"Error: {error}"

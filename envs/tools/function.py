@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import pydantic_core
@@ -53,6 +53,19 @@ class Tool(Protocol):
 
     def open(self, seed: str) -> OpenTool:
         """Begin an episode."""
+
+
+def open_tool(tool: Tool, seed: str, opened: Iterable[OpenTool]) -> OpenTool:
+    """Begin an episode with a tool.
+
+    Args:
+        tool: one of the environment's. If it has a method `open_beside(opened, seed)`, it shares a state with others of the
+            episode, as the tools of one server do, and may go on with what they have begun.
+        seed: names the episode and the tool.
+        opened: the tools that are open in this episode.
+    """
+    beside: Callable[[Iterable[OpenTool], str], OpenTool] | None = getattr(tool, "open_beside", None)
+    return tool.open(seed) if beside is None else beside(opened, seed)
 
 
 class Signature:

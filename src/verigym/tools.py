@@ -2,6 +2,18 @@
 
 from verigym.envs.tools.calculator import calculator
 from verigym.envs.tools.function import FunctionTool, OpenTool, Tool, ToolError, tool
+from verigym.envs.tools.mcp import McpOptions, mcp_server
 from verigym.envs.tools.python import PythonOptions, python
 
-__all__ = ["FunctionTool", "OpenTool", "PythonOptions", "Tool", "ToolError", "calculator", "python", "tool"]
+__all__ = [
+    "FunctionTool",
+    "McpOptions",
+    "OpenTool",
+    "PythonOptions",
+    "Tool",
+    "ToolError",
+    "calculator",
+    "mcp_server",
+    "python",
+    "tool",
+]
