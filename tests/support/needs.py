@@ -79,6 +79,7 @@ NEEDS = {
     "mcp": _package("mcp", "mcp"),
     "vllm": _tried("make test-vllm"),
     "packages": _tried("a package index that pip reaches"),
+    "response templates": _tried("pip install 'transformers>=5.15'"),
     "lean": Need(lambda: "" if os.environ.get("LEAN4_BIN") else "no Lean 4 is named by LEAN4_BIN", "LEAN4_BIN=path/to/lean"),
     "elsewhere": _tried("nothing: these are for other machines than this one"),
 }

@@ -1,9 +1,9 @@
 """Calls are read as Hermes and Qwen models write them, and what is no call is told apart."""
 
 import json
-import time
 
 import pytest
+from growth import grows_linearly
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,17 +51,27 @@ def test_whatever_a_string_holds_it_is_read_back(before: str, arguments: dict[st
 @given(st.lists(st.sampled_from([*'<>{}[]\\":, a1', "<tool_call>", "</tool_call>", "<think>", "</think>", '"name"', '"a'])))
 def test_any_text_is_read(pieces: list[str]) -> None:
     text = "".join(pieces)
-    assert all(call.raw in text for call in read_calls(text))
+    place = 0
+    for call in read_calls(text):  # the calls stand in the text, in this order
+        place = text.index(call.raw, place) + len(call.raw)
 
 
-@pytest.mark.parametrize(
-    "piece", ["<tool_call>", "<tool_call>{", '<tool_call>{"', '<tool_call>{"a\\', "<tool_call> ", '{"', "{"]
-)
-def test_a_hostile_megabyte_is_read_in_linear_time(piece: str) -> None:
-    def seconds(size: int) -> float:
-        text = "<tool_call>{" + piece * (size // len(piece))
-        begun = time.process_time()
-        read_calls(text)
-        return time.process_time() - begun
+PIECES = [
+    "<tool_call>",
+    "<tool_call>{",
+    '<tool_call>{"',
+    '<tool_call>{"a\\',
+    "<tool_call> ",
+    '{"',
+    "{",
+    "<tool_call>x",
+    "<tool_call>{} ",
+    "<tool_call>x</tool_call>",
+    '<tool_call>{"name": "f"}</tool_call>',
+]
 
-    assert min(seconds(1 << 20) for _ in range(2)) < 5
+
+@pytest.mark.parametrize("begin", ["", "<tool_call>{"], ids=["calls", "in a call"])
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_hostile_text_is_read_in_linear_time(begin: str, piece: str) -> None:
+    assert grows_linearly(read_calls, piece, begin)
