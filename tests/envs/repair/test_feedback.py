@@ -249,6 +249,7 @@ def test_sessions_share_nothing_and_are_closed_once() -> None:
         one.respond(one.read(fenced(RIGHT)))
 
 
+@pytest.mark.slow
 def test_in_worker_processes() -> None:
     with verigym.Grader(ENV, workers=1) as grader:
         scores = grader.grade([(TASK, play(WRONG, RIGHT)), (TASK, play(CODED))])
