@@ -5,19 +5,40 @@ from __future__ import annotations
 import functools
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.contract.schema import Score, canonical_json, sha256_hex
 from verigym.envs.grading.cache import ScoreCache
 from verigym.envs.judge.endpoint import Spent, Trouble, named, post
-from verigym.envs.judge.options import JudgeOptions
+from verigym.envs.judge.options import EndpointOptions
 from verigym.envs.judge.prompts import AGAIN
-from verigym.envs.judge.replies import Form, Garbage, Verdict
+from verigym.envs.judge.replies import Garbage
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
 
 
-def ask(options: JudgeOptions, system: str, user: str, form: Form, deadline: float) -> tuple[Verdict, Spent]:
-    """Return the judge's verdict and what it cost, all tries together.
+class ReplyForm(Protocol[T_co]):
+    """The JSON object that a model is asked for."""
+
+    @property
+    def title(self) -> str:
+        """What the object is, for servers with structured output."""
+
+    def schema(self) -> dict[str, Any]:
+        """Return its JSON schema."""
+
+    def read(self, reply: str) -> T_co:
+        """Return what a reply says.
+
+        Raises:
+            Garbage: it is not that object.
+        """
+
+
+def ask(options: EndpointOptions, system: str, user: str, form: ReplyForm[T], deadline: float) -> tuple[T, Spent]:
+    """Return what the model replied and what that cost, all tries together.
 
     Raises:
         EnvironmentFailure: no readable reply before the deadline (a `time.monotonic()` value), or a mistake in the settings.
@@ -25,8 +46,8 @@ def ask(options: JudgeOptions, system: str, user: str, form: Form, deadline: flo
     """
     named(options)
     body = _body(options, system, user, form)
-    cache = _opened(options.cache) if options.cache else None
-    key = sha256_hex(canonical_json(["judge", options.base_url, body]))
+    cache = _cache(options)
+    key = sha256_hex(canonical_json([options.asks, options.base_url, body]))
     kept = cache.get(key) if cache is not None else None
     if kept is not None and kept.answer is not None:
         return form.read(kept.answer), _spent_of(kept)
@@ -55,13 +76,13 @@ def ask(options: JudgeOptions, system: str, user: str, form: Form, deadline: flo
         return verdict, spent
     raise EnvironmentFailure(
         trouble.kind,
-        f"judge {options.model!r} at {options.base_url}: {trouble.why} (after {spent.requests} requests)",
+        f"{options.asks} {options.model!r} at {options.base_url}: {trouble.why} (after {spent.requests} requests)",
         retryable=trouble.kind != "protocol",
     )
 
 
-def components(spent: Spent, options: JudgeOptions) -> dict[str, float | None]:
-    """Return what a verdict cost, for `Score.components`."""
+def components(spent: Spent, options: EndpointOptions) -> dict[str, float | None]:
+    """Return what replies cost, for `Score.components`."""
     costs: dict[str, float | None] = {
         "requests": float(spent.requests),
         "tokens_in": None if spent.tokens_in is None else float(spent.tokens_in),
@@ -74,7 +95,7 @@ def components(spent: Spent, options: JudgeOptions) -> dict[str, float | None]:
     return costs
 
 
-def _body(options: JudgeOptions, system: str, user: str, form: Form) -> dict[str, Any]:
+def _body(options: EndpointOptions, system: str, user: str, form: ReplyForm[Any]) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": options.model,
         "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
@@ -82,12 +103,12 @@ def _body(options: JudgeOptions, system: str, user: str, form: Form) -> dict[str
         "temperature": options.temperature,
     }
     if options.structured != "off":
-        schema = {"name": "verdict", "strict": True, "schema": form.schema()}
+        schema = {"name": form.title, "strict": True, "schema": form.schema()}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     return {name: value for name, value in {**body, **options.extra_body}.items() if value is not None}
 
 
-def _backoff_s(options: JudgeOptions, key: str, attempt: int) -> float:
+def _backoff_s(options: EndpointOptions, key: str, attempt: int) -> float:
     """Return backoff_s * 2^(attempt - 1), times half to one and a half: workers that failed together do not return together."""
     share = int(sha256_hex(f"{key}/{attempt}")[:8], 16) / 2**32
     return options.backoff_s * float(2 ** (attempt - 1)) * (0.5 + share)
@@ -98,9 +119,15 @@ def _spent_of(kept: Score) -> Spent:
     return Spent(counts.get("requests") or 0, counts.get("tokens_in"), counts.get("tokens_out"))
 
 
+def _cache(options: EndpointOptions) -> ScoreCache | None:
+    if not options.cache:
+        return None
+    try:
+        return _opened(options.cache)
+    except UsageError as error:
+        raise EnvironmentFailure("unavailable", f"{options.asks}: {error}") from None
+
+
 @functools.cache
 def _opened(path: str) -> ScoreCache:
-    try:
-        return ScoreCache(Path(path))
-    except UsageError as error:
-        raise EnvironmentFailure("unavailable", f"judge: {error}") from None
+    return ScoreCache(Path(path))

@@ -13,7 +13,7 @@ from typing import Any
 from verigym.envs.contract.errors import EnvironmentFailure
 from verigym.envs.contract.schema import ErrorKind
 from verigym.envs.judge import http_request, limits
-from verigym.envs.judge.options import JudgeOptions
+from verigym.envs.judge.options import EndpointOptions
 
 _TRY_AGAIN = (408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529)
 _ABOUT_THE_REQUEST = (400, 413, 422)
@@ -50,13 +50,13 @@ class Trouble:
     requests: int = 1
 
 
-def named(options: JudgeOptions) -> None:
+def named(options: EndpointOptions) -> None:
     """Raise EnvironmentFailure where no model is named."""
     if not options.model:
-        raise EnvironmentFailure("unavailable", "judge: set the option model to the name of a model at the endpoint")
+        raise EnvironmentFailure("unavailable", f"{options.asks}: set the option model to the name of a model at the endpoint")
 
 
-def post(options: JudgeOptions, body: dict[str, Any], deadline: float) -> tuple[str, Spent, str] | Trouble:
+def post(options: EndpointOptions, body: dict[str, Any], deadline: float) -> tuple[str, Spent, str] | Trouble:
     """Send one request (two where the server refuses schemas). Return the reply, its cost and a remark, or what went wrong."""
     plain = {name: value for name, value in body.items() if name != "response_format"}
     if options.structured == "auto" and options.endpoint in _refuses_schema:
@@ -80,7 +80,7 @@ def post(options: JudgeOptions, body: dict[str, Any], deadline: float) -> tuple[
     raise _settings_failure(options, response)
 
 
-def _send(options: JudgeOptions, body: Mapping[str, Any], deadline: float) -> http_request.Response | Trouble:
+def _send(options: EndpointOptions, body: Mapping[str, Any], deadline: float) -> http_request.Response | Trouble:
     data = json.dumps(body, allow_nan=False).encode("ascii")
     url = options.base_url.rstrip("/") + "/chat/completions"
     headers = {**_headers(options), "Content-Type": "application/json"}
@@ -111,31 +111,33 @@ def _reply(response: http_request.Response) -> tuple[str, Spent, str] | Trouble:
     return (content if isinstance(content, str) else ""), spent, remark
 
 
-def _headers(options: JudgeOptions) -> dict[str, str]:
+def _headers(options: EndpointOptions) -> dict[str, str]:
     headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "verigym"}
     if options.api_key_env:
         headers["Authorization"] = f"Bearer {_key(options)}"
     return headers
 
 
-def _key(options: JudgeOptions) -> str:
+def _key(options: EndpointOptions) -> str:
     key = os.environ.get(options.api_key_env, "").strip()
     if not key:
         raise EnvironmentFailure(
-            "unavailable", f"judge: the environment variable {options.api_key_env} (api_key_env) is not set"
+            "unavailable", f"{options.asks}: the environment variable {options.api_key_env} (api_key_env) is not set"
         )
     if not key.isascii() or not key.isprintable():
-        raise EnvironmentFailure("unavailable", f"judge: the environment variable {options.api_key_env} holds no usable key")
+        raise EnvironmentFailure(
+            "unavailable", f"{options.asks}: the environment variable {options.api_key_env} holds no usable key"
+        )
     return key
 
 
-def _settings_failure(options: JudgeOptions, response: http_request.Response) -> EnvironmentFailure:
+def _settings_failure(options: EndpointOptions, response: http_request.Response) -> EnvironmentFailure:
     hints = {401: "; check api_key_env", 403: "; check api_key_env", 404: "; check base_url and model"}
-    what = f"judge {options.model!r} at {options.base_url}: HTTP {response.status}: {_shown(options, response)}"
+    what = f"{options.asks} {options.model!r} at {options.base_url}: HTTP {response.status}: {_shown(options, response)}"
     return EnvironmentFailure("unavailable", what + hints.get(response.status, ""))
 
 
-def _shown(options: JudgeOptions, response: http_request.Response) -> str:
+def _shown(options: EndpointOptions, response: http_request.Response) -> str:
     """Return the beginning of an error's text, without the key, which some servers repeat."""
     text = response.body[: 10 * _SHOWN_CHARS].decode("utf-8", "replace")
     if options.api_key_env:
@@ -151,7 +153,7 @@ def _names(response: http_request.Response) -> list[str]:
         return []
 
 
-def look(options: JudgeOptions) -> None:
+def look(options: EndpointOptions) -> None:
     """Ask for the list of models: is the endpoint there, does it take the key, has it the model?
 
     Raises:

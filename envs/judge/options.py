@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, model_validator
@@ -29,34 +29,18 @@ class JudgeReference(Reference):
     """The answer to beat, in mode `pairwise`."""
 
 
-class JudgeOptions(Options):
-    """Which model judges, what it is asked, and how patiently."""
+class EndpointOptions(Options):
+    """Which model behind which endpoint is asked, and how patiently."""
 
-    mode: Mode = "equivalence"
-    """`equivalence`: the reference answer or not; `rubric`: a grade; `pairwise`: better than another answer, in both orders."""
+    asks: ClassVar[str] = "judge"
+    """Who asks, for messages."""
+
     base_url: str = "http://localhost:8000/v1"
     """The endpoint, up to and without `/chat/completions`."""
     model: str = ""
     """The model's name at the endpoint. Must be given."""
     api_key_env: str = ""
     """Name of the environment variable that holds the API key; empty for none. The key itself is nowhere written."""
-    reads: Reads = "answer"
-    """`answer`: what follows the thinking; `whole`: everything."""
-    cut_off: Cut = "floor"
-    """A completion that the token limit cut off gets the floor, or is judged as it stands (`judge`)."""
-    max_chars: int = Field(60_000, ge=1)
-    """A longer text is not judged: the status is limit."""
-    rubric: str = ""
-    """What is graded and how, in mode `rubric`; in the others what matters in the comparison. A task may bring its own."""
-    scale: tuple[int, int] = (1, 10)
-    """Lowest and highest grade; they become reward 0 and 1."""
-    opponents: Literal["group", "baseline"] = "group"
-    """What `score_group` compares a completion with in mode `pairwise`: each of the others, or the reference's baseline."""
-    instructions: str = ""
-    """The system message, in place of the mode's own."""
-    template: str = ""
-    """The user's message, in place of the mode's own: text with `{question}`, `{reference}`, `{rubric}`, `{submission}`
-    or, in mode `pairwise`, `{first}` and `{second}`."""
     structured: Literal["auto", "schema", "off"] = "auto"
     """Whether the JSON schema is sent (`response_format`); `auto`: until the server refuses it."""
     temperature: float | None = Field(0.0, ge=0)
@@ -86,14 +70,11 @@ class JudgeOptions(Options):
 
     # One validator without a field's place: its messages never show what was given, which might be a key by mistake.
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _endpoint_is_consistent(self) -> Self:
         if self.api_key_env and not _VARIABLE.fullmatch(self.api_key_env):
             raise ValueError("api_key_env takes the name of an environment variable, such as JUDGE_API_KEY, not the key")
-        problem = _url_problem(self.base_url) or (template_problem(self.template, self.mode) if self.template else "")
-        if problem:
+        if problem := _url_problem(self.base_url):
             raise ValueError(problem)
-        if self.scale[0] >= self.scale[1] or self.scale[1] - self.scale[0] > 100:
-            raise ValueError(f"scale is {self.scale}; give the lowest grade and then the highest, at most 100 apart")
         taken = sorted(set(self.extra_body) & set(_OURS))
         if taken:
             raise ValueError(f"extra_body holds {taken[0]!r}, which the environment sets itself")
@@ -107,6 +88,38 @@ class JudgeOptions(Options):
     def endpoint(self) -> str:
         """A file name for endpoint and model, by which requests are counted together."""
         return sha256_hex(f"{self.base_url}|{self.model}")[:16]
+
+
+class JudgeOptions(EndpointOptions):
+    """Which model judges, what it is asked, and how patiently."""
+
+    mode: Mode = "equivalence"
+    """`equivalence`: the reference answer or not; `rubric`: a grade; `pairwise`: better than another answer, in both orders."""
+    reads: Reads = "answer"
+    """`answer`: what follows the thinking; `whole`: everything."""
+    cut_off: Cut = "floor"
+    """A completion that the token limit cut off gets the floor, or is judged as it stands (`judge`)."""
+    max_chars: int = Field(60_000, ge=1)
+    """A longer text is not judged: the status is limit."""
+    rubric: str = ""
+    """What is graded and how, in mode `rubric`; in the others what matters in the comparison. A task may bring its own."""
+    scale: tuple[int, int] = (1, 10)
+    """Lowest and highest grade; they become reward 0 and 1."""
+    opponents: Literal["group", "baseline"] = "group"
+    """What `score_group` compares a completion with in mode `pairwise`: each of the others, or the reference's baseline."""
+    instructions: str = ""
+    """The system message, in place of the mode's own."""
+    template: str = ""
+    """The user's message, in place of the mode's own: text with `{question}`, `{reference}`, `{rubric}`, `{submission}`
+    or, in mode `pairwise`, `{first}` and `{second}`."""
+
+    @model_validator(mode="after")
+    def _questions_are_consistent(self) -> Self:
+        if self.template and (problem := template_problem(self.template, self.mode)):
+            raise ValueError(problem)
+        if self.scale[0] >= self.scale[1] or self.scale[1] - self.scale[0] > 100:
+            raise ValueError(f"scale is {self.scale}; give the lowest grade and then the highest, at most 100 apart")
+        return self
 
 
 def _url_problem(url: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from verigym.envs import strict_json
 from verigym.envs.extraction.fences import sole_block
@@ -36,6 +36,8 @@ class Form:
     low: int = 0
     high: int = 0
 
+    title: ClassVar[str] = "verdict"
+
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema, in the subset that servers with structured output share."""
         value: dict[str, Any] = (
@@ -58,7 +60,7 @@ class Form:
         Raises:
             Garbage: it is anything else.
         """
-        fields = _object(reply)
+        fields = sole_object(reply)
         value = fields.get(self.field)
         extra = sorted(set(fields) - {"reasoning", self.field})
         if extra:
@@ -85,7 +87,12 @@ def form_of(mode: Mode, scale: tuple[int, int]) -> Form:
     return Form("grade", low=scale[0], high=scale[1])
 
 
-def _object(reply: str) -> Mapping[str, Any]:
+def sole_object(reply: str) -> Mapping[str, Any]:
+    """Return the JSON object that a reply is, around which stands nothing but the model's thinking or one code fence.
+
+    Raises:
+        Garbage: it is anything else.
+    """
     if len(reply) > MAX_REPLY_CHARS:
         raise Garbage(f"it has {len(reply)} characters")
     text = (reply if reply.lstrip().startswith("{") else strip_thinking(reply) or "").strip()
