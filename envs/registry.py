@@ -55,6 +55,7 @@ ENVIRONMENTS = {
     "number_guessing": "verigym.envs.games.number_guessing:GuessingEnvironment",
     "treasure_rooms": "verigym.envs.games.treasure_rooms.environment:TreasureRoomsEnvironment",
     "reasoning_gym": "verigym.envs.reasoning_gym.environment:ReasoningGymEnvironment",
+    "dialogue": "verigym.envs.dialogue.environment:DialogueEnvironment",
     "retrieval": "verigym.envs.retrieval.environment:RetrievalEnvironment",
 }
 
