@@ -47,7 +47,7 @@ class Player:
         counters: deaths, replays and turns.
         log: deaths and other trouble.
         closing: whether to give up.
-        start_timeout_s: a worker that took this long to start is not started once more for the same turn.
+        start_timeout_s: of the worker; one that takes too long twice is not started a third time for the same turn.
     """
 
     def __init__(
@@ -229,6 +229,7 @@ class Player:
             return
         if (failure := self._start_failure) is not None and time.monotonic() - failure[0] < RETRY_START_S:
             raise EnvironmentFailure("unavailable", failure[1], retryable=True)
+        slow = 0
         for pause_s in (*START_PAUSES_S, None):
             begun = time.monotonic()
             try:
@@ -239,7 +240,8 @@ class Player:
                 if self._closing():
                     raise closed() from None
                 self._log.warn(record.prompt.environment, "start", str(error))
-                if pause_s is None or time.monotonic() - begun >= self._start_timeout_s:
+                slow += time.monotonic() - begun >= self._start_timeout_s
+                if pause_s is None or slow == TRIES:
                     self._start_failure = (time.monotonic(), str(error))
                     raise EnvironmentFailure("unavailable", str(error), retryable=True) from None
                 time.sleep(pause_s)

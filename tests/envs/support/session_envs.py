@@ -24,7 +24,7 @@ from verigym.envs.sessions import Episode, SessionLimit, Sessions
 
 class TalkOptions(ExactOptions):
     folder: str = ""
-    """Where sessions note what they do: `closed`, one line each; and where bombs are laid (`bomb-N`)."""
+    """Where sessions note what they do: `closed`, one line each; and where bombs are laid (`bomb-PID`)."""
 
 
 class Talk:
@@ -66,13 +66,11 @@ class Talk:
         return {"said": self.said, "state": self.state}
 
     def may_explode(self) -> None:
-        """Take a bomb, if there is one, so that nobody else does, and do as it says."""
-        for bomb in sorted(Path(self.folder).glob("bomb-*")) if self.folder else ():
-            try:
-                kind = bomb.read_text()
-                bomb.unlink()
-            except FileNotFoundError:  # someone else was quicker
-                continue
+        """Take the bomb that is laid for this process, if there is one, and do as it says."""
+        bomb = Path(self.folder) / f"bomb-{os.getpid()}"
+        if self.folder and bomb.exists():
+            kind = bomb.read_text()
+            bomb.unlink()
             SPELLS[kind](self)
 
 

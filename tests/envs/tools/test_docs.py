@@ -22,7 +22,7 @@ policy = lambda messages: next(texts)
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     path = tmp_path_factory.mktemp("docs") / "page.py"
     path.write_text(BEFORE + "\n".join(blocks))
     spec = importlib.util.spec_from_file_location("page", path)
@@ -40,6 +40,11 @@ def test_a_tool_in_five_lines(page: ModuleType) -> None:
 def test_an_environment_with_tools(page: ModuleType) -> None:
     assert [turn.role for turn in page.episode.turns] == ["assistant", "tool", "assistant"]
     assert page.score.reward == 1.0
+
+
+def test_an_episode_in_a_worker(page: ModuleType) -> None:
+    assert [message.content for message in page.answer.reply.messages] == ["1517"]
+    assert page.outcome == {"calls": {"calculator": 1}, "faults": {}}
 
 
 def test_an_environment_with_state(page: ModuleType) -> None:
