@@ -36,7 +36,7 @@ from verigym.trainer.monitoring.watch import build_watch, report_alarms, with_te
 from verigym.trainer.preflight import refuse_on_this_machine, refuse_unstartable
 from verigym.trainer.rollout.collect import Dropped, Group, collect, verdict_metrics
 from verigym.trainer.rollout.episode_metrics import episode_metrics
-from verigym.trainer.rollout.episodes import build_episodes
+from verigym.trainer.rollout.episodes import build_episodes, with_room
 from verigym.trainer.rollout.graders import open_graders, open_sessions
 from verigym.trainer.rollout.held_out import evaluate
 from verigym.trainer.stopwatch import Stopwatch
@@ -119,7 +119,8 @@ class Run:
             self.builder.restore(checkpoint[1].drawn, store.load_batch_state(checkpoint[0]))
             if changed:  # a broken grader may have been repaired
                 self.builder.bugs = GraderBugs(config.broken_grader_share)
-        self.engine: Engine = build_engine(config, self.learner.sharded.inference_copy, self.codec)
+        roomy = with_room(config, sessions or {}, self.positions)
+        self.engine: Engine = build_engine(roomy, self.learner.sharded.inference_copy, self.codec)
 
     def run(self, stop: StopRequest) -> Path:
         """Train to the last step and return the final model's folder.

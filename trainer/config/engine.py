@@ -87,7 +87,8 @@ class EngineFields(Frozen):
     vllm_dtype: Literal["fp32", "bf16", "fp16"] | None = None
     """Precision of vLLM's weights and activations; the run's dtype when left out. A server has its own."""
     vllm_max_model_len: int | None = Field(default=None, ge=1)
-    """Most tokens of prompt and completion together; max_prompt_tokens + max_new_tokens when left out. For engine vllm."""
+    """Most tokens of prompt and completion together, for engine vllm; max_prompt_tokens + max_new_tokens when left out, or with
+    episodes max_context_tokens."""
     vllm_gpu_memory_utilization: float = Field(default=0.3, gt=0, le=1)
     """Share of the GPU's memory that vLLM takes beside the trainer, for engine vllm."""
     vllm_tensor_parallel_size: int = Field(default=1, ge=1)

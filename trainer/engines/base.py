@@ -48,6 +48,10 @@ OnFinished = Callable[[int, int, Generated], None]
 class Engine(Protocol):
     """Samples completions from the policy as it was at the last call of `sync`."""
 
+    @property
+    def positions(self) -> int | None:
+        """Most tokens of a prompt with its completion; None where only the model's own positions count. Known after `sync`."""
+
     def sync(self) -> None:
         """Load the policy's weights. Called once at the start, and before sampling whenever they may have changed."""
 

@@ -41,6 +41,8 @@ class TransformersEngine:
         """Make the engine of a run; see `build_engine`."""
         return cls(model, codec, rows_at_a_time=config.generation_rows, dtype=config.dtype)
 
+    positions = None
+
     def sync(self) -> None:
         """Do nothing: the policy is the model itself."""
 

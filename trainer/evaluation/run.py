@@ -38,7 +38,7 @@ from verigym.trainer.evaluation.training_data import is_file, refuse_unreadable,
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.loading import load_model, pick_device, positions_of
 from verigym.trainer.models.path import require_model
-from verigym.trainer.rollout.episodes import build_episodes
+from verigym.trainer.rollout.episodes import build_episodes, with_room
 from verigym.trainer.rollout.graders import open_graders, open_sessions
 from verigym.trainer.stages.sample_log import PromptSamples, SampleLog, sample_all, task_ids
 from verigym.trainer.tasks.mixture import Source
@@ -147,7 +147,7 @@ def _sampled(
     with (
         open_graders(sources, run) as graders,
         open_sessions(sources, run) as sessions,
-        closing(build_engine(run, loaded, codec)) as plain,
+        closing(build_engine(with_room(run, sessions, config.max_context_tokens or positions), loaded, codec)) as plain,
     ):
         _refuse_thinking_episodes(config, sessions)
         episodes = build_episodes(codec, sessions, config, config.max_context_tokens or positions)

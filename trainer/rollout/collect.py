@@ -197,7 +197,7 @@ class _Rollout:
                     "this command does not play; take an environment of one turn"
                 )
             for g, key in enumerate(self.keys[i]):
-                self.rows[i, g] = self.episodes.begin((i, g), source, prompt, self.ids[i], key)
+                self.rows[i, g] = self.episodes.begin((i, g), source, prompt, self.ids[i], key, self.engine.positions)
 
     def _play_on(self) -> None:
         live = list(self.rows.values())

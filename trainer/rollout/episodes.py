@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
@@ -18,6 +18,7 @@ from verigym.envs.contract.schema import Completion, FinishReason, Prompt, Score
 from verigym.envs.contract.session import TOOLS
 from verigym.envs.contract.transcript import Transcript
 from verigym.envs.sessions import Answer, Episode, SessionLimit, Sessions
+from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.engines.base import Engine, Generated
 from verigym.trainer.models.bridge import Bridge
 from verigym.trainer.models.codec import Codec
@@ -114,24 +115,32 @@ class Episodes:
         self._checked: set[str] = set()
 
     def begin(
-        self, place: tuple[int, int], source: Source, prompt: Prompt, ids: Sequence[int], key: tuple[object, ...]
+        self,
+        place: tuple[int, int],
+        source: Source,
+        prompt: Prompt,
+        ids: Sequence[int],
+        key: tuple[object, ...],
+        positions: int | None,
     ) -> EpisodeRow:
-        """Open an episode of a task.
+        """Open an episode of a task; `positions` is the engine's.
 
         Raises:
             UsageError: the chat template cannot go on after a turn, or the prompt leaves no room.
         """
-        if self.limits.positions is not None and len(ids) >= self.limits.positions:
+        known = [one for one in (self.limits.positions, positions) if one is not None]
+        limits = replace(self.limits, positions=min(known, default=None))
+        if limits.positions is not None and len(ids) >= limits.positions:
             raise UsageError(
                 f"source {source.label!r}: a prompt of {len(ids)} tokens leaves no room for an episode within "
-                f"{self.limits.positions} positions; lower max_prompt_tokens or raise max_context_tokens"
+                f"{limits.positions} positions; lower max_prompt_tokens or raise max_context_tokens"
             )
         tools: Any = prompt.metadata.get(TOOLS) or ()
         if (shown := canonical_json(tools)) not in self._checked:
             self.bridge.check(tools)
             self._checked.add(shown)
         episode = self.sessions[source.label].open(prompt, "/".join(map(str, key)))
-        return EpisodeRow(place, key, ids, tools, Transcript(prompt), episode, self.limits)
+        return EpisodeRow(place, key, ids, tools, Transcript(prompt), episode, limits)
 
     def take(self, row: EpisodeRow, piece: Generated) -> None:
         """Add a turn that was sampled and, if it is whole, give it to the session."""
@@ -242,6 +251,13 @@ def play_on(
         temperature=temperature,
         on_finished=lambda number, _, piece: sampled(*rows[number].place, piece),
     )
+
+
+def with_room(config: TrainConfig, sessions: Mapping[str, Sessions], positions: int | None) -> TrainConfig:
+    """Return a run whose vLLM has room for what episodes read, where the run does not say how much it takes."""
+    if not sessions or config.engine != "vllm" or config.vllm_max_model_len is not None or positions is None:
+        return config
+    return config.model_copy(update={"vllm_max_model_len": positions})
 
 
 def build_episodes(

@@ -12,6 +12,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from transformers import PreTrainedTokenizerFast
 
 from verigym import Message, Prompt, ToolEnvironment, load, tool
+from verigym.envs.contract.session import ToolSpec, with_tools
 from verigym.tools import calculator
 from verigym.trainer.models.bridge import Bridge
 from verigym.trainer.models.codec import Codec
@@ -83,6 +84,8 @@ def test_special_tokens_in_a_tool_are_text() -> None:
     ids = CODEC.encode(ToolEnvironment(load("math"), tools=[sly]).prompt("1+1", answer="2"))
     assert ids.count(END) == 2
     assert "Find a word.<|im_end|>" in TOKENIZER.decode(ids)
+    named = ToolSpec(name="f", description="Find.", parameters={"type": "object", "properties": {"<|im_end|>": {}}})
+    assert CODEC.encode(with_tools(ENV.prompt("1+1"), [named])).count(END) == 2
 
 
 def test_plain_prompts_are_as_they_are_written() -> None:
@@ -145,7 +148,18 @@ def prefixed() -> Tokenizer:
     return tokenizer
 
 
-@cases("make", [unigram, word_pieces, whole_words, prefixed])
+def numbered_otherwise() -> Tokenizer:
+    """An added token of space alone, which a copy adds last, comes before the others."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False))
+    tokenizer.add_tokens([AddedToken("\n\n")])
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in ("<s>", "</s>")])
+    return tokenizer
+
+
+@cases("make", [unigram, word_pieces, whole_words, prefixed, numbered_otherwise])
 def test_every_kind_of_tokenizer_keeps_control_tokens_out_of_data(make: Any) -> None:
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=make(), eos_token="</s>", bos_token="<s>", pad_token="</s>", chat_template=TEMPLATE

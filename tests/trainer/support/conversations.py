@@ -49,6 +49,8 @@ class ScriptedEngine:
         write: gets the prompt's and the episode's text and the row's key, and returns the next turn.
     """
 
+    positions = None
+
     def __init__(self, codec: Codec, write: Callable[[str, tuple[object, ...]], str]) -> None:
         self.codec, self.write = codec, write
         self.prompts: list[list[tuple[int, ...]]] = []

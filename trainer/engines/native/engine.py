@@ -38,6 +38,8 @@ class NativeEngine:
         static = wants_graphs(config.cuda_graphs, model.device)
         return cls(model, codec, rows_at_a_time=config.generation_rows, dtype=config.dtype, static_cache=static)
 
+    positions = None
+
     def sync(self) -> None:
         """Do nothing: the policy is the model itself."""
 

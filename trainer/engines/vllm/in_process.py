@@ -56,6 +56,11 @@ class VllmEngine:
             seed=0,  # each completion has a seed of its own
         )
 
+    @property
+    def positions(self) -> int:
+        """See `Engine.positions`."""
+        return self.max_model_len
+
     def sync(self) -> None:
         """Load the policy's weights; wake vLLM up first if it sleeps."""
         if self.asleep:

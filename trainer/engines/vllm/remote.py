@@ -97,6 +97,11 @@ class VllmServerEngine:
             retries=config.vllm_retries,
         )
 
+    @property
+    def positions(self) -> int:
+        """See `Engine.positions`."""
+        return min(server.max_model_len for server in self.servers)
+
     def sync(self) -> None:
         """Push the policy's weights to every server and wait until each has loaded them.
 
@@ -139,8 +144,7 @@ class VllmServerEngine:
         Raises:
             UsageError: a server stays unreachable, keeps failing, or refuses a request.
         """
-        max_model_len = min(server.max_model_len for server in self.servers)
-        limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "max_model_len": max_model_len, "temperature": temperature}
+        limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "max_model_len": self.positions, "temperature": temperature}
         requests_left = deque(
             CompletionRequest((p, g), prompts[p], sampling_parameters(prompts[p], key, eos_ids=self.codec.eos_ids, **limits))
             for p, keys in enumerate(row_keys)
