@@ -16,7 +16,7 @@ from verigym.trainer.rng import keyed_random
 from verigym.trainer.stages.examples import Example, episode_examples, to_pairs
 from verigym.trainer.stages.quickstart import cold_start
 
-DIGITS = 4
+DIGITS = 3
 NUMBERS, GUESSES = 8, 3
 MALFORMED = 1 / 3
 SUMS = {"digits": DIGITS, "operations": "+"}
