@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import vllm_venv
+from conversations import save_calling_model
 from vllm_fixtures import WATCHED_RUN, check_run, require_vllm, save_model, settings
 
 pytestmark = pytest.mark.slow
@@ -40,3 +42,21 @@ def test_adapters_are_merged_into_what_it_samples_from(tmp_path: Path, tiny_toke
 
 def test_layers_that_two_processes_share_get_the_weights_too(tmp_path: Path, tiny_tokenizer: Any) -> None:
     run(tmp_path, tiny_tokenizer, 4, vllm_tensor_parallel_size=2)
+
+
+def test_twenty_steps_of_episodes_with_a_calculator(tmp_path: Path) -> None:
+    """Each turn is a request with all tokens so far, which the policy itself must find as likely as vLLM did."""
+    python = require_vllm()
+    source = {"environment": "letters", "name": "tools", "tools": {"calculator": {}}}
+    model = save_calling_model(tmp_path / "model")
+    limits = {"max_new_tokens": 64, "max_turns": 3, "workers": 1}
+    config = settings(tmp_path, model, engine="vllm", sources=[source], **limits)
+    command = [str(python), str(WATCHED_RUN), str(config), str(tmp_path / "report.json")]
+    done = subprocess.run(command, env=vllm_venv.environment(), capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    rows = [json.loads(line) for line in (tmp_path / "out/metrics.jsonl").read_text().splitlines()]
+    rows = [row for row in rows if row["kind"] == "train"]
+    assert len(rows) == 20 and all(row["tools/turns"] > 1 for row in rows)
+    mismatch = max(row["logprob_mismatch"] for row in rows if row["rows_with_gradient"])
+    print(f"vllm episodes: {sum(row['tools/turns'] for row in rows) / 20:.2f} turns, logprob_mismatch {mismatch:.1e}")
+    assert mismatch < 1e-5

@@ -244,7 +244,7 @@ def test_templates_that_are_refused(template: str, tools: Any, message: str) -> 
 
 
 def test_a_tokenizer_that_reads_control_tokens_in_ways_of_its_own_is_refused() -> None:
-    tokenizer = qwen_like_tokenizer(TEXTS, CHATML.replace("<|im_start|>assistant", "<|im_start|>theassistant"))
+    tokenizer = qwen_like_tokenizer(["a"], CHATML.replace("<|im_start|>assistant", "<|im_start|>theassistant"))
     tokenizer.add_tokens([AddedToken("assistant", single_word=True)])
     with pytest.raises(UsageError, match="control tokens of this tokenizer cannot be told from text"):
         Bridge(Codec(tokenizer)).check()

@@ -7,24 +7,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conversations import BROKEN_CALL, CALL, conversation_codec
+from conversations import save_calling_model
 from letters import LettersEnvironment
 
-from verigym.envs import Message, ToolEnvironment, UsageError, run_episode
-from verigym.tools import calculator
+from verigym.envs import UsageError
 from verigym.trainer.config.run import TrainConfig, build_config
 from verigym.trainer.evaluation.config import EvalConfig
 from verigym.trainer.evaluation.run import run_evaluation as evaluate
 from verigym.trainer.loop import train
-from verigym.trainer.models.scratch import scratch_qwen3
 from verigym.trainer.rng import keyed_random
-from verigym.trainer.stages.examples import Example, episode_examples, to_pairs
-from verigym.trainer.stages.quickstart import cold_start
 from verigym.trainer.stages.sample_log import read_samples
 
 SCRIPT = Path(__file__).parent.parent / "support/run_everything.py"
@@ -34,25 +29,7 @@ KILLS = int(os.environ.get("VERIGYM_KILLS", "3"))
 
 @pytest.fixture(scope="module")
 def calling_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that calls the calculator, sometimes with a malformed call, and then writes a few digits."""
-    codec = conversation_codec("train 3 12 test", "tools: calculator")
-    model = scratch_qwen3(codec.tokenizer, hidden_size=64, layers=2, heads=2, intermediate_size=128, max_positions=256)
-    env, draw = ToolEnvironment(LettersEnvironment(), [calculator]), keyed_random("calls")
-    examples: list[Example] = []
-    for index in range(60):
-
-        def policy(messages: Sequence[Message]) -> str:
-            if messages[-1].role == "tool":
-                return "".join(draw.choice("0123456789") for _ in range(draw.randint(1, 6)))
-            return BROKEN_CALL if draw.random() < 0.25 else CALL
-
-        prompt = env.prompt_at("train", 3, index)
-        examples += episode_examples(prompt, run_episode(env, prompt, policy))
-    cold_start(model, codec, to_pairs(examples, codec), steps=80, batch_size=16, peak_learning_rate=3e-3)
-    folder = tmp_path_factory.mktemp("calling_model")
-    model.save_pretrained(folder)
-    codec.tokenizer.save_pretrained(folder)
-    return folder
+    return save_calling_model(tmp_path_factory.mktemp("calling_model"))
 
 
 def settings(model: Path, output: Path, **more: Any) -> dict[str, Any]:
@@ -108,7 +85,9 @@ def test_a_run_file_with_tools_trains_on_episodes(whole: Path) -> None:
     rows = [row for row in found["metrics"] if row["kind"] == "train"]
     assert len(rows) == STEPS and all(row["grad_norm"] > 0 for row in rows)
     assert all(row["tools/turns"] > 1 and row["tools/calls"] > 0.3 and row["tools/read_tokens"] > 1 for row in rows)
-    assert sum(row.get("tools/calls/calculator", 0.0) for row in rows) > 0.5 and any(row["tools/malformed_calls"] for row in rows)
+    assert sum(row.get("tools/calls/calculator", 0.0) for row in rows) > 0.5 and any(
+        row["tools/malformed_calls"] for row in rows
+    )
     assert all("plain/turns" not in row and row["plain/completion_tokens"] > 0 for row in rows)
     assert max(row["logprob_mismatch"] for row in rows) < 1e-5, "what is read moves nothing"
     evaluations = [row for row in found["metrics"] if row["kind"] == "eval"]

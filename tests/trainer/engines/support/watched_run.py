@@ -38,6 +38,10 @@ class Watched:
         self.rest = engine.rest
         self.close = engine.close
 
+    @property
+    def positions(self) -> int | None:
+        return self.engine.positions
+
     def sync(self) -> None:
         self.engine.sync()
         both = []
