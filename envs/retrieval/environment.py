@@ -6,8 +6,9 @@ It is a `ToolEnvironment`: the answer is judged as `match` or `math` judges one 
 from __future__ import annotations
 
 import functools
+import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, cast
 
 from pydantic import Field, JsonValue, ValidationError
@@ -15,7 +16,7 @@ from pydantic import Field, JsonValue, ValidationError
 from verigym.envs.contract.base import Environment, Options
 from verigym.envs.contract.errors import UsageError, explain
 from verigym.envs.contract.generated import TRIES, GeneratedTasks, Made
-from verigym.envs.contract.schema import Prompt, Reference
+from verigym.envs.contract.schema import Completion, Prompt, Reference
 from verigym.envs.match.environment import MatchEnvironment, MatchOptions, MatchReference
 from verigym.envs.math.environment import MathEnvironment, MathReference
 from verigym.envs.retrieval.corpus import CorpusFiles, DocumentList
@@ -24,6 +25,7 @@ from verigym.envs.retrieval.tools import CorpusTool, FileSource, Read, Search, S
 from verigym.envs.retrieval.world import VERSION as WORLDS
 from verigym.envs.retrieval.world import world_of
 from verigym.envs.tools.environment import ToolEnvironment, ToolSession
+from verigym.envs.tools.episode import run_episode
 
 HOW_TO_ANSWER = r"Look it up with the tools, and give the answer in \boxed{}."
 
@@ -58,6 +60,8 @@ class RetrievalOptions(Options):
     """A longer result of a tool is cut in the middle."""
     max_calls: int = Field(8, ge=1)
     """Calls that one turn may make."""
+    calls: Literal["hermes", "qwen_xml"] = "hermes"
+    """The format in which the model writes calls."""
 
 
 class Answers(MatchEnvironment):
@@ -156,9 +160,27 @@ class RetrievalEnvironment(ToolEnvironment):
             name="retrieval",
             max_reply_chars=given.max_reply_chars,
             max_calls=given.max_calls,
+            calls=given.calls,
         )
         if given.judged_by == "math":
             self.reference_type = MathReference
+
+    @property
+    def demonstrate(self) -> Callable[..., Completion] | None:
+        """Returns an episode that looks up what a generated question needs, for a supervised cold start; None for a corpus."""
+        return self._demonstrated if self._generated else None
+
+    def _demonstrated(self, prompt: Prompt, seed: str = "0") -> Completion:
+        reference = self._inner(prompt).references[self.inner.name]
+        assert isinstance(reference, RetrievalReference)
+        asked = world_of(reference.world, self._people).find(prompt.messages[-1].content.removesuffix(f" {HOW_TO_ANSWER}"))
+        if asked is None:
+            raise UsageError("'retrieval': only questions that it has generated can be demonstrated")
+        turns = []
+        for title, one in asked.path:
+            turns += [_CALLS[self.calls.identity]("search", "query", title), _CALLS[self.calls.identity]("open", "id", one)]
+        texts = iter([*turns, rf"\boxed{{{asked.answer}}}"])
+        return run_episode(self, prompt, lambda messages: next(texts), seed=seed, max_turns=len(turns) + 1)
 
     def open(self, prompt: Prompt, seed: str) -> ToolSession:
         """Begin an episode.
@@ -179,6 +201,17 @@ class RetrievalEnvironment(ToolEnvironment):
         source = WorldSource(world, self._people)
         tools = {name: tool.over(source) for name, tool in self.tools.items() if isinstance(tool, CorpusTool)}
         return ToolSession(tools, self.options, seed, self.calls)
+
+
+_CALLS: Mapping[str, Callable[[str, str, str], str]] = {
+    "hermes": lambda tool, name, value: (
+        f"<tool_call>\n{json.dumps({'name': tool, 'arguments': {name: value}}, ensure_ascii=False)}\n</tool_call>"
+    ),
+    "qwen_xml": lambda tool, name, value: (
+        f"<tool_call>\n<function={tool}>\n<parameter={name}>\n{value}\n</parameter>\n</function>\n</tool_call>"
+    ),
+}
+"""How a call with one argument is written, by format."""
 
 
 def _refuse_unused(given: RetrievalOptions, what: str, *names: str) -> None:

@@ -44,16 +44,24 @@ def words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
+@functools.cache
 def library() -> Any:
     """Return the package bm25s.
 
     Raises:
         EnvironmentFailure: `unavailable`, when it is not installed.
     """
+    before = os.environ.get("DISABLE_TQDM")
+    os.environ["DISABLE_TQDM"] = "1"  # its progress bars, shown or not, take semaphores that a killed worker leaves behind
     try:
         import bm25s
     except ImportError:
         raise EnvironmentFailure("unavailable", f"retrieval needs the package bm25s; {install('bm25s')}") from None
+    finally:
+        if before is None:
+            del os.environ["DISABLE_TQDM"]
+        else:
+            os.environ["DISABLE_TQDM"] = before
     logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets DEBUG, whatever the program around it wants
     return bm25s
 

@@ -118,8 +118,8 @@ class Question(NamedTuple):
 
     text: str
     answer: str
-    path: tuple[str, ...]
-    """Ids of the documents."""
+    path: tuple[tuple[str, str], ...]
+    """Title and id of each document."""
 
 
 class World:
@@ -166,16 +166,30 @@ class World:
 
     def question(self, rng: random.Random, hops: int) -> Question | None:
         """Draw a question of one or two steps; None where the drawn one would hold its own answer."""
-        entity = rng.choice(self.entities)
-        subject, path = entity.name, [entity.id]
-        if hops == 2:
-            step = rng.choice([one for one in RELATIONS if one.of == entity.kind and one.to is not None])
+        first = rng.choice(self.entities)
+        step = rng.choice([one for one in RELATIONS if one.of == first.kind and one.to is not None]) if hops == 2 else None
+        kind = first.kind if step is None else step.to
+        drawn = self._asked(first, step, rng.choice([one for one in RELATIONS if one.of == kind]))
+        return None if drawn.answer.casefold() in drawn.text.casefold() else drawn
+
+    def find(self, text: str) -> Question | None:
+        """Return the question of that text; None if there is none."""
+        for first in self.entities:
+            if first.name in text:
+                for step in (None, *(one for one in RELATIONS if one.of == first.kind and one.to is not None)):
+                    kind = first.kind if step is None else step.to
+                    for last in RELATIONS:
+                        if last.of == kind and (asked := self._asked(first, step, last)).text == text:
+                            return asked
+        return None
+
+    def _asked(self, first: Entity, step: Relation | None, last: Relation) -> Question:
+        """Return the question for a fact of an entity, or of the one that a step from it leads to."""
+        subject, path = first.name, [first]
+        if step is not None:
             subject = step.refer.format(subject)
-            entity = self._by_name[entity.facts[step.name]]
-            path.append(entity.id)
-        last = rng.choice([one for one in RELATIONS if one.of == entity.kind])
-        text, answer = last.ask.format(subject), entity.facts[last.name]
-        return None if answer.casefold() in text.casefold() else Question(text, answer, tuple(path))
+            path.append(self._by_name[first.facts[step.name]])
+        return Question(last.ask.format(subject), path[-1].facts[last.name], tuple((one.name, one.id) for one in path))
 
 
 def _year(rng: random.Random) -> str:

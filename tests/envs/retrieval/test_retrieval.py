@@ -18,6 +18,7 @@ from needs import needs
 import verigym
 from verigym import Completion, EnvironmentFailure, Message, Prompt, UsageError, check_env, run_episode
 from verigym.envs.retrieval.environment import RetrievalEnvironment, RetrievalReference
+from verigym.envs.retrieval.index import library
 from verigym.envs.retrieval.tools import EXCERPT_CHARS, Search, excerpt
 from verigym.envs.retrieval.world import _FACTS, FEWEST_ANSWERS, RELATIONS, World, world_of
 
@@ -98,6 +99,21 @@ def test_generated_questions_are_answered_with_the_tools(hops: int) -> None:
             assert env.score(prompt, episode).reward == 1.0, prompt.text
             assert episode.outcome is not None
             assert episode.outcome["calls"] == {"search": hops, "open": hops}
+
+
+@pytest.mark.parametrize("calls", ["hermes", "qwen_xml"])
+def test_generated_questions_are_demonstrated(calls: str) -> None:
+    env = RetrievalEnvironment(people=8, calls=calls)
+    demonstrate = env.demonstrate
+    assert demonstrate is not None
+    for number in range(30):
+        prompt = env.prompt_at("train", 1, number)
+        episode = demonstrate(prompt)
+        assert (env.score(prompt, episode).reward, episode.finish_reason) == (1.0, "stop")
+        assert episode.outcome is not None and episode.outcome["faults"] == {}
+        assert any(turn.role == "tool" and env.gold(prompt)[7:-1] in turn.text for turn in episode.turns)  # type: ignore[index]
+    with pytest.raises(UsageError, match="only questions that it has generated"):
+        demonstrate(env.prompt("How long?", answer="1"))
 
 
 def answers(env: RetrievalEnvironment, split: str, count: int) -> list[tuple[Prompt, str]]:
@@ -207,6 +223,7 @@ def test_an_excerpt_shows_where_the_words_are() -> None:
 
 def test_answers_are_judged_as_match_or_math_judges(corpus: str) -> None:
     by_match = RetrievalEnvironment(corpus=corpus)
+    assert by_match.demonstrate is None
     prompt = by_match.prompt("Longer: Rhine or Aare?", answer=["Rhine", "the Rhine"])
     assert by_match.score(prompt, r"\boxed{The Rhine!}").reward == 1.0
     number = by_match.prompt("How long?", kind="numeric", answer=1233, tolerance=5)
@@ -308,6 +325,7 @@ def test_options_without_effect_on_a_corpus(corpus: str) -> None:
 
 def test_without_the_package_one_sentence_names_it(corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bm25s", None)
+    library.cache_clear()
     env = RetrievalEnvironment(corpus=corpus)
     with pytest.raises(EnvironmentFailure, match=r"retrieval needs the package bm25s; pip install 'verigym\[retrieval\]'"):
         env.check()
