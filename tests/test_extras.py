@@ -62,6 +62,7 @@ NEEDS = {
     "suite check --tokenizer": (("suite", "check", "math", "--tokenizer", "gpt2"), "transformers", "train"),
     "bench --against": ((*BENCH, "--against", "math-verify"), "math_verify", "math-verify"),
     "check language": (("check", "language"), "py3langid", "language"),
+    "check retrieval": (("check", "retrieval"), "bm25s", "retrieval"),
     "check reasoning_gym": (("check", "reasoning_gym"), "reasoning_gym", "reasoning-gym"),
 }
 WORKS = {
