@@ -136,6 +136,14 @@ def collect(
     ]
 
 
+def refused_episodes(source: Source) -> UsageError:
+    """Return the error of a command that plays no episodes."""
+    return UsageError(
+        f"source {source.label!r}: environment {source.environment.name!r} has episodes of several turns, which this command "
+        "does not play; take an environment of one turn"
+    )
+
+
 class _Sampled(TypedDict):
     """The fields of a `Group` that its completions give."""
 
@@ -192,10 +200,7 @@ class _Rollout:
             if not opens_sessions(source.environment):
                 continue
             if self.episodes is None:
-                raise UsageError(
-                    f"source {source.label!r}: environment {source.environment.name!r} has episodes of several turns, which "
-                    "this command does not play; take an environment of one turn"
-                )
+                raise refused_episodes(source)
             for g, key in enumerate(self.keys[i]):
                 self.rows[i, g] = self.episodes.begin((i, g), source, prompt, self.ids[i], key, self.engine.positions)
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.session import opens_sessions
 from verigym.trainer.checkpoints.input_hashes import model_digest
 from verigym.trainer.checkpoints.store import locked
 from verigym.trainer.credit.training_row import TrainingRow
@@ -21,6 +22,7 @@ from verigym.trainer.logprobs.chunked import Head
 from verigym.trainer.logprobs.forward import ForwardOptions, usable_head
 from verigym.trainer.losses.token_level import reinforce
 from verigym.trainer.models.loading import load_model
+from verigym.trainer.rollout.collect import refused_episodes
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.rollout.held_out import evaluate
 from verigym.trainer.stages.config import LogitConfig, OnPolicyConfig
@@ -139,6 +141,9 @@ def distill_on_policy(config: OnPolicyConfig) -> Path:
     prepare_stage(config)
     settings = config.as_run()
     sources = [build_source(source, config.seed, config.eval_prompts) for source in config.sources]
+    for source in sources:
+        if opens_sessions(source.environment):
+            raise refused_episodes(source)
     inputs = {source.label: source.environment.grader for source in sources}
     with locked(config.output), open_graders(sources, settings) as graders:
         run = PolicyRun(config, {**inputs, "teacher": model_digest(config.teacher)}, "on-policy distillation")

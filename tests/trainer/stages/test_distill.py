@@ -128,3 +128,10 @@ def test_another_tokenizer_is_refused(tmp_path: Path, fit_fields: Fields) -> Non
     tokenizer.save_pretrained(tmp_path / "other")
     with pytest.raises(UsageError, match="another tokenizer than the student"):
         distill_on_policy(OnPolicyConfig(**on_policy(fit_fields, tmp_path / "out", tmp_path / "other", steps=1)))
+
+
+def test_a_source_with_episodes_is_refused(tmp_path: Path, fit_fields: Fields, teacher: Path) -> None:
+    sources = [{**SOURCES[0], "tools": {"calculator": {}}}]
+    fields = {**on_policy(fit_fields, tmp_path, teacher), "sources": sources}
+    with pytest.raises(UsageError, match="has episodes of several turns, which this command does not play"):
+        distill_on_policy(OnPolicyConfig(**fields))

@@ -191,3 +191,9 @@ def test_nothing_kept_is_said(tmp_path: Path, config: Callable[..., SampleConfig
         sample(config(tmp_path, prompts=2, samples=1, max_new_tokens=1, keep="all_correct"))
     assert json.loads((tmp_path / "summary.json").read_text())["counts"]["all"]["kept"] == 0
     assert not (tmp_path / "data.jsonl").exists()
+
+
+def test_a_source_with_episodes_is_refused(tmp_path: Path, config: Callable[..., SampleConfig]) -> None:
+    sources = ({"environment": "number_guessing"},)
+    with pytest.raises(UsageError, match="'number_guessing' has episodes of several turns, which this command does not play"):
+        sample(config(tmp_path / "out", sources=sources, prompts=2))
