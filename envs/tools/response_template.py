@@ -63,8 +63,8 @@ class ResponseTemplate:
         whole, calls = self._opened + text + self._ended, []
         first, last = len(self._opened), len(self._opened) + len(text)
         for start, end, closed in self._regions(whole):
-            if first <= start < last:
-                raw = whole[start : min(end, last)]
+            if end > first and start < last:
+                raw = whole[max(start, first) : min(end, last)]
                 calls += self._read(raw, whole[start:end], tools) if closed else [ToolCall(raw=raw, fault="unclosed")]
         return tuple(calls)
 

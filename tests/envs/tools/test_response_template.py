@@ -88,6 +88,8 @@ def test_calls_are_read_by_a_response_template(template: dict[str, Any], text: s
 
 def test_what_the_chat_template_opens_and_the_end_token_closes() -> None:
     assert read(PIPES, "<call:repeat>{}</call></hm><call:now>{}</call>", opened="<hm>") == [("now", {}, None)]
+    assert read(PIPES, "{}</call>", opened="<call:repeat>") == [("repeat", {}, None)]
+    assert read(PIPES, "No more.", opened="<call:repeat>{}</call>") == []
     ended = json.loads(json.dumps(PIPES))
     ended["fields"]["tool_calls"]["close"] = "<|end|>"
     assert read(ended, "<call:repeat>{}") == [("", {}, "unclosed")]
@@ -121,10 +123,13 @@ def test_any_text_is_read(pieces: list[str]) -> None:
             place = text.index(one.raw, place) + len(one.raw)
 
 
-@cases("piece", ["<call:a>", "<call:a>{}</call>", "</call>", "<hm>", "<hm></hm>", "<call:", " "])
-def test_a_text_is_passed_over_once(piece: str) -> None:
+PASSES = [("<call:a>{}</call>", 2_000), ("<call:a>", 20_000), ("</call>", 20_000), ("<hm>", 20_000), ("<hm></hm>", 20_000)]
+
+
+@cases(("piece", "short"), PASSES)
+def test_a_text_is_passed_over_once(piece: str, short: int) -> None:
     reader = ResponseTemplate(PIPES)
-    assert grows_linearly(lambda text: reader.read(text, TOOLS), piece, short=3_000)
+    assert grows_linearly(lambda text: reader.read(text, TOOLS), piece, short=short)
 
 
 BAD_TEMPLATES: list[tuple[Any, str]] = [

@@ -7,6 +7,7 @@ Qwen's are, but trained here.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -19,8 +20,9 @@ from typing import Any
 import pytest
 from needs import lack
 from qwen_like import qwen_like_tokenizer
+from tokenizers import AddedToken
 
-from verigym import Message, load, tool
+from verigym import Message, UsageError, load, tool
 from verigym.envs.contract.session import with_tools
 from verigym.trainer.models.bridge import Bridge
 from verigym.trainer.models.codec import Codec
@@ -150,10 +152,11 @@ def peers(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lack("packages", error)
     (wheel,) = folder.glob("trl-*.whl")
     with zipfile.ZipFile(wheel) as file:
-        for name in (*TEMPLATES, *KEEP_THINKING):
-            target = folder / "templates" / f"{name}.jinja"
-            target.parent.mkdir(exist_ok=True)
-            target.write_bytes(file.read(f"trl/chat_templates/{name}.jinja"))
+        for name in file.namelist():
+            if name.endswith(".jinja"):
+                target = folder / "templates" / Path(name).name
+                target.parent.mkdir(exist_ok=True)
+                target.write_bytes(file.read(name))
     return folder
 
 
@@ -245,3 +248,26 @@ def test_the_whole_text_has_the_same_tokens_where_the_template_extends(played: P
         "cut off while thinking": 3,
     }
     assert (extends.total(), len(played)) == (87, 189)
+
+
+PASS = (
+    "qwen2_5 qwen3 qwen3_5_nothink qwen3_5_think qwen3_6 qwen3_8 qwen3_instruct_2507 qwen3_vl "
+    "glm4moe gptoss lfm2 lfm2_2_5 llama3_1 llama3_2 nemotron_3_nano nemotron_3_super"
+).split()
+PASS_WITHOUT_TOOLS = "qwen2_5_vl gemma gemma3 gemma4 phi3 phi3_5 deepseekv3".split()
+MARKUP = re.compile(r"<\|?[^<>\s'\"{}]+\|?>|<\uff5c[^<>]+\uff5c>")
+
+
+@pytest.mark.parametrize("name", [*PASS, *PASS_WITHOUT_TOOLS])
+def test_which_templates_pass(peers: Path, name: str) -> None:
+    template = (peers / "templates" / f"{name}.jinja").read_text()
+    tokenizer = qwen_like_tokenizer([template], template)
+    marks = sorted(set(MARKUP.findall(template)) - set(tokenizer.get_added_vocab()))
+    tokenizer.add_tokens([AddedToken(mark, special=True, normalized=False) for mark in marks])
+    bridge = Bridge(Codec(tokenizer))
+    bridge.check()
+    if name in PASS:
+        bridge.check(TOOLS)
+    else:
+        with pytest.raises(UsageError, match="of tools in the prompt|of a tool's reply"):
+            bridge.check(TOOLS)
