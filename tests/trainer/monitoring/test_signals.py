@@ -23,7 +23,7 @@ from verigym.trainer.rng import keyed_random
 
 CLI = Path(__file__).parent.parent / "support/cli_letters.py"
 STEPS = 8
-TRIES = int(os.environ.get("VERIGYM_SIGNAL_TRIES", "2"))
+TRIES = int(os.environ.get("VERIGYM_SIGNAL_TRIES", "1"))
 SEED = os.environ.get("VERIGYM_SIGNAL_SEED", "0")
 
 
