@@ -156,6 +156,7 @@ class Owner:
             _resolve(job.future, result)
             return
         failure = failure.with_traceback(None)  # whose frames hold the future
+        self._player.drop(record)
         self._finish(record, failure)
         _resolve(job.future, error=failure)
 

@@ -27,7 +27,7 @@ def drawn(name: str) -> random.Random:
 def texts_of(number: int) -> list[str]:
     """Return what the model of an episode writes; one of eight kills its worker by itself."""
     dice = drawn(f"chaos/{number}")
-    texts = [f"turn {dice.randrange(1000)}" for _ in range(dice.randrange(1, 7))]
+    texts = [f"{dice.choice(('turn', 'NAP'))} {dice.randrange(1000)}" for _ in range(dice.randrange(1, 7))]
     if number % 8 == 0:
         texts.insert(dice.randrange(len(texts) + 1), "DIE")
     return [*texts, "DONE"] if dice.random() < 0.7 else texts
@@ -81,7 +81,7 @@ def test_two_hundred_harms(tmp_path: Path, own_tmp: Path, warm: None) -> None:
     folders = [tmp_path / "bombs"]
     folders[0].mkdir()
     env = TalkEnvironment(folder=str(folders[0]))
-    with nothing_left(), Sessions({"talk": env}, workers=len(harms), timeout_s=1.5, start_timeout_s=15) as sessions:
+    with nothing_left(), Sessions({"talk": env}, workers=len(harms), timeout_s=2, start_timeout_s=15) as sessions:
         sessions.start()
 
         def run(first: int) -> None:

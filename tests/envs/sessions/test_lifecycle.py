@@ -36,13 +36,13 @@ def test_close_fails_every_open_future(workers: int) -> None:
     sessions.close()
     assert all(future.done() for future in futures)
     errors = [future.exception() for future in futures]
-    assert errors.count(None) <= (1 if workers == 0 else 0)
+    assert workers == 0 or None not in errors
     assert all(isinstance(one, EnvironmentFailure) and one.message == "the sessions were closed" for one in errors if one)
     with pytest.raises(EnvironmentFailure, match="the sessions were closed"):
         episodes[0].turn("hello").result()
     sessions.close()
     assert children(os.getpid()) == before
-    assert eventually(lambda: threading.active_count() == threads)
+    assert eventually(lambda: threading.active_count() == threads, 60)
 
 
 def test_without_workers_what_hangs_is_left_alone() -> None:
@@ -64,6 +64,7 @@ def test_sessions_that_are_open_are_closed_in_an_orderly_end(tmp_path: Path) -> 
     assert len((tmp_path / "closed").read_text().splitlines()) == 6
 
 
+@pytest.mark.slow
 def test_nothing_is_left(own_tmp: Path, warm: None) -> None:
     env = ToolEnvironment(verigym.load("math"), tools=[python(wall_s=5)])
     task = env.prompt("What is 37 * 41?", answer="1517")
@@ -84,7 +85,7 @@ def test_nothing_is_left(own_tmp: Path, warm: None) -> None:
             for child in children(os.getpid()):
                 started |= below(child)
         assert len(started) > 8
-        assert eventually(lambda: not any(alive(pid) for pid in started))
+        assert eventually(lambda: not any(alive(pid) for pid in started), 60)
         del episodes, talks, sessions
         gc.collect()
 
@@ -171,7 +172,10 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+SLOW = ("in a turn", "in a turn in this process", "held by a name")
+
+
+@pytest.mark.parametrize("ending", [pytest.param(one, marks=pytest.mark.slow if one in SLOW else ()) for one in ENDINGS])
 def test_no_script_waits_at_its_end(ending: str, tmp_path: Path) -> None:
     lines = "\n    ".join([*ENDINGS[ending], "print('done', flush=True)"])
     child = "\n    ".join(ENDINGS["without close"])
@@ -181,7 +185,9 @@ def test_no_script_waits_at_its_end(ending: str, tmp_path: Path) -> None:
     assert (out, process.returncode) == ("done\n", 0), error
 
 
-@pytest.mark.parametrize("signals", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda value: value.name)
+@pytest.mark.parametrize(
+    "signals", [signal.SIGKILL, *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGTERM, signal.SIGINT))]
+)
 def test_workers_end_with_their_parent(signals: signal.Signals, tmp_path: Path) -> None:
     body = f"""{HEAD}    sessions, prompt = talking()
     talk = [sessions.open(prompt, str(seed)) for seed in range(2)]
@@ -209,7 +215,7 @@ if __name__ == "__main__":
     os.kill(stopped, signal.SIGSTOP)
     process.send_signal(signals)
     process.communicate(timeout=60)
-    assert eventually(lambda: not any(alive(pid) for pid in started), 20)
+    assert eventually(lambda: not any(alive(pid) for pid in started), 60)
 
 
 def test_a_script_without_a_main_guard_ends_with_one_error(tmp_path: Path) -> None:
@@ -223,6 +229,7 @@ def test_a_script_without_a_main_guard_ends_with_one_error(tmp_path: Path) -> No
     assert "if __name__ == '__main__':" in error
 
 
+@pytest.mark.slow
 def test_stopped_workers_do_not_delay_the_end_for_long() -> None:
     with Sessions({"talk": TALK}, workers=1) as sessions:
         episode = sessions.open(TASK, "0")

@@ -83,7 +83,7 @@ def test_an_episode_that_is_dropped_is_given_up(tmp_path: Path) -> None:
         here = future.result().reply.messages[0].content  # a future holds its episode
         del future
         assert eventually((tmp_path / "closed").exists, 60)
-        assert eventually(lambda: sessions._engine._owners[0].episodes == 0)
+        assert eventually(lambda: sessions._engine._owners[0].episodes == 0, 60)
         assert pid(sessions.open(prompt, "1")) == here, "nobody else lives there"
         assert sessions.stats.failures == 0
 

@@ -95,6 +95,10 @@ def complain(talk: Talk) -> None:
     raise ZeroDivisionError("by the text")
 
 
+def run_short(talk: Talk) -> None:
+    raise MemoryError
+
+
 def start_processes(talk: Talk) -> None:
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     if os.fork() == 0:
@@ -117,6 +121,7 @@ SPELLS = {
     "STOP": stop,
     "EAT": lambda talk: bytearray(10_000_000_000),
     "KEEP": lambda talk: talk.kept.append(bytearray(400_000_000)),
+    "SHORT": run_short,
     "RAISE": complain,
     "QUIT": lambda talk: sys.exit(1),
     "FAIL": fail,
@@ -125,6 +130,7 @@ SPELLS = {
     "FORK": lambda talk: os.fork(),
     "CHILDREN": start_processes,
     "SLEEP": lambda talk: time.sleep(0.2),
+    "NAP": lambda talk: time.sleep(0.02),
 }
 
 
@@ -221,7 +227,7 @@ def nothing_left() -> Iterator[None]:
     """Check that no child process, descriptor, shared memory or temporary file is left."""
     before = _state()
     yield
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (after := _state()) != before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert after == before
