@@ -41,7 +41,7 @@ _WORD = re.compile(rf"[{_SINGLE}]|[^\W_{_SINGLE}]++")
 
 def words(text: str) -> list[str]:
     """Return the words of a text: runs of letters and digits, case folded, compatibility forms made one (NFKC)."""
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return _WORD.findall((text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold())
 
 
 @functools.cache
@@ -153,7 +153,7 @@ def index_of(corpus: CorpusFiles, folder: str = "") -> Index:
 @functools.lru_cache(maxsize=8)
 def _index_of(corpus: CorpusFiles, folder: str) -> Index:
     corpus.refuse_changes()
-    if sum(state.size for state in corpus.files) < LARGE_BYTES:
+    if not _is_large(corpus):
         return Index.of(read_corpus(corpus))
     kept = _kept_at(corpus, folder)
     with _locked(kept):
@@ -169,11 +169,15 @@ def check_corpus(corpus: CorpusFiles, folder: str = "") -> None:
         UsageError: as `read_corpus`.
     """
     try:
-        known = _kept_at(corpus, folder).is_dir()
-    except EnvironmentFailure:
+        known = _is_large(corpus) and _kept_at(corpus, folder).is_dir()
+    except (EnvironmentFailure, OSError):  # said again, and as what it is, when an index is needed
         known = False
     if not known:
         read_corpus(corpus)
+
+
+def _is_large(corpus: CorpusFiles) -> bool:
+    return sum(state.size for state in corpus.files) >= LARGE_BYTES
 
 
 def _kept_at(corpus: CorpusFiles, folder: str) -> Path:

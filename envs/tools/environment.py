@@ -168,8 +168,13 @@ class ToolEnvironment:
     def check(self) -> None:
         """Check the inner environment, and open each tool once."""
         self.inner.check()
-        for tool in self.tools.values():
-            tool.open("check").close()
+        opened: list[OpenTool] = []
+        try:
+            for tool in self.tools.values():
+                opened.append(open_tool(tool, "check", opened))
+        finally:
+            for one in opened:
+                one.close()
 
     @property
     def generates_tasks(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import subprocess
@@ -286,7 +287,13 @@ def test_rankings_do_not_depend_on_the_process() -> None:
         "print([(hit.document.id, hit.score) for hit in index.search('river mayor founded trade born', 20)])"
     )
     said = [
-        subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True)
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         for seed in ("1", "2")
     ]
     assert said[0].stdout == said[1].stdout != ""

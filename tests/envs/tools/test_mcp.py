@@ -24,6 +24,7 @@ from verigym import EnvironmentFailure, Message, Session, ToolEnvironment, Usage
 from verigym.envs.sessions import Answer, Sessions
 from verigym.envs.tools import mcp_connection
 from verigym.envs.tools.mcp import McpTool
+from verigym.envs.tools.mcp_connection import Connection
 from verigym.tools import ToolError, calculator, mcp_server
 
 pytestmark = needs("mcp")
@@ -266,6 +267,14 @@ def test_a_server_dies_with_its_worker(end: str) -> None:
     worker.wait()
     worker.stdout.close()
     assert gone(*pids)
+
+
+def test_a_check_starts_one_server(monkeypatch: pytest.MonkeyPatch, env: ToolEnvironment) -> None:
+    started = []
+    start = Connection.__init__
+    monkeypatch.setattr(Connection, "__init__", lambda self, launch: (started.append(launch), start(self, launch))[1])
+    env.check()
+    assert len(started) == 1
 
 
 def test_it_is_sent_to_worker_processes(env: ToolEnvironment) -> None:
