@@ -1,5 +1,6 @@
 """Whose fault a dead worker is: the turn's that ends it twice while a control lives; never a neighbour's; else nobody's."""
 
+import json
 import os
 import signal
 import threading
@@ -14,7 +15,7 @@ from session_envs import TalkEnvironment, below, play, play_on, undisturbed
 import verigym
 from verigym import Completion, EnvironmentFailure, Prompt, ToolEnvironment
 from verigym.envs.sessions import Episode, SessionLimit, Sessions
-from verigym.tools import python
+from verigym.tools import calculator, python
 
 TALK = TalkEnvironment()
 TASK = TALK.prompt("Talk.", answer="x")
@@ -86,7 +87,21 @@ def test_a_worker_killed_from_outside_is_nobodys_fault() -> None:
     assert stats.deaths >= len(texts)
 
 
-def play_on_killing(sessions: Sessions, episode: Episode, texts: Sequence[str], env=TALK, task: Prompt = TASK) -> Completion:
+@pytest.mark.slow
+def test_a_python_session_outlives_its_workers() -> None:
+    env = ToolEnvironment(verigym.load("math"), tools=[calculator, python(wall_s=5)])
+    task = env.prompt("What is 37 * 41?", answer="1517")
+    codes = ("x = 37", "def f(y):\n    return x * y", "f(41)")
+    texts = [f"<tool_call>{json.dumps({'name': 'python', 'arguments': {'code': code}})}</tool_call>" for code in codes]
+    texts += ['<tool_call>{"name": "calculator", "arguments": {"expression": "37 * 41"}}</tool_call>', r"\boxed{1517}"]
+    with Sessions({env.name: env}, workers=1) as sessions:
+        played = play_on_killing(sessions, sessions.open(task, "3"), texts, task)
+        assert sessions.stats.deaths >= len(texts) - 1  # the first may come before there is a worker
+    assert played == undisturbed(env, task, texts, "3")
+    assert env.score(task, played).reward == 1.0
+
+
+def play_on_killing(sessions: Sessions, episode: Episode, texts: Sequence[str], task: Prompt = TASK) -> Completion:
     """Play an episode whose worker is killed before each turn."""
 
     class Killing:
