@@ -262,7 +262,7 @@ def accepted_plainly(folder: Path, program: str, test: str) -> set[tuple[int, ..
     (folder / "solution.py").write_text(program)
     (folder / "main.py").write_text(test)
     subprocess.run(
-        [sys.executable, "main.py"], cwd=folder, check=True, timeout=600, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [sys.executable, "main.py"], cwd=folder, check=True, timeout=3600, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     return {tuple(row) for row in json.loads((folder / "accepted.json").read_text())}
 
@@ -277,7 +277,7 @@ def accepted_here(folder: Path, program: str, test: str) -> set[tuple[int, ...]]
     made.sock.setblocking(True)
     (folder / "test").mkdir()
     control, theirs = socket.socketpair()
-    control.settimeout(600)
+    control.settimeout(3600)
     job = {"kind": "assert", "code": test, "setup": "", "entry_point": None, "module": "solution"}
     with control, theirs:
         process = start(
