@@ -96,6 +96,10 @@ def _panels(
         "completion length, tokens": {ALL: smooth("completion_tokens")},
         "sampled NLL, nats a token": {ALL: smooth("sampled_nll")},
     }
+    for title, name in (("turns of an episode", "turns"), ("malformed calls, share", "malformed_calls")):
+        lines = {label: smooth(key) for label, key in by_source(train, name).items() if key != name}
+        if lines:
+            panels[title] = lines
     if components:
         panels["components of the reward (mean of 10 steps)"] = {name: smooth(name) for name in components}
     return panels

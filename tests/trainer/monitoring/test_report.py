@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from groups import RIGHT, UNSCORED, WRONG, group
 from matplotlib.figure import Figure
 
-from verigym.envs import Score, Status
+from verigym.envs import Completion, Score, Status, Turn
 from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.monitoring import report
 from verigym.trainer.monitoring.detectors import Alarm
@@ -102,6 +103,26 @@ def test_the_first_and_the_last_evaluation_are_shown(output: Path) -> None:
     assert '<td class="correct">correct</td>' in text
     assert '<td class="error">error</td>' in text
     assert '<td class="other">incorrect</td>' in text
+
+
+def test_an_episode_is_shown_turn_by_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    monkeypatch.setattr(report, "_draw", lambda path, panels: drawn.update(panels))
+    turns = (
+        Turn(role="assistant", text=f"I ask. {ATTACK}", reward=0.5),
+        Turn(role="tool", name="calculator", text="<b>1517</b>"),
+        Turn(role="assistant", text="It is 1517."),
+    )
+    played = Completion(text="It is 1517.", turns=turns, finish_reason="stop")
+    log = RunLog(tmp_path, None, ())
+    log.samples(1, "train", [replace(group("tools", [RIGHT]), episodes=(played,))], 1)
+    log.metrics(1, "train", {"reward": 1.0, "tools/turns": 2.0, "tools/malformed_calls": 0.25})
+    log.close()
+    page = Page(write_report(tmp_path, "episodes", [])[1].read_text(encoding="utf-8"))
+    (cell,) = (cell for cell in page.cells if "It is 1517." in cell)
+    places = [cell.index(part) for part in ("assistant", "I ask. <script>", "+0.5", "calculator", "<b>1517</b>", "It is 1517.")]
+    assert places == sorted(places) and "script" not in page.tags
+    assert drawn["turns of an episode"] == {"tools": [(1, 2.0)]} and drawn["malformed calls, share"] == {"tools": [(1, 0.25)]}
 
 
 def test_markup_of_a_completion_stays_text(output: Path) -> None:
