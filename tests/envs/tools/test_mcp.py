@@ -78,6 +78,12 @@ def env() -> ToolEnvironment:
     return with_tools([calculator, *mcp_server(BY_HAND, timeout_s=20.0)])
 
 
+@pytest.fixture
+def fresh() -> ToolEnvironment:
+    """With the server by hand; no call has been answered before."""
+    return with_tools(mcp_server(BY_HAND, timeout_s=20.0))
+
+
 @pytest.fixture(scope="module")
 def real() -> Iterator[ToolEnvironment]:
     """With the server by the package, one for all episodes."""
@@ -207,11 +213,10 @@ def test_what_the_model_reads(text: str, words: str, env: ToolEnvironment) -> No
         (call("long"), "protocol", "a line of more than 16777216 bytes"),
         (call("wrong"), "protocol", "wrong: ValidationError"),
         (call("change") + call("nothing"), "protocol", "it has changed its tools"),
-        (call("error", code=-32603, message="out of order"), "protocol", "error gave error -32603: out of order"),
     ],
 )
-def test_what_is_our_failure(text: str, kind: str, words: str, env: ToolEnvironment) -> None:
-    session = opened(env)
+def test_what_is_our_failure(text: str, kind: str, words: str, fresh: ToolEnvironment) -> None:
+    session = opened(fresh)
     pid = int(replies(session, call("left"))[0].split()[1])
     with pytest.raises(EnvironmentFailure, match=words) as caught:
         replies(session, text)
@@ -220,6 +225,24 @@ def test_what_is_our_failure(text: str, kind: str, words: str, env: ToolEnvironm
     with pytest.raises(EnvironmentFailure, match=words):
         replies(session, call("nothing"))
     session.close()
+
+
+def test_a_call_is_to_blame_where_the_server_answers_others() -> None:
+    env = with_tools(mcp_server(BY_HAND, timeout_s=20.0))
+    refused, broken = call("error", code=-32602, message="odd"), call("error", code=-32603, message="out of order")
+    session = opened(env)
+    with pytest.raises(EnvironmentFailure, match="error gave error -32603: out of order"):
+        replies(session, broken)  # nothing is known of this tool yet
+    session.close()
+    session = opened(env)
+    try:
+        said = replies(session, call("count", by=3), refused, broken, call("count", by=1))
+        lost = "the tool starts anew, and what it held is lost"
+        assert said[1:3] == ["Error: odd", f"Error: no result, for the tool failed; {lost}"]
+        assert [one.split()[0] for one in said[::3]] == ["3", "1"]
+    finally:
+        outcome = session.close()
+    assert outcome["faults"] == {"failed": 1}
 
 
 def test_a_call_that_takes_too_long_has_no_reward() -> None:
