@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from verigym.envs.contract.blame import describe
@@ -11,26 +11,37 @@ from verigym.envs.contract.session import ToolSpec
 from verigym.envs.registry import import_own
 from verigym.envs.tools.calculator import calculator
 from verigym.envs.tools.function import Tool
+from verigym.envs.tools.mcp import mcp_server
 from verigym.envs.tools.python import python
 
 READY: Mapping[str, Tool] = {"calculator": calculator}
 """Tools without options."""
-MAKERS: Mapping[str, Callable[..., Tool]] = {"python": python}
-"""Functions of options that return a tool."""
+MAKERS: Mapping[str, Callable[..., Tool | Sequence[Tool]]] = {"python": python, "mcp_server": mcp_server}
+"""Functions of options that return a tool, or the tools of a server."""
 
 
-def load_tool(name: str, options: Mapping[str, Any]) -> Tool:
-    """Return a tool by its name, or the tool at `module:attribute`.
+def load_tools(named: Mapping[str, Mapping[str, Any]]) -> list[Tool]:
+    """Return the tools of these names, with their options: `calculator`, `python`, `mcp_server`, or `module:attribute`.
+
+    What follows a slash in the name of a maker only tells two apart: `mcp_server/files`, `mcp_server/search`.
 
     Raises:
-        UsageError: there is no such tool, or an option is unknown.
+        UsageError: there is no such tool, or an option is unknown or missing.
     """
-    if name in MAKERS:
-        return MAKERS[name](**options)
-    tool = READY.get(name) or _at(name)
-    if options:
-        raise UsageError(f"tool {name!r} takes no options; leave out {', '.join(sorted(options))}")
-    return tool
+    found: list[Tool] = []
+    for name, options in named.items():
+        maker = MAKERS.get(name.partition("/")[0])
+        if maker is None:
+            if options:
+                raise UsageError(f"tool {name!r} takes no options; leave out {', '.join(sorted(options))}")
+            found.append(READY.get(name) or _at(name))
+            continue
+        try:
+            made = maker(**options)
+        except TypeError as error:
+            raise UsageError(f"tool {name!r}: {error}") from None
+        found += made if isinstance(made, Sequence) else [made]
+    return found
 
 
 def _at(place: str) -> Tool:

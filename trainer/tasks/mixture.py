@@ -24,7 +24,7 @@ from verigym.envs.contract.errors import UsageError, error_context
 from verigym.envs.contract.schema import Prompt
 from verigym.envs.registry import load as load_environment
 from verigym.envs.tools.environment import ToolEnvironment
-from verigym.envs.tools.named import load_tool
+from verigym.envs.tools.named import load_tools
 from verigym.trainer.config.run import SourceConfig
 from verigym.trainer.rng import keyed_random
 from verigym.trainer.tasks.curriculum import Curriculum
@@ -342,7 +342,7 @@ def composed(config: SourceConfig, environment: Environment) -> list[Environment
         name = "graded" if layers[-1].name == "format" else layers[-1].name
         layers.append(Gate({"format": condition}, {name: layers[-1]}))
     if config.tools:
-        tools = [load_tool(name, options) for name, options in config.tools.items()]
+        tools = load_tools(config.tools)
         try:
             layers.append(ToolEnvironment(layers[-1], tools, **config.tool_options))
         except TypeError as error:

@@ -51,11 +51,11 @@ def play(
     from verigym.envs.contract.session import TOOLS
     from verigym.envs.registry import load_usable
     from verigym.envs.tools.environment import ToolEnvironment
-    from verigym.envs.tools.named import load_tool
+    from verigym.envs.tools.named import load_tools
 
     environment: Any = load_usable(env, **pairs(option or [], "--option"))
     if tool:
-        environment = ToolEnvironment(environment, [load_tool(name, {}) for name in tool])
+        environment = ToolEnvironment(environment, load_tools({name: {} for name in tool}))
     task = _task(environment, prompt, pairs(reference or [], "--reference"), split, seed, index)
     policy = _by_hand() if script is None else _scripted(script)
     for message in task.messages:
