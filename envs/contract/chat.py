@@ -81,7 +81,10 @@ def _turn(message: Mapping[str, Any], place: str) -> dict[str, Any]:
         return {"role": "assistant", "text": message_fields(message, place)["content"]}
     if _role(message) != "assistant":
         raise ValueError(f"{place}: a message of {_role(message)!r} with tool calls; expected the assistant's")
-    calls = [*(message.get("tool_calls") or ()), *filter(None, [message.get("function_call")])]
+    listed = message.get("tool_calls") or ()
+    if not isinstance(listed, list | tuple):
+        raise ValueError(f"{place}: tool_calls is {_shown(listed)}; expected a list of calls")
+    calls = [*listed, *filter(None, [message.get("function_call")])]
     text = "" if message.get("content") is None else _text(message["content"], place)
     return {"role": "assistant", "text": text, "calls": [_call(one) for one in calls]}
 

@@ -116,6 +116,8 @@ def as_messages(text: str | Sequence[Message | Mapping[str, Any]]) -> tuple[Mess
 class ToolCall(_Frozen):
     """A call of a tool, as the model wrote it."""
 
+    model_config = ConfigDict(allow_inf_nan=False)
+
     name: str = ""
     arguments: Mapping[str, JsonValue] = Field(default_factory=dict)
     raw: str
@@ -127,6 +129,8 @@ class ToolCall(_Frozen):
 
 class Turn(_Frozen):
     """One turn of an episode after the prompt: what the model wrote, or a reply that it read."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     role: Literal["assistant", "tool", "user"]
     text: str
@@ -165,6 +169,8 @@ class Completion(_Frozen):
     After an episode of several turns, `text` is that of the assistant's last turn. What the model read, such as the results of
     tools, stands in `turns` only, so an environment that judges `text` never pays for it.
     """
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     text: str
     token_ids: tuple[int, ...] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
 from verigym.envs.contract.schema import Message, Prompt, Turn
 
@@ -48,11 +48,26 @@ class Reply(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     messages: tuple[Message, ...] = ()
-    """What the model reads next: messages of the roles `tool` and `user`."""
+    """What the model reads next: messages of the roles `tool` and `user`. Half surrogates become U+FFFD: no tokenizer takes
+    them, so a model that has a tool repeat one would end its episode on our side."""
     done: bool = False
     """Whether the episode is over. If not, there is at least one message."""
     reward: float | None = Field(default=None, allow_inf_nan=False)
     """What the turn earned, where the environment gives rewards by turn."""
+
+    @field_validator("messages")
+    @classmethod
+    def _can_be_encoded(cls, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        return tuple(map(_encodable, messages))
+
+
+def _encodable(message: Message) -> Message:
+    try:
+        message.content.encode()
+    except UnicodeEncodeError:
+        text = message.content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return message.model_copy(update={"content": text})
+    return message
 
 
 class Session(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,8 +13,7 @@ from pydantic import Field, JsonValue, ValidationError
 from verigym.envs.composition.base import canary_of, generates_tasks, sample_tasks
 from verigym.envs.composition.part_scores import scores_steps
 from verigym.envs.contract.base import Environment, ExpectedVerdicts, Options, TaskSource, require_environment
-from verigym.envs.contract.blame import OURS, describe, raised_by
-from verigym.envs.contract.errors import EnvironmentFailure, UsageError, explain
+from verigym.envs.contract.errors import UsageError, explain
 from verigym.envs.contract.schema import (
     Completion,
     CompletionLike,
@@ -30,9 +30,12 @@ from verigym.envs.contract.schema import (
 from verigym.envs.contract.session import Reply, ToolSpec, with_tools
 from verigym.envs.grading.judging import grades_groups, is_hardened
 from verigym.envs.tools.call_formats import DEFAULT, CallFormat, call_format
-from verigym.envs.tools.function import OpenTool, Tool, ToolError, open_tool
+from verigym.envs.tools.function import OpenTool, Tool, open_tool
+from verigym.envs.tools.running import Controls, OpenTools
 
 VERSION = "1"
+TURN_S = 15.0
+"""With the last call's own time, less than a turn may take (`Sessions(timeout_s=30)`): slow calls end no worker."""
 
 
 class ToolOptions(Options):
@@ -45,7 +48,9 @@ class ToolOptions(Options):
     max_reply_chars: int = Field(ge=64)
     """A longer result of a tool is cut in the middle, and says so."""
     max_calls: int = Field(ge=1)
-    """Calls that one turn may make; those after them are not run, and the model is told."""
+    """Calls that one turn may make; those after them are not run, and one message tells the model."""
+    max_turn_s: float = Field(default=TURN_S, gt=0, exclude_if=lambda seconds: seconds == TURN_S)
+    """Seconds after which no further call of a turn is begun; the model is told."""
     calls: str = Field(default=DEFAULT, exclude_if=lambda calls: calls == DEFAULT)
     """The format in which the model writes calls."""
 
@@ -62,6 +67,7 @@ class ToolEnvironment:
         name: of the whole; by default the inner name and `_with_tools`.
         max_reply_chars: a longer result of a tool is cut in the middle.
         max_calls: calls that one turn may make.
+        max_turn_s: seconds after which no further call of a turn is begun.
         calls: how the model writes calls: hermes, qwen_xml, or a `CallFormat`, such as a `ResponseTemplate`.
 
     Raises:
@@ -78,6 +84,7 @@ class ToolEnvironment:
         name: str = "",
         max_reply_chars: int = 4096,
         max_calls: int = 8,
+        max_turn_s: float = TURN_S,
         calls: str | CallFormat = DEFAULT,
     ) -> None:
         self.inner = inner = require_environment(inner, "ToolEnvironment")
@@ -100,12 +107,14 @@ class ToolEnvironment:
                 tools=tuple(_identity(tool) for tool in tools),
                 max_reply_chars=max_reply_chars,
                 max_calls=max_calls,
+                max_turn_s=max_turn_s,
                 calls=self.calls.identity,
             )
         except ValidationError as error:
             raise UsageError(f"options of {self.name!r}: {explain(error, ToolOptions.model_fields)}") from None
         digest = sha256_hex(canonical_json(self.options.model_dump(mode="json")))[:8]
         self.grader = f"{self.name}@{self.version}+{digest}"
+        self._controls = Controls()
 
     def __repr__(self) -> str:
         return f"<{self.grader}>"
@@ -163,7 +172,9 @@ class ToolEnvironment:
         Raises:
             UsageError: the prompt was made by another environment.
         """
-        return self.inner.score(self._inner(prompt), Completion.of(completion)).model_copy(update={"grader": self.grader})
+        inner, candidate = self._inner(prompt), Completion.of(completion)
+        score = Score.of_episode(candidate, self.reward_range[0]) or self.inner.score(inner, candidate)
+        return score.model_copy(update={"grader": self.grader})
 
     def check(self) -> None:
         """Check the inner environment, and open each tool once."""
@@ -222,7 +233,7 @@ class ToolEnvironment:
             UsageError: the prompt was made by another environment.
         """
         self._inner(prompt)
-        return ToolSession(self.tools, self.options, seed, self.calls)
+        return ToolSession(self.tools, self.options, seed, self.calls, self._controls)
 
     def _ours(self, prompt: Prompt) -> Prompt:
         return with_tools(_renamed(prompt, self.name), [tool.spec for tool in self.tools.values()])
@@ -244,12 +255,27 @@ def _identity(tool: Tool) -> str:
 
 
 class ToolSession:
-    """One episode with tools: it runs the calls of each turn, and is over with a turn that calls none."""
+    """One episode with tools: it runs the calls of each turn, and is over with a turn that calls none.
 
-    def __init__(self, tools: Mapping[str, Tool], options: ToolOptions, seed: str, calls: CallFormat | None = None) -> None:
-        self._tools, self._options, self._seed = tools, options, seed
+    Args:
+        tools: by name.
+        options: what a turn may do.
+        seed: names the episode.
+        calls: how the model writes calls; by default the format that the options name.
+        controls: calls that have worked, which all episodes of an environment share.
+    """
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool],
+        options: ToolOptions,
+        seed: str,
+        calls: CallFormat | None = None,
+        controls: Controls | None = None,
+    ) -> None:
+        self._tools, self._options = tools, options
         self._format = call_format(options.calls) if calls is None else calls
-        self._open: dict[str, OpenTool] = {}
+        self._opened = OpenTools(tools, seed, Controls() if controls is None else controls)
         self._calls: Counter[str] = Counter()
         self._faults: Counter[str] = Counter()
         self._bugs: list[str] = []
@@ -279,13 +305,24 @@ class ToolSession:
             raise UsageError("the session is closed: each episode opens its own, env.open(prompt, seed)")
         if not turn.calls:
             return Reply(done=True)
-        return Reply(messages=tuple(self._answer(call, number) for number, call in enumerate(turn.calls)))
+        most, end = self._options.max_calls, time.monotonic() + self._options.max_turn_s
+        messages = [self._answer(call, end) for call in turn.calls[:most]]
+        if (left := len(turn.calls) - most) > 0:  # one message for all: a call that is one token must not be answered by twenty
+            self._faults["too_many"] += left
+            messages.append(
+                self._message(
+                    turn.calls[most],
+                    f"Error: the last {left} calls were not run, for one turn may make {most}"
+                    if left > 1
+                    else f"Error: not run, for one turn may make {most} calls",
+                )
+            )
+        return Reply(messages=tuple(messages))
 
     def close(self) -> Mapping[str, JsonValue]:
         """Close the tools; return the calls by tool, the calls with faults, and what exceptions of tools there were."""
         self._closed = True
-        while self._open:
-            self._open.popitem()[1].close()
+        self._opened.close()
         outcome: dict[str, JsonValue] = {"calls": dict(self._calls), "faults": dict(self._faults)}
         return {**outcome, "tool_exceptions": list(self._bugs)} if self._bugs else outcome
 
@@ -296,16 +333,19 @@ class ToolSession:
             return "unknown"
         return "schema" if self._tools[call.name].misfit(call.arguments) else None
 
-    def _answer(self, call: ToolCall, number: int) -> Message:
-        name = call.name if call.name in self._tools else "tool"
+    def _answer(self, call: ToolCall, end: float) -> Message:
         if call.fault is not None:
             self._faults[call.fault] += 1
             text = "Error: " + self._complaint(call)
-        elif number >= self._options.max_calls:
-            self._faults["too_many"] += 1
-            text = f"Error: not run, for one turn may make {self._options.max_calls} calls"
+        elif time.monotonic() >= end:
+            self._faults["too_late"] += 1
+            text = f"Error: not run, for the calls before it took more than {self._options.max_turn_s:g} s"
         else:
-            text = self._run(call)
+            text = self._run(call, end)
+        return self._message(call, text)
+
+    def _message(self, call: ToolCall, text: str) -> Message:
+        name = call.name if call.name in self._tools else "tool"
         return Message(role="tool", name=name, content=_capped(text, self._options.max_reply_chars))
 
     def _complaint(self, call: ToolCall) -> str:
@@ -317,21 +357,14 @@ class ToolSession:
             return f"there is no tool {call.name[:64]!r}; the tools are {', '.join(self._tools)}"
         return f"the arguments do not fit: {self._tools[call.name].misfit(call.arguments)}"
 
-    def _run(self, call: ToolCall) -> str:
+    def _run(self, call: ToolCall, end: float) -> str:
         self._calls[call.name] += 1
-        try:
-            if call.name not in self._open:
-                self._open[call.name] = open_tool(self._tools[call.name], f"{self._seed}/{call.name}", self._open.values())
-            return self._open[call.name].call(call.arguments)
-        except ToolError as error:
-            return f"Error: {error}"
-        except (EnvironmentFailure, KeyboardInterrupt, GeneratorExit):
-            raise
-        except OURS as error:
-            raise EnvironmentFailure("backend", f"tool {call.name!r}: {describe(error)}", retryable=True) from error
-        except BaseException as error:  # a bug of the tool, which must not end the trainer
-            self._bugs.append(f"{call.name}: {raised_by(error).cause}")
-            return f"Error: {describe(error)}"
+        result = self._opened.run(call, end)
+        if result.failed:
+            self._faults["failed"] += 1
+        if result.bug:
+            self._bugs.append(result.bug)
+        return result.text
 
 
 def _capped(text: str, most: int) -> str:

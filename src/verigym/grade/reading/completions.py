@@ -69,7 +69,8 @@ def completion(value: Any, place: str) -> Completion:
         value = last
     if not isinstance(value, dict):
         raise FieldProblem(place, f"{describe(value)}; expected text, an object with text, messages, or a list of these")
-    if isinstance(value.get("turns"), list):
+    # One that failed before its first turn has no turns.
+    if isinstance(value.get("turns"), list) or isinstance(value.get("failure"), dict):
         return _episode(value, place)
     field, holder = "text", value
     if isinstance(value.get("message"), dict):

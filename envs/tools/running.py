@@ -1,0 +1,178 @@
+"""Runs the calls of one episode, and finds who is to blame where a tool fails.
+
+A tool fails by EnvironmentFailure, OSError or ImportError: our side, and no reward. But the model chooses the arguments, and
+with them a file that is not there, a host that does not answer, or work without end: it could take its episodes out of the
+loss whenever it likes. So a control decides, as in `contract/blame.py`: the last call of the tool that was answered in this
+process, in whichever episode, on a tool that is opened anew. If that fails too, or none is known, we are to blame. If it is
+answered, the call is made once more, also anew: failing again, it is to blame, and the model reads so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from verigym.envs.contract.blame import OURS, describe, raised_by
+from verigym.envs.contract.errors import EnvironmentFailure
+from verigym.envs.contract.schema import ToolCall
+from verigym.envs.tools.function import FunctionTool, OpenTool, Tool, ToolError, open_tool
+
+LONGEST_CONTROL = 4096
+"""Characters of a call that is kept as a control."""
+_WHY = {"timeout": "it took too long", "crashed": "the tool ended"}
+_FAILURES = (EnvironmentFailure, *OURS)
+
+
+class Result(NamedTuple):
+    """What came of a call."""
+
+    text: str
+    """What the model reads."""
+    failed: bool = False
+    """Whether the call is to blame for a failure of the tool."""
+    bug: str = ""
+    """The exception of the tool, with its place, that it should not have raised."""
+
+
+class Controls:
+    """The last call of each tool that was answered, in all episodes of an environment in this process."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Mapping[str, JsonValue]] = {}
+
+    def answered(self, call: ToolCall) -> None:
+        """Note that a call was answered."""
+        if len(call.raw) <= LONGEST_CONTROL:
+            self._known[call.name] = call.arguments
+
+    def arguments(self, name: str) -> Mapping[str, JsonValue] | None:
+        """Return arguments with which this tool has worked; None if none are known."""
+        return self._known.get(name)
+
+
+class OpenTools:
+    """The tools of one episode, each opened when first called.
+
+    Args:
+        tools: by name.
+        seed: names the episode.
+        controls: calls that were answered before.
+    """
+
+    def __init__(self, tools: Mapping[str, Tool], seed: str, controls: Controls) -> None:
+        self._tools, self._seed, self._controls = tools, seed, controls
+        self._open: dict[str, OpenTool] = {}
+        self._failure: EnvironmentFailure | None = None
+
+    def run(self, call: ToolCall, end: float) -> Result:
+        """Run a call of one of the tools, whose arguments fit.
+
+        Args:
+            call: what the model wrote.
+            end: monotonic time from which a call that has failed is not made again: if the control is answered, it is to blame.
+
+        Raises:
+            EnvironmentFailure: the tool failed on our side, now or before.
+        """
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self._run(call, end)
+        except EnvironmentFailure as failure:
+            self._failure = failure
+            raise
+
+    def _run(self, call: ToolCall, end: float) -> Result:
+        held = bool(self._sharing(call.name))
+        opened = self._opened(call.name)
+        try:
+            return self._called(opened, call)
+        except _FAILURES as error:
+            failure = _ours(call.name, error)
+            if not self._answers(call.name):
+                raise failure from error
+            stateless = isinstance(opened, FunctionTool)
+            self._drop(call.name)
+            if time.monotonic() < end:
+                try:
+                    result = self._called(self._opened(call.name), call)
+                except _FAILURES as again:
+                    error = again
+                    self._drop(call.name)
+                else:
+                    if held and not stateless:  # what it held is lost, so the episode cannot go on
+                        raise failure from error
+                    return result
+            return _blamed(call.name, error, stateless=stateless)
+
+    def close(self) -> None:
+        """Close all tools."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def _opened(self, name: str) -> OpenTool:
+        if name not in self._open:
+            try:
+                self._open[name] = open_tool(self._tools[name], f"{self._seed}/{name}", self._open.values())
+            except OURS as error:
+                raise _ours(name, error) from error
+        return self._open[name]
+
+    def _called(self, opened: OpenTool, call: ToolCall) -> Result:
+        try:
+            text = opened.call(call.arguments)
+        except ToolError as error:
+            text = f"Error: {error}"
+        except (*_FAILURES, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # a bug of the tool, which must not end the trainer
+            return Result(f"Error: {describe(error)}", bug=f"{call.name}: {raised_by(error).cause}")
+        self._controls.answered(call)
+        return Result(text)
+
+    def _answers(self, name: str) -> bool:
+        """Whether the tool, opened anew, answers a call that it has answered before."""
+        arguments = self._controls.arguments(name)
+        if arguments is None:
+            return False
+        try:
+            opened = open_tool(self._tools[name], f"{self._seed}/{name}/control", ())
+            try:
+                opened.call(arguments)
+            finally:
+                opened.close()
+        except ToolError:
+            return True
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException:
+            return False
+        return True
+
+    def _sharing(self, name: str) -> list[str]:
+        """Return the open tools that share the state of one, itself among them, as the tools of one server do."""
+        identity = self._tools[name].identity
+        return [one for one in self._open if self._tools[one].identity == identity]
+
+    def _drop(self, name: str) -> None:
+        for one in self._sharing(name):
+            self._open.pop(one).close()
+
+
+def _ours(name: str, error: BaseException) -> EnvironmentFailure:
+    if isinstance(error, EnvironmentFailure):
+        return error
+    return EnvironmentFailure("backend", f"tool {name!r}: {describe(error)}", retryable=True)
+
+
+def _blamed(name: str, error: BaseException, *, stateless: bool) -> Result:
+    """Return what becomes of a call that makes its tool fail."""
+    if isinstance(error, EnvironmentFailure):
+        said, bug = f"no result, for {_WHY.get(error.kind, 'the tool failed')}", ""
+    else:
+        said, bug = describe(error), f"{name}: {raised_by(error).cause}"
+    lost = "" if stateless else "; the tool starts anew, and what it held is lost"
+    return Result(f"Error: {said}{lost}", failed=True, bug=bug)
