@@ -180,7 +180,12 @@ class Episodes:
             row.reason, row.outcome = "stop", answer.outcome
             return False
         start, end = row.turns[-1]
-        read = self.bridge.after(row.tokens[start:end], answer.reply.messages, row.tools)
+        try:
+            read = self.bridge.after(row.tokens[start:end], answer.reply.messages, row.tools)
+        except EnvironmentFailure as error:  # of this episode, not of the rollout
+            row.reason, row.failure = "abort", error.score().error
+            row.episode.end()
+            return False
         if len(row.turns) == row.limits.max_turns:
             self._end(row, "turns")
         elif sum(row.written) >= row.limits.max_new_tokens:

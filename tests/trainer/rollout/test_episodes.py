@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -170,10 +171,15 @@ def test_the_tokens_of_all_turns_have_one_budget(codec: Codec) -> None:
     assert [end - start for start, end in found.generated[0].turns] == [size, size, 3]
 
 
+away: list[str] = []
+"""One entry for each further call that finds the disk away, whatever its word."""
+
+
 @tool
 def fragile(word: str) -> str:
-    """Fails on our side for one word, and has a bug for another."""
-    if word == "away":
+    """Fails on our side from one word on, for two calls, and has a bug for another word."""
+    if away or word == "away":
+        away.pop() if away else away.append(word)
         raise OSError("the disk is away")
     if word == "bug":
         raise KeyError(word)
@@ -202,6 +208,23 @@ def test_our_failure_is_in_no_mean_and_the_models_mistake_is_its_own(codec: Code
     assert [row.trained for row in rows] == [True, False, True, True]
     assert [round(row.advantage, 6) for row in rows] == [0.333333, 0.0, 0.333333, -0.666667]
     assert episode_metrics([found])["sums/tool_exceptions"] == 0.25
+
+
+def test_replies_that_the_template_cannot_write_end_their_episode_alone(codec: Codec) -> None:
+    """And half surrogates, which a tool repeats, are no such reply."""
+    tokenizer = copy.deepcopy(codec.tokenizer)
+    refuse = "{% for m in messages %}{{ raise_exception('rude') if 'rude' in m.content }}{% endfor %}"
+    tokenizer.chat_template = refuse + tokenizer.chat_template
+    environment = ToolEnvironment(SumEnvironment(), [fragile], name="fragile_sums")
+
+    def write(text: str, key: tuple[object, ...]) -> str:
+        sample = key[-1] if key[-2] != "turn" else key[-3]
+        return "1517" if "</tool_call>" in text else fragile_call(["fine", "rude", r"\ud800", "fine"][int(str(sample))])
+
+    (found,), _ = roll(Codec(tokenizer), write, [task(environment=environment)], samples=4)
+    assert [score.reward for score in found.scores] == [1.0, None, 1.0, 1.0]
+    assert found.episodes[1].failure is not None and "rude" in found.episodes[1].failure.message
+    assert found.episodes[2].turns[1].text == "\ufffd"
 
 
 def test_one_turn_beside_many(codec: Codec) -> None:
