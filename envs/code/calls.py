@@ -22,7 +22,7 @@ def run_calls(bench: Bench, tests: Sequence[Numbered], wanted: Wanted, record: R
         SandboxFailure: the sandbox failed.
     """
     left = list(tests)
-    while left:
+    while left and wanted(left[0][0]):
         with bench.box.session(bench.program, bench.limits) as session:
             loaded = session.loaded
             if not isinstance(loaded, Loaded):

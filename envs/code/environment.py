@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -109,11 +110,17 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
             return stamped(Score.limit(reason=reason), reference, program)
         return program
 
-    def run(self, source: str, reference: CodeReference) -> list[Outcome | None] | Outcome:
+    def run(self, source: str, reference: CodeReference, until: float = math.inf) -> list[Outcome | None] | Outcome:
         """Build a program and run its tests.
 
+        Args:
+            source: the program.
+            reference: its tests and their limits.
+            until: monotonic time from which no test but the first is begun.
+
         Returns:
-            An outcome for each test, None for those that no longer matter; or the one outcome of a program that was not built.
+            An outcome for each test, None for those that no longer matter or were not begun; or the one outcome of a program
+            that was not built.
 
         Raises:
             EnvironmentFailure: the sandbox cannot work here, or failed while it built the program.
@@ -126,7 +133,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
             raise failure_of(error) from None
         if program is None:
             return compile_error(result, reference.limits)
-        return run_tests(Bench.of(box, program, reference), self.options.parallel or usable_cores())
+        return run_tests(Bench.of(box, program, reference), self.options.parallel or usable_cores(), until)
 
 
 def _prelude(source: str, reference: CodeReference) -> Prelude:

@@ -6,7 +6,9 @@ nothing, and those before it are always run.
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,18 +23,20 @@ Unit = Callable[[], None]
 
 
 class Results:
-    """Outcomes by test, filled in from several threads. None where a test was not run, because it could not matter."""
+    """Outcomes by test, filled in from several threads. None where one was not run: it could not matter, or time was over."""
 
-    def __init__(self, count: int, stop_at_first_failure: bool) -> None:
+    def __init__(self, count: int, stop_at_first_failure: bool, until: float = math.inf) -> None:
+        self._until = until
         self.outcomes: list[Outcome | None] = [None] * count
         self._stop = stop_at_first_failure
         self._first_failure = count
         self._lock = threading.Lock()
 
     def wanted(self, index: int) -> bool:
-        """Whether the outcome of this test can still matter."""
+        """Whether the outcome of this test can still matter, and there is time for it."""
         with self._lock:
-            return not self._stop or index < self._first_failure
+            in_time = index == 0 or time.monotonic() < self._until
+            return in_time and (not self._stop or index < self._first_failure)
 
     def record(self, index: int, outcome: Outcome) -> None:
         """Note an outcome."""
@@ -42,11 +46,17 @@ class Results:
                 self._first_failure = min(self._first_failure, index)
 
 
-def run_tests(bench: Bench, parallel: int) -> list[Outcome | None]:
-    """Return the outcome of every test that matters, `parallel` units at a time; all call tests are one unit."""
+def run_tests(bench: Bench, parallel: int, until: float = math.inf) -> list[Outcome | None]:
+    """Return the outcome of every test that matters, `parallel` units at a time; all call tests are one unit.
+
+    Args:
+        bench: what runs them.
+        parallel: units at a time.
+        until: monotonic time from which no test but the first is begun.
+    """
     reference = bench.reference
     stop = reference.policy.stop_at_first_failure and not reference.policy.partial
-    results = Results(len(reference.tests), stop)
+    results = Results(len(reference.tests), stop, until)
     units = _units(bench, results)
     if min(parallel, len(units)) == 1:
         for unit in units:

@@ -6,6 +6,7 @@ hidden ones call and expect, and how many they are, is in nothing that the model
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -20,6 +21,9 @@ from verigym.envs.contract.schema import Completion, Message, Prompt, Reference,
 from verigym.envs.contract.session import Reply, ToolSpec
 from verigym.envs.repair.examples import EXAMPLES
 from verigym.sandbox import RunStatus
+
+TESTS_S = 15.0
+"""Seconds after which no further public test of a program is begun: with the last one's own time, less than a turn may take."""
 
 
 class FeedbackOptions(CodeOptions):
@@ -146,7 +150,7 @@ class FeedbackSession:
         if isinstance(program, Score):
             self._passed.append(0)
             return f"No program was run: {program.reason}."
-        outcomes = environment.run(program, reference)
+        outcomes = environment.run(program, reference, time.monotonic() + TESTS_S)
         if isinstance(outcomes, Outcome):
             self._passed.append(0)
             return f"The program was not run: {outcomes.reason}"
@@ -154,11 +158,13 @@ class FeedbackSession:
             if outcome is not None and outcome.failure is not None:
                 raise outcome.failure
         failures = [(place, one) for place, one in enumerate(outcomes) if one is not None and not one.passed]
-        count, most = len(outcomes), environment.feedback.max_failures
-        self._passed.append(count - len(failures))
-        if not failures:
+        count, late, most = len(outcomes), outcomes.count(None), environment.feedback.max_failures
+        self._passed.append(count - len(failures) - late)
+        if not failures and not late:
             return ""
         lines = [f"{len(failures)} of {count} public tests failed." if count > 1 else "The public test failed."]
+        if late:
+            lines[0] += f" {late} {'was' if late == 1 else 'were'} not run, for those before took more than {TESTS_S:g} s."
         lines += [
             f"Test {place + 1}, {label_of(reference.tests[place])}: {self._said(place, one)}" for place, one in failures[:most]
         ]

@@ -12,6 +12,7 @@ from cases import cases
 import verigym
 from verigym import Completion, Message, Turn, UsageError, run_episode
 from verigym.envs.contract.schema import Prompt
+from verigym.envs.repair import environment
 
 HIDDEN = (71, 5041)
 CALLS = [(3, 9), (-2, 4), HIDDEN, (0, 0)]
@@ -175,6 +176,23 @@ def test_a_limit_is_told() -> None:
     task = env.prompt("Write it.", tests=STDIO, limits={"wall_s": 0.5, "cpu_s": 0.5})
     (reply,) = replies(play("while True: pass", "", env=env, task=task))
     assert "time limit 0.5 s" in reply
+
+
+@cases(
+    "tests",
+    [
+        [{"type": "call", "function": "square", "args": [n], "expected": n * n} for n in range(5)],
+        [{"type": "assert", "code": f"assert square({n}) == {n * n}"} for n in range(5)],
+    ],
+)
+def test_slow_programs_are_stopped_between_public_tests(tests: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "TESTS_S", 0.0)
+    env = env_of(public=4, parallel=1)
+    episode = play(RIGHT, RIGHT, RIGHT, env=env, task=env.prompt("Write square(n).", tests=tests))
+    late = "0 of 4 public tests failed. 3 were not run, for those before took more than 0 s."
+    assert [reply.split("\n")[0] for reply in replies(episode)] == [late, late]
+    assert episode.outcome == {"rounds": 3, "public": 4, "passed": [1, 1]}
+    assert env.score(env.prompt("Write square(n).", tests=tests), episode).reward == 1.0, "the verdict runs them all"
 
 
 def test_the_failures_of_a_reply_are_capped() -> None:
