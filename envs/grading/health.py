@@ -6,7 +6,7 @@ import warnings
 from collections import deque
 
 from verigym.envs.contract.errors import UsageError
-from verigym.envs.contract.schema import Score
+from verigym.envs.contract.schema import Score, Status
 
 LAST = 200
 """Completions by which the share of exceptions is measured."""
@@ -14,6 +14,8 @@ BROKEN_SHARE = 0.2
 """Where a judge raises on more than this share, its exceptions are its own and not the texts'."""
 LEAST = 20
 """Completions before the share is looked at."""
+UNREAD = 64
+"""Completions without an answer, from the first on, after which a warning says so."""
 
 
 class Health:
@@ -32,15 +34,23 @@ class Health:
         """Completions without one because our side failed."""
         self.unusable = 0
         """Rows that could not be used."""
+        self._silent = 0
+        """Completions without a reward since the last that got one."""
         self._why = ""
         self._raised: deque[bool] = deque(maxlen=LAST)
+        self._unread: int | None = 0
+        """Rewarded completions so far, while none of them holds an answer; then None."""
         self._said = False
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.rewarded} rewarded, {self.unscored} unscored, {self.unusable} unusable>"
 
     def reward(self, score: Score | None) -> float | None:
         """Count a completion, and return its reward; a score of None is that of a row that cannot be used.
 
         An exception of the judge is held against the text where it is rare, and against the judge where it is not.
         """
+        self._silent += 1
         if score is None:
             self.unusable += 1
             return None
@@ -59,8 +69,17 @@ class Health:
         if reward is None:
             self.unscored += 1
             self._why = self._why if score.error is None else score.error.message
-        else:
-            self.rewarded += 1
+            return None
+        self.rewarded += 1
+        self._silent = 0
+        if self._unread is not None:
+            self._unread = self._unread + 1 if score.status is Status.NO_ANSWER else None
+            if self._unread == UNREAD:
+                warnings.warn(
+                    f"{self.name}: none of the first {UNREAD} completions holds an answer that can be read ({score.reason}): "
+                    "ask for its form in the prompt, or set the environment's options to the form that the model uses",
+                    stacklevel=3,
+                )
         return reward
 
     def refuse_silence(self, problems: list[str]) -> None:
@@ -70,11 +89,11 @@ class Health:
             problems: of rows in this call that could not be used.
 
         Raises:
-            UsageError: none of the first `stop_after` completions has got a reward.
+            UsageError: `stop_after` completions in a row have got no reward.
         """
-        silent = self.unscored + self.unusable
-        if self.stop_after is not None and not self.rewarded and silent >= self.stop_after:
+        if self.stop_after is not None and self._silent >= self.stop_after:
             raise UsageError(
-                f"{self.name}: none of {silent} completions has got a reward: {self._why or (problems or ['no reason'])[0]}. "
-                "Training on would learn nothing; mend this, or set stop_after=None"
+                f"{self.name}: the last {self._silent} completions have got no reward: "
+                f"{self._why or (problems or ['no reason'])[0]}. Training on would learn nothing; mend this, or set "
+                "stop_after=None"
             )

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from verigym.envs.contract.base import Environment, require_environment
 from verigym.envs.contract.errors import UsageError, did_you_mean
-from verigym.envs.contract.schema import Completion, CompletionLike, Message, Prompt
+from verigym.envs.contract.schema import Completion, CompletionLike, Message, Prompt, Score
 from verigym.envs.grading.grader import Grader
 from verigym.envs.grading.health import Health
 from verigym.envs.registry import load
@@ -40,7 +40,7 @@ def reward_function(
             every field is read from the column of its own name, a field that need not be given where the data set has it; None
             for a field that is not read.
         name: under which the trainer logs it, by default the environment's. Two functions in one trainer need two names.
-        stop_after: an error ends the run when none of so many completions has got a reward; None for never.
+        stop_after: an error ends the run when so many completions in a row have got no reward; None for never.
         settings: of the `Grader`, such as `workers`, `timeout_s` and `cache`.
 
     Raises:
@@ -52,8 +52,12 @@ def reward_function(
             f"reward_function: columns={columns!r:.60}: expected a field of the reference and its column, such as "
             f'{{"answer": "gold"}}; columns of the field\'s own name need not be given'
         )
-    if name is not None and not name.strip():
-        raise UsageError("reward_function: name is empty; leave it out for the environment's")
+    if name is not None and not (isinstance(name, str) and name.strip()):
+        raise UsageError(
+            f"reward_function: name={name!r}: expected a text that is not empty; leave it out for the environment's"
+        )
+    if stop_after is not None and not (isinstance(stop_after, int) and stop_after > 0):
+        raise UsageError(f"reward_function: stop_after={stop_after!r}: expected a whole number above 0, or None for never")
     return RewardFunction(made, columns or {}, made.name if name is None else name, stop_after, settings)
 
 
@@ -123,11 +127,12 @@ class RewardFunction:
             completions: texts or lists of chat messages, one for each prompt.
             completion_ids: the tokens of each, as TRL passes them, for environments that count tokens. Where a completion holds
                 replies of tools they are left alone, for they hold what the model read, too.
-            log_metric: logs a number, as TRL passes it; it gets the share of completions without a reward.
+            log_metric: logs a number, as TRL passes it: the share of completions without a reward, and the mean of each part
+                or component of the scores.
             columns: of the data set, one value for each prompt. Those that the reference does not need are left alone.
 
         Raises:
-            UsageError: a column is missing, or none of the first `stop_after` completions has got a reward.
+            UsageError: a column is missing, or `stop_after` completions in a row have got no reward.
             ValueError: lists differ in length.
         """
         lengths = {"prompts": len(prompts), "completions": len(completions)}
@@ -143,17 +148,20 @@ class RewardFunction:
                     raise ValueError("its completion is None")
                 items.append((self._task(prompt, row), _with_tokens(Completion.of(completion), tokens)))
             except ValueError as error:
-                problems.append(f"row {number}: {error}" + _begun(prompt))
+                problems.append(f"row {number}: {error}" + self._unread_hint(str(error)) + _begun(prompt))
                 items.append(None)
         if problems:
             others = f" (and {len(problems) - 1} more of {len(rows)} rows)" if len(problems) > 1 else ""
             # Counted, because Python shows an equal warning once.
             so_far = f"; {self.health.unusable + len(problems)} such rows so far" if self.health.unusable else ""
             warnings.warn(f"{self.__name__}: no reward for {problems[0]}{others}{so_far}", stacklevel=2)
-        scores = self.grader.stream([item for item in items if item is not None])
-        rewards = [self.health.reward(None if item is None else next(scores)) for item in items]
+        scores = self.grader.grade([item for item in items if item is not None])
+        graded = iter(scores)
+        rewards = [self.health.reward(None if item is None else next(graded)) for item in items]
         if log_metric is not None and rewards:
             log_metric(f"{self.__name__}/no_reward", rewards.count(None) / len(rewards))
+            for part, mean in _parts(scores).items():
+                log_metric(f"{self.__name__}/{part}", mean)
         self.health.refuse_silence(problems)
         return rewards
 
@@ -206,6 +214,13 @@ class RewardFunction:
             _refuse_filled_in(self.environment, prompt, reference, task)
         return task
 
+    def _unread_hint(self, problem: str) -> str:
+        """Return what to do where the problem is a field that need not be given, and was read because a column has its name."""
+        for field in self._fields:
+            if not field.required and f"'{field.name}'" in problem:
+                return f"; if column {field.column!r} is about something else: columns={{{field.name!r}: None}}"
+        return ""
+
     def close(self) -> None:
         """End the worker processes."""
         self.grader.close()
@@ -224,6 +239,16 @@ def _with_tokens(completion: Completion, tokens: Sequence[int] | None) -> Comple
     if tokens is None or completion.token_ids is not None or any(turn.role != "assistant" for turn in completion.turns):
         return completion
     return completion.model_copy(update={"token_ids": tuple(_plain(tokens))})
+
+
+def _parts(scores: Sequence[Score]) -> dict[str, float]:
+    """Return the mean of each component that is a whole part's or the environment's own."""
+    values: dict[str, list[float]] = {}
+    for score in scores:
+        for name, value in score.components.items():
+            if value is not None and "/" not in name:
+                values.setdefault(name, []).append(value)
+    return {name: sum(found) / len(found) for name, found in values.items()}
 
 
 def _begun(prompt: PromptLike) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import pytest
@@ -157,7 +158,9 @@ def test_a_reward_that_never_works_ends_the_run() -> None:
 
     with made(Failing(), stop_after=3, retries=0) as reward:
         assert reward(["q"] * 2, ["a", "b"], answer=["4"] * 2) == [None] * 2
-        with pytest.raises(UsageError, match="none of 3 completions has got a reward: the endpoint is away. Training on would"):
+        with pytest.raises(
+            UsageError, match="the last 3 completions have got no reward: the endpoint is away. Training on would"
+        ):
             reward(["q"], ["c"], answer=["4"])
     with made(Failing(), stop_after=None, retries=0) as reward:
         assert reward(["q"] * 90, ["a"] * 90, answer=["4"] * 90) == [None] * 90
@@ -170,8 +173,42 @@ def test_a_reward_that_never_works_ends_the_run() -> None:
     with made(stop_after=3) as reward:
         assert reward(["q"], [RIGHT], answer=["4"]) == [1.0]
         with pytest.warns(UserWarning, match="no reward for row 1"):
-            assert reward(["q"] * 5, [RIGHT] * 5, answer=[None] * 5) == [None] * 5, "it has worked before"
-        assert (reward.health.rewarded, reward.health.unusable, reward.health.unscored) == (1, 5, 0)
+            assert reward(["q"] * 2, [RIGHT] * 2, answer=[None] * 2) == [None] * 2
+        assert reward(["q"], [RIGHT], answer=["4"]) == [1.0], "it works again"
+        assert repr(reward.health) == "<exact: 2 rewarded, 0 unscored, 2 unusable>"
+        with pytest.warns(UserWarning), pytest.raises(UsageError, match="the last 3 completions have got no reward"):
+            reward(["q"] * 3, [RIGHT] * 3, answer=[None] * 3)
+
+
+def test_a_prompt_that_asks_for_no_box_is_told_once() -> None:
+    with made("math") as reward:
+        with pytest.warns(
+            UserWarning, match=r"math: none of the first 64 completions holds an answer that can be read \(no boxed"
+        ):
+            assert reward(["1+1?"] * 70, ["The answer is 2."] * 70, answer=["2"] * 70) == [0.0] * 70
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            reward(["1+1?"] * 70, ["The answer is 2."] * 70, answer=["2"] * 70)
+    with made("math") as reward, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reward(["1+1?"] * 70, [r"\boxed{3}", *["The answer is 2."] * 69], answer=["2"] * 70)
+
+
+def test_the_parts_of_a_composition_are_logged() -> None:
+    logged: dict[str, float] = {}
+    both = verigym.envs.WeightedSum({"exact": 1.0, "polite": 0.2}, {"exact": ExactEnvironment(), "polite": PoliteEnvironment()})
+    with made(both, name="both") as reward:
+        reward(["q"] * 2, [RIGHT, f"{WRONG} please"], answer=["4", "4"], log_metric=logged.__setitem__)
+    assert logged == {"both/no_reward": 0.0, "both/exact": 0.5, "both/polite": 0.5}
+
+
+def test_a_column_that_happens_to_have_the_name_of_a_field_is_told() -> None:
+    tests = json.dumps([{"type": "stdio", "stdout": "4"}])
+    with (
+        made("code") as reward,
+        pytest.warns(UserWarning, match="if column 'language' is about something else: columns=.*None"),
+    ):
+        assert reward(["q"], ["print(4)"], tests=[tests], language=["English"]) == [None]
 
 
 def test_exceptions_of_a_broken_judge_are_no_rewards() -> None:
@@ -254,7 +291,9 @@ def test_a_missing_column_is_an_error_and_no_reward(columns: dict[str, Any]) -> 
         ({"columns": ["answer"]}, "columns=\\['answer'\\]: expected a field of the reference and its column"),
         ({"columns": {"answer": ["gold"]}}, "'answer' is to come from \\['gold'\\]; expected the name of one column"),
         ({"timeout_s": "3"}, "timeout_s='3': expected a number"),
-        ({"name": " "}, "name is empty"),
+        ({"name": " "}, "name=' ': expected a text that is not empty"),
+        ({"name": 5}, "name=5: expected a text"),
+        ({"stop_after": "x"}, "stop_after='x': expected a whole number above 0"),
         ({"environment": "mth"}, "no environment is called 'mth'; did you mean 'math'"),
     ],
 )
