@@ -42,6 +42,14 @@ class Run(ABC):
     def kill(self, status: RunStatus, message: str) -> None:
         """Kill the run with this status and message as its result. Only the first kill counts."""
 
+    @abstractmethod
+    def halt(self) -> None:
+        """Stop all its processes until `resume`; they can still be killed. Does nothing where the back end cannot."""
+
+    @abstractmethod
+    def resume(self) -> None:
+        """Let its processes go on."""
+
     def check_usage(self) -> float | None:
         """Kill the run if it uses too much. Return the seconds until the next check; None for no further check."""
         return None

@@ -163,6 +163,14 @@ class Session:
         self.loaded = ended
         return ended
 
+    def halt(self) -> None:
+        """Stop all processes of the program until `resume`, where the back end can."""
+        self._run.halt()
+
+    def resume(self) -> None:
+        """Let the program go on."""
+        self._run.resume()
+
     def close(self) -> None:
         """End the program."""
         if not self._run.done:

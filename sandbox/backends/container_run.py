@@ -230,6 +230,12 @@ class ContainerRun(Run):
             self._return_credit()
             self._arm()
 
+    def halt(self) -> None:
+        """Do nothing: a container has its own share of the cores (`cpus`)."""
+
+    def resume(self) -> None:
+        """Do nothing."""
+
     def destroy(self) -> None:
         """Remove the container. The result is the reason for the kill, which the run itself has caused."""
         self._worker.discard()

@@ -116,8 +116,20 @@ class LocalRun(Run):
         if self._killed_at is None and not self.done:
             self._reason = (status, message)
             self._killed_at = time.monotonic()
-            with contextlib.suppress(OSError):
-                self._worker.sock.send(b'{"op":"kill"}')
+            self._ask(b'{"op":"kill"}')
+
+    def halt(self) -> None:
+        """Ask the cell to stop the run."""
+        self._ask(b'{"op":"halt"}')
+
+    def resume(self) -> None:
+        """Ask the cell to let the run go on."""
+        self._ask(b'{"op":"resume"}')
+
+    def _ask(self, message: bytes) -> None:
+        if not self.done:
+            with contextlib.suppress(OSError):  # noticed when it is read
+                self._worker.sock.send(message)
 
     def check_usage(self) -> float | None:
         """Kill the run if it holds more memory than allowed, where no limit on address space prevents that."""

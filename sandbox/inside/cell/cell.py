@@ -1,8 +1,9 @@
 """The cell: runs one program at a time, forked from a warm Python. It passes descriptors on and never reads their content.
 
 Messages are JSON datagrams with descriptors attached, over one SOCK_SEQPACKET socket:
-supervisor -> cell: {"op": "run", "mode", "argv", "source", "env", "limits", "fds": [part of each descriptor], "collect"} and
-{"op": "kill"}; cell -> supervisor: {"ready"}, {"done", "exit", "signal", "cpu_s", "memory_kb", "files", "note"}.
+supervisor -> cell: {"op": "run", "mode", "argv", "source", "env", "limits", "fds": [part of each descriptor], "collect"},
+{"op": "kill"}, {"op": "halt"} and {"op": "resume"};
+cell -> supervisor: {"ready"}, {"done", "exit", "signal", "cpu_s", "memory_kb", "files", "note"}.
 When the socket closes, the cell ends, and with it everything behind the walls.
 """
 
@@ -57,7 +58,7 @@ def main(config: Mapping[str, Any], socket_fd: int) -> None:
                 starter.fork_ahead()
         request: dict[str, Any] = {}
         fds: list[int] = []
-        while request.get("op") != "run":  # skip kills that come too late
+        while request.get("op") != "run":  # skip what comes too late for the run before
             _close(fds)
             if any(fd == starter.lifeline for fd, _ in idle.poll()):
                 os._exit(1)
@@ -102,9 +103,12 @@ def _await(sock: _socket.socket, starter: RunStarter) -> RunEnd:
     poll.register(sock, select.POLLIN)
     poll.register(watcher, select.POLLIN)
     while watcher not in {fd for fd, _ in poll.poll()}:
-        _, stray = _receive(sock, starter)  # always a kill; exits if the supervisor is gone
+        request, stray = _receive(sock, starter)  # exits if the supervisor is gone
         _close(stray)
-        starter.kill()
+        if request["op"] == "kill":
+            starter.kill()
+        else:
+            starter.signal(signal.SIGSTOP if request["op"] == "halt" else signal.SIGCONT)
     return starter.finish()
 
 

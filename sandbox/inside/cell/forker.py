@@ -83,6 +83,9 @@ class RunStarter(Protocol):
     def kill(self) -> None:
         """Kill the run."""
 
+    def signal(self, number: int) -> None:
+        """Send every process of the run a signal: SIGSTOP, or SIGCONT."""
+
     def finish(self) -> RunEnd:
         """Wait for the run's first process and make sure that no other process of the run is left."""
 
@@ -155,7 +158,11 @@ class Forker:
 
     def kill(self) -> None:
         """Kill every process of the run."""
-        kill_all(self.walls)
+        signal_all(self.walls)
+
+    def signal(self, number: int) -> None:
+        """Send every process of the run a signal."""
+        signal_all(self.walls, number)
 
     def finish(self) -> RunEnd:
         """Wait for the run's first process, kill and reap all others."""
@@ -212,7 +219,7 @@ def end(walls: Walls, pid: int, used_before: int) -> RunEnd:
 def reap(walls: Walls) -> None:
     """Kill and reap children until none is left."""
     while True:
-        kill_all(walls)
+        signal_all(walls)
         try:
             while os.waitpid(-1, 0 if walls.owns_all else os.WNOHANG)[0]:
                 pass
@@ -220,25 +227,25 @@ def reap(walls: Walls) -> None:
             return
 
 
-def kill_all(walls: Walls) -> None:
-    """Kill every process of the run."""
+def signal_all(walls: Walls, number: int = signal.SIGKILL) -> None:
+    """Send every process of the run a signal; by default kill them."""
     if walls.owns_all:
-        # Atomic, even against fork bombs: a process with a pending SIGKILL cannot fork.
+        # Atomic, even against fork bombs: a process with a pending signal cannot fork.
         with contextlib.suppress(ProcessLookupError):
-            os.kill(-1, signal.SIGKILL)
+            os.kill(-1, number)
     elif walls.uid is not None:
         killer = os.fork()
         if killer == 0:
             with contextlib.suppress(OSError):
                 # May signal the uid's processes but not be signalled by them: the target's real and saved uids decide.
                 os.setresuid(walls.killer_uid, walls.uid, walls.killer_uid)
-                os.kill(-1, signal.SIGKILL)
+                os.kill(-1, number)
             os._exit(0)
         os.waitpid(killer, 0)
     else:
         for pid in _descendants():
             with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
 
 
 def _descendants() -> list[int]:

@@ -7,7 +7,7 @@ priorities. The cell itself stays outside the pid namespace and keeps its privil
 talks to the supervisor.
 
 Zygote -> cell, as datagrams: JSON with `{"error"}` or its `Walls`; then for each run, a byte with two descriptors (the socket
-to the waiting process and its pidfd), and a packed `RunEnd`.
+to the waiting process and its pidfd), and a packed `RunEnd`. Cell -> zygote: signals for the run of a number, counted from 1.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import fcntl
 import functools
 import json
 import os
+import select
 import signal
 import struct
 import time
@@ -32,6 +33,7 @@ from verigym.sandbox.inside.walls.privileges import RUN_OOM_SCORE, apply_landloc
 
 _LARGEST = 1 << 14
 _ENDING = struct.Struct("iqq?i")
+_SIGNAL = struct.Struct("qi")
 _FORKED = b"F"
 _PLACES = 10  # more descriptors than most runs have
 _COLLECT_TIMES, _COLLECT_S = 50, 0.002
@@ -79,6 +81,7 @@ class Zygote:
         self._pid = pid
         self._core = -1
         self._process = -1
+        self._run = 0
 
     def fork_ahead(self) -> None:
         """Does nothing: the zygote forks by itself."""
@@ -89,6 +92,7 @@ class Zygote:
         if message != _FORKED:
             raise forker.ForkFailed(message.decode("utf-8", "replace") or "what forks it has ended")
         sock_fd, self._process = received
+        self._run += 1
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, sock_fd)  # given its type, Python need not query it
         try:
             prefork.send_spec(sock, spec, fds, note_fd)
@@ -116,6 +120,11 @@ class Zygote:
         """Kill the run's first process; the zygote then kills all others."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._process, signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Have the zygote send every process of the run a signal."""
+        with contextlib.suppress(OSError):  # it has ended, which `finish` finds out
+            self._sock.send(_SIGNAL.pack(self._run, number))
 
     def finish(self) -> forker.RunEnd:
         """Wait until the zygote has killed and reaped the rest of the run."""
@@ -159,7 +168,9 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
     kept = ("level", "uid", "run_dir", "mounts", "owns_all", "ours", "lacks")
     sock.send(json.dumps({name: getattr(walls, name) for name in kept}).encode())
     become = functools.partial(runs.become, walls)
+    run = 0
     while True:
+        run += 1
         before = forker.used()
         # The fork inherits these two; no run is alive that could use them against the zygote meanwhile.
         dumpable(1)
@@ -175,12 +186,31 @@ def _main(sock: _socket.socket, config: Mapping[str, Any], uid: int | None, lack
         process = os.pidfd_open(pid)
         fd_passing.send(sock, _FORKED, [waiting.fileno(), process])
         waiting.close()
-        os.close(process)
         here.unpin_now_and_then()
+        _pass_signals(sock, run, process)
+        os.close(process)
         ended = forker.end(walls, pid, before)
         number = here.number if here.pin_where_woken() else -1
         clean = _count(sockets) <= none or _collected(sockets, none)
         sock.send(_ENDING.pack(ended.status, ended.cpu_us, ended.memory_kb, clean, number))
+
+
+def _pass_signals(sock: _socket.socket, run: int, process: int) -> None:
+    """Send the signals that the cell asks for, until the run's first process has ended.
+
+    One that comes too late is for a run that is over, and is not for the next, whose process waits already.
+    """
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    poll.register(process, select.POLLIN)
+    while process not in {fd for fd, _ in poll.poll()}:
+        message = sock.recv(_SIGNAL.size)
+        if not message:
+            os._exit(1)  # the cell has ended
+        wanted, number = _SIGNAL.unpack(message)
+        if wanted == run:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, number)
 
 
 def _open(path: str, flags: int) -> int:
