@@ -19,6 +19,8 @@ from verigym.trainer.stages.quickstart import cold_start
 DIGITS = 3
 NUMBERS, GUESSES = 8, 3
 MALFORMED = 1 / 3
+EPISODES = 3000
+"""Of the cold start, which takes them several times."""
 SUMS = {"digits": DIGITS, "operations": "+"}
 GUESSING = {"numbers": NUMBERS, "guesses": GUESSES}
 ONE_TURN = ("bases", {})
@@ -76,12 +78,12 @@ def start(folder: Path, names: Sequence[str], seed: int, steps: int, batch: int 
     """Make a model that has seen such examples, unless the folder exists."""
     if folder.exists():
         return
-    shown = examples(names, steps * batch // 2, seed)[: steps * batch]
+    shown = examples(names, EPISODES, seed)
     texts = ["\n".join([*(message.content for message in one.messages), one.completion]) for one in shown[:1200]]
     tokenizer = scratch_tokenizer(texts, template=CONVERSATION_TEMPLATE)
-    model = scratch_qwen3(tokenizer, hidden_size=192, intermediate_size=512, seed=seed)
+    model = scratch_qwen3(tokenizer, hidden_size=128, layers=2, intermediate_size=256, seed=seed)
     codec = Codec(tokenizer, model.generation_config)
-    cold_start(model, codec, to_pairs(shown, codec), steps=steps, batch_size=batch, peak_learning_rate=2e-3)
+    cold_start(model, codec, to_pairs(shown, codec), steps=steps, batch_size=batch, peak_learning_rate=3e-3)
     partial = folder.with_name(folder.name + ".partial")
     model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
