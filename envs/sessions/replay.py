@@ -3,6 +3,9 @@
 A session is opened anew in a fresh worker from its recorded turns, and must give the recorded replies again. The turn is then
 given once more. If it ends the worker again, a control decides: the same prompt, seed and turns before it, without the turn.
 If the control lives, the turn did it: `SessionLimit`, the floor. If not, we did: `EnvironmentFailure`, no reward.
+
+An episode whose replies are others when it is opened anew cannot go on. If its own turn has ended the worker, that is tried and
+blamed all the same: a model could have a tool tell the time, and then hang, to be taken out of the loss.
 `grading/kill_rule.py` applies the same rule to verdicts.
 """
 
@@ -29,7 +32,13 @@ from verigym.envs.sessions.workers import Worker, WorkerDied
 
 PING_AFTER_S = 0.05
 """A worker that was idle for longer is asked whether it still answers, so that what happened meanwhile is no turn's fault."""
+LONGEST_TURN = 1_000_000
+"""Characters of a turn. Text, calls and arguments of a longer one may be more than a message between processes holds."""
 _SHOWN = 200
+
+
+class DiffersAnew(EnvironmentFailure):
+    """A session that was opened anew did something else than before."""
 
 
 def closed() -> EnvironmentFailure:
@@ -106,9 +115,16 @@ class Player:
             EnvironmentFailure: the session fails, or opening it anew does.
             NeverStarts: as `open`.
         """
+        if len(text) > LONGEST_TURN:
+            raise SessionLimit(f"a turn of {len(text):,} characters, more than {LONGEST_TURN:,}")
         deaths = 0
         while True:
-            self.open(record)
+            try:
+                self.open(record)
+            except DiffersAnew:
+                if deaths:
+                    self._try_all_the_same(record, text)
+                raise
             try:
                 said = self._ask("turn", record, text=text)
                 break
@@ -170,7 +186,8 @@ class Player:
         except WorkerDied as error:
             self._died(record, error, "it was idle")
 
-    def _open(self, record: EpisodeRecord) -> None:
+    def _open(self, record: EpisodeRecord, *, same: bool = True) -> None:
+        """Open the session of an episode and replay its turns; `same`: the replies must be those of before."""
         self._start(record)
         if record.opened:
             self._counters.add("replays")
@@ -181,8 +198,8 @@ class Player:
             for place, played in enumerate(record.played):
                 self._counters.add("replayed_turns")
                 said = _checked(self._ask("turn", record, text=played.text))
-                if (said.turn, said.reply) != (played.turn, played.reply):
-                    raise EnvironmentFailure("backend", _other(record, place, played, said))
+                if same and (said.turn, said.reply) != (played.turn, played.reply):
+                    raise DiffersAnew("backend", _other(record, place, played, said))
         except EnvironmentFailure:
             self.drop(record)
             raise
@@ -194,12 +211,32 @@ class Player:
         assert outcome is not None
         return outcome
 
-    def _blame(self, record: EpisodeRecord, error: WorkerDied) -> NoReturn:
+    def _try_all_the_same(self, record: EpisodeRecord, text: str) -> None:
+        """Give a turn that has ended its worker once more, though earlier replies are others now; return if that is answered.
+
+        Raises:
+            SessionLimit: the turn is to blame.
+            EnvironmentFailure: we are.
+        """
+        again = record.control(next(self._numbers))
+        try:
+            self._open(again, same=False)
+        except WorkerDied as error:
+            self._died(again, error, "its turns were replayed")
+            return
+        try:
+            self._ask("turn", again, text=text)
+        except WorkerDied as error:
+            self._died(again, error, "it answered a turn")
+            self._blame(record, error, same=False)
+        self.drop(again)
+
+    def _blame(self, record: EpisodeRecord, error: WorkerDied, *, same: bool = True) -> NoReturn:
         """Raise by whose fault a turn has ended its worker twice."""
         died = error.died
         control = record.control(next(self._numbers))
         try:
-            self._open(control)
+            self._open(control, same=same)
             self._close(control)
         except WorkerDied as second:
             self._died(control, second, "it held a control session")

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import wait
+from pathlib import Path
 
 import pytest
 from processes import alive, children, eventually
@@ -189,14 +190,41 @@ def test_a_session_that_does_otherwise_when_it_is_opened_again_has_no_score() ->
             episode.turn(text).result()
         os.kill(workers_of(sessions)[0], signal.SIGKILL)
         rest = play_on(episode, TASK, ["DONE"])
-        killer = play(sessions, TASK, ["OTHER", "DIE"])
         unharmed(neighbours)
         stats = sessions.stats
-    for one in (rest, killer):
-        assert one.failure is not None and one.failure.kind == "backend"
-        assert TALK.score(TASK, one).reward is None
-        assert "talk: opened anew, the session did not do the same: reply" in one.failure.message
-    assert (stats.limits, stats.failures) == (0, 2)
+    assert rest.failure is not None and rest.failure.kind == "backend"
+    assert TALK.score(TASK, rest).reward is None
+    assert "talk: opened anew, the session did not do the same: reply" in rest.failure.message
+    assert (stats.limits, stats.failures) == (0, 1)
+
+
+def test_a_turn_that_ends_workers_is_to_blame_though_its_session_does_otherwise_each_time(tmp_path: Path) -> None:
+    """A model that has a tool tell the time, and then one that hangs, is not taken out of the loss."""
+    env = TalkEnvironment(folder=str(tmp_path))
+    prompt = env.prompt("Talk.", answer="x")
+    with Sessions({"talk": env}, workers=1) as sessions:
+        killer = play(sessions, prompt, ["OTHER", "DIE"])
+        assert (sessions.stats.deaths, sessions.stats.limits) == (2, 1)
+        killed = sessions.open(prompt, "1")
+        killed.turn("OTHER").result()
+        (tmp_path / f"bomb-{workers_of(sessions)[0]}").write_text("DIE")
+        unlucky = play_on(killed, prompt, ["hello"])
+        stats = sessions.stats
+    assert killer.outcome is not None and "a control session lived" in str(killer.outcome["limit"])
+    assert (killer.finish_reason, env.score(prompt, killer).reward) == ("limit", 0.0)
+    assert unlucky.failure is not None and "the session did not do the same" in unlucky.failure.message
+    assert (stats.deaths, stats.limits, stats.failures) == (3, 1, 1)
+
+
+def test_a_turn_of_a_million_characters_is_to_blame() -> None:
+    for workers in (0, 1):
+        with Sessions({"talk": TALK}, workers=workers) as sessions:
+            assert play(sessions, TASK, ["\x01" * 1_000_000]).finish_reason == "turns"
+            for length in (1_000_001, 13_000_000):
+                episode = play(sessions, TASK, ["hello", "\x01" * length])
+                assert episode.outcome == {"limit": f"a turn of {length:,} characters, more than 1,000,000"}
+                assert TALK.score(TASK, episode).status == "limit"
+            assert (sessions.stats.deaths, sessions.stats.limits) == (0, 2)
 
 
 @pytest.mark.slow
