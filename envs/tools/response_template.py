@@ -113,7 +113,10 @@ class ResponseTemplate:
             values = message.get(FIELD) or [None]
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             values = [None]
-        return [_call(value, raw) for value in (values if isinstance(values, list) else [values])]
+        # Of several calls in one text the first has it: a list of hundreds would grow with the square of its length.
+        return [
+            _call(value, "" if number else raw) for number, value in enumerate(values if isinstance(values, list) else [values])
+        ]
 
 
 class _Once:

@@ -150,3 +150,14 @@ def test_response_templates_need_transformers(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "transformers.utils.chat_parsing", None)
     with pytest.raises(UsageError, match="transformers 5.15 or newer: pip install"):
         ResponseTemplate(PIPES)
+
+
+def test_the_text_of_a_list_of_calls_is_kept_once() -> None:
+    lists = {
+        "start_anchor": "<|assistant|>",
+        "fields": {"tool_calls": {"open": "[CALLS]", "close": "[/CALLS]", "content": "json"}, "content": {}},
+    }
+    text = f"[CALLS]{json.dumps([{'function': {'name': 'repeat', 'arguments': {'word': 'a'}}}] * 200)}[/CALLS]"
+    calls = ResponseTemplate(lists).read(text, TOOLS)
+    assert [(call.name, call.fault) for call in calls] == [("repeat", None)] * 200
+    assert "".join(call.raw for call in calls) == text
