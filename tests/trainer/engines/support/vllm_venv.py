@@ -20,6 +20,8 @@ TRAINER = [
     "jinja2>=3.1",
     "peft>=0.18",
 ]
+OVERRIDES = ["numpy==2.4.6"]
+"""Of what its dependencies contradict each other about; pip would look for a way out for an hour, so uv installs them."""
 UNFIT = ["torchvision", "torchaudio", "torchcodec"]
 """Installed along, and built for another torch than the CPU's: importing them fails."""
 
@@ -41,15 +43,37 @@ def make(timeout_s: float) -> None:
         subprocess.SubprocessError: a package cannot be had, or the time is over.
     """
     python = folder() / "bin/python"
-    pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    uv = [
+        str(folder() / "bin/uv"),
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        str(python),
+        "--index-strategy",
+        "unsafe-best-match",
+    ]
+    overrides = folder() / "overrides.txt"
+    subprocess.run([sys.executable, "-m", "venv", str(folder())], check=True, timeout=timeout_s)
+    subprocess.run([str(python), "-m", "pip", "install", "--quiet", "uv"], check=True, timeout=timeout_s)
+    overrides.write_text("\n".join(OVERRIDES))
     for line in (
-        [sys.executable, "-m", "venv", str(folder())],
-        [*pip, "install", "--constraint", str(ROOT / "constraints.txt"), VLLM, *TRAINER],
-        [*pip, "uninstall", "--yes", *UNFIT],
+        [*uv, *_indexes(python), "--override", str(overrides), "--constraint", str(ROOT / "constraints.txt"), VLLM, *TRAINER],
+        [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "uninstall", "--yes", *UNFIT],
         [str(python), "-c", "import vllm"],
     ):
         subprocess.run(line, check=True, timeout=timeout_s)
     (folder() / ".verigym-ready").touch()
+
+
+def _indexes(python: Path) -> list[str]:
+    """Return where pip looks for packages, as options of uv, which does not read pip's configuration."""
+    found = []
+    for name in ("index-url", "extra-index-url", "find-links"):
+        asked = [str(python), "-m", "pip", "config", "get", f"global.{name}"]
+        said = subprocess.run(asked, capture_output=True, text=True).stdout
+        found += [part for place in said.split() for part in (f"--{name}", place)]
+    return found
 
 
 def environment() -> dict[str, str]:
