@@ -2,14 +2,14 @@ r"""How models from scratch learn to use tools and replies, and the same runs wi
 
     python benchmarks/conversations.py [--seeds N] [--threads N] [--only NAME ...] [--output DIR]
 
-- `calculator`: sums of long numbers. With a calculator the model copies the question into a call and the result into its answer;
-  without one, after as many supervised steps on answers and as many of GRPO, it has to know the sum.
+- `calculator`: sums of long numbers. With a calculator the model copies the question into a call and the result into its
+  answer; without one, after as many supervised steps on answers and as many of GRPO, it has to know the sum.
 - `guessing`: a hidden number, higher or lower. No policy that ignores the replies wins more often than guesses/numbers
   (`number_guessing.blind_bound`), whatever it does.
 - `mixture`: a source of many turns and one of one turn in one run.
 
-Each begins with a short supervised cold start. A third of the calls in it are malformed, so that there is something for the reward
-to mend. Accuracies are on held-out tasks, by greedy decoding.
+Each begins with a short supervised cold start. A third of the calls in it are malformed, so that there is something for the
+reward to mend. Accuracies are on held-out tasks, by greedy decoding.
 """
 
 from __future__ import annotations

@@ -13,15 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from conversation_parts import starts
 
+from conversation_parts import starts
 from verigym.envs.games.number_guessing import best_bound, blind_bound
 from verigym.trainer import train
 from verigym.trainer.config.run import build_config
 from verigym.trainer.monitoring.logs import read_rows
 
 Source = dict[str, Any]
-CALCULATOR: Source = {"environment": "arithmetic", "options": starts.SUMS, "tools": {"calculator": {}}, "name": "with_calculator"}
+CALCULATOR: Source = {
+    "environment": "arithmetic",
+    "options": starts.SUMS,
+    "tools": {"calculator": {}},
+    "name": "with_calculator",
+}
 ANSWERS: Source = {"environment": "arithmetic", "options": starts.SUMS, "name": "without"}
 GUESSING: Source = {"environment": "number_guessing", "options": starts.GUESSING, "name": "guessing"}
 ONE_TURN: Source = {"environment": starts.ONE_TURN[0], "options": starts.ONE_TURN[1], "name": "one_turn"}
