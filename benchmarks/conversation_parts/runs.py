@@ -35,7 +35,7 @@ ONE_TURN: Source = {"environment": starts.ONE_TURN[0], "options": starts.ONE_TUR
 RUNS: Mapping[str, tuple[tuple[str, ...], int, tuple[Source, ...], int, dict[str, Any]]] = {
     "calculator": (("calculator",), 900, (CALCULATOR,), 40, {"max_turns": 3}),
     "without": (("answers",), 900, (ANSWERS,), 40, {}),
-    "guessing": (("guessing",), 1200, (GUESSING,), 60, {"max_turns": starts.GUESSES}),
+    "guessing": (("guessing",), 700, (GUESSING,), 60, {"max_turns": starts.GUESSES}),
     "mixture": (("calculator", "one_turn"), 1400, (CALCULATOR, ONE_TURN), 40, {"max_turns": 3}),
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import vllm_venv
-from conversations import save_calling_model
+from tool_users import save_calling_model
 from vllm_fixtures import WATCHED_RUN, check_run, require_vllm, save_model, settings
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ def test_twenty_steps_of_episodes_with_a_calculator(tmp_path: Path) -> None:
     source = {"environment": "letters", "name": "tools", "tools": {"calculator": {}}}
     model = save_calling_model(tmp_path / "model")
     limits = {"max_new_tokens": 64, "max_turns": 3, "workers": 1}
-    config = settings(tmp_path, model, engine="vllm", sources=[source], **limits)
+    config = settings(tmp_path, model, engine="vllm", sources=[source], **{**limits, "learning_rate": 1e-4})
     command = [str(python), str(WATCHED_RUN), str(config), str(tmp_path / "report.json")]
     done = subprocess.run(command, env=vllm_venv.environment(), capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

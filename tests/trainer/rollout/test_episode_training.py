@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conversations import save_calling_model
 from letters import LettersEnvironment
+from tool_users import save_calling_model
 
 from verigym.envs import UsageError
 from verigym.trainer.config.run import TrainConfig, build_config

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from conversations import BROKEN_CALL, CALL, ScriptedEngine, SumEnvironment, conversation_codec, sums_with_a_calculator
 from letters import LettersEnvironment
+from tool_users import BROKEN_CALL, CALL, ScriptedEngine, SumEnvironment, conversation_codec, sums_with_a_calculator
 
 from verigym.envs import Prompt, Status, ToolEnvironment, UsageError, tool
 from verigym.envs.contract.base import Environment
