@@ -79,7 +79,8 @@ class Interpreter:
             try:
                 if self._session is None:
                     self._session = Session(self._box.start, Program(source=_PROGRAM), self._limits)
-                self._session.resume()
+                else:
+                    self._session.resume()
                 reply = self._session.call("execute", [code])
                 self._session.halt()
             except SandboxFailure:
