@@ -17,7 +17,7 @@ _CONTROL = "I see. Could you tell me more?"
 
 
 class TextRefused(Exception):
-    """The endpoint answers no request with this text of the assistant's, and does answer one with another text."""
+    """The endpoint answers no request with this text of the assistant's, or nothing readable, and does with another text."""
 
 
 class SimulatedUser:
@@ -37,7 +37,7 @@ class SimulatedUser:
         """Return the user's next message, safe for any chat template.
 
         Raises:
-            TextRefused: the endpoint refuses the assistant's text.
+            TextRefused: the assistant's text is to blame that there is none.
             EnvironmentFailure: the endpoint fails.
         """
         deadline = time.monotonic() + self._options.total_s
@@ -46,6 +46,14 @@ class SimulatedUser:
         except RefusedRequest as refused:
             self._ask_about_another_text(lines, deadline, refused)
             raise TextRefused(str(refused)) from None
+        except EnvironmentFailure as failure:
+            if failure.kind != "protocol":
+                raise
+            try:
+                self._ask_about_another_text(lines, deadline, failure)
+            except EnvironmentFailure:
+                raise failure from None
+            raise TextRefused(failure.message) from None
         return said._replace(message=capped(unmarked(said.message), self._options.max_chars))
 
     def _ask(self, lines: Sequence[Line], deadline: float) -> UserReply:
@@ -56,7 +64,7 @@ class SimulatedUser:
         self.spent = self.spent + spent
         return said
 
-    def _ask_about_another_text(self, lines: Sequence[Line], deadline: float, refused: RefusedRequest) -> None:
+    def _ask_about_another_text(self, lines: Sequence[Line], deadline: float, refused: Exception) -> None:
         """Ask with a plain text in the place of all that the assistant wrote.
 
         Raises:

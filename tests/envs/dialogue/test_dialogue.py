@@ -282,6 +282,20 @@ def test_a_text_that_the_endpoint_refuses_ends_the_conversation() -> None:
         assert episode.failure is not None and episode.failure.kind == "unavailable"
 
 
+def test_a_text_to_which_nothing_readable_is_said_ends_the_conversation() -> None:
+    """A policy that confuses the user's model is not taken out of the loss."""
+    with serving(say(lambda request: "so be it" if "confuse" in user(request) else honest(request))) as server:
+        env = env_at(server, tries=2)
+        prompt = task(env)
+        episode = run_episode(env, prompt, scripted("How many people travel?", "Let me confuse you."))
+        assert episode.outcome is not None and episode.outcome["user"]["ended"] == "refused"  # type: ignore[call-overload, index]
+        assert (episode.finish_reason, env.score(prompt, episode).reward) == ("stop", 0.0)
+    with serving(say("so be it")) as server:
+        env = env_at(server, tries=2)
+        episode = run_episode(env, task(env), scripted("Who?"))
+        assert episode.failure is not None and episode.failure.kind == "protocol"
+
+
 def moody() -> Callable[[Request], str]:
     """Return a user who says something else each time, whatever the seed."""
     numbers = iter(range(1000))
