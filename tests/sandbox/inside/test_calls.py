@@ -225,7 +225,7 @@ def test_what_hostile_values_can_do_is_spoil_their_own_answer(loaded):
     ],
 )
 def test_endings_and_garbage_are_errors_of_ours_for_the_one_who_asks(loaded, body):
-    find = "next(n for n in range(3, 100) if os.path.exists(f'/proc/self/fd/{n}') and stat.S_ISSOCK(os.fstat(n).st_mode))"
+    find = "next(n for n in range(3, 4096) if os.path.exists(f'/proc/self/fd/{n}') and stat.S_ISSOCK(os.fstat(n).st_mode))"
     server = loaded(f"import os, stat\nFD = {find}\ndef f(n):\n    {body}\n    return 2 * n\n")
     server.sock.settimeout(2)
     answers = []
