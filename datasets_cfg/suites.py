@@ -63,7 +63,7 @@ class SuiteSource(_Frozen):
     tools: Mapping[str, Mapping[str, Any]] = {}
     """Tools that the model may call in episodes of several turns, with their options: {calculator: {}, python: {wall_s: 5}}."""
     tool_options: Mapping[str, Any] = {}
-    """With tools: max_calls, max_reply_chars and calls, as `ToolEnvironment` takes them."""
+    """With tools: max_calls, max_turn_s, max_reply_chars and calls, as `ToolEnvironment` takes them."""
     reward_scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Multiplies this source's whole reward in training, and so sets how much a nat of KL in the reward weighs."""
     template: str | None = None

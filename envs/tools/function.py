@@ -30,7 +30,8 @@ class OpenTool(Protocol):
 
         Raises:
             ToolError: the call makes no sense; the model reads why.
-            EnvironmentFailure, OSError, ImportError: our side failed, and the episode gets no reward.
+            EnvironmentFailure, OSError, ImportError: our side failed, and the episode gets no reward, unless the call is to
+                blame (`running.py`).
         """
 
     def close(self) -> None:
@@ -148,7 +149,7 @@ def tool(function: Any = None, *, name: str | None = None) -> Any:
 
     A function raises `ToolError` for the model to read. Any other exception is a bug of the tool: the model reads its type and
     message, the episode goes on, and the outcome counts it. OSError, ImportError and EnvironmentFailure are failures on our
-    side: they end the episode without a reward.
+    side, and end the episode without a reward, unless a control shows that the arguments are to blame (`running.py`).
 
     Raises:
         UsageError: the function has no docstring, a parameter without a type, or `*args` or `**kwargs`.
