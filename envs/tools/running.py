@@ -2,15 +2,15 @@
 
 A tool fails by EnvironmentFailure, OSError or ImportError: our side, and no reward. But the model chooses the arguments, and
 with them a file that is not there, a host that does not answer, or work without end: it could take its episodes out of the
-loss whenever it likes. So a control decides, as in `contract/blame.py`: the last call of the tool that was answered in this
-process, in whichever episode, on a tool that is opened anew. If that fails too, or none is known, we are to blame. If it is
-answered, the call is made once more, also anew: failing again, it is to blame, and the model reads so.
+loss whenever it likes. So a control decides, as in `contract/blame.py`: the first and the last call of the tool that were
+answered in this process, in whichever episode, each on a tool that is opened anew. If both fail, or none is known, we are to
+blame. If one is answered, the call is made once more, also anew: failing again, it is to blame, and the model reads so.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -38,19 +38,22 @@ class Result(NamedTuple):
 
 
 class Controls:
-    """The last call of each tool that was answered, in all episodes of an environment in this process."""
+    """The first and the last call of each tool that were answered, in all episodes of an environment in this process.
+
+    The last one alone could be a call of the same model that works only once.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[str, Mapping[str, JsonValue]] = {}
+        self._known: dict[str, tuple[Mapping[str, JsonValue], ...]] = {}
 
     def answered(self, call: ToolCall) -> None:
         """Note that a call was answered."""
         if len(call.raw) <= LONGEST_CONTROL:
-            self._known[call.name] = call.arguments
+            self._known[call.name] = (*self._known.get(call.name, ())[:1], call.arguments)
 
-    def arguments(self, name: str) -> Mapping[str, JsonValue] | None:
-        """Return arguments with which this tool has worked; None if none are known."""
-        return self._known.get(name)
+    def arguments(self, name: str) -> Sequence[Mapping[str, JsonValue]]:
+        """Return the arguments with which this tool has worked."""
+        return self._known.get(name, ())
 
 
 class OpenTools:
@@ -92,7 +95,7 @@ class OpenTools:
             return self._called(opened, call)
         except _FAILURES as error:
             failure = _ours(call.name, error)
-            if not self._answers(call.name):
+            if not self._works(call.name):
                 raise failure from error
             stateless = isinstance(opened, FunctionTool)
             self._drop(call.name)
@@ -133,11 +136,11 @@ class OpenTools:
         self._controls.answered(call)
         return Result(text)
 
-    def _answers(self, name: str) -> bool:
+    def _works(self, name: str) -> bool:
         """Whether the tool, opened anew, answers a call that it has answered before."""
-        arguments = self._controls.arguments(name)
-        if arguments is None:
-            return False
+        return any(self._answers(name, arguments) for arguments in self._controls.arguments(name))
+
+    def _answers(self, name: str, arguments: Mapping[str, JsonValue]) -> bool:
         try:
             opened = open_tool(self._tools[name], f"{self._seed}/{name}/control", ())
             try:

@@ -19,6 +19,8 @@ from verigym.tools import OpenTool, tool
 ANSWER = r"It is \boxed{3}."
 down = False
 """Whether what the tool needs is out of order."""
+taken: list[str] = []
+"""Places that were there once."""
 blips: list[Exception] = []
 """What the next calls raise, whatever their arguments."""
 
@@ -39,6 +41,9 @@ def fetch(place: str) -> str:
         raise blips.pop() if blips else ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
     if place == "home":
         return "welcome"
+    if place == "once" and place not in taken:
+        taken.append(place)
+        return "taken"
     if place == "slow":
         raise EnvironmentFailure("timeout", "no result within 10 s", retryable=True)
     if place == "package":
@@ -93,6 +98,7 @@ def in_order() -> None:
     global down
     down = False
     blips.clear()
+    taken.clear()
 
 
 def made() -> tuple[ToolEnvironment, Notes]:
@@ -139,6 +145,13 @@ def test_we_are_to_blame_where_the_tool_answers_nothing() -> None:
         episode = play(env, call(name, **arguments), ANSWER)
         assert episode.failure is not None and episode.finish_reason == "abort"
     assert kept.open_now == 0
+
+
+def test_a_call_that_works_once_is_not_the_only_control() -> None:
+    env, _ = made()
+    play(env, call("fetch", place="home"), ANSWER)
+    episode = play(env, call("fetch", place="once") + call("fetch", place="gone"), ANSWER)
+    assert said(episode)[0] == "taken" and said(episode)[1].startswith("Error: FileNotFoundError")
 
 
 def test_what_passes_is_nobodys_fault() -> None:
