@@ -61,4 +61,3 @@ def _text(text: object) -> str:
     if not isinstance(text, str):
         raise TypeError(f"the policy returned {type(text).__name__}; expected the assistant's next text")
     return text
-
