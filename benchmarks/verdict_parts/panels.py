@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-for folder in (ROOT, ROOT / "tests", ROOT / "tests/envs/support"):
+for folder in (ROOT, ROOT / "tests", ROOT / "tests/support", ROOT / "tests/envs/support"):
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
@@ -219,12 +219,42 @@ def _hostile(case: Case) -> Verdicts:
     yield "", {"scored": score.scored} if hostile.expect == "EITHER" else {"reward": score.reward}
 
 
+@functools.cache
+def _played_on(name: str) -> Any:
+    """Return an environment that episodes are played on, and its sessions."""
+    from attacked_envs import MAKERS
+
+    from verigym.envs.sessions import Sessions
+
+    attacked = MAKERS[name]()
+    return attacked, Sessions({attacked.env.name: attacked.env}, workers=0, timeout_s=60)
+
+
+def _episodes(case: Case) -> Verdicts:
+    from tests.envs.test_episode_attacks import played
+    from verigym.datasets_cfg.fields import FieldProblem
+    from verigym.grade.reading.completions import completion
+
+    package = {"mcp": "mcp", "retrieval": "bm25s"}.get(case["env"])
+    if package is not None and importlib.util.find_spec(package) is None:
+        raise Lacking(f"the package {package}")
+    attacked, sessions = _played_on(case["env"])
+    try:
+        episode = completion(case["saved"], "completion") if "saved" in case else played(sessions, attacked, case)
+    except FieldProblem:
+        yield "", {"refused": True}
+    else:  # what an interpreter says of an error differs between versions, and is in reasons and answers
+        score = attacked.env.score(attacked.task, episode)
+        yield "", {"reward": score.reward, "status": score.status.value, "finish_reason": episode.finish_reason}
+
+
 PANELS: dict[str, Reader] = {
     "code_fences": _fences,
     "code_output": _output,
     "code_verdicts": _code,
     "constraints_ifbench": _constraints,
     "constraints_ifeval": _constraints,
+    "episodes": _episodes,
     "extract": _extract,
     "format": _format,
     "hostile_programs": _hostile,
@@ -244,4 +274,4 @@ PANELS: dict[str, Reader] = {
     "reasoning_gym": _gym,
     "shaping": _shaping,
 }
-SANDBOXED = frozenset(("code_verdicts", "hostile_programs", "hostile_programs_own", "program_of_thought"))
+SANDBOXED = frozenset(("code_verdicts", "episodes", "hostile_programs", "hostile_programs_own", "program_of_thought"))

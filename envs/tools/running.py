@@ -84,9 +84,9 @@ class OpenTools:
             raise self._failure
         try:
             return self._run(call, end)
-        except EnvironmentFailure as failure:
-            self._failure = failure
-            raise
+        except _FAILURES as error:
+            self._failure = _ours(call.name, error)
+            raise self._failure from error
 
     def _run(self, call: ToolCall, end: float) -> Result:
         held = bool(self._sharing(call.name))
@@ -118,10 +118,7 @@ class OpenTools:
 
     def _opened(self, name: str) -> OpenTool:
         if name not in self._open:
-            try:
-                self._open[name] = open_tool(self._tools[name], f"{self._seed}/{name}", self._open.values())
-            except OURS as error:
-                raise _ours(name, error) from error
+            self._open[name] = open_tool(self._tools[name], f"{self._seed}/{name}", self._open.values())
         return self._open[name]
 
     def _called(self, opened: OpenTool, call: ToolCall) -> Result:
