@@ -14,10 +14,15 @@ from verigym.envs import Environment, ExpectedVerdicts, ToolEnvironment, check_e
 from verigym.envs.conformance.episode_checks import ADVICE
 from verigym.envs.conformance.turns import forgeries, hostile
 from verigym.envs.contract.session import opens_sessions
+from verigym.envs.judge.options import EndpointOptions
 from verigym.envs.registry import ENVIRONMENTS
 from verigym.tools import calculator, python
 
-INTERACTIVE = [name for name in ENVIRONMENTS if opens_sessions(verigym.load(name))]
+INTERACTIVE = [
+    name
+    for name, environment in ((name, verigym.load(name)) for name in ENVIRONMENTS)
+    if opens_sessions(environment) and not isinstance(environment.options, EndpointOptions)  # dialogue's test has an endpoint
+]
 
 
 def failed(environment: Any) -> list[str]:
