@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import resource
 import socket
 import tempfile
@@ -114,14 +115,25 @@ def _listening() -> Iterator[str]:
     for name in ("tcp", "tcp6", "udp", "udp6"):
         with contextlib.suppress(OSError), open(f"/proc/net/{name}", encoding="ascii") as file:
             for line in list(file)[1:]:
-                local, state = line.split()[1], line.split()[3]
-                if state == "0A" or name.startswith("udp"):
+                local, state, uid = line.split()[1], line.split()[3], int(line.split()[7])
+                if (state == "0A" or name.startswith("udp")) and _may_be_a_runs(uid):
                     yield f"{name}:{local}"
     with contextlib.suppress(OSError), open("/proc/net/unix", encoding="utf-8", errors="replace") as file:
         for line in list(file)[1:]:
             parts = line.split()
             if int(parts[3], 16) & 0x10000 and len(parts) > 7 and "verigym" in parts[7]:
                 yield f"unix:{parts[7]}"
+
+
+def _may_be_a_runs(uid: int) -> bool:
+    """Whether a run may have this uid: as root it has one of its own, without an account; others use this machine, too."""
+    if os.geteuid() != 0:
+        return uid == os.geteuid()
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return True
+    return False
 
 
 def survivors(roots: Collection[int]) -> dict[tuple[int, str], str]:
