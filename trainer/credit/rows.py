@@ -15,6 +15,7 @@ from verigym.envs.composition.terms import Term, step_parts, terms_of, weighted_
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import UsageError, error_context
 from verigym.envs.contract.schema import Score
+from verigym.envs.contract.session import opens_sessions
 from verigym.trainer.advantages.table import ADVANTAGES
 from verigym.trainer.config.lookup import bind
 from verigym.trainer.config.run import TrainConfig
@@ -93,6 +94,8 @@ def credits_of(config: TrainConfig, environments: Mapping[str, Environment] | No
                 f"{source.reward_scale:g} would change nothing; leave it out, or set kl_place to reward and kl_coef above 0"
             )
         by_turn = ADVANTAGES[name].takes == "turns"
+        if by_turn and environments is not None:
+            _refuse_one_turn(source.label, environments[source.label])
         rules[source.label] = Credit(advantage, weights, terms, parts, by_turn, source.reward_scale)
     if config.step_rewards and environments is not None and not any(rule.terms for rule in rules.values()):
         raise UsageError(
@@ -101,6 +104,19 @@ def credits_of(config: TrainConfig, environments: Mapping[str, Environment] | No
             "or leave step_rewards out (a gate's condition has no share of the reward)"
         )
     return rules
+
+
+def _refuse_one_turn(label: str, environment: Environment) -> None:
+    """Refuse an advantage of turns where there is one turn.
+
+    Raises:
+        UsageError: the environment has no episodes.
+    """
+    if not opens_sessions(environment):
+        raise UsageError(
+            f"source {label!r}: advantage turn_returns is about the turns of episodes, and environment {environment.name!r} "
+            "has none; take rloo, which is the same for one turn"
+        )
 
 
 def _scale_counts(config: TrainConfig, name: str, advantage: Callable[..., torch.Tensor], *, steps: bool) -> bool:

@@ -16,11 +16,14 @@ from tool_users import save_calling_model
 
 from verigym.envs import UsageError
 from verigym.trainer.config.run import TrainConfig, build_config
+from verigym.trainer.credit.rows import credits_of
 from verigym.trainer.evaluation.config import EvalConfig
 from verigym.trainer.evaluation.run import run_evaluation as evaluate
 from verigym.trainer.loop import train
 from verigym.trainer.rng import keyed_random
+from verigym.trainer.rollout import graders
 from verigym.trainer.stages.sample_log import read_samples
+from verigym.trainer.tasks.mixture import build_source
 
 SCRIPT = Path(__file__).parent.parent / "support/run_everything.py"
 STEPS = 4
@@ -147,6 +150,37 @@ def test_an_evaluation_plays_and_keeps_the_episodes(calling_model: Path, tmp_pat
     before = (tmp_path / "eval/samples-m.jsonl").read_bytes()
     evaluate(config)
     assert (tmp_path / "eval/samples-m.jsonl").read_bytes() == before, "nothing is played again"
+
+
+@pytest.mark.slow
+def test_the_context_of_a_run_file_bounds_its_episodes(calling_model: Path, tmp_path: Path) -> None:
+    rows = run(calling_model, tmp_path / "out", max_context_tokens=60, steps=1, eval_every=0)
+    (row,) = (one for one in rows if one["kind"] == "train")
+    assert row["tools/episodes_cut_off"] > 0 and 0.5 < row["tools/context_used"] <= 1
+
+
+def test_sessions_get_the_limits_of_the_run(letters_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, Any]] = []
+
+    class Noted(graders.Sessions):
+        def __init__(self, environments: Any, **limits: Any) -> None:
+            given.append(limits)
+            super().__init__(environments, **limits)
+
+    monkeypatch.setattr(graders, "Sessions", Noted)
+    config = build_config(settings(letters_model, tmp_path, turn_timeout_s=7.5, grade_memory_mb=512, workers=0), "test")
+    sources = [build_source(source, 0, 1, {"letters": LettersEnvironment()}) for source in config.sources]
+    with graders.open_sessions(sources, config) as sessions:
+        assert set(sessions) == {"tools"}
+    assert given == [{"workers": 0, "timeout_s": 7.5, "memory_bytes": 512 * 2**20}]
+
+
+def test_an_advantage_of_turns_needs_turns(letters_model: Path, tmp_path: Path) -> None:
+    config = build_config(settings(letters_model, tmp_path, advantage="turn_returns"), "test")
+    tools, plain = (build_source(source, 0, 1, {"letters": LettersEnvironment()}).environment for source in config.sources)
+    assert credits_of(config, {"tools": tools, "plain": tools})["tools"].by_turn
+    with pytest.raises(UsageError, match="source 'plain': advantage turn_returns is about the turns of episodes"):
+        credits_of(config, {"tools": tools, "plain": plain})
 
 
 def test_settings_of_episodes_need_episodes(tmp_path: Path, letters_model: Path) -> None:
