@@ -208,9 +208,9 @@ class Owner:
         """Close the session that was not used for longest, if that is too long: its next turn replays it."""
         record = next(iter(self._open.values()), None)
         if record is not None and time.monotonic() - record.used >= self._idle_s:
-            del self._open[record.number]
             if self._player.drop(record):
                 self._counters.add("evicted")
+            self._open.pop(record.number, None)
 
     def _retire(self) -> None:
         """Replace a worker whose memory runs low; its sessions are replayed in the next."""

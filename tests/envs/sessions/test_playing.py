@@ -243,7 +243,7 @@ def test_sessions_idle_too_long_are_closed_and_replayed(tmp_path: Path) -> None:
         episode, other = sessions.open(prompt, "0"), sessions.open(prompt, "1")
         futures = [episode.turn("hello"), other.turn("hello")]
         wait(futures)
-        assert eventually(lambda: not sessions._engine._owners[0]._open, 60)
+        assert eventually(lambda: sessions.stats.evicted >= 2 and not sessions._engine._owners[0]._open, 60)
         assert len((tmp_path / "closed").read_text().splitlines()) == sessions.stats.evicted >= 2
         rest = play_on(episode, prompt, ["again", "DONE"])
         assert rest.outcome == undisturbed(env, prompt, ["hello", "again", "DONE"]).outcome

@@ -18,11 +18,22 @@ from tests.sandbox.docker.support import docker_box  # noqa: E402
 from verigym.sandbox import Sandbox  # noqa: E402
 
 
+_services: list[Podman] = []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    for service in _services:
+        service.revive()
+
+
 @pytest.fixture(scope="session")
 def podman() -> Iterator[Podman]:
     try:
         with running_podman() as service:
+            _services.append(service)
             yield service
+            _services.remove(service)
     except Unavailable as error:
         lack("podman", error)
 

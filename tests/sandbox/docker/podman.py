@@ -67,9 +67,17 @@ class Podman:
                 probe.connect(self.url.removeprefix("unix://"))
                 return
             time.sleep(0.1)
-        log_text = (place / "log").read_text(errors="replace")[-1500:]
         self.stop()
-        raise Unavailable(f"the service did not start: {log_text}")
+        raise Unavailable(f"the service did not start: {self._log_end()}")
+
+    def revive(self) -> None:
+        """Start a service that died by itself again, as systemd would: it is not what these tests are about."""
+        if self._service is not None and (status := self._service.poll()) is not None:
+            print(f"the Podman service ended by itself ({status}): {self._log_end()}", file=sys.stderr)
+            self.start()
+
+    def _log_end(self) -> str:
+        return (self.directory / "log").read_text(errors="replace")[-1500:]
 
     def stop(self) -> None:
         """Kill the service. Containers go on, as they do under Podman."""
@@ -105,7 +113,7 @@ class Podman:
             name, _, tag = IMAGE.partition(":")
             client.api.import_image(src=str(tar), repository=name, tag=tag)
             if not client.images.list(name=IMAGE):
-                raise Unavailable(f"the image was not imported: {(self.directory / 'log').read_text(errors='replace')[-800:]}")
+                raise Unavailable(f"the image was not imported: {self._log_end()}")
 
     def containers(self) -> list[Any]:
         """Every container of this service, running or not."""
