@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from pydantic import BaseModel
-
 from verigym.envs.contract.base import Environment, require_environment
 from verigym.envs.contract.errors import UsageError, did_you_mean
-from verigym.envs.contract.schema import Completion, CompletionLike, Message, Prompt, Score
+from verigym.envs.contract.schema import Completion, CompletionLike, Prompt, Score
 from verigym.envs.grading.grader import Grader
 from verigym.envs.grading.health import Health
+from verigym.envs.grading.reference_columns import PromptLike, ReferenceColumns, plain
 from verigym.envs.registry import load
-
-PromptLike = str | Sequence[Message | Mapping[str, Any]]
 
 SHOWN = 60
 """Characters of a prompt in a warning."""
@@ -61,13 +57,6 @@ def reward_function(
     return RewardFunction(made, columns or {}, made.name if name is None else name, stop_after, settings)
 
 
-@dataclass(frozen=True)
-class _Field:
-    name: str
-    column: str
-    required: bool
-
-
 class RewardFunction:
     """Called with lists of prompts and completions and the data set's columns by name; made by `reward_function`.
 
@@ -94,21 +83,7 @@ class RewardFunction:
                 raise UsageError(f"reward_function: no setting is called {setting!r}{did_you_mean(setting, known_settings)}")
         self.grader = Grader(environment, **settings)
         self.__name__ = name  # under which trainers log it
-        known = dict(_fields_of(environment, ""))
-        for field in columns:
-            if known and field not in known:
-                hint = did_you_mean(field, known)
-                raise UsageError(f"columns: the reference of environment {environment.name!r} has no field {field!r}{hint}")
-        for field, column in columns.items():
-            if column is not None and not isinstance(column, str):
-                raise UsageError(f"columns: {field!r} is to come from {column!r}; expected the name of one column")
-            if column is None and known.get(field):
-                raise UsageError(
-                    f"columns: {field!r} is None, but {environment.name!r} cannot judge without it; name its column"
-                )
-        named = {field: _Field(field, column, True) for field, column in columns.items() if column is not None}
-        by_default = {field: _Field(field, field.rpartition(".")[2], required) for field, required in known.items()}
-        self._fields = tuple(one for field, one in (by_default | named).items() if columns.get(field, "") is not None)
+        self._columns = ReferenceColumns(environment, columns, f"the reward function of {name!r}")
         self.health = Health(name, stop_after)
 
     def __call__(
@@ -138,7 +113,7 @@ class RewardFunction:
         lengths = {"prompts": len(prompts), "completions": len(completions)}
         if completion_ids is not None:
             lengths["completion_ids"] = len(completion_ids)
-        rows = self._rows(columns, lengths)
+        rows = self._columns.rows(columns, lengths)
         items: list[tuple[Prompt, Completion] | None] = []
         problems: list[str] = []
         for number, (prompt, completion, row) in enumerate(zip(prompts, completions, rows, strict=True), 1):
@@ -146,9 +121,9 @@ class RewardFunction:
             try:
                 if completion is None:
                     raise ValueError("its completion is None")
-                items.append((self._task(prompt, row), _with_tokens(Completion.of(completion), tokens)))
+                items.append((self._columns.task(prompt, row), _with_tokens(Completion.of(completion), tokens)))
             except ValueError as error:
-                problems.append(f"row {number}: {error}" + self._unread_hint(str(error)) + _begun(prompt))
+                problems.append(f"row {number}: {error}" + self._columns.hint(str(error)) + _begun(prompt))
                 items.append(None)
         if problems:
             others = f" (and {len(problems) - 1} more of {len(rows)} rows)" if len(problems) > 1 else ""
@@ -164,62 +139,6 @@ class RewardFunction:
                 log_metric(f"{self.__name__}/{part}", mean)
         self.health.refuse_silence(problems)
         return rewards
-
-    def _rows(self, columns: Mapping[str, Any], lengths: dict[str, int]) -> list[dict[str, Any]]:
-        """Return the fields of each row's reference, by dotted name."""
-        used: list[tuple[_Field, Sequence[Any]]] = []
-        for field in self._fields:
-            values = columns.get(field.column)
-            listed = _listed(values)
-            if listed is not None:
-                used.append((field, listed))
-                lengths[field.column] = len(listed)
-            elif field.required and values is not None:
-                raise UsageError(
-                    f"the reward function of {self.__name__!r} got {type(values).__name__} {values!r:.60} as column "
-                    f"{field.column!r}; expected a list, one value for each prompt"
-                )
-            elif field.required:
-                raise UsageError(
-                    f"the reward function of {self.__name__!r} got no column {field.column!r} for the field {field.name!r} of "
-                    f"its reference; the trainer passed: {', '.join(sorted(columns)) or 'no columns'}. Name the data set's "
-                    f'column: columns={{"{field.name}": "COLUMN"}}'
-                )
-        if len(set(lengths.values())) > 1:
-            given = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise ValueError(f"the reward function of {self.__name__!r} got lists of unequal lengths: {given}")
-        return [
-            {field.name: _plain(values[row]) for field, values in used if field.required or values[row] is not None}
-            for row in range(lengths["prompts"])
-        ]
-
-    def _task(self, prompt: PromptLike, fields: Mapping[str, Any]) -> Prompt:
-        """Return a row's task.
-
-        Raises:
-            ValueError: the row's prompt or reference cannot be used.
-        """
-        missing = [field.column for field in self._fields if field.required and fields.get(field.name) is None]
-        if missing:
-            raise ValueError(f"its {missing[0]!r} is None")
-        reference: dict[str, Any] = {}
-        for name, value in fields.items():
-            *parts, last = name.split(".")
-            place = reference
-            for part in parts:
-                place = place.setdefault(part, {})
-            place[last] = value
-        task = self.environment.prompt(prompt, **reference)  # type: ignore[arg-type]
-        if _has_nulls(reference):
-            _refuse_filled_in(self.environment, prompt, reference, task)
-        return task
-
-    def _unread_hint(self, problem: str) -> str:
-        """Return what to do where the problem is a field that need not be given, and was read because a column has its name."""
-        for field in self._fields:
-            if not field.required and f"'{field.name}'" in problem:
-                return f"; if column {field.column!r} is about something else: columns={{{field.name!r}: None}}"
-        return ""
 
     def close(self) -> None:
         """End the worker processes."""
@@ -238,7 +157,7 @@ class RewardFunction:
 def _with_tokens(completion: Completion, tokens: Sequence[int] | None) -> Completion:
     if tokens is None or completion.token_ids is not None or any(turn.role != "assistant" for turn in completion.turns):
         return completion
-    return completion.model_copy(update={"token_ids": tuple(_plain(tokens))})
+    return completion.model_copy(update={"token_ids": tuple(plain(tokens))})
 
 
 def _parts(scores: Sequence[Score]) -> dict[str, float]:
@@ -255,57 +174,3 @@ def _begun(prompt: PromptLike) -> str:
     """Return how a row's prompt begins, by which it is found in the data set: its place in the batch says little."""
     text = prompt if isinstance(prompt, str) else next((dict(one).get("content") for one in reversed(prompt)), "")
     return f" (prompt {text[:SHOWN]!r}{'...' if len(text) > SHOWN else ''})" if isinstance(text, str) and text else ""
-
-
-def _has_nulls(value: Any, *, inside: bool = False) -> bool:
-    if isinstance(value, Mapping):
-        return any((inside and one is None) or _has_nulls(one, inside=True) for one in value.values())
-    return isinstance(value, list | tuple) and any(_has_nulls(one, inside=True) for one in value)
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
-    return [_without_nulls(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def _refuse_filled_in(environment: Environment, prompt: PromptLike, reference: Mapping[str, Any], task: Prompt) -> None:
-    """Refuse nulls that may be values, or may stand where a row of a table has nothing, if that makes another task.
-
-    Raises:
-        ValueError: the task is another without them.
-    """
-    try:
-        bare = environment.prompt(prompt, **_without_nulls(reference))  # type: ignore[arg-type]
-    except UsageError:
-        return
-    if bare.key != task.key:
-        raise ValueError(
-            "its reference holds nulls, which a table fills in where other rows have a value, and which may be meant; "
-            "make the column JSON texts (json.dumps)"
-        )
-
-
-def _listed(values: Any) -> Sequence[Any] | None:
-    """Return a column as a list, arrays and tensors too; None if it is no column."""
-    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
-        return values
-    listed = values.tolist() if hasattr(values, "tolist") else None
-    return listed if isinstance(listed, list) else None
-
-
-def _plain(value: Any) -> Any:
-    """Return a scalar or an array of numpy or torch, as data sets in such formats have them, as a plain value."""
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
-def _fields_of(environment: Environment, prefix: str) -> Iterator[tuple[str, bool]]:
-    """Yield the dotted name of every field of the reference, and whether it must be given."""
-    parts = getattr(environment, "parts", None)
-    if isinstance(parts, Mapping):
-        for part, inner in parts.items():
-            yield from _fields_of(inner, f"{prefix}{part}.")
-    kind = getattr(environment, "reference_type", None)
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        for name, field in kind.model_fields.items():
-            yield f"{prefix}{name}", field.is_required()
