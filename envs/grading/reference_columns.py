@@ -1,0 +1,192 @@
+"""`ReferenceColumns`: a task made of the columns that another trainer's data set has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.errors import UsageError, did_you_mean
+from verigym.envs.contract.schema import Message, Prompt
+
+PromptLike = str | Sequence[Message | Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Field:
+    name: str
+    column: str
+    required: bool
+
+
+class ReferenceColumns:
+    """Which column holds each field of an environment's reference.
+
+    Args:
+        environment: the environment.
+        columns: field of the reference (`part.field` for a composition) -> column that holds it; None for a field that is not
+            read. Other fields are read from the column of their own name, those that need not be given where it is there.
+        who: reads them, for messages.
+
+    Raises:
+        UsageError: the reference has no field of that name, or one that must be given is not to be read.
+    """
+
+    def __init__(self, environment: Environment, columns: Mapping[str, str | None], who: str) -> None:
+        self.environment, self._who = environment, who
+        known = dict(_fields_of(environment, ""))
+        for field in columns:
+            if known and field not in known:
+                hint = did_you_mean(field, known)
+                raise UsageError(f"columns: the reference of environment {environment.name!r} has no field {field!r}{hint}")
+        for field, column in columns.items():
+            if column is not None and not isinstance(column, str):
+                raise UsageError(f"columns: {field!r} is to come from {column!r}; expected the name of one column")
+            if column is None and known.get(field):
+                raise UsageError(
+                    f"columns: {field!r} is None, but {environment.name!r} cannot judge without it; name its column"
+                )
+        named = {field: _Field(field, column, True) for field, column in columns.items() if column is not None}
+        by_default = {field: _Field(field, field.rpartition(".")[2], required) for field, required in known.items()}
+        self._fields = tuple(one for field, one in (by_default | named).items() if columns.get(field, "") is not None)
+
+    def rows(self, columns: Mapping[str, Any], lengths: dict[str, int]) -> list[dict[str, Any]]:
+        """Return the fields of each row's reference, by dotted name.
+
+        Args:
+            columns: of a batch, each a list or an array.
+            lengths: of the batch's other lists; those of the columns are added.
+
+        Raises:
+            UsageError: a column is missing or is no list.
+            ValueError: lists differ in length.
+        """
+        used: list[tuple[_Field, Sequence[Any]]] = []
+        for field in self._fields:
+            values = columns.get(field.column)
+            listed = _listed(values)
+            if listed is not None:
+                used.append((field, listed))
+                lengths[field.column] = len(listed)
+            elif field.required and values is not None:
+                raise UsageError(
+                    f"{self._who} got {type(values).__name__} {values!r:.60} as column {field.column!r}; expected a list, "
+                    "one value for each prompt"
+                )
+            elif field.required:
+                raise UsageError(self._missing(field, columns))
+        if len(set(lengths.values())) > 1:
+            given = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise ValueError(f"{self._who} got lists of unequal lengths: {given}")
+        return [
+            {field.name: plain(values[row]) for field, values in used if field.required or values[row] is not None}
+            for row in range(next(iter(lengths.values())))
+        ]
+
+    def row(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of one row's reference, by dotted name.
+
+        Raises:
+            UsageError: a column is missing.
+        """
+        for field in self._fields:
+            if field.required and field.column not in columns:
+                raise UsageError(self._missing(field, columns))
+        used = [field for field in self._fields if field.required or columns.get(field.column) is not None]
+        return {field.name: plain(columns[field.column]) for field in used}
+
+    def _missing(self, field: _Field, columns: Mapping[str, Any]) -> str:
+        return (
+            f"{self._who} got no column {field.column!r} for the field {field.name!r} of its reference; the trainer passed: "
+            f"{', '.join(sorted(map(str, columns))) or 'no columns'}. Name the data set's column: "
+            f'columns={{"{field.name}": "COLUMN"}}'
+        )
+
+    def task(self, prompt: PromptLike, fields: Mapping[str, Any]) -> Prompt:
+        """Return a row's task.
+
+        Args:
+            prompt: a text or chat messages.
+            fields: of its reference, from `rows` or `row`.
+
+        Raises:
+            ValueError: the row's prompt or reference cannot be used.
+        """
+        missing = [field.column for field in self._fields if field.required and fields.get(field.name) is None]
+        if missing:
+            raise ValueError(f"its {missing[0]!r} is None")
+        reference: dict[str, Any] = {}
+        for name, value in fields.items():
+            *parts, last = name.split(".")
+            place = reference
+            for part in parts:
+                place = place.setdefault(part, {})
+            place[last] = value
+        task = self.environment.prompt(prompt, **reference)  # type: ignore[arg-type]
+        if _has_nulls(reference):
+            _refuse_filled_in(self.environment, prompt, reference, task)
+        return task
+
+    def hint(self, problem: str) -> str:
+        """Return what to do where a problem is a field that need not be given, and was read because a column has its name."""
+        for field in self._fields:
+            if not field.required and f"'{field.name}'" in problem:
+                return f"; if column {field.column!r} is about something else: columns={{{field.name!r}: None}}"
+        return ""
+
+
+def plain(value: Any) -> Any:
+    """Return a scalar or an array of numpy or torch, as data sets in such formats have them, as a plain value."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _listed(values: Any) -> Sequence[Any] | None:
+    """Return a column as a list, arrays and tensors too; None if it is no column."""
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        return values
+    listed = values.tolist() if hasattr(values, "tolist") else None
+    return listed if isinstance(listed, list) else None
+
+
+def _has_nulls(value: Any, *, inside: bool = False) -> bool:
+    if isinstance(value, Mapping):
+        return any((inside and one is None) or _has_nulls(one, inside=True) for one in value.values())
+    return isinstance(value, list | tuple) and any(_has_nulls(one, inside=True) for one in value)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _refuse_filled_in(environment: Environment, prompt: PromptLike, reference: Mapping[str, Any], task: Prompt) -> None:
+    """Refuse nulls that may be values, or may stand where a row of a table has nothing, if that makes another task.
+
+    Raises:
+        ValueError: the task is another without them.
+    """
+    try:
+        bare = environment.prompt(prompt, **_without_nulls(reference))  # type: ignore[arg-type]
+    except UsageError:
+        return
+    if bare.key != task.key:
+        raise ValueError(
+            "its reference holds nulls, which a table fills in where other rows have a value, and which may be meant; "
+            "make the column JSON texts (json.dumps)"
+        )
+
+
+def _fields_of(environment: Environment, prefix: str) -> Iterator[tuple[str, bool]]:
+    """Yield the dotted name of every field of the reference, and whether it must be given."""
+    parts = getattr(environment, "parts", None)
+    if isinstance(parts, Mapping):
+        for part, inner in parts.items():
+            yield from _fields_of(inner, f"{prefix}{part}.")
+    kind = getattr(environment, "reference_type", None)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        for name, field in kind.model_fields.items():
+            yield f"{prefix}{name}", field.is_required()
