@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.session import opens_sessions
 from verigym.envs.grading import Grader
+from verigym.envs.grading.pools import pools
 from verigym.envs.sessions import Sessions
 from verigym.trainer.config.episodes import EpisodeFields
 from verigym.trainer.config.run import TrainConfig
@@ -20,10 +20,10 @@ from verigym.trainer.tasks.mixture import Source
 @contextmanager
 def open_graders(sources: Sequence[Source], config: TrainConfig, world: World = SOLO) -> Iterator[dict[str, Grader]]:
     """Yield each source's grader, by label. Sources share one grader unless two set one environment's options differently."""
-    pools, pool_of = _pools(sources)
+    made, pool_of = pools({source.label: source.environment for source in sources})
     limits: dict[str, Any] = {"timeout_s": config.grade_timeout_s, "memory_bytes": config.grade_memory_mb * 2**20}
     with ExitStack() as stack:
-        graders = [stack.enter_context(Grader(pool, workers=world.workers(config.workers), **limits)) for pool in pools]
+        graders = [stack.enter_context(Grader(pool, workers=world.workers(config.workers), **limits)) for pool in made]
         for grader in graders:
             grader.start()  # reports an environment that no worker can run before the first step
         yield {label: graders[number] for label, number in pool_of.items()}
@@ -36,29 +36,14 @@ def open_sessions(sources: Sequence[Source], config: TrainConfig, world: World =
     Raises:
         UsageError: a setting of episodes is given, and no source has any.
     """
-    pools, pool_of = _pools([source for source in sources if opens_sessions(source.environment)])
-    for name, field in EpisodeFields.model_fields.items() if not pools else ():
+    playing = {source.label: source.environment for source in sources if opens_sessions(source.environment)}
+    shared, pool_of = pools(playing)
+    for name, field in EpisodeFields.model_fields.items() if not shared else ():
         if getattr(config, name) != field.default:
             raise UsageError(f"{name} is about episodes, and no source has tools or an environment with turns; leave it out")
     limits: dict[str, Any] = {"timeout_s": config.turn_timeout_s, "memory_bytes": config.grade_memory_mb * 2**20}
     with ExitStack() as stack:
-        made = [stack.enter_context(Sessions(pool, workers=world.workers(config.workers), **limits)) for pool in pools]
+        made = [stack.enter_context(Sessions(pool, workers=world.workers(config.workers), **limits)) for pool in shared]
         for sessions in made:
             sessions.start()
         yield {label: made[number] for label, number in pool_of.items()}
-
-
-def _pools(sources: Sequence[Source]) -> tuple[list[dict[str, Environment]], dict[str, int]]:
-    """Return environments by name, in as few pools as can be, and the number of each source's pool by its label."""
-    pools: list[dict[str, Environment]] = []
-    pool_of: dict[str, int] = {}
-    for source in sources:
-        environment = source.environment
-        for number, pool in enumerate([*pools, None]):
-            if pool is None:
-                pools.append({environment.name: environment})
-            elif pool.setdefault(environment.name, environment).grader != environment.grader:
-                continue
-            pool_of[source.label] = number
-            break
-    return pools, pool_of

@@ -1,0 +1,195 @@
+"""`Scorer`: verdicts for another trainer's completions, one at a time, and what to tell a trainer that cannot leave one out."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from verigym.adapters.sources import COLUMN, Sources, SourcesLike, open_sources
+from verigym.envs.contract.errors import UsageError, did_you_mean
+from verigym.envs.contract.schema import Completion, CompletionLike, Prompt, Score
+from verigym.envs.grading.grader import Grader
+from verigym.envs.grading.health import Health
+from verigym.envs.grading.pools import pools
+from verigym.envs.grading.reference_columns import PromptLike, ReferenceColumns
+
+Unscored = Literal["stop", "retry"] | float
+"""What a trainer that cannot leave a completion out is told where it has no reward: nothing, for the run stops (`stop`);
+nothing yet, for it is graded again with growing waits while that may help, and then the run stops (`retry`); or this number."""
+
+WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0)
+"""Seconds before each further try of `retry`."""
+
+GRADER_SETTINGS = tuple(name for name in inspect.signature(Grader).parameters if name != "environments")
+
+
+class UnscoredError(RuntimeError):
+    """A completion has no reward, and the trainer cannot leave it out."""
+
+
+class Scorer:
+    """Scores completions of rows of any of the sources. Its worker processes start with the first.
+
+    Args:
+        what: as `open_sources` takes it.
+        columns: field of the reference -> column, as `reward_function` takes them, for rows without a `verigym` column.
+        stop_after: an error ends the run when so many completions in a row have got no reward; None for never.
+        settings: of the `Grader`, such as `workers`, `timeout_s` and `cache`; the others are options of `open_sources`.
+
+    Raises:
+        UsageError: as `open_sources` and `Grader`.
+    """
+
+    def __init__(
+        self,
+        what: SourcesLike | Sources,
+        *,
+        columns: Mapping[str, str | None] | None = None,
+        stop_after: int | None = 64,
+        **settings: Any,
+    ) -> None:
+        limits = {name: settings.pop(name) for name in GRADER_SETTINGS if name in settings}
+        self.sources = open_sources(what, **settings)
+        environments = self.sources.environments
+        if columns and len(environments) > 1:
+            raise UsageError(f"columns: rows of a mixture carry their tasks in column {COLUMN!r}; leave `columns` out")
+        shared, self._pool_of = pools(environments)
+        self._graders = [Grader(pool, **limits) for pool in shared]
+        name = "+".join(environments)
+        self._columns = None
+        if len(environments) == 1:
+            self._columns = ReferenceColumns(next(iter(environments.values())), columns or {}, f"the scorer of {name!r}")
+        self.health = Health(name, stop_after)
+
+    def __repr__(self) -> str:
+        return f"<scorer of {self.sources!r}>"
+
+    def task(self, row: Mapping[str, Any], prompt: PromptLike | None = None) -> tuple[str, Prompt]:
+        """Return the label and the task of a row.
+
+        Args:
+            row: with a `verigym` column, or with the fields of the reference.
+            prompt: text or chat messages, for rows without a `verigym` column.
+
+        Raises:
+            ValueError: the row cannot be used.
+        """
+        if (cell := row.get(COLUMN)) is not None:
+            return self.sources.task(cell)
+        if self._columns is None:
+            raise UsageError(
+                f"a row has no column {COLUMN!r}, which says what it is graded by: make the data set of `Sources.rows`; "
+                f"the trainer passed: {', '.join(sorted(map(str, row))) or 'no columns'}"
+            )
+        if prompt is None:
+            raise ValueError("the row has no prompt")
+        fields = self._columns.row(row)
+        try:
+            return next(iter(self.sources.environments)), self._columns.task(prompt, fields)
+        except ValueError as error:
+            raise ValueError(f"{error}{self._columns.hint(str(error))}") from None
+
+    def submit(self, task: tuple[str, Prompt], completion: CompletionLike) -> Future[Score]:
+        """Queue a completion of a task and return at once."""
+        label, prompt = task
+        return self._graders[self._pool_of[label]].submit(prompt, completion)
+
+    def score(self, task: tuple[str, Prompt], completion: CompletionLike) -> Score:
+        """Return the verdict."""
+        return self.submit(task, completion).result()
+
+    async def ascore(self, task: tuple[str, Prompt], completion: CompletionLike) -> Score:
+        """Return the verdict, without blocking the event loop."""
+        return await asyncio.wrap_future(self.submit(task, completion))
+
+    def reward(self, score: Score) -> float | None:
+        """Count a verdict and return its reward; None, never 0, where there is none.
+
+        Raises:
+            UsageError: `stop_after` completions in a row have got no reward.
+        """
+        reward = self.health.reward(score)
+        self.health.refuse_silence([])
+        return reward
+
+    def close(self) -> None:
+        """End the worker processes."""
+        for grader in self._graders:
+            grader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Always:
+    """Rewards for trainers that cannot leave a completion out: always a number, or an error.
+
+    Args:
+        scorer: gives the verdicts.
+        unscored: what stands in for a missing reward. There is no default, for each choice has its price.
+
+    Raises:
+        UsageError: `unscored` is none of the three.
+    """
+
+    def __init__(self, scorer: Scorer, unscored: Unscored) -> None:
+        number = isinstance(unscored, int | float) and not isinstance(unscored, bool) and math.isfinite(unscored)
+        if not number and unscored not in ("stop", "retry"):
+            hint = did_you_mean(unscored, ("stop", "retry")) if isinstance(unscored, str) else ""
+            raise UsageError(f"unscored={unscored!r}: expected 'stop', 'retry' or a number{hint}")
+        self.scorer, self.unscored = scorer, unscored
+
+    def reward(self, task: tuple[str, Prompt], completion: CompletionLike) -> tuple[float, Score]:
+        """Return the reward and the verdict that it is of.
+
+        Raises:
+            UnscoredError: there is no reward, and `unscored` says to stop.
+        """
+        score = self.scorer.score(task, completion)
+        for wait_s in self._waits(score):
+            time.sleep(wait_s)
+            score = self.scorer.score(task, completion)
+            if score.reward is not None:
+                break
+        return self._told(score), score
+
+    async def areward(self, task: tuple[str, Prompt], completion: CompletionLike) -> tuple[float, Score]:
+        """As `reward`, without blocking the event loop."""
+        score = await self.scorer.ascore(task, completion)
+        for wait_s in self._waits(score):
+            await asyncio.sleep(wait_s)
+            score = await self.scorer.ascore(task, completion)
+            if score.reward is not None:
+                break
+        return self._told(score), score
+
+    def _waits(self, score: Score) -> Iterator[float]:
+        if self.unscored == "retry" and score.error is not None and score.error.retryable:
+            yield from WAITS_S
+
+    def _told(self, score: Score) -> float:
+        reward = self.scorer.reward(score)
+        if reward is not None:
+            return reward
+        if isinstance(self.unscored, str):
+            why = score.error.message if score.error is not None else "its judge raises too often"
+            raise UnscoredError(
+                f"a completion has no reward ({why}), and this trainer cannot leave it out: mend the cause, or give "
+                "unscored=NUMBER and know that it is trained on"
+            )
+        return float(self.unscored)
+
+
+def completion_of(text: str, token_ids: Any = None, finish_reason: Any = None) -> Completion:
+    """Return a completion of what trainers pass: the text, and the tokens and the reason of its end where they are known."""
+    ids = None if token_ids is None else tuple(int(one) for one in token_ids)
+    return Completion(text=text, token_ids=ids, finish_reason=finish_reason)

@@ -1,0 +1,193 @@
+"""What another trainer is given to train on: environments by label, and rows that carry their own tasks.
+
+A row holds its whole task in one column, so that whatever a trainer does with the others, the environment judges the task that
+was asked; a mixture of environments is one data set.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from verigym.datasets_cfg import available as datasets_available
+from verigym.datasets_cfg.suites import available_suites, load_suite
+from verigym.datasets_cfg.yamlfile import read_document
+from verigym.envs.contract.base import Environment, TaskSource, require_environment
+from verigym.envs.contract.errors import UsageError, did_you_mean, explain
+from verigym.envs.contract.schema import Prompt, canonical_json
+from verigym.envs.registry import available
+from verigym.envs.registry import load as load_environment
+from verigym.trainer.config.run import SourceConfig
+from verigym.trainer.tasks.mixture import Mixture, Source, make_source
+
+COLUMN = "verigym"
+"""The column that holds a row's task: JSON text with `source` and `prompt`."""
+BATCH = 64
+"""Rows within which each source has its share."""
+
+SourcesLike = Environment | str | Path | Mapping[str, Any]
+
+
+class Sources:
+    """A mixture as another trainer sees it.
+
+    Args:
+        environments: by label.
+        made: the sources with tasks of their own, in order; none where rows bring their references in columns.
+        seed: key of the order of rows.
+    """
+
+    def __init__(self, environments: Mapping[str, Environment], made: tuple[Source, ...] = (), seed: int = 0) -> None:
+        self.environments = dict(environments)
+        self._made, self._seed = made, seed
+
+    def __repr__(self) -> str:
+        return f"<sources {', '.join(f'{label} ({one.grader})' for label, one in self.environments.items())}>"
+
+    def rows(self, count: int) -> Iterator[dict[str, Any]]:
+        """Yield rows to train on, mixed by the sources' weights, in the same order each time.
+
+        Each has `prompt` (chat messages), `source` (the label), `key` (the task's) and `verigym` (the whole task, JSON text).
+
+        Raises:
+            UsageError: the environment has no tasks of its own, or a row of a data set cannot be used.
+        """
+        if not self._made:
+            raise UsageError(
+                f"environment {next(iter(self.environments))!r} writes no tasks of its own: give a data set or a suite, or "
+                "make the rows yourself, with the fields of its reference as columns"
+            )
+        mixture = Mixture(self._made, self._seed)
+        for start in range(0, count, BATCH):
+            for source in mixture.plan(start // BATCH, min(BATCH, count - start)):
+                yield row_of(source.label, mixture.draw(source))
+
+    def held_out(self) -> Iterator[dict[str, Any]]:
+        """Yield the held-out rows, as many of each source as `open_sources` was told."""
+        for source in self._made:
+            for prompt in source.held_out:
+                yield row_of(source.label, prompt)
+
+    def task(self, cell: Any) -> tuple[str, Prompt]:
+        """Return the label and the task that a row's `verigym` column holds: JSON text, or the mapping that it says.
+
+        Raises:
+            ValueError: it is none, names no source of these, or its task does not fit the environment.
+        """
+        if isinstance(cell, str | bytes):
+            try:
+                cell = json.loads(cell)
+            except (ValueError, RecursionError):
+                raise ValueError(f"column {COLUMN!r} holds no JSON: {cell!r:.60}") from None
+        if not isinstance(cell, Mapping) or not isinstance(cell.get("prompt"), Mapping):
+            raise ValueError(f"column {COLUMN!r} holds no task: {cell!r:.60}; expected an object with source and prompt")
+        label = cell.get("source")
+        environment = self.environments.get(label) if isinstance(label, str) else None
+        if environment is None or not isinstance(label, str):
+            hint = did_you_mean(str(label), self.environments)
+            raise ValueError(f"column {COLUMN!r} is of source {label!r:.60}, which is none of these{hint}")
+        try:
+            return label, environment.load_prompt(cell["prompt"])
+        except ValidationError as error:
+            raise ValueError(f"column {COLUMN!r}: {explain(error, Prompt.model_fields)}") from None
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"column {COLUMN!r} holds no task of {label!r}: {type(error).__name__}: {error}") from None
+
+
+def row_of(label: str, prompt: Prompt) -> dict[str, Any]:
+    """Return a task as a row of another trainer's data set."""
+    return {
+        "prompt": [message.model_dump() for message in prompt.messages],
+        "source": label,
+        "key": prompt.key,
+        COLUMN: canonical_json({"source": label, "prompt": prompt.model_dump(mode="json")}),
+    }
+
+
+def open_sources(
+    what: SourcesLike | Sources,
+    *,
+    split: str = "train",
+    eval_split: str | None = None,
+    eval_count: int = 0,
+    data_dir: Path | str | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Sources:
+    """Return what is to be scored and trained on.
+
+    Args:
+        what: an environment or its name, the name or YAML file of a data set, the name or file of a suite, the file of a
+            training run, or a mapping with `sources` as such a file has them.
+        split: to train on, where `what` is an environment or a data set.
+        eval_split: held-out split, where `what` is an environment or a data set.
+        eval_count: most held-out rows of each source.
+        data_dir: folder of the local files of data sets; the hub where left out.
+        seed: key of the order of rows.
+        options: of the environment, where `what` is a name.
+
+    Raises:
+        UsageError: nothing is called so, an option does not fit, or a data set cannot be read.
+    """
+    if isinstance(what, Sources):
+        _refuse_options("sources that are made already", options)
+        return what
+    if not isinstance(what, str | Path | Mapping):
+        environment = require_environment(what, "environment")
+        _refuse_options("an environment that is made already", options)
+        given = {environment.name: environment}
+        if not isinstance(environment, TaskSource):
+            return Sources(given)
+        configs = [SourceConfig(environment=environment.name, split=split, eval_split=eval_split)]
+        return _made(configs, seed, eval_count, given)
+    if not isinstance(what, Mapping) and str(what) in available():
+        made = load_environment(str(what), **options)
+        return open_sources(made, split=split, eval_split=eval_split, eval_count=eval_count, seed=seed)
+    fields = _fields(what, split, eval_split, Path(data_dir) if data_dir else None, options)
+    return _made([_config(one) for one in fields], seed, eval_count)
+
+
+def _fields(
+    what: str | Path | Mapping[str, Any], split: str, eval_split: str | None, data_dir: Path | None, options: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the fields of each source."""
+    name = str(what) if not isinstance(what, Mapping) else "sources"
+    in_file = read_document(name).fields if name.endswith((".yaml", ".yml")) else what if isinstance(what, Mapping) else {}
+    if isinstance(in_file.get("sources"), list):
+        _refuse_options("a mixture, whose sources have their own", options)
+        if isinstance(what, Mapping) or "model" in in_file:
+            here = {} if data_dir is None else {"data_dir": data_dir}
+            return [{**here, **one} if "dataset" in one else dict(one) for one in in_file["sources"]]
+        return list(load_suite(name).fields(data_dir)["sources"])
+    if name in datasets_available() or in_file:
+        one: dict[str, Any] = {"dataset": name, "split": split, "eval_split": eval_split, "options": options}
+        return [one if data_dir is None else {**one, "data_dir": data_dir}]
+    if name in available_suites():
+        _refuse_options("a suite, whose sources have their own", options)
+        return list(load_suite(name).fields(data_dir)["sources"])
+    known = [*available(), *datasets_available(), *available_suites()]
+    raise UsageError(f"no environment, data set or suite is called {name!r}{did_you_mean(name, known)}")
+
+
+def _config(fields: Mapping[str, Any]) -> SourceConfig:
+    try:
+        return SourceConfig(**fields)
+    except ValidationError as error:
+        raise UsageError(f"source: {explain(error, SourceConfig.model_fields)}") from None
+
+
+def _made(configs: list[SourceConfig], seed: int, eval_count: int, given: Mapping[str, Environment] | None = None) -> Sources:
+    for config in configs:
+        if any(config.label == other.label for other in configs if other is not config):
+            raise UsageError(f"sources: two are called {config.label!r}; give one a `name`")
+    sources = tuple(make_source(config, seed, eval_count, given) for config in configs)
+    return Sources({source.label: source.environment for source in sources}, sources, seed)
+
+
+def _refuse_options(kind: str, options: Mapping[str, Any]) -> None:
+    if options:
+        raise UsageError(f"options {', '.join(options)} are given beside {kind}; leave them out")
