@@ -16,7 +16,8 @@ from verigym.envs.contract.base import Environment
 from verigym.envs.contract.schema import Prompt
 from verigym.envs.grading import Grader
 from verigym.envs.sessions import Sessions
-from verigym.trainer.batches.builder import Batch, BatchBuilder
+from verigym.trainer.batches.ahead import Ahead
+from verigym.trainer.batches.builder import Batch, BatchBuilder, dump_batch, load_batch
 from verigym.trainer.checkpoints import store
 from verigym.trainer.checkpoints.input_hashes import input_hashes, refuse_changed
 from verigym.trainer.checkpoints.run_record import record_start
@@ -112,11 +113,15 @@ class Run:
         check_tasks(sources, self.codec, config.max_prompt_tokens, config.max_left_out)
         self.builder = BatchBuilder(config, sources, self.learner.credit)
         self.causes = Causes()
+        self.ahead = Ahead()
         self.done = self.saved = 0
         self.resumed = checkpoint is not None
         if checkpoint:
             self.done = self.saved = checkpoint[1].step
-            self.builder.restore(checkpoint[1].drawn, store.load_batch_state(checkpoint[0]))
+            state = store.load_batch_state(checkpoint[0])
+            self.builder.restore(checkpoint[1].drawn, state)
+            if state.get("ahead"):
+                self.ahead.put(load_batch(state["ahead"], environments))
             if changed:  # a broken grader may have been repaired
                 self.builder.bugs = GraderBugs(config.broken_grader_share)
         roomy = with_room(config, sessions or {}, self.positions)
@@ -155,15 +160,17 @@ class Run:
                     self._evaluate_if_due(log, progress, stop)
                 while self.done < config.steps:
                     start = time.perf_counter()
-                    with self.clock("generate_grade"):
-                        batch = self._rollouts_or_stop(stop)
+                    batch = self.ahead.take() or self._rollouts_or_stop(stop)
                     metrics = {**score_metrics(batch.sampled), **verdict_metrics(batch.sampled), **batch.metrics}
                     metrics |= episode_metrics(batch.sampled, self.positions)
                     metrics.update(reflection_metrics([text for group in batch.sampled for text in group.texts]))
                     metrics["length_growth"] = metrics["completion_tokens"] / first if first else 1.0
-                    self.engine.rest()
+                    self._sample_ahead_or_rest()
                     with self.clock("update"):
                         learned, rows = self.learner.update(self.done, batch.groups)
+                    if config.overlap != "none":
+                        with self.clock("ahead_wait"):
+                            self.ahead.finish()
                     with self.clock("sync"):
                         self.engine.sync()
                     metrics.update(learned, **self.clock.take(), step_s=time.perf_counter() - start)
@@ -186,6 +193,7 @@ class Run:
                 for line in unscored.closing(log.history()):
                     progress.say(line)
             finally:
+                self.ahead.abandon()
                 log.close()
         final = self.learner.export(config.output / "final")
         refuse_silent(self.builder.bugs.silent(), final)
@@ -197,6 +205,15 @@ class Run:
             self._save()
         after = f"after step {self.done} of {self.config.steps}" if self.done else BEFORE
         raise stop.interrupted(f"stopped {after}")
+
+    def _sample_ahead_or_rest(self) -> None:
+        """With `overlap`, begin to sample the next step's batch; otherwise let the engine rest during the update."""
+        following = self.done + 1
+        if self.config.overlap == "none" or following == self.config.steps:
+            self.engine.rest()
+            return
+        # On a request to stop it is finished, for the checkpoint of this step holds it.
+        self.ahead.start(lambda give_up: self.rollouts(following, give_up).off_policy())
 
     def _rollouts_or_stop(self, stop: StopRequest) -> Batch:
         if self.world.size > 1:  # the processes would have to agree
@@ -217,7 +234,7 @@ class Run:
             self.builder.mixture.drawn,
             self.made_with,
             self.config.keep_checkpoints,
-            self.builder.state(),
+            {**self.builder.state(), "ahead": self.ahead.batch and dump_batch(self.ahead.batch)},
             self.world,
             self.contents,
             by_time,
@@ -244,7 +261,8 @@ class Run:
                 episodes=self.episodes,
             )
 
-        return self.builder.step(step, sample, self._fits)
+        with self.clock("generate_grade"):
+            return self.builder.step(step, sample, self._fits)
 
     def _fits(self, prompt: Prompt) -> bool:
         return len(self.codec.encode(prompt)) <= self.config.max_prompt_tokens

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Prompt
 from verigym.trainer.batches.dynamic_sampling import Filled, refill
@@ -33,6 +34,27 @@ class Batch:
     sampled: list[Group]
     """Sampled in this step, trained on or not; metrics describe these. If leftovers filled the step, the leftovers."""
     metrics: dict[str, float]
+
+    def off_policy(self) -> Batch:
+        """Return the batch as one that the policy of an earlier step sampled."""
+        return replace(self, groups=[replace(group, off_policy=True) for group in self.groups])
+
+
+def dump_batch(batch: Batch) -> dict[str, Any]:
+    """Return a batch as JSON."""
+    groups, sampled = ([dump_group(group) for group in some] for some in (batch.groups, batch.sampled))
+    return {"groups": groups, "sampled": sampled, "metrics": batch.metrics}
+
+
+def load_batch(data: Mapping[str, Any], environments: Mapping[str, Environment]) -> Batch:
+    """Return the batch that was dumped.
+
+    Args:
+        data: from `dump_batch`.
+        environments: by source.
+    """
+    groups, sampled = ([load_group(group, environments) for group in data[name]] for name in ("groups", "sampled"))
+    return Batch(groups, sampled, dict(data["metrics"]))
 
 
 def refuse_lost_signal(config: TrainConfig, credit: Mapping[str, Credit]) -> None:

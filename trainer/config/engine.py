@@ -29,6 +29,8 @@ class EngineEntry:
     """Settings that must be given with this engine, and with no engine that does not list them."""
     package: str | None = None
     """Optional package that must be installed, a name of `envs.extras`."""
+    own_weights: bool = False
+    """Whether it samples from weights of its own, which `sync` replaces, and not from the policy itself."""
     distributed: bool = False
     """Whether it works in a run of several processes (torchrun)."""
 
@@ -60,6 +62,7 @@ ENGINES: Mapping[str, EngineEntry] = {
             "vllm_sleep",
         ),
         package="vllm",
+        own_weights=True,
     ),
     "vllm-server": EngineEntry(
         "verigym.trainer.engines.vllm.remote:VllmServerEngine",
@@ -75,6 +78,7 @@ ENGINES: Mapping[str, EngineEntry] = {
             "vllm_retries",
         ),
         required=("vllm_urls",),
+        own_weights=True,
     ),
 }
 """Every engine by the name that `engine` takes. An entry here, its class, and its settings in `EngineFields` add an engine."""

@@ -132,12 +132,19 @@ class TrainConfig(
             raise ValueError("updates_per_step cannot exceed prompts_per_step: an update needs at least one group")
         if self.truncated_reward is not None and self.truncated == "mask":
             raise ValueError("truncated: mask leaves out the completions that truncated_reward would price; set one of them")
-        stale = "dynamic_sampling" if self.dynamic_sampling else "replay_share" if self.replay_share > 0 else None
+        kinds = {
+            "overlap": self.overlap != "none",
+            "dynamic_sampling": self.dynamic_sampling,
+            "replay_share": self.replay_share > 0,
+        }
+        stale = next((name for name, there in kinds.items() if there), None)
         if stale and self.loss in ON_POLICY_LOSSES and self.correction in (None, "opsm"):
             raise ValueError(
-                f"{stale} also trains on groups of earlier steps, to which loss {self.loss} takes no ratio; set a correction "
-                "such as token_truncated, or take a loss with a ratio, such as clipped"
+                f"{stale} trains on groups that an earlier policy sampled, to which loss {self.loss} takes no ratio; set a "
+                "correction such as token_truncated, or take a loss with a ratio, such as clipped"
             )
+        if self.overlap != "none" and self.engine == "vllm" and self.vllm_sleep:
+            raise ValueError("overlap samples while the policy is updated, when vLLM sleeps; set vllm_sleep to false")
         if self.lora_base != "fp32" and self.dtype != "bf16":
             raise ValueError(f"lora_base {self.lora_base} computes in bfloat16; set dtype to bf16, or lora_base to fp32")
         if sum(source.min_share for source in self.sources) > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -28,6 +28,8 @@ class SamplingFields(Frozen):
     """Sampling temperature in training."""
     broken_grader_share: float = Field(default=0.2, gt=0, le=1)
     """Where a source's judge raises on more than this share of its last 200 completions, those it raises on are unscored."""
+    overlap: Literal["none", "one_step"] = "none"
+    """one_step: the next step's completions are sampled while the policy is updated, by the policy as it was before."""
     generation_rows: int = Field(default=512, ge=1)
     """Most completions decoded at the same time; bounds the memory of the KV cache."""
 

@@ -125,6 +125,7 @@ def refuse_alone(config: TrainConfig) -> None:
         "lora_rank": config.lora_rank > 0,
         "optimizer: adamw_8bit": config.optimizer == "adamw_8bit",
         "advantage: gae": config.advantage == "gae",
+        f"overlap: {config.overlap}": config.overlap != "none",
     }
     for setting, on in single_process_settings.items():
         if on:

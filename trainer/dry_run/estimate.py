@@ -66,7 +66,15 @@ class RunEstimate:
 
     def run_s(self, tokens: Tokens) -> float:
         """Return seconds of the whole run, evaluations included."""
-        return self.config.steps * sum(self.step_s(tokens)) + evaluations(self.config) * self.evaluation_s(tokens)
+        step_s = sum(self.step_s(tokens)) / (1.0 if self.config.overlap == "none" else self.overlap_gain(tokens))
+        return self.config.steps * step_s + evaluations(self.config) * self.evaluation_s(tokens)
+
+    def overlap_gain(self, tokens: Tokens) -> float:
+        """Return how many times shorter a step can be at most with `overlap: one_step`, (g + u) / max(g, u).
+
+        Reached where generation and update take nothing from each other, as on different devices.
+        """
+        return sum(self.step_s(tokens)) / max(self.step_s(tokens))
 
 
 def estimate_run(config: TrainConfig, environments: Mapping[str, Environment] | None = None) -> RunEstimate:
@@ -217,6 +225,7 @@ def tables(estimate: RunEstimate) -> Group:
         "AdamW's two moments": needs.optimizer,
         "reference model": needs.reference,
         "critic with its gradients and moments": needs.critic,
+        "copy of the weights to sample from": needs.copied,
         "generation: KV cache": needs.kv_cache,
         "generation: logits of one token": needs.sampling,
         "update: activations of a micro-batch": needs.activations,
@@ -226,7 +235,8 @@ def tables(estimate: RunEstimate) -> Group:
         if size:
             bytes_.add_row(name, format_bytes(size))
     bytes_.add_section()
-    bytes_.add_row("all, generation and update in turn", format_bytes(needs.peak))
+    how = "at once" if needs.overlapped else "in turn"
+    bytes_.add_row(f"all, generation and update {how}", format_bytes(needs.peak))
     bytes_.add_row("free", "unknown" if estimate.free_bytes is None else format_bytes(estimate.free_bytes), end_section=True)
     bytes_.add_row("checkpoints on disk", format_bytes(needs.checkpoints))
     bytes_.add_row("free on disk", format_bytes(free_disk_bytes(config.output)))
@@ -241,6 +251,7 @@ def tables(estimate: RunEstimate) -> Group:
         f"completion tokens, {steps:,} steps": lambda step: f"{step.completions * step.rounds * steps:,.0f}",
         "generation and grading a step": lambda step: _time(estimate.step_s(step)[0]),
         "update a step": lambda step: _time(estimate.step_s(step)[1]),
+        "a step with overlap, at best": lambda step: f"1/{estimate.overlap_gain(step):.2f}",
         evaluation: lambda step: _time(estimate.evaluation_s(step)),
         "the whole run": lambda step: _time(estimate.run_s(step)),
     }

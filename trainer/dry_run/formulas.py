@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from verigym.trainer.config.engine import ENGINES
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.logprobs.shared_prefix import copy_charge
 
@@ -49,16 +50,21 @@ class Memory:
     logits: int
     checkpoints: int
     """On disk, with the one being written and the final model."""
+    copied: int = 0
+    """With `overlap`, the copy that is sampled from while the policy is updated."""
+    overlapped: bool = False
+    """Whether generation and update run at the same time."""
 
     @property
     def standing(self) -> int:
         """Held during the whole run."""
-        return self.weights + self.gradients + self.optimizer + self.reference + self.critic
+        return self.weights + self.gradients + self.optimizer + self.reference + self.critic + self.copied
 
     @property
     def peak(self) -> int:
-        """The most at a time: generation and update take turns."""
-        return self.standing + max(self.kv_cache + self.sampling, self.activations + self.logits)
+        """The most at a time: generation and update take turns, unless the run overlaps them."""
+        generation, update = self.kv_cache + self.sampling, self.activations + self.logits
+        return self.standing + (generation + update if self.overlapped else max(generation, update))
 
 
 def memory(shape: ModelShape, config: TrainConfig, activation_bytes: float, chunk_tokens: int) -> Memory:
@@ -87,6 +93,8 @@ def memory(shape: ModelShape, config: TrainConfig, activation_bytes: float, chun
     checkpoint = 4 * trained + moments + (4 * size + critic_moments if critic else 0)
     final = 4 * size + (4 * trained if config.lora_rank else 0)
     return Memory(
+        copied=(6 if half else 4) * trained if config.overlap != "none" and not ENGINES[config.engine].own_weights else 0,
+        overlapped=config.overlap != "none",
         weights=base_bytes(shape, config) + ((6 if half else 4) * trained if config.lora_rank else 0),
         gradients=4 * trained,
         optimizer=moments,

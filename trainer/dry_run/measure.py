@@ -84,6 +84,7 @@ def _small(config: TrainConfig, folder: Path, prompts: int) -> TrainConfig:
         "output": folder,
         "engine": "native",
         "vllm_urls": (),
+        "overlap": "none",
         "prompts_per_step": prompts,
         "updates_per_step": min(config.updates_per_step, prompts),
         "max_new_tokens": min(config.max_new_tokens, MEASURED_TOKENS),

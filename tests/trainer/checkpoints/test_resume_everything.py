@@ -1,6 +1,7 @@
 """With everything on that has a state, a run that is killed again and again ends with the bytes of one that was left alone.
 
-Dynamic sampling, curriculum, replay, adapters, KL, several updates and epochs, an advantage of its own for each source. One
+Dynamic sampling, curriculum, replay, adapters, KL, several updates and epochs, an advantage of its own for each source; and the
+same with the next step sampled during the update. One
 run is killed `VERIGYM_KILLS` times, 3 by default; where, is drawn by hash over the length of the run.
 """
 
@@ -41,7 +42,7 @@ def moments(kills: int, key: str) -> list[dict[str, Any]]:
     return found
 
 
-def settings(folder: Path, model: Path) -> dict[str, Any]:
+def settings(folder: Path, model: Path, overlap: str) -> dict[str, Any]:
     parts = {"even": 1.0, "early": 0.5, "overlong": 0.5}
     return {
         "model": str(model),
@@ -71,6 +72,7 @@ def settings(folder: Path, model: Path) -> dict[str, Any]:
         "hard_share": 0.4,
         "replay_share": 0.34,
         "replay_below": 0.5,
+        "overlap": overlap,
         "overlong_cache": 4,
         "checkpoint_every": 2,
         "eval_every": 4,
@@ -117,10 +119,15 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any, 
     return folder
 
 
+@pytest.fixture(scope="module", params=["none", "one_step"])
+def overlap(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> dict[str, Any]:
+def whole(tmp_path_factory: pytest.TempPathFactory, model_folder: Path, overlap: str) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("whole")
-    train(build_config(settings(folder, model_folder), "test"), ENVIRONMENTS)
+    train(build_config(settings(folder, model_folder, overlap), "test"), ENVIRONMENTS)
     return state(folder)
 
 
@@ -137,9 +144,11 @@ def test_everything_is_used(whole: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_killed_again_and_again_it_ends_with_the_same_bytes(whole: dict[str, Any], model_folder: Path, tmp_path: Path) -> None:
+def test_killed_again_and_again_it_ends_with_the_same_bytes(
+    whole: dict[str, Any], model_folder: Path, overlap: str, tmp_path: Path
+) -> None:
     path = tmp_path / "config.json"
-    path.write_text(json.dumps(settings(tmp_path, model_folder)))
+    path.write_text(json.dumps(settings(tmp_path, model_folder, overlap)))
     killed = moments(KILLS, "everything")
     command = [sys.executable, str(SCRIPT), str(path), json.dumps(killed)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)

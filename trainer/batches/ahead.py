@@ -1,0 +1,78 @@
+"""`Ahead`: the next step's batch, sampled in a thread while the policy is updated.
+
+Both the update and the sampling begin with the same weights, and each depends on them and on its randomness keys alone, so
+neither can tell which of them ends first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import torch
+
+from verigym.trainer.batches.builder import Batch
+
+GiveUp = Callable[[], bool]
+
+
+class Ahead:
+    """At most one batch that is being sampled, or was sampled and not yet taken."""
+
+    def __init__(self) -> None:
+        self._batch: Future[Batch] | None = None
+        self._thread: threading.Thread | None = None
+        self._abandoned = False
+
+    def start(self, sample: Callable[[GiveUp], Batch]) -> None:
+        """Begin to sample. `sample` takes a function that says whether to give up, as `collect` does."""
+        assert self._batch is None, "a batch is waiting to be taken"
+        batch: Future[Batch] = Future()
+        threads = torch.get_num_threads()
+
+        def work() -> None:
+            torch.set_num_threads(threads)  # a new thread has the default, and results may depend on it in their last bits
+            try:
+                batch.set_result(sample(lambda: self._abandoned))
+            except BaseException as error:  # raised where the batch is waited for
+                batch.set_exception(error)
+
+        self._batch, self._abandoned = batch, False
+        self._thread = threading.Thread(target=work, name="verigym-ahead", daemon=True)
+        self._thread.start()
+
+    def put(self, batch: Batch) -> None:
+        """Hold a batch that a checkpoint kept."""
+        self._batch = Future()
+        self._batch.set_result(batch)
+
+    def finish(self) -> None:
+        """Wait until the batch is there; it is kept until it is taken.
+
+        Raises:
+            Exception: what sampling raised.
+        """
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._batch is not None:
+            self._batch.result()
+
+    @property
+    def batch(self) -> Batch | None:
+        """The batch, if one was sampled and not yet taken."""
+        return self._batch.result() if self._batch is not None and self._batch.done() else None
+
+    def take(self) -> Batch | None:
+        """Return the batch, and hold it no longer; None if there is none."""
+        self.finish()
+        batch, self._batch = self.batch, None
+        return batch
+
+    def abandon(self) -> None:
+        """End the sampling at the next completion, and drop the batch."""
+        self._abandoned = True
+        if self._thread is not None:
+            self._thread.join()
+        self._batch = self._thread = None
