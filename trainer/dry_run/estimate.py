@@ -25,7 +25,7 @@ from verigym.trainer.logprobs.chunked import chunk_tokens
 from verigym.trainer.models.loading import load_model, pick_device
 from verigym.trainer.models.lora import add_adapter
 from verigym.trainer.models.path import require_model
-from verigym.trainer.monitoring.progress import duration
+from verigym.envs.progress import duration
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.tasks.mixture import build_source
 

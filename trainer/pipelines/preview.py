@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from verigym.envs.contract.errors import UsageError, error_context
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.dry_run.estimate import estimate_run, refuse_what_does_not_fit
-from verigym.trainer.monitoring.progress import duration
+from verigym.envs.progress import duration
 from verigym.trainer.pipelines.checks import made_by_a_stage, models_of, refers_to_a_stage
 from verigym.trainer.pipelines.pipeline import State, state_of
 from verigym.trainer.pipelines.plan import Pipeline, Stage

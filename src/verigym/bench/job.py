@@ -19,7 +19,7 @@ from verigym.bench.verdicts import CaseGrader, Tally, Verdict
 from verigym.envs import UsageError
 from verigym.grade.bad_rows import same_file
 from verigym.grade.lines import json_line
-from verigym.grade.progress import Progress
+from verigym.envs.progress import Progress
 from verigym.grade.reading.opening import open_source
 from verigym.grade.reading.records import STDIN, BadRow, InputRow, Source, place
 

@@ -105,7 +105,7 @@ def _short(text: str, length: int = 100, quoted: bool = True) -> str:
     return json.dumps(cut, ensure_ascii=False) if quoted else cut
 
 
-def as_json(outcome: Outcome, job: BenchJob) -> dict[str, Any]:
+def report_document(outcome: Outcome, job: BenchJob) -> dict[str, Any]:
     """Return the whole report; the disagreements go into a file of their own."""
     return {
         "input": job.input,

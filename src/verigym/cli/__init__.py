@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, Callable[..., int]] = {
     "score": environments.score,
     "envs": environments.envs,
     "check": environments.check,
+    "init": environments.init,
     "play": play.play,
     "grade": grade.grade,
     "validate": datasets.validate,

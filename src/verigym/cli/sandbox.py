@@ -107,7 +107,7 @@ def self_check(backend: Backend = "local", backend_option: BackendOptions = None
     from rich.console import Console
     from rich.table import Table
 
-    from verigym.grade.progress import Progress
+    from verigym.envs.progress import Progress
     from verigym.sandbox import SandboxFailure
     from verigym.sandbox.checks.selfcheck import self_check as check
 

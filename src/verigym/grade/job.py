@@ -23,7 +23,7 @@ from verigym.grade.bad_rows import BadRows, same_file
 from verigym.grade.hints import Hint, hints
 from verigym.grade.manifest import FORMAT_VERSION, fingerprint, options_of, versions
 from verigym.grade.out_file import OutFile, check_name, complete_lines, remove, sidecar, write_atomically
-from verigym.grade.progress import Progress
+from verigym.envs.progress import Progress
 from verigym.grade.reading.columns import Columns, Item, items
 from verigym.grade.reading.head import InputHead, read_head
 from verigym.grade.reading.opening import open_source
