@@ -12,33 +12,51 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+FOLDED_CHARS = 12
+
 
 def is_plain() -> bool:
     """Whether no escape code may be written, terminal or not: `NO_COLOR` is set and not empty, or `TERM` is dumb or unknown."""
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM", "").lower() in ("dumb", "unknown")
 
 
-def open_console(stderr: bool = False, *, quiet: bool = False) -> Console:
+def open_console(stderr: bool = False, *, quiet: bool = False, width: int | None = None) -> Console:
     """Return a console on standard output or standard error.
 
     It writes escape codes on a terminal, or where `FORCE_COLOR` is set, and never where `is_plain`.
+
+    Args:
+        stderr: whether it writes to standard error.
+        quiet: whether it writes nothing.
+        width: characters of a line; the terminal's, `COLUMNS` or 80 by default.
     """
     from rich.console import Console
 
-    if is_plain():
-        return Console(stderr=stderr, quiet=quiet, highlight=False, force_terminal=False, color_system=None)
-    return Console(stderr=stderr, quiet=quiet, highlight=False)
+    plain = is_plain()
+    return Console(
+        stderr=stderr,
+        quiet=quiet,
+        width=width,
+        highlight=False,
+        force_terminal=False if plain else None,
+        color_system=None if plain else "auto",
+    )
 
 
-def print_table(table: Table, console: Console | None = None) -> None:
-    """Print a table that cuts no word: on a console that is too narrow for its longest words, lines are longer than that.
+def print_table(table: Table) -> None:
+    """Print a table on standard output. It cuts no word: where the longest ones do not fit, lines are longer than the terminal's.
 
     Args:
-        table: columns whose words may wrap have the overflow `fold`.
-        console: standard output by default.
+        table: columns with the overflow `fold` break words that are longer than `FOLDED_CHARS`.
     """
     from rich.measure import Measurement
 
-    console = open_console() if console is None else console
-    least = Measurement.get(console, console.options.update(max_width=10_000), table).minimum
-    console.print(table, width=max(console.width, least), crop=False, no_wrap=False, overflow="fold", soft_wrap=False)
+    console = open_console()
+    for column in table.columns:
+        words = [Measurement.get(console, console.options, cell).minimum for cell in (column.header, *column.cells)]
+        column.min_width = min(max(words), FOLDED_CHARS) if column.overflow == "fold" else max(words)
+    # Padding and lines of the frame come on top: four characters a column at most.
+    least = sum(column.min_width + 4 for column in table.columns if column.min_width) + 4
+    if Measurement.get(console, console.options.update(max_width=least), table).maximum > console.width:
+        console = open_console(width=max(least, console.width))
+    console.print(table)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verigym.cli import completion
 from verigym.cli.json_output import Json, Result, json_output, plain
 from verigym.cli.options import EnvironmentOptions, TimeoutS, Workers
 from verigym.exit_codes import ExitCode
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, sample, lengths, validate, pin.")
 
 
-Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="A data set that comes with verigym, or a YAML file of yours.")]
-DatasetSplit = Annotated[
-    str, typer.Argument(metavar="DATASET[:SPLIT]", help="A data set that comes with verigym, or a YAML file of yours.")
-]
+_WHICH: dict[str, Any] = {
+    "help": "A data set that comes with verigym, or a YAML file of yours.",
+    "autocompletion": completion.data_sets,
+}
+Dataset = Annotated[str, typer.Argument(metavar="DATASET", **_WHICH)]
+DatasetSplit = Annotated[str, typer.Argument(metavar="DATASET[:SPLIT]", **_WHICH)]
 DataDir = Annotated[Path | None, typer.Option(help="Read local files below this folder, not the hub.")]
 TemplateName = Annotated[str | None, typer.Option(help="Prompt template, such as r1-zero or maths:de, or a YAML file.")]
 ShotsSplit = Annotated[str, typer.Option(help="Where the examples come from.")]
@@ -212,7 +215,9 @@ def validate(
     against: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="DATASET[:SPLIT]", help="Count questions shared with this set too, test by default. May be repeated."
+            metavar="DATASET[:SPLIT]",
+            help="Count questions shared with this set too, test by default. May be repeated.",
+            autocompletion=completion.data_sets,
         ),
     ] = None,
     out: Annotated[

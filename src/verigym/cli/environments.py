@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from verigym.cli import completion
 from verigym.cli.json_output import Json, Result, json_output, plain
 from verigym.cli.options import EnvironmentOptions, TimeoutS
 from verigym.exit_codes import ExitCode
@@ -21,7 +22,12 @@ INTERACTIVE = "interactive"
 
 @json_output
 def score(
-    env: Annotated[str, typer.Option("--env", help="Environment that grades; `verigym envs` lists them.")],
+    env: Annotated[
+        str,
+        typer.Option(
+            "--env", help="Environment that grades; `verigym envs` lists them.", autocompletion=completion.environments
+        ),
+    ],
     prompt: Annotated[str, typer.Option(help="What the model was asked.")],
     completion: Annotated[str, typer.Option(help="What it wrote; - reads standard input.")],
     reference: Annotated[list[str] | None, typer.Option(help="FIELD=VALUE of the reference. May be repeated.")] = None,
@@ -47,7 +53,12 @@ def score(
 
 @json_output
 def envs(
-    name: Annotated[str | None, typer.Argument(metavar="[ENV]", help="Show this one's options and reference fields.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ENV]", help="Show this one's options and reference fields.", autocompletion=completion.environments
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> Result:
     """List the environments and the package that each comes from, or show where one is, its options and reference fields.
@@ -129,7 +140,7 @@ def _show_environment(name: str) -> dict[str, Any]:
 
 @json_output
 def check(
-    env: Annotated[str, typer.Argument(metavar="ENV", help="Name of the environment.")],
+    env: Annotated[str, typer.Argument(metavar="ENV", help="Name of the environment.", autocompletion=completion.environments)],
     option: EnvironmentOptions = None,
     budget_s: Annotated[
         float, typer.Option(min=0.001, help="Wall time that judging one text may take; killed after twice as long.")
@@ -148,8 +159,8 @@ def check(
     """
     from verigym.cli.args import pairs
     from verigym.envs.conformance import check_env
-    from verigym.envs.registry import load_usable
     from verigym.envs.progress import Progress
+    from verigym.envs.registry import load_usable
 
     environment = load_usable(env, **pairs(option or [], "--option"))
     memory_bytes = memory_mb * 2**20 if memory_mb else None
@@ -168,7 +179,11 @@ def init(
         Path | None, typer.Argument(metavar="[DIR]", help="Where it goes: a new or empty folder, by default ./NAME.")
     ] = None,
     kind: Annotated[
-        str, typer.Option(help="single: one turn; tools: a model that calls tools; game: episodes with a state.")
+        str,
+        typer.Option(
+            help="single: one turn; tools: a model that calls tools; game: episodes with a state.",
+            autocompletion=completion.package_kinds,
+        ),
     ] = "single",
 ) -> int:
     """Make an installable package with an environment of your own: it works at once, with tests, README and CI."""

@@ -31,13 +31,17 @@ Json = Annotated[
 P = ParamSpec("P")
 
 
+NO_DOCUMENT = object()
+
+
 @dataclass(frozen=True)
 class Result:
     """How a command ended, and what it prints with `--json`."""
 
     code: ExitCode
-    document: Any
-    """Numbers, texts, lists, mappings, pydantic models, enumerations and paths."""
+    document: Any = NO_DOCUMENT
+    """What `plain` takes: numbers, texts, lists, mappings, models, dataclasses, enumerations and paths. `NO_DOCUMENT` where
+    another process prints it: of torchrun's processes the first one does."""
 
 
 def json_output(command: Callable[P, Result]) -> Callable[P, int]:
@@ -61,13 +65,15 @@ def json_output(command: Callable[P, Result]) -> Callable[P, int]:
 
 
 def _write(document: Any, out: TextIO) -> None:
+    if document is NO_DOCUMENT:
+        return
     # ASCII: the document must not depend on how standard output is encoded, nor fail on half surrogates.
     out.write(json.dumps(plain(document), allow_nan=False) + "\n")
     out.flush()
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: models and dataclasses as mappings, numbers that JSON cannot hold as None, anything else as its text."""
+    """Return a value as JSON has it: models and dataclasses as mappings, NaN and infinities as None, other things as text."""
     if isinstance(value, enum.Enum):
         return plain(value.value)
     if value is None or isinstance(value, bool | str | int):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verigym.cli import completion
 from verigym.cli.json_output import Json, Result, json_output
 from verigym.exit_codes import ExitCode
 
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Suites: what a model is trained on together.")
 
 
-SuiteName = Annotated[str, typer.Argument(metavar="SUITE", help="A suite that comes with verigym, or a YAML file of yours.")]
+SuiteName = Annotated[
+    str,
+    typer.Argument(
+        metavar="SUITE",
+        help="A suite that comes with verigym, or a YAML file of yours.",
+        autocompletion=completion.suites,
+    ),
+]
 
 
 @app.command("list")
@@ -64,12 +72,13 @@ def check(
     from rich.table import Table
     from rich.text import Text  # text is shown as it is: a source may be called [bold]
 
-    from verigym.trainer.dry_run.source_price import price
     from verigym.datasets_cfg.suites import load_suite
     from verigym.envs.console import print_table
+    from verigym.envs.progress import Progress
     from verigym.terminal import printable
     from verigym.trainer.config.overrides import located
     from verigym.trainer.config.run import config_of, run_document
+    from verigym.trainer.dry_run.source_price import price
 
     described = load_suite(suite)
     described.check_measured()
@@ -78,7 +87,8 @@ def check(
     config = config_of(document)
     with located(document):
         _refuse_unstartable(config)
-        found = price(config, golds, hub, _counter(tokenizer))
+        with Progress("pricing") as progress:
+            found = price(config, golds, hub, _counter(tokenizer), progress.of_total)
     table = Table("source", "grader", "share", "tasks", "measured on", "prompt tokens", "s a verdict", "golds", box=None)
     for one in found:
         tasks = "-" if one.tasks is None and one.where != "generated" else "endless" if one.tasks is None else f"{one.tasks:,}"
@@ -100,7 +110,7 @@ def check(
         if one.problem:
             print(printable(f"problem: {one.label}: {one.problem}"))
     print(f"measured on: {', '.join(f'{m.dataset}/{m.split}' for m in described.measure) or 'nothing named'}")
-    document = {
+    figures = {
         "suite": suite,
         "sources": found,
         "step": {
@@ -113,7 +123,7 @@ def check(
         },
         "measure": [f"{one.dataset}/{one.split}" for one in described.measure],
     }
-    return Result(ExitCode.FAILED if any(one.problem for one in found) else ExitCode.OK, document)
+    return Result(ExitCode.FAILED if any(one.problem for one in found) else ExitCode.OK, figures)
 
 
 def _refuse_unstartable(config: TrainConfig) -> None:

@@ -17,13 +17,13 @@ from verigym.envs.code.packages import NO_NUMPY, importable, lacks_numpy
 from verigym.envs.contract.errors import did_you_mean
 from verigym.envs.grading import Grader
 from verigym.envs.own_code import own_code
+from verigym.envs.progress import Progress
 from verigym.envs.registry import load_usable
 from verigym.grade.agreement import Agreement, Disagreements
 from verigym.grade.bad_rows import BadRows, same_file
 from verigym.grade.hints import Hint, hints
 from verigym.grade.manifest import FORMAT_VERSION, fingerprint, options_of, versions
 from verigym.grade.out_file import OutFile, check_name, complete_lines, remove, sidecar, write_atomically
-from verigym.envs.progress import Progress
 from verigym.grade.reading.columns import Columns, Item, items
 from verigym.grade.reading.head import InputHead, read_head
 from verigym.grade.reading.opening import open_source

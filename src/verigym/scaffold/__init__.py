@@ -1,6 +1,6 @@
 """Makes an installable package with an environment of one's own, for `verigym init`.
 
-The texts are in `templates/`: `all/` is in every package, the other folders are named after the kinds. `$name` stands for a value.
+The texts are in `templates/`: `all/` is in every package, the other folders have the names of the kinds. `$name` is a value.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ from verigym.envs.contract.errors import UsageError
 
 Kind = Literal["single", "tools", "game"]
 
-MAX_CHARS = 36
+MAX_CHARS = 32
 """Of a name: the templates' lines then stay within their length."""
+
+_IN_TEMPLATES = ("game", "tool", "tests")
+"""Names that would give a class or a module that the templates have already."""
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _SHARED = MappingProxyType(
@@ -41,10 +44,10 @@ _SHARED = MappingProxyType(
 _USE: Mapping[Kind, str] = MappingProxyType(
     {
         "single": "Each task is a question; the model answers in one turn, and `judge` compares the answer with the reference.",
-        "tools": "Each task is a question; the model may call the tools of `tools.py` before it answers, and the answer is judged.\n"
-        "`verigym play $package` plays an episode by hand.",
-        "game": "Each task is a game of several turns with a hidden state; `judge` plays a saved episode again and believes nothing\n"
-        "else in it. `verigym play $package` plays one by hand.",
+        "tools": "Each task is a question; the model may call the tools of `tools.py` before it answers, and the answer is\n"
+        "judged. `verigym play $package` plays an episode by hand.",
+        "game": "Each task is a game of several turns with a hidden state; `judge` plays a saved episode again and believes\n"
+        "nothing else in it. `verigym play $package` plays one by hand.",
     }
 )
 _OWN: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
@@ -68,7 +71,7 @@ class Names:
     package: str
     """For `import`, and the environment's name, such as `word_ladder`."""
     class_name: str
-    """Such as `WordLadder`."""
+    """Such as `WordLadderEnvironment`."""
 
 
 def names_of(name: str) -> Names:
@@ -92,9 +95,9 @@ def names_of(name: str) -> Names:
         )
     if place := available().get(package):
         raise UsageError(f"an environment is called {package!r} already: {place}; choose another name")
-    if package in sys.stdlib_module_names or package == "tests" or importlib.util.find_spec(package) is not None:
+    if package in sys.stdlib_module_names or package in _IN_TEMPLATES or importlib.util.find_spec(package) is not None:
         raise UsageError(f"a module is called {package!r} already, and would be hidden or hide this one; choose another name")
-    return Names(distribution, package, "".join(part.capitalize() for part in package.split("_")))
+    return Names(distribution, package, "".join(map(str.capitalize, package.split("_"))) + "Environment")
 
 
 def make_package(name: str, kind: Kind, folder: Path | None = None) -> tuple[Names, Path, list[Path]]:
