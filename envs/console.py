@@ -44,7 +44,7 @@ def open_console(stderr: bool = False, *, quiet: bool = False, width: int | None
 
 
 def print_table(table: Table) -> None:
-    """Print a table on standard output. It cuts no word: where the longest ones do not fit, lines are longer than the terminal's.
+    """Print a table on standard output. No word is cut: where they do not fit, lines are longer than the terminal's.
 
     Args:
         table: columns with the overflow `fold` break words that are longer than `FOLDED_CHARS`.

@@ -107,9 +107,7 @@ def terminated(folder: Path) -> int:
         part.save_pretrained(folder / "model")
     (folder / "run.yaml").write_text(TRAINING.format(model=folder / "model"))
     log = folder / "run/metrics.jsonl"
-    return stopped(
-        folder, ["train", "--config", "run.yaml"], lambda: log.exists() and log.stat().st_size > 0, signal.SIGTERM
-    )
+    return stopped(folder, ["train", "--config", "run.yaml"], lambda: log.exists() and log.stat().st_size > 0, signal.SIGTERM)
 
 
 COMMANDS: dict[ExitCode, Callable[[Path], int]] = {

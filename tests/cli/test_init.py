@@ -11,8 +11,8 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-import verigym.envs.registry as registry
 
+import verigym.envs.registry as registry
 from verigym.cli import main
 from verigym.scaffold import KINDS, MAX_CHARS, Kind, make_package, names_of
 

@@ -78,7 +78,10 @@ QUICK: dict[str, tuple[str, Check]] = {
         lambda found: found["reward"] == 1.0,
     ),
     "envs": ("envs", lambda found: {one["name"]: one["package"] for one in found}["math"] == "verigym"),
-    "envs NAME": ("envs math", lambda found: found["file"].endswith("environment.py") and found["reference"]["answer"]["required"]),
+    "envs NAME": (
+        "envs math",
+        lambda found: found["file"].endswith("environment.py") and found["reference"]["answer"]["required"],
+    ),
     "check": ("check format", lambda found: found["passed"] and all(row["passed"] for row in found["rows"])),
     "play": (
         "play math --prompt 2+2? --reference answer=4 --script turns.json",

@@ -287,7 +287,7 @@ def validate(
 def _warn_of_overlap(dataset: str, rows: PromptDataset, data_dir: Path) -> Iterator[Overlap]:
     """Warn of prompts that the split shares with another of the set, one being for training and one for evaluation."""
     from verigym.datasets_cfg import load
-    from verigym.datasets_cfg.overlap import overlap, pairs
+    from verigym.datasets_cfg.overlap import pairs
     from verigym.envs import UsageError
     from verigym.terminal import complain
 
@@ -300,10 +300,18 @@ def _warn_of_overlap(dataset: str, rows: PromptDataset, data_dir: Path) -> Itera
         except UsageError as error:
             complain(f"split {other!r} is not compared with {rows.split!r}: {error}", "warning")
             continue
-        found = overlap(*((rows, there) if rows.split == trained else (there, rows)))
+        found = _overlap(*((rows, there) if rows.split == trained else (there, rows)))
         if found:
             complain(found.describe(), "warning")
             yield found
+
+
+def _overlap(trained: PromptDataset, measured: PromptDataset) -> Overlap | None:
+    from verigym.datasets_cfg.overlap import overlap
+    from verigym.envs.progress import Progress
+
+    with Progress("comparing") as progress:
+        return overlap(trained, measured, on_row=lambda row: progress.of_total(row, len(trained)))
 
 
 def _open_other(given: str, data_dir: Path | None) -> PromptDataset:
@@ -319,10 +327,9 @@ def _open_other(given: str, data_dir: Path | None) -> PromptDataset:
 
 def _compare(rows: PromptDataset, other: PromptDataset) -> Overlap | None:
     """Warn of questions that two data sets share, or say that there are none; return what they share."""
-    from verigym.datasets_cfg.overlap import overlap
     from verigym.terminal import complain
 
-    shared = overlap(rows, other)
+    shared = _overlap(rows, other)
     if shared is not None:
         complain(shared.describe(), "warning")
     else:
