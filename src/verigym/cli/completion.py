@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-Offered = list[str] | list[tuple[str, str]]
+Offered = Sequence[str] | Sequence[tuple[str, str]]
 """Words, or words with what they mean."""
 
 
@@ -71,7 +71,7 @@ def package_kinds(incomplete: str) -> Offered:
     """Return the kinds of packages that `verigym init` makes."""
     from verigym.scaffold import KINDS
 
-    return [*KINDS]
+    return KINDS
 
 
 @_silent
