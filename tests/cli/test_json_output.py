@@ -64,7 +64,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "recipe.yaml": RECIPE,
         "turns.json": json.dumps([r"\boxed{4}"]),
         "program.py": "print(2)\n",
-        "tests.json": '[{"input": "", "output": "2"}]',
+        "tests.json": '[{"type": "stdio", "stdout": "2\\n"}]',
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -84,7 +84,7 @@ QUICK: dict[str, tuple[str, Check]] = {
     ),
     "check": ("check format", lambda found: found["passed"] and all(row["passed"] for row in found["rows"])),
     "play": (
-        "play math --prompt 2+2? --reference answer=4 --script turns.json",
+        "play math --tool calculator --prompt 2+2? --reference answer=4 --script turns.json",
         lambda found: (found["answer"], found["score"]["reward"]) == ("4", 1.0),
     ),
     "grade": (
@@ -210,7 +210,7 @@ def test_a_comparison(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_file_of_bad_rows_gives_a_document_too(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("bad.jsonl").write_text('{"prompt": "q", "answer": "4"}\n')
+    Path("bad.jsonl").write_text('{"prompt": 3, "answer": "4", "completion": "x"}\n')
     assert main(["grade", "bad.jsonl", "--env", "math", "--workers", "0", "--json"]) == 1
     found = document(capsys)
     assert (found["n"], found["bad_rows"]) == (0, 1) and found["first_bad"]
