@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from commands import Path as Words
 from commands import commands, flags
+from terminals import environment, verigym
 
 from verigym.cli import main
 from verigym.cli.json_output import NO_DOCUMENT, Result, json_output, plain
@@ -194,6 +196,42 @@ def test_what_a_person_reads_goes_to_standard_error(work: Path, capsys: pytest.C
     assert [line for line in shown if not line.startswith(("seconds", "scores"))] == [
         line for line in told if not line.startswith(("seconds", "scores"))
     ]
+
+
+LOUD = '''
+import os
+import subprocess
+
+from verigym import BaseEnvironment, Options, Reference, Score
+
+
+class Loud(BaseEnvironment[Reference, Options]):
+    """Writes to standard output wherever it can."""
+
+    name, version, reference_type = "loud", "1", Reference
+
+    def judge(self, prompt, reference, completion):
+        print("LOUD")
+        os.write(1, b"LOUD")
+        subprocess.run(["echo", "LOUD"], check=True)
+        return Score.correct()
+'''
+
+
+@pytest.mark.slow
+def test_what_others_write_is_not_in_it(work: Path) -> None:
+    (work / "loud.py").write_text(LOUD)
+    command = verigym("grade", "rows.jsonl", "--env", "loud:Loud", "--workers", "0", "--json")
+    done = subprocess.run(command, cwd=work, env=environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and json.loads(done.stdout)["n"] == 3, done.stdout + done.stderr
+    assert done.stdout.count("\n") == 1 and done.stderr.count("LOUD") == 9
+
+
+@pytest.mark.slow
+def test_a_reader_that_is_gone(work: Path) -> None:
+    command = f"{' '.join(verigym('envs', '--json'))} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 1) and "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
 
 
 def test_a_comparison(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

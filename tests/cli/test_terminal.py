@@ -258,3 +258,16 @@ def test_progress_on_a_plain_terminal_is_lines(tmp_path: Path) -> None:
     code, shown = on_a_terminal(verigym(*LONG["scratch"]), tmp_path, {"TERM": "xterm", "NO_COLOR": "1"}, 160)
     assert code == 0 and ESCAPE not in shown
     assert re.search(r"step 25/60 .* s a step, \d+ s left", shown), shown
+
+
+def test_there_is_one_place_that_opens_consoles_and_one_that_draws_bars() -> None:
+    root = Path(__file__).parents[2]
+    folders = ("src/verigym/cli", "src/verigym/grade", "src/verigym/bench", "envs", "datasets_cfg", "trainer", "sandbox")
+    opening = re.compile(r"\bConsole\(|from rich\.progress import|rich\.print\b")
+    found = {
+        str(path.relative_to(root))
+        for name in folders
+        for path in (root / name).rglob("*.py")
+        if opening.search(path.read_text())
+    }
+    assert found == {"envs/console.py", "envs/progress.py"}

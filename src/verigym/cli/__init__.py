@@ -113,8 +113,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if code == ExitCode.INTERRUPTED:  # typer has caught the KeyboardInterrupt
             return _interrupted()
         return code if isinstance(code, int) else ExitCode.OK
-    except SystemExit as stop:  # of completion
-        return stop.code if isinstance(stop.code, int) else ExitCode.OK
+    except SystemExit as stop:
+        return _exited(stop.code)
     except UsageError as error:
         return _failed(error, " ".join(str(error).split()))
     except Stopped as stop:
@@ -152,6 +152,14 @@ def _set_up_help() -> None:
     rich_utils.COLOR_SYSTEM = None if is_plain() else "auto"
     rich_utils.FORCE_TERMINAL = False if is_plain() else None
     rich_utils.MAX_WIDTH = max(HELP_CHARS, open_console().width)
+
+
+def _exited(code: object) -> int:
+    """Return the exit code of a SystemExit, raised by completion or by code of the user's."""
+    if isinstance(code, int) or code is None:
+        return code or ExitCode.OK
+    _complain(str(code))
+    return ExitCode.FAILED
 
 
 def _interrupted() -> int:

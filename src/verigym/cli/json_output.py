@@ -11,9 +11,10 @@ import enum
 import functools
 import json
 import math
+import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Annotated, Any, ParamSpec, TextIO
 
@@ -51,17 +52,35 @@ def json_output(command: Callable[P, Result]) -> Callable[P, int]:
     def run(*args: P.args, **kwargs: P.kwargs) -> int:
         if not kwargs.get("as_json"):
             return command(*args, **kwargs).code
-        out = sys.stdout
-        try:
-            with redirect_stdout(sys.stderr):
+        with _standard_output_kept() as out:
+            try:
                 result = command(*args, **kwargs)
-        except InterruptedWithResults as stop:
-            _write(stop.document, out)
-            raise
-        _write(result.document, out)
+            except InterruptedWithResults as stop:
+                _write(stop.document, out)
+                raise
+            _write(result.document, out)
         return result.code
 
     return run
+
+
+@contextmanager
+def _standard_output_kept() -> Iterator[TextIO]:
+    """Yield standard output, and send to standard error what anything else writes there: C code and child processes too."""
+    out = sys.stdout
+    try:
+        descriptor, error = out.fileno(), sys.stderr.fileno()
+    except (OSError, ValueError):  # not files of the system, such as in a notebook
+        with redirect_stdout(sys.stderr):
+            yield out
+        return
+    out.flush()
+    with open(os.dup(descriptor), "w", encoding="utf-8") as kept, redirect_stdout(sys.stderr):
+        os.dup2(error, descriptor)
+        try:
+            yield kept
+        finally:
+            os.dup2(kept.fileno(), descriptor)
 
 
 def _write(document: Any, out: TextIO) -> None:
