@@ -33,7 +33,10 @@ class Lengths:
 
 
 def lengths(
-    dataset: PromptDataset, of_prompt: Callable[[Prompt], int], of_text: Callable[[str], int]
+    dataset: PromptDataset,
+    of_prompt: Callable[[Prompt], int],
+    of_text: Callable[[str], int],
+    on_row: Callable[[int], None] = lambda done: None,
 ) -> tuple[Lengths, Lengths, int]:
     """Return the lengths of prompts and of worked answers (as `worked` shows them), and how many rows do not fit.
 
@@ -41,9 +44,11 @@ def lengths(
         dataset: the rows.
         of_prompt: length of a prompt with all that its template puts around the task.
         of_text: length of an answer.
+        on_row: called with the number of rows done, for a progress bar.
     """
     prompts, answers, unfit = [], [], 0
     for row in range(len(dataset)):
+        on_row(row)
         try:
             prompt, (_, task) = dataset[row], dataset.bare(row)
         except RowError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from verigym.datasets_cfg.fields import MISSING, find
@@ -49,7 +49,12 @@ def pairs(config: DatasetConfig, split: str) -> list[tuple[str, str]]:
     return [(split, other) for other in config.files if other in measured]
 
 
-def overlap(trained: PromptDataset, measured: PromptDataset, chosen: Iterable[int] | None = None) -> Overlap | None:
+def overlap(
+    trained: PromptDataset,
+    measured: PromptDataset,
+    chosen: Iterable[int] | None = None,
+    on_row: Callable[[int], None] = lambda done: None,
+) -> Overlap | None:
     """Compare the questions of two splits, or where a description has no `question`, the prompts; None where they share none.
 
     How words are spaced makes no difference. Rows that do not fit the description are left out. The gold does not count: a
@@ -59,11 +64,13 @@ def overlap(trained: PromptDataset, measured: PromptDataset, chosen: Iterable[in
         trained: the split that is trained on.
         measured: the split that is measured on.
         chosen: the rows of `measured` that are compared; all when left out.
+        on_row: called with the number of a row of `trained`, for a progress bar.
     """
     held = [(_digest(task), _name(row, task)) for row, task in _tasks(measured, chosen)]
     wanted = {digest for digest, _ in held}
     first: dict[bytes, str] = {}
     for row, task in _tasks(trained):
+        on_row(row)
         digest = _digest(task)
         if digest in wanted:
             first.setdefault(digest, _name(row, task))

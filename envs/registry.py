@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from functools import lru_cache
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from verigym.envs.contract.base import BaseEnvironment, Environment, require_declared
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError, did_you_mean
@@ -123,6 +123,21 @@ def available() -> dict[str, str]:
             raise UsageError(f"environment {name!r} is registered twice: by {names[name]} and by {point.value}")
         names[name] = point.value
     return dict(sorted(names.items()))
+
+
+class Package(NamedTuple):
+    """An installed package that an environment comes with."""
+
+    name: str
+    version: str
+
+
+def package_of(name: str) -> Package | None:
+    """Return the package that an environment's name comes with; None for one that this process or a file of yours defines."""
+    point = _entry_points().get(name)
+    if name in ENVIRONMENTS:
+        return Package("verigym", importlib.metadata.version("verigym"))
+    return Package(point.dist.name, point.dist.version) if point is not None and point.dist is not None else None
 
 
 def origin(name: str) -> Any:

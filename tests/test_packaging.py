@@ -60,7 +60,7 @@ def wanted(tree: Path) -> set[str]:
     for folder, below, names in os.walk(tree / "src/verigym", followlinks=True):
         place = Path(folder).relative_to(tree / "src")
         below[:] = [name for name in below if name != "__pycache__"]
-        if "__init__.py" in names or all(name.endswith(".yaml") for name in names):
+        if "__init__.py" in names or all(name.endswith((".yaml", ".template")) for name in names):
             found.update(str(place / name) for name in names)
     return found
 

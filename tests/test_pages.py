@@ -83,3 +83,17 @@ def test_the_first_example_of_a_page_runs_as_it_is_copied(page: str, tmp_path: P
     example, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.DOTALL)
     done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_command_line(tmp_path: Path) -> None:
+    done = run("cli.md", "json", tmp_path)
+    assert done.stdout == "True\nexit code 2, and no document\n", done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_packages_are_made(tmp_path: Path) -> None:
+    done = run("own_environment.md", "init", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "word-ladder/src/word_ladder/environment.py").is_file()
+    assert (tmp_path / "word-shop/src/shop/tools.py").is_file()

@@ -8,7 +8,7 @@ and in the first one once more, inside an event loop and in several threads at o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from verigym.envs.conformance.cases import Case, cases_of, judge_cases
 from verigym.envs.conformance.checks import (
@@ -34,6 +34,8 @@ from verigym.envs.grading.process import refuse_in_a_worker
 BUDGET_S = 10.0
 TOTAL_S = 300.0
 MEMORY_BYTES = 4 * 2**30
+JUDGINGS, STRESS_JUDGINGS = 5, 2
+"""How often a completion is judged: in two processes; and if that is quick, again, in an event loop and in threads."""
 PATIENCE = 2
 """Judging is killed after this many times the budget, so that slow and hanging completions can be told apart."""
 
@@ -45,6 +47,7 @@ def check_env(
     budget_s: float = BUDGET_S,
     total_s: float = TOTAL_S,
     memory_bytes: int | None = MEMORY_BYTES,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
     """Check an environment against its contract. A report always comes: what hangs or crashes is killed and reported.
 
@@ -54,6 +57,7 @@ def check_env(
         budget_s: wall time for judging one completion, in seconds. Judging is killed after twice as long.
         total_s: wall time for the whole check, in seconds. Completions left over by then are reported as a failure.
         memory_bytes: address space of a judging process; None for no limit (environments that use CUDA need that).
+        progress: called with the number of completions judged so far, and how many there are to judge in all.
 
     Raises:
         UsageError: there are no sample prompts, or a limit is not positive.
@@ -72,7 +76,8 @@ def check_env(
         if failure is not None:  # nothing else can be tried
             return Report(environment.grader, (*rows, failure, worker))
         rows.append(CheckRow("prompts survive JSON", True, "the same prompt after JSON", "the same"))
-        return Report(environment.grader, (*rows, *_check_verdicts(environment, tasks, worker, clients, budget, budget_s)))
+        checked = _check_verdicts(environment, tasks, worker, clients, budget, budget_s, progress)
+        return Report(environment.grader, (*rows, *checked))
 
 
 def _check_verdicts(
@@ -82,6 +87,7 @@ def _check_verdicts(
     clients: tuple[EnvironmentClient, EnvironmentClient],
     budget: CheckBudget,
     budget_s: float,
+    progress: Callable[[int, int], None],
 ) -> Iterator[CheckRow]:
     """Judge everything and generate tasks; yield the resulting rows."""
     first, second = clients
@@ -89,6 +95,8 @@ def _check_verdicts(
     cases: list[Case] = []
     for number, (task, gold) in enumerate(zip(tasks, golds, strict=True)):
         cases += cases_of(task, None if isinstance(gold, NoReply) else gold, stress=not number)
+    total = sum(STRESS_JUDGINGS if case.stress else JUDGINGS for case in cases)
+    budget.on_verdicts = lambda verdicts: progress(min(verdicts, total), total)  # episodes that are played come on top
     generated = list(task_rows(first, second))
     outcomes = judge_cases(first, cases)
     agreement = list(agreement_rows(first, second, cases, outcomes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -43,12 +43,19 @@ class CheckBudget:
     memory_bytes: int | None
     crashes: int = 0
     verdicts: int = 0
+    on_verdicts: Callable[[int], None] = lambda verdicts: None
+    """Called with the number of verdicts so far."""
     _start: float = field(default_factory=time.monotonic)
 
     @property
     def left_s(self) -> float:
         """Remaining wall time."""
         return self._start + self.total_s - time.monotonic()
+
+    def count(self, verdicts: int) -> None:
+        """Note that some more verdicts have come."""
+        self.verdicts += verdicts
+        self.on_verdicts(self.verdicts)
 
     def stop_reason(self) -> str:
         """Return why nothing more is tried; empty while the check goes on."""
@@ -92,7 +99,7 @@ class EnvironmentClient:
         replies = self._request({"do": "play", "plays": sent}, count=sum(len(play.texts) + 1 for play in plays))
         if isinstance(replies, NoReply):
             return replies
-        self._budget.verdicts += len(plays)
+        self._budget.count(len(plays))
         return [Played(**reply) for reply in replies]
 
     def judge(self, items: Sequence[Item], how: str = "plainly") -> list[Score | NoReply]:
@@ -101,7 +108,7 @@ class EnvironmentClient:
         replies = self._request({"do": "judge", "items": sent, "how": how}, count=len(items))
         if isinstance(replies, NoReply):
             return [replies] * len(items)
-        self._budget.verdicts += len(items)
+        self._budget.count(len(items))
         return [outcome_of(reply) for reply in replies]
 
     def _request(self, request: Mapping[str, Any], count: int = 1) -> Any:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
-from rich.console import Group
 from rich.table import Table
 
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import UsageError
+from verigym.envs.progress import duration
 from verigym.trainer.batches.builder import refuse_lost_signal
 from verigym.trainer.config.model import AdapterFields
 from verigym.trainer.config.run import TrainConfig
@@ -25,7 +26,6 @@ from verigym.trainer.logprobs.chunked import chunk_tokens
 from verigym.trainer.models.loading import load_model, pick_device
 from verigym.trainer.models.lora import add_adapter
 from verigym.trainer.models.path import require_model
-from verigym.trainer.monitoring.progress import duration
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.tasks.mixture import build_source
 
@@ -211,7 +211,7 @@ def format_bytes(size: float) -> str:
     return f"{size / GIB:,.2f} GiB" if size >= GIB / 10 else f"{size / 2**20:,.1f} MiB"
 
 
-def tables(estimate: RunEstimate) -> Group:
+def tables(estimate: RunEstimate) -> tuple[Table, Table]:
     """Return what `--dry-run` prints."""
     needs, config, steps = estimate.memory, estimate.config, estimate.config.steps
     adapters = f" and {sum(estimate.shape.trained):,} in adapters" if config.lora_rank else ""
@@ -258,7 +258,32 @@ def tables(estimate: RunEstimate) -> Group:
     for name, cell in rows.items():
         if name != evaluation or (estimate.held_out and evaluations(config)):
             work.add_row(name, cell(estimate.expected), cell(estimate.most))
-    return Group(bytes_, work)
+    return bytes_, work
+
+
+def figures(estimate: RunEstimate) -> dict[str, Any]:
+    """Return the same numbers as data, bytes and seconds."""
+
+    def work(tokens: Tokens) -> dict[str, float]:
+        generation_s, update_s = estimate.step_s(tokens)
+        return {
+            "prompt_tokens_a_step": tokens.prompts * tokens.rounds,
+            "completion_tokens_a_step": tokens.completions * tokens.rounds,
+            "generation_s": generation_s,
+            "update_s": update_s,
+            "evaluation_s": estimate.evaluation_s(tokens),
+            "run_s": estimate.run_s(tokens),
+        }
+
+    return {
+        "parameters": estimate.shape.parameters,
+        "memory_bytes": {**asdict(estimate.memory), "peak": estimate.memory.peak},
+        "free_bytes": estimate.free_bytes,
+        "free_disk_bytes": free_disk_bytes(estimate.config.output),
+        "expected": work(estimate.expected),
+        "most": work(estimate.most),
+        "ended": estimate.ended,
+    }
 
 
 def _where_from(ended: float) -> str:

@@ -6,7 +6,7 @@ import gc
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import asdict
@@ -22,6 +22,7 @@ from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.contract.schema import Completion, Prompt, Score, sha256_hex
 from verigym.envs.grading import Grader, grades_groups
 from verigym.envs.own_code import own_code
+from verigym.envs.progress import Progress
 from verigym.envs.registry import load as load_environment
 from verigym.envs.sessions import Sessions
 from verigym.trainer.checkpoints.input_hashes import data_hashes, file_hash, model_digest
@@ -233,7 +234,7 @@ def _picked(
         logger.warning("picker %s: %d samples of %s have no reward and are judged again", name, failed, label)
     logger.info("picker %s judges the samples of %s", name, label)
     limits: dict[str, Any] = {"timeout_s": config.grade_timeout_s, "memory_bytes": config.grade_memory_mb * 2**20}
-    with Grader(picker, workers=config.workers, **limits) as grader:
+    with Grader(picker, workers=config.workers, **limits) as grader, Progress(f"picking {label}") as progress:
         waiting: list[dict[int, Future[Score]]] = []
         for one, known in zip(found, before, strict=True):
             again = [place for place, reward in enumerate(known) if reward is None]
@@ -245,10 +246,10 @@ def _picked(
                 waiting.append(dict(enumerate(grader.submit_group(prompt, texts_of))))
             else:
                 waiting.append({place: grader.submit(prompt, texts_of[place]) for place in again})
-        rewards = [
-            [futures[place].result().reward if reward is None else reward for place, reward in enumerate(known)]
-            for known, futures in zip(before, waiting, strict=True)
-        ]
+        rewards = []
+        for known, futures in zip(before, waiting, strict=True):
+            rewards.append([futures[place].result().reward if reward is None else reward for place, reward in enumerate(known)])
+            progress.of_total(len(rewards), len(before))
     for place, own, row in zip(ids, texts, rewards, strict=True):
         kept[place] = [[text, reward] for text, reward in zip(own, row, strict=True)] + kept.get(place, [])[len(own) :]
     _write(path, json.dumps({"made_with": made_with, "prompts": kept}))
@@ -304,6 +305,13 @@ def _report(
     return report
 
 
+def _counted(training: Iterable[tuple[str, str]], progress: Progress) -> Iterator[tuple[str, str]]:
+    """Yield the texts and show how many there were: how many there are in all is known at the end only."""
+    for number, one in enumerate(training, 1):
+        yield one
+        progress.update(number, None)
+
+
 def _contamination(
     config: EvalConfig,
     sources: Sequence[Source],
@@ -313,7 +321,9 @@ def _contamination(
     """Return which prompts of each source are in the training data, and each model's figures without them."""
     prompts = [(source.label, prompt) for source in sources for prompt in source.held_out]
     texts = [text for one, source in zip(config.sources, sources, strict=True) for text in own_texts(one, source)]
-    hits = contaminated(texts, training_texts(config.train_data, _data_dirs(config)), n=config.ngram)
+    with Progress("searching the training data") as progress:
+        training = _counted(training_texts(config.train_data, _data_dirs(config)), progress)
+        hits = contaminated(texts, training, n=config.ngram)
     result: dict[str, Any] = {}
     for source in sources:
         mine = [(hit, prompts[hit.prompt][1]) for hit in hits if prompts[hit.prompt][0] == source.label]

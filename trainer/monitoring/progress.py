@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
+from verigym.envs.console import open_console
+from verigym.envs.progress import duration, open_bar, rate
 
 PLAIN_EVERY = 25
 """Steps between plain lines."""
@@ -132,21 +131,13 @@ class Progress:
         unit: str = "step",
     ) -> None:
         self._shown, self._title, self._unit = shown, title, unit
-        self._console = Console(stderr=True, quiet=quiet)
+        self._console = open_console(stderr=True, quiet=quiet)
         self._steps, self._quiet = steps, quiet
         self._first = self._printed = done
         self._begun = self._printed_at = time.monotonic()
-        self._bar: RichProgress | None = None
-        if self._console.is_terminal and not quiet:
-            columns = (
-                TextColumn(title),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-            )
-            self._bar = RichProgress(*columns, TextColumn("{task.description}"), console=self._console)
-            self._task = self._bar.add_task("", total=steps, completed=done)
+        self._bar = None if quiet else open_bar(title, self._console, transient=False)
+        if self._bar is not None:
+            self._task = self._bar.add_task(f"{done}/{steps}", total=steps, completed=done)
         self._recent: deque[tuple[float, Mapping[str, float]]] = deque(maxlen=PLAIN_EVERY if self._bar else None)
 
     def __enter__(self) -> Self:
@@ -171,16 +162,18 @@ class Progress:
             weight: of these metrics in the means.
         """
         self._recent.append((weight, metrics))
-        if self._bar:
-            self._bar.update(self._task, completed=step, description=self._means())
-            return
         now = time.monotonic()
+        finished, seconds = step - self._first, now - self._begun
+        left = f", {duration(seconds / max(1, finished) * (self._steps - step))} left" if step < self._steps else ""
+        if self._bar is not None:
+            shown = f"{step}/{self._steps}, {rate(finished, seconds)}{left}  {self._means()}"
+            self._bar.update(self._task, completed=step, description=shown)
+            return
         due = step - self._printed >= PLAIN_EVERY or now - self._printed_at >= PLAIN_EVERY_S or step == self._steps
         if self._quiet or not due:
             return
         span = f"mean of {self._unit}s {self._printed + 1} to {step}: " if step - self._printed > 1 else ""
-        each = (now - self._begun) / max(1, step - self._first)
-        left = f", {duration(each * (self._steps - step))} left" if step < self._steps else ""
+        each = seconds / max(1, finished)
         head = f"{self._title} {self._unit} {step}/{self._steps}"
         print(f"{head}  {span}{self._means()}  {each:.2f} s a {self._unit}{left}", file=sys.stderr, flush=True)
         self._printed, self._printed_at = step, now
@@ -208,11 +201,3 @@ class Progress:
         parts = [f"{name.removesuffix('/accuracy')} {value:.3f}" for name, value in metrics.items() if "/accuracy" in name]
         overall = f"{metrics['accuracy']:.3f}" if "accuracy" in metrics else "none scored"
         self.say(f"step {step}: held-out accuracy {overall}  ({', '.join(parts)})")
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words, such as `40 s`, `12 min` or `3 h 05 min`."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"

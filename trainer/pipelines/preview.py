@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from verigym.envs.contract.errors import UsageError, error_context
+from verigym.envs.progress import duration
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.dry_run.estimate import estimate_run, refuse_what_does_not_fit
-from verigym.trainer.monitoring.progress import duration
 from verigym.trainer.pipelines.checks import made_by_a_stage, models_of, refers_to_a_stage
 from verigym.trainer.pipelines.pipeline import State, state_of
 from verigym.trainer.pipelines.plan import Pipeline, Stage
@@ -30,6 +30,8 @@ class Preview:
     """Its folder; the beginning of its name if the stage waits for another."""
     cost: str
     """Time of a GRPO stage whose model exists; empty for a stage that is done, and for kinds without an estimate."""
+    cost_s: tuple[float, float] | None
+    """The same in seconds: as expected, and at most."""
     problem: str
     """Why it cannot run; empty if no error was found."""
 
@@ -48,7 +50,7 @@ def preview(pipeline: Pipeline, until: str | None = None, *, priced: bool = True
     records: dict[str, Mapping[str, Any]] = {}
     for stage in pipeline.up_to(until):
         config = pipeline.expected(stage)
-        state, cost, problem = State(stage, None, None), "", ""
+        state, cost, cost_s, problem = State(stage, None, None), "", None, ""
         try:
             state = state_of(pipeline, stage, records)
             if state.record is not None:
@@ -58,11 +60,11 @@ def preview(pipeline: Pipeline, until: str | None = None, *, priced: bool = True
                 with pipeline.named(stage):
                     _open_data(config)
                     if isinstance(config, TrainConfig):
-                        cost = _cost(pipeline, state, records) if priced else "not asked for"
+                        cost, cost_s = _cost(pipeline, state, records) if priced else ("not asked for", None)
         except UsageError as error:
             problem = str(error)
         writes = str(state.folder or pipeline.output / f"{stage.name}-...")
-        yield Preview(state, tuple(_reads(stage, config)), writes, cost, problem)
+        yield Preview(state, tuple(_reads(stage, config)), writes, cost, cost_s, problem)
 
 
 def _open_data(config: BaseModel) -> None:
@@ -74,16 +76,17 @@ def _open_data(config: BaseModel) -> None:
             make_source(source, 0, 1).train(0)
 
 
-def _cost(pipeline: Pipeline, state: State, records: Mapping[str, Mapping[str, Any]]) -> str:
+def _cost(pipeline: Pipeline, state: State, records: Mapping[str, Mapping[str, Any]]) -> tuple[str, tuple[float, float] | None]:
     stage = state.stage
     missing = [name for name in stage.needs if name not in records]
     if missing or state.folder is None:
-        return f"known when {', '.join(missing)} is done"
+        return f"known when {', '.join(missing)} is done", None
     config = pipeline.config(stage, state.folder, {name: Path(records[name]["product"]) for name in stage.needs})
     assert isinstance(config, TrainConfig)
     estimate = estimate_run(config)
     refuse_what_does_not_fit(estimate.memory, estimate.free_bytes, config)
-    return f"{duration(estimate.run_s(estimate.expected))} to {duration(estimate.run_s(estimate.most))}"
+    expected, most = estimate.run_s(estimate.expected), estimate.run_s(estimate.most)
+    return f"{duration(expected)} to {duration(most)}", (expected, most)
 
 
 def _reads(stage: Stage, config: BaseModel) -> Iterator[str]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Message, canonical_json, sha256_hex
+from verigym.envs.progress import Progress
 from verigym.trainer.checkpoints.store import locked, prepare
 from verigym.trainer.reward_models.config import PairsConfig
 from verigym.trainer.rng import keyed_random
@@ -83,8 +85,12 @@ def read_preferences(path: Path) -> list[Preference]:
     return found
 
 
-def read_graded(path: Path) -> list[GradedCompletion]:
+def read_graded(path: Path, on_row: Callable[[], None] = lambda: None) -> list[GradedCompletion]:
     """Read graded completions from JSON Lines: `prompt`, `completion` and `reward` (null where it was not scored).
+
+    Args:
+        path: the file.
+        on_row: called after each row.
 
     Raises:
         UsageError: as `read_preferences`.
@@ -95,6 +101,7 @@ def read_graded(path: Path) -> list[GradedCompletion]:
             raise UsageError(f"{place}: field 'reward' is missing; give a number, or null where there is no verdict")
         reward = None if row["reward"] is None else _number(row["reward"], "reward", place)
         found.append(GradedCompletion(prompt_of(row, place), text_of(row, "completion", place), reward))
+        on_row()
     return found
 
 
@@ -228,7 +235,9 @@ def make_pairs(config: PairsConfig) -> Path:
     """
     prepare(config.output)
     with locked(config.output):
-        graded = [one for path in config.data for one in read_graded(path)]
+        rows = itertools.count(1)
+        with Progress("reading") as progress:
+            graded = [one for path in config.data for one in read_graded(path, lambda: progress.update(next(rows), None))]
         pairs, counts = make_preferences(
             graded,
             per_prompt=config.per_prompt,
@@ -243,7 +252,7 @@ def make_pairs(config: PairsConfig) -> Path:
                 "stage keeps wrong ones as well with keep: best and at_most: null"
             )
         path = config.output / "pairs.jsonl"
-        rows = (
+        lines = (
             {
                 "prompt": [message.model_dump() for message in pair.messages],
                 "chosen": pair.chosen,
@@ -252,6 +261,6 @@ def make_pairs(config: PairsConfig) -> Path:
             }
             for pair in pairs
         )
-        write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
+        write_text(path, "".join(json.dumps(row) + "\n" for row in lines))
     logger.info("pairs: %s", counts)
     return path

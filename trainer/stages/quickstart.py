@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from rich.console import Console
 
+from verigym.envs.console import open_console
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.checkpoints.store import prepare
 from verigym.trainer.config.run import TrainConfig, build_config
@@ -34,6 +34,9 @@ from verigym.trainer.rollout.held_out import evaluate
 from verigym.trainer.stages.examples import Pair, demonstrations, to_pairs
 from verigym.trainer.stages.scratch import completed_folder, tokenizer_texts
 from verigym.trainer.tasks.mixture import build_source
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # name -> (options, weight): the two with more different tasks get more of the prompts.
 TASKS: dict[str, tuple[dict[str, Any], float]] = {
@@ -95,7 +98,7 @@ def quickstart(output: Path, seed: int = 0, sizes: Sizes | None = None, threads:
     prepare(output)
     if threads:
         torch.set_num_threads(threads)
-    console = Console(stderr=True, highlight=False)
+    console = open_console(stderr=True)
     start = time.perf_counter()
     config = _config(output, seed, sizes, threads)
     before = _cold_started(Path(config.model), config, sizes, console)

@@ -17,9 +17,9 @@ from verigym.bench.isolated import IsolatedGrader
 from verigym.bench.isolated_worker import MATH_VERIFY
 from verigym.bench.verdicts import CaseGrader, Tally, Verdict
 from verigym.envs import UsageError
+from verigym.envs.progress import Progress
 from verigym.grade.bad_rows import same_file
 from verigym.grade.lines import json_line
-from verigym.grade.progress import Progress
 from verigym.grade.reading.opening import open_source
 from verigym.grade.reading.records import STDIN, BadRow, InputRow, Source, place
 

@@ -25,9 +25,9 @@ NOTE = (
 
 def show(outcome: Outcome, job: BenchJob) -> None:
     """Print tables and disagreements to standard output."""
-    from rich.console import Console
+    from verigym.envs.console import open_console
 
-    console = Console()
+    console = open_console()
     for group in ordered(list(outcome.groups)):
         tallies = outcome.groups[group]
         cells = zip(ROWS, *(_cells(tally) for tally in tallies.values()), strict=True)
@@ -50,12 +50,14 @@ def _table(console: Any, header: Sequence[str], rows: Sequence[Sequence[str]]) -
     from rich.table import Table
     from rich.text import Text  # text is shown as it is: a grader may be called [bold]
 
+    from verigym.envs.console import print_table
+
     table = Table()
     for index, name in enumerate(header):
         table.add_column(Text(name), justify="right" if index else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    console.print(table)
+    print_table(table)
 
 
 def _cells(tally: Tally) -> list[str]:
@@ -105,7 +107,7 @@ def _short(text: str, length: int = 100, quoted: bool = True) -> str:
     return json.dumps(cut, ensure_ascii=False) if quoted else cut
 
 
-def as_json(outcome: Outcome, job: BenchJob) -> dict[str, Any]:
+def report_document(outcome: Outcome, job: BenchJob) -> dict[str, Any]:
     """Return the whole report; the disagreements go into a file of their own."""
     return {
         "input": job.input,

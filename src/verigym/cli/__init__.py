@@ -31,11 +31,14 @@ from verigym.cli.stopping import InterruptedWithResults, Stopped
 from verigym.exit_codes import ExitCode
 
 DEBUG_VARIABLE = "VERIGYM_DEBUG"
+HELP_CHARS = 64
+"""Width of the help, at least."""
 
 COMMANDS: Mapping[str, Callable[..., int]] = {
     "score": environments.score,
     "envs": environments.envs,
     "check": environments.check,
+    "init": environments.init,
     "play": play.play,
     "grade": grade.grade,
     "validate": datasets.validate,
@@ -60,7 +63,6 @@ app = typer.Typer(
     name="verigym",
     help="Verifiers and reward environments for language models, with a built-in GRPO trainer.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -98,15 +100,21 @@ def whole(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: bad input is one line on standard error, never a traceback."""
     from verigym.cli.args import misused
+    from verigym.envs.console import is_plain
     from verigym.envs.contract.errors import UsageError
     from verigym.envs.extras import missing
 
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        code = app(args=given, standalone_mode=False, obj=shlex.join(["verigym", *given]))
+        _set_up_help()
+        # The name also decides the variable by which shells ask for completions, however this was started.
+        names = {"prog_name": "verigym", "obj": shlex.join(["verigym", *given])}
+        code = app(args=given, standalone_mode=False, color=False if is_plain() else None, **names)
         if code == ExitCode.INTERRUPTED:  # typer has caught the KeyboardInterrupt
             return _interrupted()
         return code if isinstance(code, int) else ExitCode.OK
+    except SystemExit as stop:
+        return _exited(stop.code)
     except UsageError as error:
         return _failed(error, " ".join(str(error).split()))
     except Stopped as stop:
@@ -130,6 +138,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _failed(error, str(lack))
         text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         return _failed(error, f"unexpected {text}; set {DEBUG_VARIABLE}=1 for the traceback", ExitCode.FAILED)
+
+
+def _set_up_help() -> None:
+    """Make typer write its help without escape codes where ours have none, and no narrower than its numbers fit.
+
+    By itself it also writes escape codes into pipes of some CI systems, and cuts long words in narrow columns.
+    """
+    from typer import rich_utils
+
+    from verigym.envs.console import is_plain, open_console
+
+    rich_utils.COLOR_SYSTEM = None if is_plain() else "auto"
+    rich_utils.FORCE_TERMINAL = False if is_plain() else None
+    rich_utils.MAX_WIDTH = max(HELP_CHARS, open_console().width)
+
+
+def _exited(code: object) -> int:
+    """Return the exit code of a SystemExit, raised by completion or by code of the user's."""
+    if isinstance(code, int) or code is None:
+        return code or ExitCode.OK
+    _complain(str(code))
+    return ExitCode.FAILED
 
 
 def _interrupted() -> int:

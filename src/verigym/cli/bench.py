@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from verigym.cli.json_output import Json, Result, json_output
 from verigym.cli.stopping import InterruptedWithResults
 from verigym.exit_codes import ExitCode
 
@@ -20,6 +21,7 @@ def _group() -> None:
 
 
 @app.command()
+@json_output
 def math(
     input: Annotated[str, typer.Argument(metavar="FILE", help="JSONL, CSV (also .gz) or Parquet; - for standard input.")],
     gold_column: Annotated[str, typer.Option(help="The right answer, or a list of them. Paths like a.b work.")] = "gold",
@@ -47,7 +49,8 @@ def math(
     format: Annotated[str | None, typer.Option(help="jsonl, csv or parquet; told from the name by default.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the figures as JSON too.")] = None,
     disagreements: Annotated[Path | None, typer.Option(help="Write every disagreement, JSONL.")] = None,
-) -> int:
+    as_json: Json = False,
+) -> Result:
     r"""False negatives, false positives and time of our math grader beside others.
 
     An `answer` is graded as \boxed{answer}, a `completion` as it stands, a `completion_unboxed` with extract=last in a table of
@@ -55,7 +58,7 @@ def math(
     """
     from verigym.bench.cases import CaseColumns
     from verigym.bench.job import BenchJob, described, run
-    from verigym.bench.report import as_json, show
+    from verigym.bench.report import report_document, show
     from verigym.cli.args import pairs, validated
     from verigym.grade.out_file import write_atomically
     from verigym.terminal import printable
@@ -94,11 +97,12 @@ def math(
     if outcome.bad_rows > len(outcome.first_bad):
         print(f"... and {outcome.bad_rows - len(outcome.first_bad):,} more bad rows", file=sys.stderr)
     show(outcome, job)
+    document = report_document(outcome, job)
     if out is not None:
-        write_atomically(out, as_json(outcome, job))
+        write_atomically(out, document)
     if outcome.interrupted:
-        raise InterruptedWithResults(f"interrupted after {outcome.cases:,} cases; the figures are theirs")
-    return ExitCode.FAILED if outcome.bad_rows or outcome.our_errors else ExitCode.OK
+        raise InterruptedWithResults(f"interrupted after {outcome.cases:,} cases; the figures are theirs", document)
+    return Result(ExitCode.FAILED if outcome.bad_rows or outcome.our_errors else ExitCode.OK, document)
 
 
 def _check_writable(out: Path, input: str, disagreements: Path | None) -> None:

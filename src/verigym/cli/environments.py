@@ -1,13 +1,18 @@
-"""`verigym score`, `envs` and `check`: one completion scored, the environments listed, an environment checked."""
+"""`verigym score`, `envs`, `check` and `init`: score a completion; list environments, check one, make a package for one."""
 
 from __future__ import annotations
 
+import inspect
 import json
+import shlex
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+from verigym.cli import completion
+from verigym.cli.json_output import Json, Result, json_output, plain
 from verigym.cli.options import EnvironmentOptions, TimeoutS
 from verigym.exit_codes import ExitCode
 
@@ -15,15 +20,22 @@ INTERACTIVE = "interactive"
 """How the list marks environments that open sessions."""
 
 
+@json_output
 def score(
-    env: Annotated[str, typer.Option("--env", help="Environment that grades; `verigym envs` lists them.")],
+    env: Annotated[
+        str,
+        typer.Option(
+            "--env", help="Environment that grades; `verigym envs` lists them.", autocompletion=completion.environments
+        ),
+    ],
     prompt: Annotated[str, typer.Option(help="What the model was asked.")],
     completion: Annotated[str, typer.Option(help="What it wrote; - reads standard input.")],
     reference: Annotated[list[str] | None, typer.Option(help="FIELD=VALUE of the reference. May be repeated.")] = None,
     option: EnvironmentOptions = None,
     timeout_s: TimeoutS = 30.0,
-) -> int:
-    """Score one completion and print the whole score as JSON."""
+    as_json: Json = False,
+) -> Result:
+    """Score one completion and print the whole score as indented JSON; with --json, on one line."""
     from verigym.cli.args import pairs
     from verigym.envs import load
     from verigym.envs.grading import Grader
@@ -34,50 +46,101 @@ def score(
     text = sys.stdin.read() if completion == "-" else completion
     with Grader(environment, workers=1, timeout_s=timeout_s) as grader:
         result = grader.grade([(made, text)])[0]
-    print(json.dumps(result.model_dump(mode="json"), indent=2))
-    return ExitCode.OK if result.scored else ExitCode.FAILED
+    if not as_json:
+        print(json.dumps(result.model_dump(mode="json"), indent=2))
+    return Result(ExitCode.OK if result.scored else ExitCode.FAILED, result)
 
 
+@json_output
 def envs(
-    name: Annotated[str | None, typer.Argument(metavar="[ENV]", help="Show this one's options and reference fields.")] = None,
-) -> int:
-    """List the environments and where each comes from, or one's options and reference fields.
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ENV]", help="Show this one's options and reference fields.", autocompletion=completion.environments
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> Result:
+    """List the environments and the package that each comes from, or show where one is, its options and reference fields.
 
     Interactive ones open sessions: a model plays episodes of several turns in them.
     """
     from verigym.envs import available
-    from verigym.envs.contract.session import opens_sessions
-    from verigym.envs.registry import origin
 
-    known = available()
     if name is not None:
-        kind = origin(name)
-        interactive = ", interactive" if opens_sessions(kind) else ""
-        print(f"{name} ({known.get(name, 'yours')}){interactive}\n{(kind.__doc__ or '').strip()}")
-        for title, model in (("options", kind.options_type), ("reference", kind.reference_type)):
-            for field, info in model.model_fields.items():
-                default = "required" if info.is_required() else f"default {info.get_default(call_default_factory=True)!r}"
-                print(f"  {title}.{field}: {default}. {info.description or ''}")
-        return ExitCode.OK
-    width = max(map(len, known))
-    for known_name, place in known.items():
-        print(f"{known_name:<{width}}  {_kind(known_name):<{len(INTERACTIVE)}}  {place}")
-    return ExitCode.OK
+        return Result(ExitCode.OK, _show_environment(name))
+    known = available()
+    entries = [_entry(one, place) for one, place in known.items()]
+    width, place_width = max(map(len, known)), max(map(len, known.values()))
+    for entry in entries:
+        kind = f"({entry['error']})" if entry["error"] else INTERACTIVE if entry["interactive"] else ""
+        place = f"{entry['place']:<{place_width}}"
+        print(f"{entry['name']:<{width}}  {kind:<{len(INTERACTIVE)}}  {place}  {_package_shown(entry)}".rstrip())
+    return Result(ExitCode.OK, entries)
 
 
-def _kind(name: str) -> str:
-    """Return whether an environment is interactive; a package's that cannot be imported must not end the list."""
+def _entry(name: str, place: str) -> dict[str, Any]:
+    """Return an environment's line of the list; a package's that cannot be imported must not end the list."""
     from verigym.envs.contract.session import opens_sessions
-    from verigym.envs.registry import origin
+    from verigym.envs.registry import origin, package_of
 
+    package = package_of(name)
+    entry: dict[str, Any] = {
+        "name": name,
+        "place": place,
+        "package": package and package.name,
+        "version": package and package.version,
+        "interactive": None,
+        "error": None,
+    }
     try:
-        return INTERACTIVE if opens_sessions(origin(name)) else ""
+        return {**entry, "interactive": opens_sessions(origin(name))}
     except Exception as error:
-        return f"({type(error).__name__}: {error})"
+        return {**entry, "error": f"{type(error).__name__}: {error}"}
 
 
+def _package_shown(entry: dict[str, Any]) -> str:
+    return f"{entry['package']} {entry['version']}" if entry["package"] else "yours"
+
+
+def _show_environment(name: str) -> dict[str, Any]:
+    """Print one environment's origin and fields, and return the same as data.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    from verigym.envs import available
+    from verigym.envs.contract.session import opens_sessions
+    from verigym.envs.registry import origin, package_of
+
+    kind, package = origin(name), package_of(name)
+    place, described = available().get(name), (kind.__doc__ or "").strip()
+    interactive, file = opens_sessions(kind), inspect.getsourcefile(kind)
+    entry: dict[str, Any] = {
+        "name": name,
+        "place": place or name,
+        "package": package and package.name,
+        "version": package and package.version,
+        "file": file,
+        "interactive": interactive,
+        "description": described,
+    }
+    print(f"{name} ({place or 'yours'}){', interactive' if interactive else ''}\n{described}")
+    print(f"  from: {_package_shown(entry)}, {file}")
+    for title, model in (("options", kind.options_type), ("reference", kind.reference_type)):
+        shown: dict[str, Any] = {}
+        for field, info in model.model_fields.items():
+            value = None if info.is_required() else info.get_default(call_default_factory=True)
+            print(f"  {title}.{field}: {'required' if info.is_required() else f'default {value!r}'}. {info.description or ''}")
+            default = {} if info.is_required() else {"default": plain(value)}
+            shown[field] = {"required": info.is_required(), **default, "description": info.description or ""}
+        entry[title] = shown
+    return entry
+
+
+@json_output
 def check(
-    env: Annotated[str, typer.Argument(metavar="ENV", help="Name of the environment.")],
+    env: Annotated[str, typer.Argument(metavar="ENV", help="Name of the environment.", autocompletion=completion.environments)],
     option: EnvironmentOptions = None,
     budget_s: Annotated[
         float, typer.Option(min=0.001, help="Wall time that judging one text may take; killed after twice as long.")
@@ -86,7 +149,8 @@ def check(
     memory_mb: Annotated[
         int, typer.Option(min=0, help="Address space of a judging process; 0 for no limit, which CUDA needs.")
     ] = 4096,
-) -> int:
+    as_json: Json = False,
+) -> Result:
     """Check that an environment keeps the contract: gold, empty, echo, garbage and hacks score as it declares.
 
     Episodes of interactive environments are played, replayed, interleaved and driven by hostile turns.
@@ -95,10 +159,46 @@ def check(
     """
     from verigym.cli.args import pairs
     from verigym.envs.conformance import check_env
+    from verigym.envs.progress import Progress
     from verigym.envs.registry import load_usable
 
     environment = load_usable(env, **pairs(option or [], "--option"))
     memory_bytes = memory_mb * 2**20 if memory_mb else None
-    report = check_env(environment, budget_s=budget_s, total_s=total_s, memory_bytes=memory_bytes)
+    with Progress("checking") as progress:
+        report = check_env(
+            environment, budget_s=budget_s, total_s=total_s, memory_bytes=memory_bytes, progress=progress.of_total
+        )
     print(report)
-    return ExitCode.OK if report.passed else ExitCode.FAILED
+    document = {"grader": report.grader, "passed": report.passed, "rows": report.rows}
+    return Result(ExitCode.OK if report.passed else ExitCode.FAILED, document)
+
+
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the package and the environment, such as word-ladder.")],
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="Where it goes: a new or empty folder, by default ./NAME.")
+    ] = None,
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="single: one turn; tools: a model that calls tools; game: episodes with a state.",
+            autocompletion=completion.package_kinds,
+        ),
+    ] = "single",
+) -> int:
+    """Make an installable package with an environment of your own: it works at once, with tests, README and CI."""
+    from verigym.envs import UsageError
+    from verigym.envs.contract.errors import did_you_mean
+    from verigym.scaffold import KINDS, make_package
+
+    chosen = next((one for one in KINDS if one == kind), None)
+    if chosen is None:
+        raise UsageError(f"no kind of environment is called {kind!r}{did_you_mean(kind, KINDS)}")
+    names, place, written = make_package(name, chosen, folder)
+    for path in written:
+        print(f"wrote {path}")
+    print(
+        f"next:\n  cd {shlex.quote(str(place))}\n  pip install --editable '.[dev]'\n  verigym check {names.package}\n  pytest\n"
+        f"then change {place / 'src' / names.package / 'environment.py'}; README.md says how"
+    )
+    return ExitCode.OK

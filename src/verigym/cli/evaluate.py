@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from verigym.cli import completion
+from verigym.cli.json_output import Json, Result, json_output
 from verigym.cli.stopping import resumable
 from verigym.exit_codes import ExitCode
 
@@ -20,14 +23,26 @@ MODELS = (
 Many = list[str] | None
 
 
+@json_output
 def evaluate(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help=MODELS)],
     output: Annotated[Path, typer.Option(help="Folder for samples, tables and curves.")],
     data: Annotated[
-        Many, typer.Option(help="Data set, NAME or NAME:SPLIT; the split is test by default. May be repeated.")
+        Many,
+        typer.Option(
+            help="Data set, NAME or NAME:SPLIT; the split is test by default. May be repeated.",
+            autocompletion=completion.data_sets,
+        ),
     ] = None,
-    env: Annotated[Many, typer.Option(help="Environment that writes its tasks, NAME or NAME={options as JSON}.")] = None,
-    suite: Annotated[str | None, typer.Option(help="A suite's name or file, or a training run's file.")] = None,
+    env: Annotated[
+        Many,
+        typer.Option(
+            help="Environment that writes its tasks, NAME or NAME={options as JSON}.", autocompletion=completion.environments
+        ),
+    ] = None,
+    suite: Annotated[
+        str | None, typer.Option(help="A suite's name or file, or a training run's file.", autocompletion=completion.suites)
+    ] = None,
     data_dir: Annotated[
         Many, typer.Option(help="Read data sets below this folder, not from the hub; NAME=FOLDER for one. May be repeated.")
     ] = None,
@@ -40,7 +55,11 @@ def evaluate(
         typer.Option(help="Close the thought after so many tokens; --max-new-tokens is then the answer's. May be repeated."),
     ] = None,
     picker: Annotated[
-        Many, typer.Option(help="Who picks the best of k: ENV or NAME=ENV{options as JSON}. May be repeated.")
+        Many,
+        typer.Option(
+            help="Who picks the best of k: ENV or NAME=ENV{options as JSON}. May be repeated.",
+            autocompletion=completion.environments,
+        ),
     ] = None,
     train_data: Annotated[
         Many, typer.Option(help="Look for prompts in FILE.jsonl[.gz] or NAME:SPLIT. May be repeated.")
@@ -48,7 +67,8 @@ def evaluate(
     set_field: Annotated[
         Many, typer.Option("--set", metavar="FIELD=VALUE", help="Any other field of docs/evaluation.md.")
     ] = None,
-) -> int:
+    as_json: Json = False,
+) -> Result:
     """Evaluate models: avg@k, pass@k, maj@k, best-of-n, with intervals. A stopped evaluation goes on with the same command.
 
     Samples without a verdict, for which our side failed, are then graded again; texts and verdicts are kept.
@@ -106,15 +126,19 @@ def evaluate(
         folder = run_evaluation(config).parent
     print((folder / "report.md").read_text(encoding="utf-8"))
     print(f"report: {folder / 'report.json'}\ncurves: {folder / 'curves.png'}")
-    return _unscored(folder / "report.json")
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    return Result(_unscored(report["unscored"]), {**report, "report": folder / "report.json", "curves": folder / "curves.png"})
 
 
-def _unscored(report: Path) -> int:
-    """Say on standard error of what nothing could be scored, and return the exit code."""
+def _unscored(parts: Sequence[Mapping[str, Any]]) -> ExitCode:
+    """Say on standard error of what nothing could be scored, and return the exit code.
+
+    Args:
+        parts: those of the report's `unscored`; the page has them all as warnings.
+    """
     from verigym.terminal import complain
     from verigym.trainer.evaluation.report import unscored_line
 
-    parts = json.loads(report.read_text(encoding="utf-8"))["unscored"]  # the page has them all as warnings
     whole = [part for part in parts if part["unscored"] == part["samples"]]
     for part in whole:
         complain(unscored_line(part))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verigym.cli import completion
+from verigym.cli.json_output import Json, Result, json_output
 from verigym.cli.options import EnvironmentOptions, TimeoutS, Workers
 from verigym.exit_codes import ExitCode
 
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from verigym.grade.job import Outcome
 
 
+@json_output
 def grade(
     context: typer.Context,
     input: Annotated[
@@ -21,7 +25,11 @@ def grade(
     ],
     env: Annotated[
         str | None,
-        typer.Option("--env", help="Environment that grades; `verigym envs` lists them. By default that of --data."),
+        typer.Option(
+            "--env",
+            help="Environment that grades; `verigym envs` lists them. By default that of --data.",
+            autocompletion=completion.environments,
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where the scores go, JSONL, one line a completion. By default INPUT.scores.jsonl.")
@@ -29,7 +37,10 @@ def grade(
     option: EnvironmentOptions = None,
     data: Annotated[
         str | None,
-        typer.Option(help="Data set, NAME or NAME:SPLIT, whose tasks the rows name by an id; it gives prompt and reference."),
+        typer.Option(
+            help="Data set, NAME or NAME:SPLIT, whose tasks the rows name by an id; it gives prompt and reference.",
+            autocompletion=completion.data_sets,
+        ),
     ] = None,
     id_column: Annotated[
         str | None,
@@ -74,7 +85,8 @@ def grade(
     ] = None,
     diff_out: Annotated[Path | None, typer.Option(help="Write every change that --diff finds, JSONL.")] = None,
     fail_on_change: Annotated[bool, typer.Option("--fail-on-change", help="Exit code 1 where --diff finds any.")] = False,
-) -> int:
+    as_json: Json = False,
+) -> Result:
     """Grade saved model outputs. A run that was stopped goes on when the same command is given again.
 
     Completions without a verdict, for which our side failed, are then graded again; verdicts are kept.
@@ -98,7 +110,8 @@ def grade(
         check_name(diff_out, "--diff-out")
     if diff is not None and env is None and out is None and data is None:
         _refuse_grading_options(context)
-        return _compared(Path(input), diff, diff_out, fail_on_change)
+        code, comparison = _compared(Path(input), diff, diff_out, fail_on_change)
+        return Result(code, {"diff": comparison})
     if env is None and data is None:
         if diff is not None:
             raise UsageError(f"missing option --env, or --data, to grade {input}; without --out too, {WANTED}")
@@ -139,23 +152,25 @@ def grade(
         command=context.obj or "",
     )
     outcome = run(job)
+    document = {**json.loads(outcome.summary_path.read_text(encoding="utf-8")), "first_bad": outcome.first_bad}
     if not outcome.summary.n:
         if beside:  # nobody named a file, and what there is to say is said below
             remove(outcome.bad_path)
             remove(outcome.summary_path)
         where = "--out names a file, beside which all are listed" if beside else f"see {outcome.bad_path}"
         complain(f"all {outcome.bad_rows} rows of {input} are bad; the first, {outcome.first_bad}; {where}")
-        return ExitCode.FAILED
+        return Result(ExitCode.FAILED, document)
     show(outcome)
     show_hints(outcome)
     failed = _warned(outcome)
     if diff is not None:
         print()
-        failed = max(failed, _compared(out, diff, diff_out, fail_on_change))
-    return failed
+        changed, comparison = _compared(out, diff, diff_out, fail_on_change)
+        return Result(max(failed, changed), {**document, "diff": comparison})
+    return Result(failed, document)
 
 
-COMPARING = frozenset(("input", "diff", "diff_out", "fail_on_change"))
+COMPARING = frozenset(("input", "diff", "diff_out", "fail_on_change", "as_json"))
 """What a comparison of two files of scores uses."""
 
 
@@ -177,7 +192,7 @@ def _refuse_grading_options(context: typer.Context) -> None:
         raise UsageError(f"--{given[0].replace('_', '-')} says how to grade, and nothing is graded here: {WANTED}")
 
 
-def _warned(outcome: Outcome) -> int:
+def _warned(outcome: Outcome) -> ExitCode:
     """Say on standard error what was bad, unscored or judged by code that raised, and return the exit code."""
     from verigym.terminal import complain
 
@@ -204,10 +219,11 @@ def _warned(outcome: Outcome) -> int:
     return failed
 
 
-def _compared(new: Path, old: Path, changes: Path | None, fail_on_change: bool) -> int:
+def _compared(new: Path, old: Path, changes: Path | None, fail_on_change: bool) -> tuple[ExitCode, dict[str, Any]]:
+    """Show a comparison; return the exit code, and the comparison as data."""
     from verigym.grade.diff import compare
     from verigym.grade.diff_report import show
 
     found = compare(new, old, changes)
     show(found, changes)
-    return ExitCode.FAILED if fail_on_change and found.differs else ExitCode.OK
+    return ExitCode.FAILED if fail_on_change and found.differs else ExitCode.OK, found.as_json()

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from verigym.cli.json_output import Json, Result, json_output
 from verigym.exit_codes import ExitCode
 
 app = typer.Typer(no_args_is_help=True, help="Lean: what is found here, and whether it judges rightly.")
@@ -26,25 +27,27 @@ def _options(given: list[str] | None) -> Any:
 
 
 @app.command()
-def doctor(option: Option = None) -> int:
+@json_output
+def doctor(option: Option = None, as_json: Json = False) -> Result:
     """Show the Lean, the libraries and the walls that proofs would be judged with, and what to do about what is missing."""
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
+    from verigym.envs.console import print_table
     from verigym.envs.lean.toolchain import INSTALL
 
     rows = list(_findings(_options(option)))
     table = Table("what", "here", "detail", box=None)
     for name, fine, detail in rows:
-        table.add_row(name, {True: "yes", False: "no", None: "-"}[fine], detail)
-    console = Console(soft_wrap=True)
-    console.print(table, markup=False)
+        table.add_row(*map(Text, (name, {True: "yes", False: "no", None: "-"}[fine], detail)))
+    print_table(table)
+    document = [{"name": name, "available": fine, "detail": detail} for name, fine, detail in rows]
     if any(fine is False for _, fine, _ in rows):
         print("Lean and a project with Mathlib, in three commands:")
         for line in INSTALL:
             print(f"  {line}")
-        return ExitCode.FAILED
-    return ExitCode.OK
+        return Result(ExitCode.FAILED, document)
+    return Result(ExitCode.OK, document)
 
 
 def _findings(options: Any) -> Any:
@@ -81,20 +84,23 @@ def _findings(options: Any) -> Any:
 
 
 @app.command("self-test")
+@json_output
 def self_test(
     option: Option = None,
     controls: Annotated[bool, typer.Option("--controls", help="Only the few that also run before a first verdict.")] = False,
-) -> int:
+    as_json: Json = False,
+) -> Result:
     """Judge the library's own good and bad submissions with this Lean. Exit code 1 where a verdict is not as expected."""
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
+    from verigym.envs.console import print_table
     from verigym.envs.contract.errors import EnvironmentFailure
     from verigym.envs.lean.compile import LeanBox
     from verigym.envs.lean.controls import catalogue, run_case
     from verigym.envs.lean.environment import toolchain_of
     from verigym.envs.lean.judging import Checker
-    from verigym.grade.progress import Progress
+    from verigym.envs.progress import Progress
 
     options = _options(option)
     try:
@@ -103,19 +109,27 @@ def self_test(
         checker.box.check()
     except EnvironmentFailure as failure:
         print(f"error: {failure}", file=sys.stderr)
-        return ExitCode.FAILED
+        return Result(ExitCode.FAILED, {"error": str(failure), "cases": []})
     cases = [case for case in catalogue() if case.control or not controls]
     outcomes = []
     with Progress("judging") as progress:
         for number, case in enumerate(cases):
             outcomes.append(run_case(checker, case))
-            progress.update(number + 1, (number + 1) / len(cases))
+            progress.of_total(number + 1, len(cases))
     table = Table("case", "what", "expected", "got", "right", "s", box=None)
     for outcome in outcomes:
         right = "yes" if outcome.right else f"NO: {outcome.detail[:200]}"
         case = outcome.case
-        table.add_row(case.id, case.why, case.expected.replace("|", " or "), outcome.got, right, f"{outcome.seconds:.1f}")
-    Console(soft_wrap=True).print(table, markup=False)
+        cells = (case.id, case.why, case.expected.replace("|", " or "), outcome.got, right, f"{outcome.seconds:.1f}")
+        table.add_row(*map(Text, cells))
+    print_table(table)
     fine = sum(outcome.right for outcome in outcomes)
     print(f"{fine} of {len(outcomes)} cases right: {checker.title}")
-    return ExitCode.OK if fine == len(outcomes) else ExitCode.FAILED
+    rows = [
+        {
+            **{name: getattr(outcome.case, name) for name in ("id", "why", "expected")},
+            **{name: getattr(outcome, name) for name in ("got", "right", "detail", "seconds")},
+        }
+        for outcome in outcomes
+    ]
+    return Result(ExitCode.OK if fine == len(outcomes) else ExitCode.FAILED, {"checker": checker.title, "cases": rows})

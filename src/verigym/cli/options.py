@@ -6,8 +6,15 @@ from typing import Annotated
 
 import typer
 
+from verigym.cli import completion
+
 EnvironmentOptions = Annotated[
-    list[str] | None, typer.Option("--option", help="An option of the environment, NAME=VALUE. May be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--option",
+        help="An option of the environment, NAME=VALUE. May be repeated.",
+        autocompletion=completion.environment_options,
+    ),
 ]
 Workers = Annotated[int | None, typer.Option(min=0, help="Grading processes; 0 grades in this process, without limits.")]
 TimeoutS = Annotated[float, typer.Option(min=0.001, help="Wall time that one completion may take.")]

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verigym.cli import completion
+from verigym.cli.json_output import Json, Result, json_output
 from verigym.cli.options import EnvironmentOptions
 from verigym.exit_codes import ExitCode
 
@@ -19,12 +21,21 @@ if TYPE_CHECKING:
 END_OF_TURN = "."
 
 
+@json_output
 def play(
-    env: Annotated[str, typer.Argument(metavar="ENV", help="Name of the environment; `verigym envs` lists them.")],
+    env: Annotated[
+        str,
+        typer.Argument(
+            metavar="ENV", help="Name of the environment; `verigym envs` lists them.", autocompletion=completion.environments
+        ),
+    ],
     option: EnvironmentOptions = None,
     tool: Annotated[
         list[str] | None,
-        typer.Option(help="A tool that the model may call: calculator, python or module:attribute. May be repeated."),
+        typer.Option(
+            help="A tool that the model may call: calculator, python or module:attribute. May be repeated.",
+            autocompletion=completion.words("calculator", "python"),
+        ),
     ] = None,
     prompt: Annotated[str | None, typer.Option(help="The task, where the environment generates none.")] = None,
     reference: Annotated[list[str] | None, typer.Option(help="FIELD=VALUE of the task's reference. May be repeated.")] = None,
@@ -41,7 +52,8 @@ def play(
     out: Annotated[
         Path | None, typer.Option(help="Append the episode as a line of JSON, for `verigym grade` and for reading.")
     ] = None,
-) -> int:
+    as_json: Json = False,
+) -> Result:
     """Play an episode in the model's place and print the verdict.
 
     By hand, a turn ends with a line that holds only a full stop, or with the end of input.
@@ -82,14 +94,14 @@ def play(
         if turn.role != "assistant" or script is not None:
             _show(turn.name or turn.role, turn.text)
     score = environment.score(task, episode)
+    row = {"prompt": [message.model_dump() for message in task.messages], **_columns(task)}
+    row |= {"completion": episode.model_dump(mode="json"), "score": score.model_dump(mode="json")}
     if out is not None:
-        row = {"prompt": [message.model_dump() for message in task.messages], **_columns(task)}
-        row |= {"completion": episode.model_dump(mode="json")}
         with out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row | {"score": score.model_dump(mode="json")}) + "\n")
+            file.write(json.dumps(row) + "\n")
     print(f"ended by {episode.finish_reason}; outcome {json.dumps(episode.outcome)}")
     print(f"{score.status.value}: reward {score.reward}" + (f" ({score.reason})" if score.reason else ""))
-    return ExitCode.OK if score.scored else ExitCode.FAILED
+    return Result(ExitCode.OK if score.scored else ExitCode.FAILED, row)
 
 
 def _columns(task: Prompt) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from verigym.cli.json_output import Json, Result, json_output
 from verigym.cli.stopping import resumable
 from verigym.envs.contract.errors import UsageError
 from verigym.exit_codes import ExitCode
@@ -19,27 +20,31 @@ Config = Annotated[Path, typer.Option(help="YAML file of the stage's fields; doc
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Override the file.")]
 
 
-def pairs(config: Config, overrides: Overrides = None) -> int:
+@json_output
+def pairs(config: Config, overrides: Overrides = None, as_json: Json = False) -> Result:
     """Make preference pairs of graded completions: right against wrong ones of the same prompt."""
     return _run("pairs", config, overrides or [])
 
 
-def reward_model(config: Config, overrides: Overrides = None) -> int:
+@json_output
+def reward_model(config: Config, overrides: Overrides = None, as_json: Json = False) -> Result:
     """Train a Bradley-Terry reward model on preference pairs. A run that was stopped goes on with the same command."""
     return _run("reward-model", config, overrides or [])
 
 
-def step_labels(config: Config, overrides: Overrides = None) -> int:
+@json_output
+def step_labels(config: Config, overrides: Overrides = None, as_json: Json = False) -> Result:
     """Label steps by roll-outs (Math-Shepherd): is a right answer reached from here? A stopped run goes on."""
     return _run("step-labels", config, overrides or [])
 
 
-def prm(config: Config, overrides: Overrides = None) -> int:
+@json_output
+def prm(config: Config, overrides: Overrides = None, as_json: Json = False) -> Result:
     """Train a process reward model on labelled steps. A run that was stopped goes on with the same command."""
     return _run("prm", config, overrides or [])
 
 
-def _run(kind: str, path: Path, overrides: list[str]) -> int:
+def _run(kind: str, path: Path, overrides: list[str]) -> Result:
     from verigym.datasets_cfg.yamlfile import checked, read_document
     from verigym.trainer.config.overrides import located, overriding
     from verigym.trainer.pipelines.checks import refuse_stage_on_this_machine, refuse_unstartable_stage
@@ -53,10 +58,11 @@ def _run(kind: str, path: Path, overrides: list[str]) -> int:
         refuse_unstartable_stage(config)
         refuse_stage_on_this_machine(config)
         product = KINDS[kind].run(config)
-    for name, value in figures(kind, product.parent).items():
+    found = figures(kind, product.parent)
+    for name, value in found.items():
         print(f"{name} {value:.4g}")
     print(f"made: {product}")
-    return ExitCode.OK
+    return Result(ExitCode.OK, {"figures": found, "product": product})
 
 
 def _refuse_references(document: Document) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verigym.cli import completion
+from verigym.cli.json_output import Json, Result, json_output
 from verigym.exit_codes import ExitCode
 from verigym.sandbox.spec import Limits
 from verigym.terminal import complain
@@ -27,7 +29,12 @@ _ENDINGS = {".py": "python", ".sh": "bash", ".c": "c", ".cpp": "cpp", ".cc": "cp
 _OURS = Path("-")
 _DEFAULT = Limits()
 
-Backend = Annotated[str, typer.Option("--backend", help="Name of the back end, such as local, bubblewrap or docker.")]
+Backend = Annotated[
+    str,
+    typer.Option(
+        "--backend", help="Name of the back end, such as local, bubblewrap or docker.", autocompletion=completion.back_ends
+    ),
+]
 BackendOptions = Annotated[
     list[str] | None, typer.Option("--backend-option", help="An option of the back end, NAME=VALUE. May be repeated.")
 ]
@@ -35,7 +42,12 @@ AllowUnsafe = Annotated[bool, typer.Option("--allow-unsafe", help="Run even wher
 WallS = Annotated[float, typer.Option(min=0.001, help="Seconds it may take.")]
 MemoryMb = Annotated[int, typer.Option(min=32, help="MiB that each of its processes may use.")]
 LanguageName = Annotated[
-    str | None, typer.Option("--language", help="python, bash, c, cpp or javascript; by default told from the file's ending.")
+    str | None,
+    typer.Option(
+        "--language",
+        help="python, bash, c, cpp or javascript; by default told from the file's ending.",
+        autocompletion=completion.words("python", "bash", "c", "cpp", "javascript"),
+    ),
 ]
 
 
@@ -83,51 +95,64 @@ def _language(file: Path, given: str | None) -> str:
 
 
 @app.command()
-def doctor() -> int:
+@json_output
+def doctor(as_json: Json = False) -> Result:
     """Show which layers of isolation this machine gives, and why not the others."""
-    from rich.console import Console
     from rich.table import Column, Table
+    from rich.text import Text
 
+    from verigym.envs.console import print_table
     from verigym.sandbox.checks.doctor import best_level, probe_layers
 
     layers = probe_layers()
     table = Table("layer", "here", *(Column(title, overflow="fold") for title in ("detail", "to have it")), box=None)
     for layer in layers:
-        table.add_row(layer.name, "yes" if layer.available else "no", layer.detail, "" if layer.available else layer.remedy)
-    console = Console(soft_wrap=True)
-    console.print(table)
+        cells = (layer.name, "yes" if layer.available else "no", layer.detail, "" if layer.available else layer.remedy)
+        table.add_row(*map(Text, cells))
+    print_table(table)
     level, reason = best_level(layers)
-    console.print(f"level {level}: {reason}", markup=False)
-    return ExitCode.OK if level >= 2 else ExitCode.FAILED
+    print(f"level {level}: {reason}")
+    document = {"level": level, "reason": reason, "layers": layers}
+    return Result(ExitCode.OK if level >= 2 else ExitCode.FAILED, document)
 
 
 @app.command("self-check")
-def self_check(backend: Backend = "local", backend_option: BackendOptions = None, allow_unsafe: AllowUnsafe = False) -> int:
+@json_output
+def self_check(
+    backend: Backend = "local",
+    backend_option: BackendOptions = None,
+    allow_unsafe: AllowUnsafe = False,
+    as_json: Json = False,
+) -> Result:
     """Attack the back end with the library's own panel, and check that honest but tricky programs run."""
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    from verigym.grade.progress import Progress
+    from verigym.envs.console import print_table
+    from verigym.envs.progress import Progress
     from verigym.sandbox import SandboxFailure
     from verigym.sandbox.checks.selfcheck import self_check as check
 
     box = _open(backend, backend_option, allow_unsafe)
     try:
         with Progress("attacking") as progress:
-            report = check(box, progress=lambda done, total: progress.update(done, done / total))
+            report = check(box, progress=progress.of_total)
     except SandboxFailure as error:
         print(f"error: {error}", file=sys.stderr)
-        return ExitCode.FAILED
+        return Result(ExitCode.FAILED, {"backend": backend, "error": str(error), "probes": []})
     table = Table("probe", "group", "expected", "got", "held", box=None)
     for row in report.results:
-        table.add_row(row.name, row.group, row.expected, row.got, "yes" if row.passed else f"NO: {row.detail[:200]}")
-    Console(soft_wrap=True).print(table)
+        cells = (row.name, row.group, row.expected, row.got, "yes" if row.passed else f"NO: {row.detail[:200]}")
+        table.add_row(*map(Text, cells))
+    print_table(table)
     held = sum(row.passed for row in report.results)
     print(f"{held} of {len(report.results)} probes held: {backend}, level {box.level}")
-    return ExitCode.OK if report.passed else ExitCode.FAILED
+    document = {"backend": backend, "level": box.level, "passed": report.passed, "probes": report.results}
+    return Result(ExitCode.OK if report.passed else ExitCode.FAILED, document)
 
 
 @app.command(no_args_is_help=True)
+@json_output
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The program; - reads it from standard input, as Python.")],
     args: Annotated[
@@ -158,14 +183,14 @@ def run(
     output_kb: Annotated[int, typer.Option(min=1, help="KiB of standard output, and of standard error.")] = _DEFAULT.output_kb,
     files_mb: Annotated[int, typer.Option(min=1, help="MiB of files in its work folder.")] = _DEFAULT.files_mb,
     inodes: Annotated[int, typer.Option(min=1, help="Files and folders in its work folder.")] = _DEFAULT.inodes,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of its output.")] = False,
     backend: Backend = "local",
     backend_option: BackendOptions = None,
     allow_unsafe: AllowUnsafe = False,
-) -> int:
+    as_json: Json = False,
+) -> Result:
     """Run one untrusted program: verigym sandbox run [OPTIONS] FILE -- ARGS.
 
-    Its output goes to ours; how it ended is the last line on standard error. With --json, standard output is one object.
+    Its output goes to ours; how it ended is the last line on standard error. With --json, one object holds both.
 
     Exit code: 0 it ended well, 1 it did not, 2 a mistake in the call.
     """
@@ -195,13 +220,9 @@ def run(
     except ValueError as error:
         raise UsageError(str(error)) from None
     except SandboxFailure as error:
-        if as_json:
-            print(_as_json(RunResult(status=RunStatus.INFRA, message=error.message)))
         print(f"error: infra: {error}", file=sys.stderr)
-        return ExitCode.FAILED
-    if as_json:
-        print(_as_json(result))
-    else:
+        return Result(ExitCode.FAILED, _document(RunResult(status=RunStatus.INFRA, message=error.message)))
+    if not as_json:
         sys.stdout.buffer.write(result.stdout)
         sys.stdout.flush()
         sys.stderr.buffer.write(result.stderr)
@@ -213,7 +234,7 @@ def run(
         f"{result.status}{_why(result)}: {result.wall_s:.3f} s, {result.cpu_s:.3f} s CPU, {result.memory_mb:.0f} MiB",
         file=sys.stderr,
     )
-    return ExitCode.OK if result.ok else ExitCode.FAILED
+    return Result(ExitCode.OK if result.ok else ExitCode.FAILED, _document(result))
 
 
 def _why(result: RunResult) -> str:
@@ -260,15 +281,16 @@ def _waiting() -> bool:
         return False
 
 
-def _as_json(result: RunResult) -> str:
-    r"""Return a result as JSON. Bytes that are no UTF-8 are shown as \xNN."""
+def _document(result: RunResult) -> dict[str, Any]:
+    r"""Return a result as data. Bytes that are no UTF-8 are shown as \xNN."""
     plain = ("status", "exit_code", "signal", "wall_s", "cpu_s", "memory_mb", "message")
     shown = {name: getattr(result, name) for name in plain}
     shown |= {name: getattr(result, name).decode("utf-8", "backslashreplace") for name in ("stdout", "stderr")}
-    return json.dumps({**shown, "files": sorted(result.files)})
+    return {**shown, "files": sorted(result.files)}
 
 
 @app.command()
+@json_output
 def test(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The program.")],
     tests: Annotated[Path, typer.Option(help="JSON: a list of tests, or an object with tests, setup, limits and policy.")],
@@ -276,8 +298,9 @@ def test(
     backend: Backend = "local",
     backend_option: BackendOptions = None,
     allow_unsafe: AllowUnsafe = False,
-) -> int:
-    """Test one program as the `code` environment does, and print the score as JSON.
+    as_json: Json = False,
+) -> Result:
+    """Test one program as the `code` environment does, and print the score as indented JSON; with --json, on one line.
 
     Exit code: 0 all tests passed, 1 not, 2 a mistake in the call.
     """
@@ -299,5 +322,6 @@ def test(
     except UsageError as error:
         raise UsageError(f"{tests}: {error}") from None
     score = environment.score(prompt, _read(file))
-    print(json.dumps(score.model_dump(mode="json"), indent=2))
-    return ExitCode.OK if score.reward == environment.reward_range[1] else ExitCode.FAILED
+    if not as_json:
+        print(json.dumps(score.model_dump(mode="json"), indent=2))
+    return Result(ExitCode.OK if score.reward == environment.reward_range[1] else ExitCode.FAILED, score)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class Stopped(Exception):
@@ -16,7 +17,16 @@ class Stopped(Exception):
 
 
 class InterruptedWithResults(Exception):
-    """Ctrl-C has stopped a command that has shown the results it had; the message is printed."""
+    """Ctrl-C has stopped a command that has shown the results it had; the message is printed.
+
+    Args:
+        message: for standard error.
+        document: those results, as `--json` prints them.
+    """
+
+    def __init__(self, message: str, document: Any) -> None:
+        super().__init__(message)
+        self.document = document
 
 
 @contextmanager

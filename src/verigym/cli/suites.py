@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verigym.cli import completion
+from verigym.cli.json_output import Json, Result, json_output
 from verigym.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -19,19 +21,31 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Suites: what a model is trained on together.")
 
 
-SuiteName = Annotated[str, typer.Argument(metavar="SUITE", help="A suite that comes with verigym, or a YAML file of yours.")]
+SuiteName = Annotated[
+    str,
+    typer.Argument(
+        metavar="SUITE",
+        help="A suite that comes with verigym, or a YAML file of yours.",
+        autocompletion=completion.suites,
+    ),
+]
 
 
 @app.command("list")
-def show_all() -> int:
+@json_output
+def show_all(as_json: Json = False) -> Result:
     """List the suites."""
     from verigym.datasets_cfg.suites import available_suites, load_suite
 
-    width = max(map(len, available_suites()))
-    for name in available_suites():
-        suite = load_suite(name)
+    suites = {name: load_suite(name) for name in available_suites()}
+    width = max(map(len, suites))
+    for name, suite in suites.items():
         print(f"{name:<{width}}  {suite.description} ({', '.join(source.label for source in suite.sources)})")
-    return ExitCode.OK
+    document = [
+        {"name": name, "description": suite.description, "sources": [source.label for source in suite.sources]}
+        for name, suite in suites.items()
+    ]
+    return Result(ExitCode.OK, document)
 
 
 @app.command()
@@ -45,22 +59,26 @@ def show(suite: SuiteName) -> int:
 
 
 @app.command()
+@json_output
 def check(
     suite: SuiteName,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of local files; what is not there is not read.")] = None,
     hub: Annotated[bool, typer.Option("--hub", help="Read from the hub what is not local, instead of the sample row.")] = False,
     golds: Annotated[int, typer.Option(min=1, max=1000, help="Tasks to look at, and golds to judge, of each source.")] = 5,
     tokenizer: Annotated[str | None, typer.Option(help="Count tokens with this one; characters / 4 by default.")] = None,
-) -> int:
+    as_json: Json = False,
+) -> Result:
     """Check that every part of a suite is there and fits, and price it: tasks, tokens of a prompt, time of a verdict."""
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text  # text is shown as it is: a source may be called [bold]
 
-    from verigym.cli.suite_price import price
     from verigym.datasets_cfg.suites import load_suite
+    from verigym.envs.console import print_table
+    from verigym.envs.progress import Progress
     from verigym.terminal import printable
     from verigym.trainer.config.overrides import located
     from verigym.trainer.config.run import config_of, run_document
+    from verigym.trainer.dry_run.source_price import price
 
     described = load_suite(suite)
     described.check_measured()
@@ -69,14 +87,15 @@ def check(
     config = config_of(document)
     with located(document):
         _refuse_unstartable(config)
-        found = price(config, golds, hub, _counter(tokenizer))
+        with Progress("pricing") as progress:
+            found = price(config, golds, hub, _counter(tokenizer), progress.of_total)
     table = Table("source", "grader", "share", "tasks", "measured on", "prompt tokens", "s a verdict", "golds", box=None)
     for one in found:
         tasks = "-" if one.tasks is None and one.where != "generated" else "endless" if one.tasks is None else f"{one.tasks:,}"
         seconds = "-" if one.grade_s is None else f"{one.grade_s:.4f}"
         cells = (tasks, one.where, f"{one.prompt_tokens:,.0f}", seconds, str(one.graded))
-        table.add_row(one.label, one.environment, f"{one.share:.3f}", *cells)
-    Console(soft_wrap=True).print(table, markup=False)
+        table.add_row(*map(Text, (one.label, one.environment, f"{one.share:.3f}", *cells)))
+    print_table(table)
     tokens = sum(one.share * one.prompt_tokens for one in found)
     seconds_known = [(one.share, one.grade_s) for one in found if one.grade_s is not None]
     known = sum(share for share, _ in seconds_known)
@@ -91,7 +110,20 @@ def check(
         if one.problem:
             print(printable(f"problem: {one.label}: {one.problem}"))
     print(f"measured on: {', '.join(f'{m.dataset}/{m.split}' for m in described.measure) or 'nothing named'}")
-    return ExitCode.FAILED if any(one.problem for one in found) else ExitCode.OK
+    figures = {
+        "suite": suite,
+        "sources": found,
+        "step": {
+            "prompts": config.prompts_per_step,
+            "group_size": config.group_size,
+            "prompt_tokens": config.prompts_per_step * tokens,
+            "max_completion_tokens": step * config.max_new_tokens,
+            "grading_s": step * graded if known else None,
+            "grading_known_share": known,
+        },
+        "measure": [f"{one.dataset}/{one.split}" for one in described.measure],
+    }
+    return Result(ExitCode.FAILED if any(one.problem for one in found) else ExitCode.OK, figures)
 
 
 def _refuse_unstartable(config: TrainConfig) -> None:

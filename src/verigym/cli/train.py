@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verigym.cli import completion
+from verigym.cli.json_output import Json, Result, json_output
 from verigym.cli.stopping import resumable
 from verigym.exit_codes import ExitCode
 
@@ -15,14 +17,19 @@ if TYPE_CHECKING:
     from verigym.trainer.config.run import TrainConfig
 
 
+@json_output
 def train(
     config: Annotated[Path | None, typer.Option(help="YAML file of the run; docs/training.md lists the fields.")] = None,
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Override the file.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Price the run: memory, tokens, time; train nothing.")] = False,
     suite: Annotated[
-        str | None, typer.Option(help="What to train on; `verigym suite list`. Then no --config is needed.")
+        str | None,
+        typer.Option(
+            help="What to train on; `verigym suite list`. Then no --config is needed.", autocompletion=completion.suites
+        ),
     ] = None,
-) -> int:
+    as_json: Json = False,
+) -> Result:
     """Train a model with GRPO on a weighted mixture. A run that was stopped goes on when the same command is given again."""
     from verigym.envs import UsageError
     from verigym.trainer.config.overrides import located
@@ -40,10 +47,10 @@ def train(
         if not (settings.output / "checkpoints").is_dir():
             refuse_missing_folder(settings.model)
     if dry_run:
-        if launched_rank() == 0:
-            with located(document):
-                _show_price(settings)
-        return ExitCode.OK
+        if launched_rank() != 0:
+            return Result(ExitCode.OK)
+        with located(document):
+            return Result(ExitCode.OK, _show_price(settings))
     from verigym.trainer.monitoring.progress import BEFORE, StopRequest
 
     if launched_rank() == 0:
@@ -57,24 +64,34 @@ def train(
         stop.refuse_to_go_on()
         final = run(settings)
         if others:
-            return ExitCode.OK
+            return Result(ExitCode.OK)
         stop.at_once = "before its report was written"
         curves, samples = write_report(settings.output, f"GRPO run {settings.output.name}", [("model", settings.model)])
     print(f"final model: {final}\ncurves: {curves}\nsamples: {samples}")
-    return ExitCode.OK
+    paths = {"final": final, "curves": curves, "samples": samples}
+    return Result(ExitCode.OK, {**paths, "metrics": _last_metrics(settings.output / "metrics.jsonl")})
 
 
-def _show_price(settings: TrainConfig) -> None:
-    from rich.console import Console
+def _last_metrics(file: Path) -> dict[str, Any]:
+    """Return the last row of each kind, train and eval, of a run's metrics."""
+    from verigym.trainer.monitoring.logs import read_rows
 
-    from verigym.trainer.dry_run.estimate import estimate_run, refuse_what_does_not_fit, tables
+    return {row["kind"]: row for row in read_rows(file) if row["kind"] in ("train", "eval")}
+
+
+def _show_price(settings: TrainConfig) -> dict[str, Any]:
+    from verigym.envs.console import print_table
+    from verigym.trainer.dry_run.estimate import estimate_run, figures, refuse_what_does_not_fit, tables
 
     print("loading the model and timing a few small steps", file=sys.stderr, flush=True)
     estimate = estimate_run(settings)
-    Console().print(tables(estimate))
+    for table in tables(estimate):
+        print_table(table)
     refuse_what_does_not_fit(estimate.memory, estimate.free_bytes, settings)
+    return figures(estimate)
 
 
+@json_output
 def quickstart(
     output: Annotated[Path, typer.Option(help="Folder for the model, the logs and the report.")] = Path("runs/quickstart"),
     seed: Annotated[int, typer.Option(help="Key of all randomness.")] = 0,
@@ -86,7 +103,8 @@ def quickstart(
             help="GRPO steps, 400 by default; 20 show a first rise. The cold start before them stays at 300 supervised steps.",
         ),
     ] = None,
-) -> int:
+    as_json: Json = False,
+) -> Result:
     """Train a small model from nothing, on a CPU in minutes: cold start, then GRPO on a mixture of verified tasks."""
     from verigym.envs.contract.errors import UsageError
     from verigym.trainer.distributed.torchrun import launched
@@ -100,5 +118,5 @@ def quickstart(
     from verigym.trainer.stages.quickstart import quickstart as run
 
     with resumable():
-        run(output, seed, Sizes() if steps is None else Sizes(grpo_steps=steps), threads)
-    return ExitCode.OK
+        made = run(output, seed, Sizes() if steps is None else Sizes(grpo_steps=steps), threads)
+    return Result(ExitCode.OK, made)

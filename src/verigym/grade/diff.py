@@ -75,6 +75,19 @@ class Comparison:
         """Whether anything changed or is missing."""
         return bool(self.changed or self.only_new or self.only_old)
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the counts, and the first changes as the file of changes has them."""
+        counts = ("both", "changed", "only_new", "only_old", "other_prompts", "labelled", "new_agrees", "old_agrees")
+        return {
+            "new": str(self.new),
+            "old": str(self.old),
+            "new_graders": sorted(self.new_graders),
+            "old_graders": sorted(self.old_graders),
+            **{name: getattr(self, name) for name in counts},
+            "verdicts": [{"old": old, "new": new, "n": count} for (old, new), count in self.verdicts.items()],
+            "first_changes": [change.as_json() for change in self.first_changes],
+        }
+
 
 def compare(new: Path, old: Path, changes: Path | None = None) -> Comparison:
     """Compare two files that `verigym grade` wrote.

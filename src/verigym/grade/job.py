@@ -17,13 +17,13 @@ from verigym.envs.code.packages import NO_NUMPY, importable, lacks_numpy
 from verigym.envs.contract.errors import did_you_mean
 from verigym.envs.grading import Grader
 from verigym.envs.own_code import own_code
+from verigym.envs.progress import Progress
 from verigym.envs.registry import load_usable
 from verigym.grade.agreement import Agreement, Disagreements
 from verigym.grade.bad_rows import BadRows, same_file
 from verigym.grade.hints import Hint, hints
 from verigym.grade.manifest import FORMAT_VERSION, fingerprint, options_of, versions
 from verigym.grade.out_file import OutFile, check_name, complete_lines, remove, sidecar, write_atomically
-from verigym.grade.progress import Progress
 from verigym.grade.reading.columns import Columns, Item, items
 from verigym.grade.reading.head import InputHead, read_head
 from verigym.grade.reading.opening import open_source
@@ -207,6 +207,8 @@ class _UngradedItems:
         self.waiting: deque[tuple[Item, int | None]] = deque()
         """Completions whose scores are pending, each with the number of the line that it replaces, if any."""
         self.stopped: UsageError | None = None
+        self._read = 0
+        """Completions that have been read, those of an earlier run among them."""
         self.bad = bad
         self.specimens = Specimens()
         self._records = records
@@ -221,6 +223,7 @@ class _UngradedItems:
                     if isinstance(part, BadRow):
                         self.bad.add(part)
                         continue
+                    self._read += 1
                     earlier = self._out.earlier(_identity(part))
                     if earlier is not None and not earlier.again:
                         self.specimens.see(part, earlier.line["score"])
@@ -230,6 +233,14 @@ class _UngradedItems:
             self._out.check_finished()
         except UsageError as error:  # the input cannot be read further: what came before is graded first
             self.stopped = error
+
+    def graded(self, read: float | None) -> float | None:
+        """Return the share of the input that is graded: much is read before its turn comes, small files as a whole.
+
+        Args:
+            read: the share that has been read; None if unknown.
+        """
+        return None if read is None or not self._read else read * (1 - len(self.waiting) / self._read)
 
     def _parts(self, record: InputRow | BadRow) -> Iterable[Item | BadRow]:
         if isinstance(record, BadRow):
@@ -248,7 +259,7 @@ def _grade(ungraded: _UngradedItems, grader: Grader, out: OutFile, source: Sourc
             out.replace(replaced, line)
         ungraded.specimens.see(item, line["score"])
         done += 1
-        progress.update(done, source.fraction(), f", {ungraded.bad.count:,} bad" if ungraded.bad.count else "")
+        progress.update(done, ungraded.graded(source.fraction()), f", {ungraded.bad.count:,} bad" if ungraded.bad.count else "")
     if ungraded.stopped is not None:
         raise ungraded.stopped
 

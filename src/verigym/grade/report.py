@@ -19,10 +19,10 @@ SHOWN_IDS = 8
 
 def show(outcome: Outcome) -> None:
     """Print the summary to standard output."""
-    from rich.console import Console
+    from verigym.envs.console import open_console, print_table
 
     rows = summary_rows(outcome)
-    console = Console()
+    console = open_console()
     if not console.is_terminal:
         width = max(len(name) for name, _ in rows)
         for name, value in rows:
@@ -36,7 +36,7 @@ def show(outcome: Outcome) -> None:
     table.add_column(overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    console.print(table)
+    print_table(table)
 
 
 def summary_rows(outcome: Outcome) -> list[tuple[str, str]]:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from verigym.trainer.monitoring.progress import PLAIN_EVERY, Interrupted, Progress, StopRequest, duration
+from verigym.envs.progress import duration
+from verigym.trainer.monitoring.progress import PLAIN_EVERY, Interrupted, Progress, StopRequest
 
 
 @pytest.fixture(params=["plain", "terminal"])

@@ -41,7 +41,13 @@ class SourcePrice:
     """What keeps this source from being trained on here, or a gold that does not score the maximum."""
 
 
-def price(config: TrainConfig, golds: int, hub: bool, count: Callable[[Prompt], int] | None = None) -> list[SourcePrice]:
+def price(
+    config: TrainConfig,
+    golds: int,
+    hub: bool,
+    count: Callable[[Prompt], int] | None = None,
+    on_source: Callable[[int, int], None] = lambda done, total: None,
+) -> list[SourcePrice]:
     """Measure each source of a run.
 
     Args:
@@ -49,11 +55,15 @@ def price(config: TrainConfig, golds: int, hub: bool, count: Callable[[Prompt], 
         golds: tasks that are looked at, and golds judged, of each source.
         hub: whether rows that are not local are read from the hub; otherwise their description's sample row stands for them.
         count: tokens of a prompt; characters / 4 when left out.
+        on_source: called with the number of sources measured, and how many there are.
 
     Raises:
         UsageError: a source is described wrongly: an unknown name, a bad option, no such split or template.
     """
-    found = [_measure(source, config.seed, golds, hub, count or _characters) for source in config.sources]
+    found = []
+    for source in config.sources:
+        found.append(_measure(source, config.seed, golds, hub, count or _characters))
+        on_source(len(found), len(config.sources))
     return [replace(one, share=share) for one, share in zip(found, shares_of(config.sources), strict=True)]
 
 

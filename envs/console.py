@@ -1,0 +1,62 @@
+"""Consoles for people: whether escape codes may be written, and tables that lose no number on a narrow one.
+
+rich is imported by the functions: an environment that is only imported must not pay for it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+FOLDED_CHARS = 12
+
+
+def is_plain() -> bool:
+    """Whether no escape code may be written, terminal or not: `NO_COLOR` is set and not empty, or `TERM` is dumb or unknown."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+
+
+def open_console(stderr: bool = False, *, quiet: bool = False, width: int | None = None) -> Console:
+    """Return a console on standard output or standard error.
+
+    It writes escape codes on a terminal, or where `FORCE_COLOR` is set, and never where `is_plain`.
+
+    Args:
+        stderr: whether it writes to standard error.
+        quiet: whether it writes nothing.
+        width: characters of a line; the terminal's, `COLUMNS` or 80 by default.
+    """
+    from rich.console import Console
+
+    plain = is_plain()
+    return Console(
+        stderr=stderr,
+        quiet=quiet,
+        width=width,
+        highlight=False,
+        force_terminal=False if plain else None,
+        color_system=None if plain else "auto",
+    )
+
+
+def print_table(table: Table) -> None:
+    """Print a table on standard output. No word is cut: where they do not fit, lines are longer than the terminal's.
+
+    Args:
+        table: columns with the overflow `fold` break words that are longer than `FOLDED_CHARS`.
+    """
+    from rich.measure import Measurement
+
+    console = open_console()
+    for column in table.columns:
+        words = [Measurement.get(console, console.options, cell).minimum for cell in (column.header, *column.cells)]
+        column.min_width = min(max(words), FOLDED_CHARS) if column.overflow == "fold" else max(words)
+    # Padding and lines of the frame come on top: four characters a column at most.
+    least = sum(column.min_width + 4 for column in table.columns if column.min_width) + 4
+    if Measurement.get(console, console.options.update(max_width=least), table).maximum > console.width:
+        console = open_console(width=max(least, console.width))
+    console.print(table)

@@ -1,0 +1,114 @@
+"""Progress of long work on standard error, with its rate and the time left.
+
+On a terminal it is a bar. Elsewhere, and where no escape codes may be written, it is a plain line now and then, the first after
+an interval, so that quick work prints nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from verigym.envs.console import is_plain, open_console
+
+if TYPE_CHECKING:
+    import rich.progress
+    from rich.console import Console
+
+PLAIN_INTERVAL_S = 10.0
+"""Seconds between plain lines, at least."""
+BAR_INTERVAL_S = 0.1
+
+
+class Progress:
+    """Shows how far a job is. Cheap to call for every item.
+
+    Args:
+        what: the job, such as `grading`.
+        interval_s: seconds between plain lines.
+    """
+
+    def __init__(self, what: str, *, interval_s: float = PLAIN_INTERVAL_S) -> None:
+        self._what = what
+        self._interval_s = interval_s
+        self._start = self._shown = time.monotonic()
+        self._first: tuple[float, float] | None = None
+        """Time and fraction of the first call: what an earlier run has done says nothing of the speed of this one."""
+        self._bar: rich.progress.Progress | None = None
+        self._task: rich.progress.TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._bar = open_bar(self._what)
+        if self._bar is not None:
+            self._task = self._bar.add_task("", total=None)
+            self._bar.start()
+            self._interval_s = BAR_INTERVAL_S
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, done: int, fraction: float | None, note: str = "") -> None:
+        """Show that `done` items are finished in this run, and which fraction of all that is, if known."""
+        now = time.monotonic()
+        if self._first is None and fraction is not None:
+            self._first = now, fraction
+        if now - self._shown < self._interval_s:
+            return
+        self._shown = now
+        left = "" if fraction is None else self._left(now, fraction)
+        figures = f"{done:,} done, {rate(done, now - self._start)}{note}{left}"
+        if self._bar is not None and self._task is not None:
+            total = None if fraction is None else 1.0
+            self._bar.update(self._task, description=figures, completed=fraction or 0.0, total=total)
+        else:
+            share = "" if fraction is None else f" ({fraction:.0%})"
+            print(f"{self._what}: {figures}{share}", file=sys.stderr, flush=True)
+
+    def of_total(self, done: int, total: int) -> None:
+        """Show that `done` of `total` items are finished."""
+        self.update(done, min(1.0, done / total) if total else None)
+
+    def _left(self, now: float, fraction: float) -> str:
+        begun, before = self._first or (now, fraction)
+        if fraction <= before or fraction >= 1:
+            return ""
+        return f", {duration((now - begun) * (1 - fraction) / (fraction - before))} left"
+
+
+def open_bar(title: str, console: Console | None = None, *, transient: bool = True) -> rich.progress.Progress | None:
+    """Return a bar with a title, a description and the elapsed time; None where progress is plain lines.
+
+    Args:
+        title: of the work.
+        console: standard error by default.
+        transient: whether the bar goes when it stops.
+    """
+    console = open_console(stderr=True) if console is None else console
+    if is_plain() or not console.is_terminal:
+        return None
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    # The title may be the user's text: neither markup nor a format.
+    shown = title.replace("{", "{{").replace("}", "}}")
+    columns = (TextColumn(shown, markup=False), BarColumn(), TimeElapsedColumn())
+    return Progress(*columns, TextColumn("{task.description}", markup=False), console=console, transient=transient)
+
+
+def rate(done: float, seconds: float) -> str:
+    """Return how fast work goes: items a second, or where they take longer than that, seconds an item."""
+    if done <= 0 or seconds <= 0:
+        return "0/s"
+    each = done / seconds
+    return f"{each:,.0f}/s" if each >= 10 else f"{each:.1f}/s" if each >= 1 else f"{1 / each:,.1f} s each"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, such as `40 s`, `12 min` or `3 h 05 min`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
