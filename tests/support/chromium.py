@@ -80,9 +80,10 @@ class Page:
 
     def open(self, path: Path, fragment: str = "") -> None:
         """Open a file and wait until it has loaded."""
-        self.send("Page.navigate", url=path.resolve().as_uri() + (f"#{fragment}" if fragment else ""))
-        while not self.run("document.readyState === 'complete' && location.protocol === 'file:'"):
-            time.sleep(0.02)
+        self.send("Page.navigate", url="about:blank")
+        answer = self.send("Page.navigate", url=path.resolve().as_uri() + (f"#{fragment}" if fragment else ""))
+        assert "errorText" not in answer, answer["errorText"]
+        self.until("document.readyState === 'complete' && location.protocol === 'file:'")
 
     def run(self, expression: str) -> Any:
         """Return the value of an expression in the page; promises are awaited."""

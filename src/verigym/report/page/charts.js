@@ -75,21 +75,27 @@ function lineChart(lines, options = {}) {
   });
   const last = (column) => { for (let n = column.length - 1; n >= 0; n -= 1) if (column[n] !== null) return column[n]; return null; };
   const format = options.share ? (value) => percent(value) : short;
-  const show = (place) => values.forEach((value, number) => { value.textContent = format(place === null ? last(shown[number]) : shown[number][place]); });
+  const show = (place) => values.forEach((value, number) => {
+    if (place === null && options.stepped) value.textContent = "";
+    else value.textContent = format(place === null ? last(shown[number]) : shown[number][place]);
+  });
   const where = el("span", { class: "where" });
   let plot = null;
 
   function settings(width) {
     const grid = { stroke: cssColor("--grid"), width: 1 };
     const axis = { stroke: cssColor("--muted"), grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
-    const yFormat = options.share ? (_, marks) => marks.map((mark) => `${Math.round(100 * mark)}%`) : (_, marks) => marks.map(short);
+    const yFormat = options.share
+      ? (_, marks) => marks.map((mark) => `${(100 * mark).toFixed(marks.length > 1 && marks[1] - marks[0] < 0.0099 ? 1 : 0)}%`)
+      : (_, marks) => marks.map(short);
+    const ySize = (_, labels) => Math.max(44, 14 + 6.5 * Math.max(0, ...(labels || []).map((label) => label.length)));
     return {
       width, height: options.height || 210, legend: { show: false }, padding: [8, 10, 0, 0],
       cursor: { sync: options.sync ? { key: options.sync, setSeries: false } : undefined, drag: { x: true, y: false, setScale: true }, points: { size: 6 } },
       scales: { x: { time: false }, y: options.share ? { range: (_, low, high) => shareRange(low, high) } : {} },
-      axes: [{ ...axis, size: 30, space: 60 }, { ...axis, size: 48, values: yFormat }],
+      axes: [{ ...axis, size: 30, space: 60 }, { ...axis, size: ySize, values: yFormat }],
       series: [{}, ...series.map(({ line, faint }) => ({
-        stroke: line.color() + (faint ? "40" : ""), width: faint ? 1 : 1.75, dash: line.dash, spanGaps: true, paths: stepped,
+        stroke: line.color() + (faint ? "40" : ""), width: faint ? 1 : line.wide ? 2.5 : 1.5, dash: line.dash, spanGaps: true, paths: stepped,
         points: { show: !faint && sparse && !stepped, size: 4, fill: line.color() },
       }))],
       hooks: { setCursor: [(self) => {
@@ -106,7 +112,7 @@ function lineChart(lines, options = {}) {
     plot = new uPlot(settings(width), [data[0], ...columns], box);
   }
 
-  const chart = { draw, resize: () => { if (plot && box.clientWidth) plot.setSize({ width: Math.floor(box.clientWidth), height: options.height || 210 }); }, box };
+  const chart = { drawn: () => plot !== null, resize: () => { if (plot && box.clientWidth) plot.setSize({ width: Math.floor(box.clientWidth), height: options.height || 210 }); }, box };
   const caption = el("figcaption", {}, el("span", { class: "chart-title" }, options.title || ""), el("span", { class: "unit" }, options.unit || "", where));
   const figure = el("figure", { class: "figure" }, caption, box, legend);
   show(null);
@@ -123,9 +129,12 @@ function shareRange(low, high) {
   return [0, 1];
 }
 
-function redrawCharts() {
+// A chart draws itself once it has a width. Those that have left the page are let go.
+function forgetCharts() {
   for (const chart of charts) {
-    if (chart.box.isConnected) chart.draw();
-    else { chart.watch.disconnect(); charts.delete(chart); }
+    if (!chart.box.isConnected && chart.drawn()) {
+      chart.watch.disconnect();
+      charts.delete(chart);
+    }
   }
 }

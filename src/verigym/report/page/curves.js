@@ -8,14 +8,14 @@ function curvesTab() {
   if (!head.curves.length) return [panel("Curves", el("p", { class: "empty" }, "Curves are drawn for training runs, and none is among the inputs."))];
   const steps = Math.max(...head.curves.map((run) => Math.max(0, ...Object.values(run.kinds).map((kind) => kind.steps.length))));
   if (curveState.span === null) curveState.span = steps < 40 ? 1 : Math.min(25, Math.round(steps / 20));
-  const sources = [...new Set(head.curves.flatMap((run) => run.panels.flatMap((one) => one.lines.map((line) => line.source))))].filter(Boolean).sort();
+  const sources = curveSources();
   if (curveState.source === null) curveState.source = head.curves.length > 1 ? OVERALL : ALL;
   const grid = el("div", { class: "charts" });
   const spanLabel = el("output");
   const fill = () => {
     spanLabel.textContent = curveState.span > 1 ? `over ${curveState.span} steps` : "off";
     grid.replaceChildren(...curvePanels(), ...moreChart());
-    redrawCharts();
+    forgetCharts();
   };
   const slider = el("input", { type: "range", min: 1, max: Math.max(2, Math.min(100, steps)), value: curveState.span, "aria-label": "Smoothing" });
   slider.addEventListener("input", () => { curveState.span = Number(slider.value); fill(); });
@@ -37,8 +37,15 @@ const fromMetric = (run, kind, name) => ({ x: run.kinds[kind].steps, y: run.kind
 function curvePanels() {
   const order = [...new Set(head.curves.flatMap((run) => run.panels.map((one) => one.key)))];
   const places = order.sort((a, b) => panelPlace(a) - panelPlace(b));
-  return places.map((name) => curvePanel(name)).filter(Boolean);
+  const flat = places.filter(alwaysZero);
+  const drawn = places.filter((name) => !flat.includes(name)).map((name) => curvePanel(name)).filter(Boolean);
+  if (flat.length) drawn.push(el("p", { class: "muted hint" }, `Always 0, and not drawn: ${flat.map(panelTitle).join("; ")}.`));
+  return drawn;
 }
+
+const panelsOf = (name) => head.curves.flatMap((run) => run.panels.filter((one) => one.key === name).map((one) => [run, one]));
+const alwaysZero = (name) => panelsOf(name).every(([run, one]) => one.lines.every((line) => fromMetric(run, one.kind, line.metric).y.every((value) => !value)));
+const panelTitle = (name) => panelsOf(name)[0][1].title;
 
 function panelPlace(name) {
   for (const run of head.curves) {
@@ -50,21 +57,24 @@ function panelPlace(name) {
 
 function curvePanel(name) {
   const several = head.curves.length > 1;
-  const found = head.curves.map((run) => [run, run.panels.find((one) => one.key === name)]).filter(([, one]) => one);
+  const found = panelsOf(name);
   const first = found[0][1];
   const own = new Set(found.flatMap(([, one]) => one.lines.map((line) => `${line.source}\n${line.name}`)));
   const kinds = [...own].sort((a, b) => (a < b ? -1 : 1));
-  const bySource = first.lines.some((line) => line.source) && !kinds.every((one) => one.split("\n")[0]);
+  const sources = curveSources();
+  const bySource = name !== "components" && first.lines.some((line) => line.source);
   const lines = [];
   for (const [run, one] of found) {
     for (const line of one.lines) {
       if (!chosenLine(line, bySource, several && !bySource && one.lines.length > 1, name)) continue;
-      const place = kinds.indexOf(`${line.source}\n${line.name}`);
+      // A source keeps its colour in all charts.
+      const place = bySource ? 1 + sources.indexOf(line.source) : kinds.indexOf(`${line.source}\n${line.name}`);
       const label = name === "components" ? `${line.source}: ${line.name}` : line.source || (bySource ? "all" : metricLabel(line.name));
       const status = line.name.startsWith("status/") ? line.name.slice(7) : null;
       lines.push({
         label: several ? `${head.inputs[run.input].label}${lines.length || one.lines.length > 1 ? ` \u00b7 ${label}` : ""}` : label,
         color: status && !several ? () => statusColor(status) : () => (several ? color(run.input) : color(place)),
+        wide: bySource && !line.source,
         dash: several ? DASHES[place % DASHES.length] : DASHES[Math.floor(place / LIGHT.length) % DASHES.length],
         ...fromMetric(run, one.kind, line.metric),
       });
@@ -79,6 +89,8 @@ function chosenLine(line, bySource, manyNames, name) {
   if (!bySource) return !line.source || curveState.source === ALL || curveState.source === OVERALL || curveState.source === line.source;
   return curveState.source === ALL || line.source === curveState.source;
 }
+
+const curveSources = () => [...new Set(head.curves.flatMap((run) => run.panels.flatMap((one) => one.lines.map((line) => line.source))))].filter(Boolean).sort();
 
 const metricLabel = (name) => (name.startsWith("status/") ? STATUS_NAMES[name.slice(7)] : name.replace(/_s$/, "").replaceAll("_", " "));
 

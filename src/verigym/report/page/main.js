@@ -9,7 +9,7 @@ function showTab(name) {
   const main = document.getElementById("main");
   main.className = `tab-${chosen}`;
   main.replaceChildren(...TABS[chosen][1]().filter(Boolean));
-  redrawCharts();
+  forgetCharts();
   if (location.hash.slice(1) !== chosen) history.replaceState(null, "", `#${chosen}`);
 }
 

@@ -51,7 +51,7 @@ function inputsPanel() {
   if (others.length) {
     const columns = [
       { name: "Input", text: true }, { name: "Kind", text: true }, { name: "Samples" }, { name: "Prompts" }, { name: "Accuracy" },
-      { name: "95%", help: "bootstrap interval that draws prompts" }, { name: "Mean reward" }, { name: "Tokens" }, { name: "Unscored" },
+      { name: "95% interval", help: "a bootstrap that draws prompts" }, { name: "Mean reward" }, { name: "Tokens" }, { name: "Unscored" },
     ];
     parts.push(table(columns, others.map(([one, place]) => {
       const whole = one.figures.sources[0];
@@ -83,17 +83,13 @@ function verdictsPanel() {
   });
   if (!lines.length) return panel("Verdicts", el("p", { class: "empty" }, "No verdicts are logged yet."));
   const seen = head.statuses.filter((status) => lines.some(([, , statuses]) => statuses[status]));
-  const columns = [{ name: "", text: true }, { name: "Share", text: true }, ...seen.map((status) => ({ name: STATUS_NAMES[status] }))];
+  const columns = [{ name: "", text: true }, { name: "Share", text: true }, ...seen.map((status) => ({ name: el("span", {}, el("i", { class: `key fill-${status}` }), STATUS_NAMES[status]) }))];
   const rows = lines.map(([place, what, statuses]) => {
     const total = Object.values(statuses).reduce((sum, value) => sum + value, 0);
     const label = el("span", {}, head.inputs.length > 1 ? inputName(place) : "", el("span", { class: "muted" }, ` ${what}, ${count(total)}`));
     return [label, statusBar(statuses), ...seen.map((status) => percent((statuses[status] || 0) / total))];
   });
-  return panel("Verdicts", key(seen), table(columns, rows, { class: "wide-bar" }));
-}
-
-function key(statuses) {
-  return el("p", { class: "key" }, statuses.map((status) => el("span", {}, el("i", { class: `fill-${status}` }), STATUS_NAMES[status])));
+  return panel("Verdicts", table(columns, rows, { class: "wide-bar" }));
 }
 
 function sourcesPanel() {
@@ -111,7 +107,7 @@ function sourcesPanel() {
   if (!rows.length) return panel("By environment", el("p", { class: "empty" }, "There are no samples."));
   const columns = [
     ...(many ? [{ name: "Input", text: true }] : []), { name: "Environment", text: true }, { name: "Prompts" }, { name: "Scored" },
-    { name: "", text: true }, { name: "Accuracy" }, { name: "95%" }, { name: "Mean reward" }, { name: "Tokens" },
+    { name: "", text: true }, { name: "Accuracy" }, { name: "95% interval", help: "a bootstrap that draws prompts" }, { name: "Mean reward" }, { name: "Tokens" },
   ];
   const logged = head.inputs.some((one) => one.run) ? el("p", { class: "muted" }, "Of runs, over the logged samples, which are a few of each step; the curves cover all.") : null;
   return panel("By environment", logged, table(columns, rows, { class: "gauges" }));
@@ -133,7 +129,7 @@ function difficultyPanel() {
   }
   const columns = [
     ...(many ? [{ name: "Input", text: true }] : []), { name: "Difficulty", text: true }, { name: "Prompts" }, { name: "", text: true },
-    { name: "Pass rate" }, { name: "95%" },
+    { name: "Pass rate" }, { name: "95% interval", help: "a bootstrap that draws prompts" },
   ];
   return panel("Pass rate by difficulty", table(columns, rows, { class: "gauges" }));
 }
@@ -165,17 +161,18 @@ function lengthFigures() {
   if (!values.length) return [el("p", { class: "empty" }, "No lengths are known: the texts are missing.")];
   values.sort();
   const most = Math.max(1, values[Math.floor(0.995 * (values.length - 1))]);
-  const width = Math.max(1, Math.ceil(most / 40));
-  const bins = Math.floor(most / width) + 1;
+  const width = Math.max(1, Math.ceil((most - values[0]) / 40));
+  const least = Math.floor(values[0] / width) * width;
+  const bins = Math.floor((most - least) / width) + 1;
   const groups = [["right", (id) => statusOf(id) === "correct", () => statusColor("correct")], ["not right", (id) => statusOf(id) !== "correct", () => statusColor("incorrect")]];
   const lines = groups.map(([label, belongs, lineColor]) => {
     const counts = new Array(bins + 1).fill(0);
     let total = 0;
     for (let id = 0; id < index.count; id += 1) {
       const length = index[column][id];
-      if (length >= 0 && length <= most && belongs(id)) { counts[Math.floor(length / width)] += 1; total += 1; }
+      if (length >= 0 && length <= most && belongs(id)) { counts[Math.floor((length - least) / width)] += 1; total += 1; }
     }
-    return { label, color: lineColor, x: counts.map((_, place) => place * width), y: counts.map((value) => (total ? value : null)) };
+    return { label, color: lineColor, x: counts.map((_, place) => least + place * width), y: counts.map((value) => (total ? value : null)) };
   }).filter((line) => line.y[0] !== null);
   const quantile = (share) => count(values[Math.floor(share * (values.length - 1))]);
   return [

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from verigym.envs import UsageError
+from verigym.envs import Message, UsageError
 from verigym.envs.file_hash import file_sha256
 from verigym.grade.out_file import sidecar
 from verigym.grade.reading.columns import Columns
@@ -73,12 +73,13 @@ def _sample(line: Row, place: int, source: str, texts: _Texts, limit: TextLimit,
     status, reward = verdict(score)
     graded = texts.of(line)
     shown: Fields = {"place": sample_place(line), **score_texts(score, limit)}
-    characters = -1
+    characters, group = -1, line.get("group")
     if graded is not None:
         characters = len(graded.completion.text)
         shown |= completion_texts(graded.completion.text, score.get("steps"), limit)
         shown["finish"] = text(graded.completion.finish_reason)
         if graded.prompt is not None:
+            group = group if texts.by_column else _prompt_text(graded.prompt)
             messages = graded.prompt if isinstance(graded.prompt, str) else [one.model_dump() for one in graded.prompt]
             shown["prompt"] = message_texts(messages, limit)
         if graded.completion.turns:
@@ -98,13 +99,18 @@ def _sample(line: Row, place: int, source: str, texts: _Texts, limit: TextLimit,
         source=source,
         status=status,
         reward=reward,
-        prompt_id=identity(line.get("group")),
+        prompt_id=identity(group),
         twin_id=identity(line["row"], line["sample_index"], line.get("completion")),
         tokens=-1 if tokens is None else len(tokens),
         characters=characters,
         difficulty=difficulty(kept, graded.data if graded is not None else None, column=column),
         texts=shown,
     )
+
+
+def _prompt_text(prompt: str | tuple[Message, ...]) -> list[list[str]]:
+    """Return what identifies a prompt whatever grades it: its group's key depends on the environment, too."""
+    return [["user", prompt]] if isinstance(prompt, str) else [[one.role, one.content] for one in prompt]
 
 
 def _gold(gold: Any) -> str:
@@ -120,6 +126,8 @@ class _Texts:
     def __init__(self, one: Input, meta: Mapping[str, Any], graded: Path | None) -> None:
         self.why = ""
         """Why there are none."""
+        self.by_column = False
+        """Whether a column, and not the prompt, says which samples belong together."""
         self._next: GradedText | None = None
         self._rest: Iterator[GradedText] = iter(())
         path = self._find(one, meta, graded)
@@ -130,6 +138,7 @@ class _Texts:
         except ValidationError:
             self.why = f"{sidecar(one.path, 'meta.json').name} names no columns"
             return
+        self.by_column = columns.group_by is not None
         most = whole(meta.get("max_record_bytes"), MAX_RECORD_BYTES)
         self._rest = graded_texts(str(path), columns, meta.get("format"), most)
         self._advance()
