@@ -94,7 +94,7 @@ def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = Re
         "statuses": list(STATUSES),
         "inputs": [_described(one, place, metrics, tallies[place]) for place, one in enumerate(inputs)],
         "curves": [curves(place, rows, components[place]) for place, rows in metrics.items()],
-        "pairs": [_pair(other, twins, tallies) for other in range(1, len(inputs))],
+        "pairs": [_pair(inputs, other, twins, tallies) for other in range(1, len(inputs))],
         "evaluations": _evaluations(inputs),
         "samples": total,
         "index": index,
@@ -174,12 +174,14 @@ def _shown_settings(settings: Any) -> list[list[str]]:
     return found
 
 
-def _pair(other: int, twins: Twins, tallies: Sequence[Tally]) -> dict[str, Any]:
+def _pair(inputs: Sequence[Input], other: int, twins: Twins, tallies: Sequence[Tally]) -> dict[str, Any]:
+    # A run logs a few samples of each step, whose policies differ: its metrics are compared instead.
+    sampled = Kind.RUN not in (inputs[0].kind, inputs[other].kind)
     return {
         "first": 0,
         "other": other,
         "twins": twins.compare(0, other),
-        "prompts": compare_prompts(tallies[0].prompts, tallies[other].prompts),
+        "prompts": compare_prompts(tallies[0].prompts, tallies[other].prompts) if sampled else None,
     }
 
 

@@ -16,7 +16,7 @@ function comparisonTab() {
 function promptsPanel(pairs) {
   const columns = [
     { name: "Input", text: true }, { name: "Prompts in both" }, { name: "Difference of accuracy", help: "mean over prompts" },
-    { name: "95%", help: "paired bootstrap interval that draws prompts" }, { name: "Better on" }, { name: "Worse on" }, { name: "", text: true },
+    { name: "95% interval", help: "paired bootstrap interval that draws prompts" }, { name: "Better on" }, { name: "Worse on" }, { name: "", bar: true },
   ];
   const rows = pairs.map(({ other, prompts }) => {
     const equal = prompts.prompts - prompts.better - prompts.worse;

@@ -63,6 +63,7 @@ function curvePanel(name) {
   const kinds = [...own].sort((a, b) => (a < b ? -1 : 1));
   const sources = curveSources();
   const bySource = name !== "components" && first.lines.some((line) => line.source);
+  const told = kinds.length > 1 && !(bySource && curveState.source === OVERALL);
   const lines = [];
   for (const [run, one] of found) {
     for (const line of one.lines) {
@@ -72,7 +73,7 @@ function curvePanel(name) {
       const label = name === "components" ? `${line.source}: ${line.name}` : line.source || (bySource ? "all" : metricLabel(line.name));
       const status = line.name.startsWith("status/") ? line.name.slice(7) : null;
       lines.push({
-        label: several ? `${head.inputs[run.input].label}${lines.length || one.lines.length > 1 ? ` \u00b7 ${label}` : ""}` : label,
+        label: several ? `${head.inputs[run.input].label}${told ? ` \u00b7 ${label}` : ""}` : label,
         color: status && !several ? () => statusColor(status) : () => (several ? color(run.input) : color(place)),
         wide: bySource && !line.source,
         dash: several ? DASHES[place % DASHES.length] : DASHES[Math.floor(place / LIGHT.length) % DASHES.length],

@@ -73,8 +73,9 @@ function interval(low, high, digits = 1) {
 }
 
 function table(columns, rows, attributes = {}) {
-  const head = el("tr", {}, columns.map((column) => el("th", { class: column.text ? "" : "number", scope: "col", title: column.help }, column.name)));
-  const body = rows.map((row) => el("tr", {}, columns.map((column, place) => el("td", { class: column.text ? "" : "number" }, row[place]))));
+  const kind = (column) => (column.bar ? "bar-column" : column.text ? "" : "number");
+  const head = el("tr", {}, columns.map((column) => el("th", { class: kind(column), scope: "col", title: column.help }, column.name)));
+  const body = rows.map((row) => el("tr", {}, columns.map((column, place) => el("td", { class: kind(column) }, row[place]))));
   return el("div", { class: "scroll" }, el("table", attributes, el("thead", {}, head), el("tbody", {}, body)));
 }
 

@@ -83,7 +83,7 @@ function verdictsPanel() {
   });
   if (!lines.length) return panel("Verdicts", el("p", { class: "empty" }, "No verdicts are logged yet."));
   const seen = head.statuses.filter((status) => lines.some(([, , statuses]) => statuses[status]));
-  const columns = [{ name: "", text: true }, { name: "Share", text: true }, ...seen.map((status) => ({ name: el("span", {}, el("i", { class: `key fill-${status}` }), STATUS_NAMES[status]) }))];
+  const columns = [{ name: "", text: true }, { name: "Share", bar: true }, ...seen.map((status) => ({ name: el("span", {}, el("i", { class: `key fill-${status}` }), STATUS_NAMES[status]) }))];
   const rows = lines.map(([place, what, statuses]) => {
     const total = Object.values(statuses).reduce((sum, value) => sum + value, 0);
     const label = el("span", {}, head.inputs.length > 1 ? inputName(place) : "", el("span", { class: "muted" }, ` ${what}, ${count(total)}`));
@@ -107,7 +107,7 @@ function sourcesPanel() {
   if (!rows.length) return panel("By environment", el("p", { class: "empty" }, "There are no samples."));
   const columns = [
     ...(many ? [{ name: "Input", text: true }] : []), { name: "Environment", text: true }, { name: "Prompts" }, { name: "Scored" },
-    { name: "", text: true }, { name: "Accuracy" }, { name: "95% interval", help: "a bootstrap that draws prompts" }, { name: "Mean reward" }, { name: "Tokens" },
+    { name: "", bar: true }, { name: "Accuracy" }, { name: "95% interval", help: "a bootstrap that draws prompts" }, { name: "Mean reward" }, { name: "Tokens" },
   ];
   const logged = head.inputs.some((one) => one.run) ? el("p", { class: "muted" }, "Of runs, over the logged samples, which are a few of each step; the curves cover all.") : null;
   return panel("By environment", logged, table(columns, rows, { class: "gauges" }));
@@ -128,7 +128,7 @@ function difficultyPanel() {
     return panel("Pass rate by difficulty", el("p", { class: "empty" }, "No task says how difficult it is. --difficulty NAME names the column or the metadata that does; level and difficulty are found by themselves."));
   }
   const columns = [
-    ...(many ? [{ name: "Input", text: true }] : []), { name: "Difficulty", text: true }, { name: "Prompts" }, { name: "", text: true },
+    ...(many ? [{ name: "Input", text: true }] : []), { name: "Difficulty", text: true }, { name: "Prompts" }, { name: "", bar: true },
     { name: "Pass rate" }, { name: "95% interval", help: "a bootstrap that draws prompts" },
   ];
   return panel("Pass rate by difficulty", table(columns, rows, { class: "gauges" }));
@@ -144,7 +144,7 @@ function passRatePanel() {
     ]);
   });
   const columns = [
-    ...(head.inputs.length > 1 ? [{ name: "Input", text: true }] : []), { name: "Right samples", text: true }, { name: "", text: true }, { name: "Prompts" }, { name: "Share" },
+    ...(head.inputs.length > 1 ? [{ name: "Input", text: true }] : []), { name: "Right samples", text: true }, { name: "", bar: true }, { name: "Prompts" }, { name: "Share" },
   ];
   return panel("Prompts by their share of right samples", table(columns, rows, { class: "gauges" }));
 }

@@ -138,8 +138,8 @@ async function showPage(parts, message) {
   if (run !== searchRun) return;
   const open = (id) => openSample(id, parts);
   parts.list.replaceChildren(...shown.map((id, place) => sampleRow(id, texts[place], open)));
-  if (view.open !== null && shown.includes(view.open)) open(view.open);
-  else if (matchMedia("(min-width: 1000px)").matches) open(shown[0]);
+  // Beside the list there is always a sample; on a narrow screen one covers the list only when it is chosen.
+  openSample(shown.includes(view.open) ? view.open : shown[0], parts, false);
 }
 
 function sampleRow(id, texts, open) {
@@ -157,7 +157,7 @@ function sampleRow(id, texts, open) {
       head.index.sources.length > 1 ? addText(el("span", { class: "muted" }), oneLine(sourceOf(id), 40)) : null,
       el("span", { class: "row-numbers" }, numbers.map(([name, value]) => el("span", {}, el("small", {}, name), ` ${value}`)))),
     addText(el("span", { class: "clip", dir: "auto" }), oneLine(asked) || NONE),
-    addText(el("span", { class: "clip muted", dir: "auto" }), texts.completion === undefined ? oneLine(texts.reason || "") : end ? `\u2026${oneLine(end.slice(-72))}` : "(empty)"));
+    addText(el("span", { class: "clip muted", dir: "auto" }), texts.completion === undefined ? oneLine(texts.reason || "") : end ? `\u2026${oneLine(end.slice(innerWidth < 700 ? -40 : -72))}` : "(empty)"));
   row.dataset.id = id;
   row.addEventListener("keydown", (event) => {
     const next = { ArrowDown: row.nextElementSibling, ArrowUp: row.previousElementSibling }[event.key];
@@ -166,7 +166,7 @@ function sampleRow(id, texts, open) {
   return row;
 }
 
-async function openSample(id, parts) {
+async function openSample(id, parts, chosen = true) {
   view.open = id;
   for (const row of parts.list.children) row.classList.toggle("open", row.dataset.id === String(id));
   const close = el("button", { type: "button", class: "close", onclick: () => { parts.side.classList.remove("shown"); } }, "Back to the list");
@@ -179,8 +179,7 @@ async function openSample(id, parts) {
   if (view.open !== id) return;
   parts.side.replaceChildren(close, ...content.filter(Boolean));
   parts.side.scrollTop = 0;
-  if (parts.opened) parts.side.classList.add("shown");
-  parts.opened = true;
+  if (chosen) parts.side.classList.add("shown");
 }
 
 // Called from other tabs: shows the samples that a filter chooses.
