@@ -8,6 +8,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,6 +21,14 @@ from needs import lack, require
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 WAIT_S = 120.0
 """Most seconds for one answer; the machine may be busy."""
+
+_STARTER = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
+os.dup2(ends[0], 3)  # the browser reads commands from 3 and writes answers to 4
+os.dup2(ends[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def program() -> str | None:
@@ -129,12 +138,15 @@ def chromium(*flags: str) -> Iterator[Page]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars"]
         command = [name, *options, "--remote-debugging-pipe", f"--user-data-dir={profile}", *flags, "about:blank"]
-        # The browser reads descriptor 3 and writes descriptor 4.
-        shell = ["sh", "-c", f'exec "$@" 3<&{to_child} 4>&{from_child}', "sh", *command]
+        starter = [sys.executable, "-c", _STARTER, str(to_child), str(from_child), *command]
         process = subprocess.Popen(
-            shell, pass_fds=(to_child, from_child), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            starter,
+            pass_fds=(to_child, from_child),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
-        )  # fmt: skip
+        )
         os.close(to_child)
         os.close(from_child)
         try:

@@ -27,6 +27,7 @@ from verigym.cli import (
     sandbox,
     suites,
     train,
+    watch,
 )
 from verigym.cli.stopping import InterruptedWithResults, Stopped
 from verigym.exit_codes import ExitCode
@@ -44,6 +45,7 @@ COMMANDS: Mapping[str, Callable[..., int]] = {
     "quickstart": train.quickstart,
     "eval": evaluate.evaluate,
     "report": report.report,
+    "watch": watch.watch,
     "pairs": reward_models.pairs,
     "reward-model": reward_models.reward_model,
     "step-labels": reward_models.step_labels,
