@@ -213,6 +213,7 @@ def _write(out: Path, parts: Iterator[str]) -> int:
     except FileNotFoundError:
         raise UsageError(f"cannot write {out}: there is no folder {out.parent}") from None
     except OSError as error:
+        partial.unlink(missing_ok=True)
         raise UsageError(f"cannot write {out}: {error.strerror or error}") from None
     return size
 
