@@ -31,13 +31,30 @@ def run_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs; the first one's samples have an answer, scored steps, turns of tools."""
     folder = tmp_path_factory.mktemp("runs")
     first, other = make_run(folder / "one", steps=8), make_run(folder / "two", steps=5)
-    steps = [{"start": 0, "end": 2, "reward": 1.0, "reason": "fine", "part": ""}, {"start": 3, "end": 5, "reward": -1.0, "reason": "bad", "part": ""}]
+    steps = [
+        {"start": 0, "end": 2, "reward": 1.0, "reason": "fine", "part": ""},
+        {"start": 3, "end": 5, "reward": -1.0, "reason": "bad", "part": ""},
+    ]
     call = {"name": "look", "arguments": {"place": "here"}, "raw": "", "fault": None}
-    turns = [{"role": "assistant", "text": "I look.", "calls": [call], "reward": 0.5}, {"role": "tool", "text": "It is 9.", "name": "look"}]
+    turns = [
+        {"role": "assistant", "text": "I look.", "calls": [call], "reward": 0.5},
+        {"role": "tool", "text": "It is 9.", "name": "look"},
+    ]
     turns.append({"role": "assistant", "text": "So it is 9"})
     samples = [
-        run_sample(1, completion="9 or 9, so 9.", answer="9", advantage=-0.5, status="incorrect", reward=0.0, reason="of another kind"),
-        run_sample(2, completion="It is so.", answer=None, steps=steps, source="words", status="no_answer", reward=0.0, prompt="unlike\u200bothers"),
+        run_sample(
+            1, completion="9 or 9, so 9.", answer="9", advantage=-0.5, status="incorrect", reward=0.0, reason="of another kind"
+        ),
+        run_sample(
+            2,
+            completion="It is so.",
+            answer=None,
+            steps=steps,
+            source="words",
+            status="no_answer",
+            reward=0.0,
+            prompt="unlike\u200bothers",
+        ),
         run_sample(3, completion="So it is 9", turns=turns, advantage=1.5, finish_reason="turns", metadata={"level": "hard"}),
         run_sample(4, status="error", reward=None, answer=None, reason="the grader is down"),
     ]
@@ -55,11 +72,16 @@ def open_tab(page: Page, path: Path, tab: str) -> None:
 
 
 def choose(page: Page, label: str, value: str) -> None:
-    page.run(f"(() => {{ const one = document.querySelector('select[aria-label={json.dumps(label)}]'); one.value = {json.dumps(value)}; one.dispatchEvent(new Event('change')); }})()")
+    page.enter(f"select[aria-label='{label}']", value, "change")
+
+
+STATUS = "document.querySelector('[role=status]').textContent"
 
 
 def rows(page: Page) -> list[str]:
-    found: list[str] = page.run("[...document.querySelectorAll('.sample-row')].map((one) => one.innerText.replaceAll('\\n', ' '))")
+    found: list[str] = page.run(
+        "[...document.querySelectorAll('.sample-row')].map((one) => one.innerText.replaceAll('\\n', ' '))"
+    )
     return found
 
 
@@ -75,13 +97,15 @@ def test_every_chart_is_drawn_and_follows_the_cursor(page: Page, run_page: Path)
     first = "document.querySelectorAll('.figure')[1]"
     assert page.run(f"{first}.querySelector('.chart-title').textContent") == "Reward"
     before = page.run(f"{first}.querySelector('.legend').innerText")
-    box = page.run(f"(({{ x, y, width, height }}) => [x, y, width, height])({first}.querySelector('.u-over').getBoundingClientRect())")
+    box = page.run(
+        f"(({{ x, y, width, height }}) => [x, y, width, height])({first}.querySelector('.u-over').getBoundingClientRect())"
+    )
     page.send("Input.dispatchMouseEvent", type="mouseMoved", x=box[0] + 4, y=box[1] + box[3] / 2)
     page.until(f"{first}.querySelector('.where').textContent.includes('step 1')")
     assert page.run(f"{first}.querySelector('.legend').innerText") != before
     choose(page, "Environments", "words")
     page.until(f"{first}.innerText.includes('words')")
-    page.run("(() => { const one = document.querySelector('input[type=range]'); one.value = 5; one.dispatchEvent(new Event('input')); })()")
+    page.enter("input[type=range]", 5)
     assert page.until("document.querySelector('output').textContent") == "over 5 steps"
     choose(page, "Any metric", "train: step_s")
     page.until("[...document.querySelectorAll('.chart-title')].some((one) => one.textContent === 'step_s')")
@@ -102,16 +126,20 @@ def test_filters_orders_and_search(page: Page, run_page: Path) -> None:
     assert "no answer" in until_rows(page, 1)[0]
     choose(page, "Verdict", "")
     for words, count in (("ANOTHER kind", 1), ("place", 1), ("absent", 0)):
-        page.run(f"(() => {{ const one = document.querySelector('input[type=search]'); one.value = {json.dumps(words)}; one.dispatchEvent(new Event('input')); }})()")
-        page.until(f"document.querySelector('[role=status]').textContent.startsWith('{count} hit')")
+        page.enter("input[type=search]", words)
+        page.until(f"{STATUS}.startsWith('{count} hit')")
         until_rows(page, count)
     assert page.run("document.querySelector('.empty').textContent").startswith("No sample fits")
 
 
 def detail_of(page: Page, words: str) -> str:
-    page.run(f"[...document.querySelectorAll('.sample-row')].find((one) => one.innerText.includes({json.dumps(words)})).click()")
+    page.run(
+        f"[...document.querySelectorAll('.sample-row')].find((one) => one.innerText.includes({json.dumps(words)})).click()"
+    )
     page.until("document.querySelector('.sample-row.open') && true")
-    found: str = page.until(f"document.querySelector('.side').innerText.includes({json.dumps(words)}) && document.querySelector('.side').innerText")
+    found: str = page.until(
+        f"document.querySelector('.side').innerText.includes({json.dumps(words)}) && document.querySelector('.side').innerText"
+    )
     return found
 
 
@@ -122,7 +150,10 @@ def test_a_sample_in_full(page: Page, run_page: Path) -> None:
     assert page.run("[...document.querySelectorAll('mark.answer')].map((one) => one.textContent)") == ["9"]
     assert page.run("document.querySelector('mark.answer').previousSibling.textContent") == "9 or 9, so "  # the last one
     detail_of(page, "It is so.")
-    assert page.run("[...document.querySelectorAll('mark.step')].map((one) => [one.textContent, one.className])") == [["It", "step good"], ["is", "step bad"]]
+    assert page.run("[...document.querySelectorAll('mark.step')].map((one) => [one.textContent, one.className])") == [
+        ["It", "step good"],
+        ["is", "step bad"],
+    ]
     assert page.run("document.querySelector('.hidden-char').textContent") == "U+200B"
     text = detail_of(page, "So it is 9")
     assert "tool: look" in text and '{"place": "here"}' in text and "+0.50" in text and "hard" in text
@@ -160,9 +191,24 @@ def test_light_dark_and_the_choice_of_either(page: Page, run_page: Path) -> None
 
 
 def test_graders_are_compared(page: Page, tmp_path: Path) -> None:
-    data = write_lines(tmp_path / "in.jsonl", [{"prompt": "1+1?", "answer": "2", "completions": ["\\boxed{2}", "\\boxed{2.1}", "none"]}])
+    data = write_lines(
+        tmp_path / "in.jsonl", [{"prompt": "1+1?", "answer": "2", "completions": ["\\boxed{2}", "\\boxed{2.1}", "none"]}]
+    )
     for name, tolerance in (("strict", "0"), ("lax", "0.5")):
-        main(["grade", str(data), "--env", "math", "--option", f"tolerance={tolerance}", "--out", str(tmp_path / f"{name}.jsonl"), "--workers", "0"])
+        main(
+            [
+                "grade",
+                str(data),
+                "--env",
+                "math",
+                "--option",
+                f"tolerance={tolerance}",
+                "--out",
+                str(tmp_path / f"{name}.jsonl"),
+                "--workers",
+                "0",
+            ]
+        )
     path = tmp_path / "page.html"
     build_report(find_inputs([str(tmp_path / "strict.jsonl"), str(tmp_path / "lax.jsonl")]), path)
     open_tab(page, path, "compare")
@@ -192,16 +238,16 @@ def test_a_hundred_thousand_samples_stay_usable(page: Page, tmp_path: Path) -> N
     page.open(path, "samples")
     until_rows(page, 50)
     assert worked_s(page) - before < 2.0
-    assert "100,000 of 100,000" in page.run("document.querySelector('[role=status]').textContent")
+    assert "100,000 of 100,000" in page.run(STATUS)
     choose(page, "Order", "surprise")
     choose(page, "Verdict", "2")
-    page.until("document.querySelector('[role=status]').textContent.includes('of 100,000 samples') && !document.querySelector('[role=status]').textContent.startsWith('100,000')")
-    page.run("(() => { const one = document.querySelector('input[type=search]'); one.value = '1+12499?'; one.dispatchEvent(new Event('input')); })()")
-    page.until("document.querySelector('[role=status]').textContent.includes('hits in')")
+    page.until(f"{STATUS}.includes('of 100,000 samples') && !{STATUS}.startsWith('100,000')")
+    page.enter("input[type=search]", "1+12499?")
+    page.until(f"{STATUS}.includes('hits in')")
     assert all("1+12499?" in row for row in rows(page)) and 2 <= len(rows(page)) <= 3
 
 
 def worked_s(page: Page) -> float:
-    """Seconds that the page has worked, as the browser counts them: a busy machine lengthens them less than the wait for them."""
+    """Seconds of the page's own work: a busy machine lengthens them less than the wait for them."""
     metrics = {one["name"]: one["value"] for one in page.send("Performance.getMetrics")["metrics"]}
     return float(metrics["TaskDuration"])

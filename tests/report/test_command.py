@@ -86,7 +86,9 @@ def test_models_are_compared_on_their_prompts(tmp_path: Path) -> None:
     assert main(["report", str(folder), "--out", str(tmp_path / "page.html"), "--title", "two"]) == 0
     found = head(tmp_path / "page.html")
     (pair,) = found["pairs"]
-    assert found["title"] == "two" and pair["prompts"]["gain"] == 0.5 and pair["prompts"]["better"] == 1 and pair["twins"] is None
+    assert (
+        found["title"] == "two" and pair["prompts"]["gain"] == 0.5 and pair["prompts"]["better"] == 1 and pair["twins"] is None
+    )
     assert {one["name"] for one in found["evaluations"]} == {"avg@2"}
     assert [row["difficulty"] for row in found["inputs"][0]["figures"]["difficulties"]] == ["1", "2"]
 

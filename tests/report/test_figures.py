@@ -13,7 +13,14 @@ from verigym.report.record import Record
 
 def record(prompt: str, status: str, reward: float | None = None, **more: object) -> Record:
     value = float(status == "correct") if reward is None and status != "error" else reward
-    fields: dict[str, object] = {"input": 0, "kind": "graded", "source": "s", "status": status, "reward": value, "prompt_id": prompt}
+    fields: dict[str, object] = {
+        "input": 0,
+        "kind": "graded",
+        "source": "s",
+        "status": status,
+        "reward": value,
+        "prompt_id": prompt,
+    }
     return Record(**(fields | more))  # type: ignore[arg-type]
 
 
@@ -25,7 +32,9 @@ def tally(*records: Record) -> Tally:
 
 
 def test_shares_are_among_scored_samples() -> None:
-    found = tally(record("a", "correct", tokens=10), record("a", "incorrect", tokens=20), record("b", "error"), record("b", "correct"))
+    found = tally(
+        record("a", "correct", tokens=10), record("a", "incorrect", tokens=20), record("b", "error"), record("b", "correct")
+    )
     (source,) = found.as_json(by_prompt=True)["sources"]
     assert source["statuses"] == {"correct": 2, "incorrect": 1, "error": 1}
     assert source["accuracy"] == 2 / 3 and source["reward"] == 2 / 3 and source["tokens"] == 15
@@ -54,7 +63,9 @@ def test_prompts_by_their_share_of_right_samples(correct: int, scored: int, name
 
 
 def test_a_reward_is_expected_from_the_prompt_s_other_samples() -> None:
-    found = tally(record("a", "correct"), record("a", "incorrect"), record("a", "incorrect"), record("b", "correct"), record("c", "error"))
+    found = tally(
+        record("a", "correct"), record("a", "incorrect"), record("a", "incorrect"), record("b", "correct"), record("c", "error")
+    )
     assert found.expected("a", "s", 1.0) == 0.0 and found.expected("a", "s", 0.0) == 0.5
     assert found.expected("b", "s", 1.0) == 1 / 3  # of the source: the prompt has no others
     assert tally(record("a", "correct")).expected("a", "s", 1.0) is None
@@ -123,5 +134,3 @@ def test_curves_by_environment_and_component() -> None:
     assert train["steps"] == [1, 2] and train["values"]["kl"] == [0.01, None]
     assert train["values"]["status/truncated"] == [0.0, 0.5]  # a status that did not occur
     assert "held_out" not in panels
-
-

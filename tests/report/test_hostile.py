@@ -15,7 +15,9 @@ from verigym.report.build import ReportOptions, build_report
 from verigym.report.page import data_block
 from verigym.report.reading.inputs import find_inputs
 
-TEXTS = [json.loads(line)["text"] for line in (Path(__file__).parents[1] / "cases/hostile_texts.jsonl").read_text().splitlines()]
+TEXTS = [
+    json.loads(line)["text"] for line in (Path(__file__).parents[1] / "cases/hostile_texts.jsonl").read_text().splitlines()
+]
 INERT = """
 (() => {
   return {
@@ -24,7 +26,7 @@ INERT = """
     styles: document.querySelectorAll("style").length,
     foreign: document.querySelectorAll("img, iframe, svg, math, object, embed, link, base, form, a, audio, video").length,
     metas: document.querySelectorAll("meta").length,
-    handlers: [...document.querySelectorAll("*")].filter((one) => [...one.attributes].some((a) => a.name.startsWith("on"))).length,
+    handlers: [...document.querySelectorAll("*")].flatMap((one) => one.getAttributeNames()).filter((a) => a.startsWith("on")).length,
     polluted: ({}).pwned !== undefined || ({}).label !== undefined,
   };
 })()
@@ -111,7 +113,8 @@ def test_the_policy_stops_what_the_page_itself_would_never_do(report: Path) -> N
     """The second wall: even markup that got in could neither run nor load."""
     attack = """
     (async () => {
-      document.body.insertAdjacentHTML("beforeend", "<img src=x onerror='window.pwned=1'><iframe srcdoc='<script>parent.pwned=1</script>'></iframe>");
+      const markup = "<img src=x onerror='window.pwned=1'><iframe srcdoc='<script>parent.pwned=1</script>'></iframe>";
+      document.body.insertAdjacentHTML("beforeend", markup);
       const script = document.createElement("script"); script.textContent = "window.pwned = 1"; document.body.append(script);
       const style = document.createElement("style"); style.textContent = "main { display: none }"; document.body.append(style);
       const fetched = await fetch("data:text/plain,x").then(() => "fetched", () => "refused");
@@ -153,11 +156,13 @@ def every_sample(page: Page) -> int:
 
 
 def search(page: Page, words: str) -> None:
-    page.run(f"(() => {{ const one = document.querySelector('input[type=search]'); one.value = {json.dumps(words)}; one.dispatchEvent(new Event('input')); }})()")
+    page.enter("input[type=search]", words)
     page.until("document.querySelector('[role=status]').textContent.includes('hit')")
 
 
 def hover_everything(page: Page) -> Any:
-    return page.run(
-        "document.querySelectorAll('main *').forEach((one) => ['mouseover', 'mousemove', 'focus'].forEach((kind) => one.dispatchEvent(new Event(kind, { bubbles: true }))))"
-    )
+    return page.run("""
+    for (const one of document.querySelectorAll("main *")) {
+      for (const kind of ["mouseover", "mousemove", "focus"]) one.dispatchEvent(new Event(kind, { bubbles: true }));
+    }
+    """)

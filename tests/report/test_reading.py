@@ -24,7 +24,12 @@ def graded(folder: Path, name: str = "scores.jsonl", *more: str) -> Path:
     """Grade four completions of two prompts with `verigym grade`."""
     rows = [
         {"prompt": "1+1?", "answer": "2", "level": 1, "completions": ["\\boxed{2}", "none"]},
-        {"prompt": [{"role": "user", "content": "2+2?"}], "answer": "4", "level": 2, "completions": ["\\boxed{5}", {"text": "\\boxed{4", "finish_reason": "length"}]},
+        {
+            "prompt": [{"role": "user", "content": "2+2?"}],
+            "answer": "4",
+            "level": 2,
+            "completions": ["\\boxed{5}", {"text": "\\boxed{4", "finish_reason": "length"}],
+        },
     ]
     path = write_lines(folder / "input.jsonl", rows)
     assert main(["grade", str(path), "--env", "math", "--out", str(folder / name), "--workers", "0", *more]) == 0
@@ -55,7 +60,9 @@ def test_texts_of_another_input_are_never_shown(tmp_path: Path) -> None:
     source.write_text(source.read_text().replace("none", "nine"))  # as long as before
     one, records = of(scores)
     assert all("completion" not in record.texts for record in records)
-    assert one.notes == [f"4 samples are shown without their texts: the input {source} has moved or changed; give it with --graded"]
+    assert one.notes == [
+        f"4 samples are shown without their texts: the input {source} has moved or changed; give it with --graded"
+    ]
     one, records = of(scores, tmp_path / "kept.jsonl")
     assert records[1].texts["completion"] == "none" and not one.notes
     with pytest.raises(UsageError, match=r"--graded .*input.jsonl is not the file that .*scores.jsonl was made from"):
@@ -118,7 +125,11 @@ def test_an_evaluation_is_an_input_for_each_model(tmp_path: Path) -> None:
 
 
 def test_samples_of_an_evaluation_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
-    lines = [{"identity": "x", "made_with": {}}, {"number": 0, "samples": [["text", 3], ["text", 3, "stop", score()]]}, {"number": 1}]
+    lines = [
+        {"identity": "x", "made_with": {}},
+        {"number": 0, "samples": [["text", 3], ["text", 3, "stop", score()]]},
+        {"number": 1},
+    ]
     (one,) = find_inputs([str(write_lines(tmp_path / "samples-m.jsonl", lines))])
     assert len(list(evaluation_samples(one, 0, LIMIT, None))) == 1
     assert one.notes == ["2 lines or samples cannot be read and are left out"]

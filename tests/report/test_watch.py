@@ -145,7 +145,9 @@ def test_it_follows_until_the_run_is_finished_and_writes_nothing(tmp_path: Path)
     assert state.finished and state.step == 5 and looks == [0.5, 0.5]
 
 
-def test_without_a_terminal_it_prints_once(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_it_prints_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     folder = make_run(tmp_path / "run")
     before = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}

@@ -111,6 +111,11 @@ class Page:
             time.sleep(0.02)
         return value
 
+    def enter(self, selector: str, value: object, event: str = "input") -> None:
+        """Give a field a value, as a user does."""
+        field, event = f"document.querySelector({json.dumps(selector)})", json.dumps(event)
+        self.run(f"((one) => {{ one.value = {json.dumps(value)}; one.dispatchEvent(new Event({event})); }})({field})")
+
     def size(self, width: int, height: int, dark: bool = False) -> None:
         """Set the viewport and the colour scheme."""
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
@@ -136,7 +141,14 @@ def chromium(*flags: str) -> Iterator[Page]:
     to_child, ours_out = os.pipe()
     ours_in, from_child = os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars"]
+        options = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--hide-scrollbars",
+        ]
         command = [name, *options, "--remote-debugging-pipe", f"--user-data-dir={profile}", *flags, "about:blank"]
         starter = [sys.executable, "-c", _STARTER, str(to_child), str(from_child), *command]
         process = subprocess.Popen(

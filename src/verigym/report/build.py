@@ -24,6 +24,21 @@ from verigym.report.rows import Row, read_json
 
 SHARES = 2**64
 """Number of values of the hash that chooses prompts."""
+SETTINGS = (
+    "model",
+    "preset",
+    "advantage",
+    "loss",
+    "learning_rate",
+    "kl_coef",
+    "prompts_per_step",
+    "group_size",
+    "max_new_tokens",
+    "temperature",
+    "engine",
+    "seed",
+)
+"""Of a run, shown in the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +95,9 @@ def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = Re
             tallies[place].add(record)
             twins.add(record)
             if one.kind is Kind.RUN:
-                components[place] |= {f"{record.source}/{name}" for name, _ in record.texts.get("components", ()) if "/" not in name}
+                components[place] |= {
+                    f"{record.source}/{name}" for name, _ in record.texts.get("components", ()) if "/" not in name
+                }
             if share == 1 or int(record.prompt_id, 16) < share * SHARES:
                 packer.add(record)
 
@@ -161,15 +178,13 @@ def _described(one: Input, place: int, metrics: dict[int, list[Row]], tally: Tal
     return described
 
 
-SETTINGS = ("model", "preset", "advantage", "loss", "learning_rate", "kl_coef", "prompts_per_step", "group_size", "max_new_tokens",
-            "temperature", "engine", "seed")  # fmt: skip
-
-
 def _shown_settings(settings: Any) -> list[list[str]]:
     found = [[name, str(settings[name])[:200]] for name in SETTINGS if settings.get(name) is not None]
     sources = settings.get("sources")
     if isinstance(sources, list):
-        named = [str(one.get("label") or one.get("dataset") or one.get("environment")) for one in sources if isinstance(one, dict)]
+        named = [
+            str(one.get("label") or one.get("dataset") or one.get("environment")) for one in sources if isinstance(one, dict)
+        ]
         found.insert(1, ["sources", ", ".join(named)[:500]])
     return found
 
@@ -216,5 +231,3 @@ def _write(out: Path, parts: Iterator[str]) -> int:
         partial.unlink(missing_ok=True)
         raise UsageError(f"cannot write {out}: {error.strerror or error}") from None
     return size
-
-

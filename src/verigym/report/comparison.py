@@ -93,7 +93,9 @@ def run_summary(rows: Sequence[Mapping[str, Any]], steps: int | None) -> dict[st
         steps: that it is to have.
     """
     train = [row for row in rows if row["kind"] == "train"]
-    held_out = [(row["step"], value) for row in rows if row["kind"] == "eval" and (value := number(row.get("accuracy"))) is not None]
+    held_out = [
+        (row["step"], value) for row in rows if row["kind"] == "eval" and (value := number(row.get("accuracy"))) is not None
+    ]
     best = max(held_out, key=lambda pair: pair[1], default=None)
 
     def mean(name: str, of: Sequence[Mapping[str, Any]]) -> float | None:

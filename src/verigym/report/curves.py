@@ -99,7 +99,9 @@ def curves(place: int, rows: Sequence[Mapping[str, Any]], components: Iterable[s
     for columns in kinds.values():  # a status that did not occur in a step has the share 0
         for name in [one for one in columns.values if f"/{one}".rpartition("/status/")[1]]:
             columns.values[name] = [0.0 if value is None else value for value in columns.values[name]]
-    sources = sorted({name.removesuffix("/unscored") for names in known.values() for name in names if name.endswith("/unscored")})
+    sources = sorted(
+        {name.removesuffix("/unscored") for names in known.values() for name in names if name.endswith("/unscored")}
+    )
     panels = []
     for panel in PANELS:
         names = known.get(panel.kind, set())
@@ -123,7 +125,14 @@ def curves(place: int, rows: Sequence[Mapping[str, Any]], components: Iterable[s
 
 
 def _panel(panel: Panel, lines: list[dict[str, str]]) -> dict[str, Any]:
-    return {"key": panel.key, "title": panel.title, "unit": panel.unit, "kind": panel.kind, "share": panel.share, "lines": lines}
+    return {
+        "key": panel.key,
+        "title": panel.title,
+        "unit": panel.unit,
+        "kind": panel.kind,
+        "share": panel.share,
+        "lines": lines,
+    }
 
 
 def _warning(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class Tally:
         """Return the figures for the page.
 
         Args:
-            by_prompt: whether samples of a prompt were all drawn from one model, so that its share of right ones means something.
+            by_prompt: whether one model drew all samples of a prompt, so that its share of right ones means something.
         """
         total: Counter[str] = Counter()
         for source in self.sources.values():
@@ -145,7 +145,7 @@ def share(prompts: Iterable[PromptTally], key: str) -> dict[str, Any]:
 def step_statuses(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return the verdicts of all completions of a run's steps, by status, from its metrics; empty where these do not tell.
 
-    Logs of earlier versions have no shares by status: `no_answer` then stands for texts that were cut off or ran into a limit, too.
+    Logs of earlier versions have no shares by status: `no_answer` then counts texts that were cut off or hit a limit, too.
     """
     counts: defaultdict[str, float] = defaultdict(float)
     for row in rows:

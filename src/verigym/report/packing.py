@@ -1,4 +1,4 @@
-"""Samples for the page: an index of numbers that is always in memory, and texts in compressed chunks that are read on demand."""
+"""Samples for the page: an index of numbers that stays in memory, and texts in compressed chunks, read on demand."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Packer:
         self.count = 0
         self.chunks: list[str] = []
         """Gzipped JSON lists of texts, in base64."""
-        self._columns = {name: array(kind) for name, kind in COLUMNS.items()}
+        self._columns: dict[str, Any] = {name: array(kind) for name, kind in COLUMNS.items()}
         self._names: dict[str, dict[str, int]] = {"kind": {}, "source": {}, "difficulty": {}}
         self._numbers: dict[str, dict[str, int]] = {"prompt": {}, "twin": {}}
         self._pending: list[Mapping[str, Any]] = []
@@ -80,7 +80,7 @@ class Packer:
         A sample's surprise is the distance of its reward from the expected one.
 
         Args:
-            expected: the mean reward of a sample's peers, by input, prompt, source and its own reward; asked where the log gives none.
+            expected: mean reward of a sample's peers, by input, prompt, source and its own reward, where the log gives none.
             change: of an input's verdict on a completion, see `Twins.change`.
         """
         if self._pending:

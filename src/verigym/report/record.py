@@ -112,7 +112,9 @@ def score_texts(score: Mapping[str, Any], limit: TextLimit) -> Fields:
         found["error"] = f"{text(error.get('kind'))}: {limit.cut(text(error.get('message')))}"
     raised = score.get("raised")
     if isinstance(raised, Mapping):
-        found["raised"] = limit.cut(text(raised.get("traceback")) or f"{text(raised.get('error'))} at {text(raised.get('place'))}")
+        found["raised"] = limit.cut(
+            text(raised.get("traceback")) or f"{text(raised.get('error'))} at {text(raised.get('place'))}"
+        )
     return found
 
 

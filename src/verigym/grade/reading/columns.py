@@ -262,6 +262,7 @@ def _plain(value: Any) -> JsonValue:
 
 
 def prompt_messages(row: InputRow, column: str) -> str | list[Message]:
+    """Return a row's prompt; raise FieldProblem where there is none."""
     value = find(row.data, column)
     if isinstance(value, str):
         return value

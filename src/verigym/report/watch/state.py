@@ -108,10 +108,14 @@ class RunWatcher:
             unreadable=self._metrics.unreadable,
             sources=_sources(train),
             held_out=tuple(
-                (row["step"], value) for row in rows if row.get("kind") == "eval" and (value := number(row.get("accuracy"))) is not None
+                (row["step"], value)
+                for row in rows
+                if row.get("kind") == "eval" and (value := number(row.get("accuracy"))) is not None
             ),
             phases=_means(train, {phase: f"{phase}_s" for phase in PHASES}, spread=True),
-            numbers=_means(train, {name: name for name in ("sampled_nll", "kl", "clip_fraction", "grad_norm", "truncated", "unscored")}),
+            numbers=_means(
+                train, {name: name for name in ("sampled_nll", "kl", "clip_fraction", "grad_norm", "truncated", "unscored")}
+            ),
             alarms=tuple(_alarm(row) for row in alarms[-ALARMS:]),
             alarm_count=len(alarms),
             samples=tuple(self._samples.rows),
@@ -125,7 +129,7 @@ def find_run(folder: Path) -> Path:
         UsageError: there is no such folder.
     """
     if not folder.is_dir():
-        if (folder.is_file() and folder.name == "metrics.jsonl"):
+        if folder.is_file() and folder.name == "metrics.jsonl":
             return folder.parent
         raise UsageError(f"there is no folder {folder}{near_file(folder)}; expected the `output` of a run")
     if (folder / "metrics.jsonl").exists():

@@ -37,9 +37,13 @@ def screen(state: State, width: int, unicode: bool = True) -> RenderableType:
     if state.held_out:
         parts.append(_held_out(state, width, levels))
     if state.phases:
-        parts.append(_line("phases", ", ".join(f"{name.replace('_', ' ')} {_seconds(value)}" for name, value in state.phases.items())))
+        parts.append(
+            _line("phases", ", ".join(f"{name.replace('_', ' ')} {_seconds(value)}" for name, value in state.phases.items()))
+        )
     if state.numbers:
-        parts.append(_line("metrics", ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in state.numbers.items())))
+        parts.append(
+            _line("metrics", ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in state.numbers.items()))
+        )
     if state.alarms:
         parts += [Text(), Text(f"alarms ({state.alarm_count})", "bold yellow")]
         parts += [_cut(Text(printable(alarm), "yellow"), 2 * width) for alarm in reversed(state.alarms)]
