@@ -20,13 +20,14 @@ TEXTS = [
 ]
 INERT = """
 (() => {
+  const elements = [...document.querySelectorAll("*")];
   return {
     pwned: window.pwned === undefined,
     scripts: [...document.scripts].filter((one) => one.type === "").length,
     styles: document.querySelectorAll("style").length,
     foreign: document.querySelectorAll("img, iframe, svg, math, object, embed, link, base, form, a, audio, video").length,
     metas: document.querySelectorAll("meta").length,
-    handlers: [...document.querySelectorAll("*")].flatMap((one) => one.getAttributeNames()).filter((a) => a.startsWith("on")).length,
+    handlers: elements.flatMap((one) => one.getAttributeNames()).filter((name) => name.startsWith("on")).length,
     polluted: ({}).pwned !== undefined || ({}).label !== undefined,
   };
 })()
