@@ -70,6 +70,7 @@ def test_the_wheel_holds_every_file_and_no_other(tree: Path, wheel: Path) -> Non
     code = {name for name in found if ".dist-info/" not in name}
     assert code == wanted(tree)
     assert {"verigym/py.typed", "verigym/trainer/monitoring/report.html.j2", "verigym/datasets_cfg/sets/gsm8k.yaml"} <= code
+    assert {f"verigym/report/page/{name}" for name in ("page.html", "main.js", "style.css", "uplot.LICENSE")} <= code
     assert {"verigym/datasets_cfg/suites/r1.yaml", "verigym/datasets_cfg/templates/r1-zero.yaml"} <= code
     info = {name.partition(".dist-info/")[2] for name in found - code}
     assert {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"} <= info

@@ -33,6 +33,14 @@ def test_grading_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_report_of_two_graders(tmp_path: Path) -> None:
+    done = run("report.md", "report", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "report: graders.html (0.1 MB, all 8 samples)" in done.stdout
+    assert (tmp_path / "graders.html").read_text(encoding="ascii").startswith("<!doctype html>")
+
+
+@pytest.mark.slow
 def test_grading_as_a_reward(tmp_path: Path) -> None:
     done = run("grading.md", "reward", tmp_path)
     assert done.stdout.split("\n") == ["[1.0, 0.0]", "[1.0]", "[None, 1.0, None]", ""], done.stdout + done.stderr

@@ -66,6 +66,10 @@ NEEDS = {
     "kernel": _tried("a kernel with Landlock, system call filters, namespaces and control groups"),
     "root": Need(lambda: "" if os.geteuid() == 0 else "only root may do it", "run the tests as root"),
     "cores": Need(lambda: "" if len(os.sched_getaffinity(0)) > 1 else "there is one core only", "a second core"),
+    "chromium": Need(
+        lambda: "" if any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))) else "no Chromium is installed",
+        "apt install chromium",
+    ),
     "py3langid": _package("py3langid", "language"),
     "emoji": _package("emoji", "constraints"),
     "syllapy": _package("syllapy", "constraints"),

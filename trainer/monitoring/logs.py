@@ -89,11 +89,17 @@ class RunLog:
                 "gold": gold_text(group.prompt),
                 "completion": group.texts[0],
                 "finish_reason": group.generated[0].finish_reason,
+                "tokens": group.generated[0].length,
                 "reward": score.reward,
                 "components": dict(score.components),
                 "status": score.status.value,
                 "reason": score.reason,
+                "answer": score.answer,
             }
+            if score.steps:
+                row["steps"] = [step.model_dump(mode="json") for step in score.steps]
+            if group.prompt.metadata:
+                row["metadata"] = dict(group.prompt.metadata)
             if group.episodes:
                 row["turns"] = [turn.model_dump(mode="json") for turn in group.episodes[0].turns]
             if rows is not None:

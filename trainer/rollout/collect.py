@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
@@ -292,7 +293,8 @@ def refuse_accepted_canaries(groups: Sequence[Group]) -> None:
 def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:
     """Return mean reward, accuracy, lengths and counts of failures, over all sources and for each source.
 
-    Means are over scored completions; without any, the metric is absent rather than zero.
+    Means are over scored completions; without any, the metric is absent rather than zero. `status/STATUS` is a share of all
+    completions, absent where none has the status.
     """
     metrics: dict[str, float] = {}
     labels = sorted({group.source for group in groups})
@@ -307,6 +309,8 @@ def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:
             metrics[f"{prefix}reward"] = sum(score.reward or 0.0 for score in scored) / len(scored)
             metrics[f"{prefix}accuracy"] = sum(s.status is Status.CORRECT for s in scored) / len(scored)
             metrics[f"{prefix}no_answer"] = sum(s.status in UNREAD for s in scored) / len(scored)
+        for status, count in sorted(Counter(score.status for score in scores).items()):
+            metrics[f"{prefix}status/{status.value}"] = count / len(scores)
         lengths = [done.length for group in members for done in group.generated]
         metrics[f"{prefix}completion_tokens"] = sum(lengths) / len(lengths)
         metrics[f"{prefix}truncated"] = sum(sum(group.truncated) for group in members) / len(lengths)

@@ -22,10 +22,12 @@ from verigym.cli import (
     lean,
     pipeline,
     play,
+    report,
     reward_models,
     sandbox,
     suites,
     train,
+    watch,
 )
 from verigym.cli.stopping import InterruptedWithResults, Stopped
 from verigym.exit_codes import ExitCode
@@ -45,6 +47,8 @@ COMMANDS: Mapping[str, Callable[..., int]] = {
     "train": train.train,
     "quickstart": train.quickstart,
     "eval": evaluate.evaluate,
+    "report": report.report,
+    "watch": watch.watch,
     "pairs": reward_models.pairs,
     "reward-model": reward_models.reward_model,
     "step-labels": reward_models.step_labels,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from groups import RIGHT, UNSCORED, WRONG, group
+from letters import LettersEnvironment
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from verigym.envs import Score, Status
+from verigym.envs.contract.schema import StepScore
 from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.monitoring.logs import RunLog, keep_until, read_rows, score_metrics
 
@@ -98,10 +101,12 @@ def test_a_sample_holds_its_verdict(tmp_path: Path) -> None:
             "gold": None,
             "completion": "text",
             "finish_reason": "length",
+            "tokens": 3,
             "reward": None,
             "components": {},
             "status": "error",
             "reason": "the worker process was killed by SIGKILL",
+            "answer": None,
         }
     ]
 
@@ -158,3 +163,15 @@ def test_components_are_means_over_the_scores_that_have_them() -> None:
     ]
     assert score_metrics(groups) == {"completions": 5.0, "a/format": 0.5, "a/units": 0.5, "b/units": 0.25}
     assert score_metrics([]) == {"completions": 0.0}
+
+
+def test_a_sample_holds_what_the_report_shows_of_it(tmp_path: Path) -> None:
+    steps = (StepScore(start=0, end=1, reward=0.5, reason="half"),)
+    one = group("a", [Score(reward=1.0, status=Status.CORRECT, answer="4", steps=steps)])
+    one = replace(one, prompt=LettersEnvironment().prompt("text", metadata={"level": 3}))
+    log = RunLog(tmp_path, None)
+    log.samples(1, "train", [one], 1)
+    log.close()
+    (row,) = lines(tmp_path / "samples.jsonl")
+    assert row["answer"] == "4" and row["tokens"] == 3 and row["metadata"] == {"level": 3}
+    assert row["steps"] == [{"start": 0, "end": 1, "reward": 0.5, "reason": "half", "part": ""}]

@@ -145,6 +145,9 @@ def test_metrics_of_one_source_are_not_told_twice() -> None:
         "reward": 0.5,
         "accuracy": pytest.approx(1 / 3),
         "no_answer": 0.0,
+        "status/correct": pytest.approx(1 / 3),
+        "status/incorrect": pytest.approx(1 / 3),
+        "status/partial": pytest.approx(1 / 3),
         "completion_tokens": 3.0,
         "sampled_nll": 1.0,
         "truncated": pytest.approx(1 / 3),
@@ -162,6 +165,8 @@ def test_means_are_over_scored_completions_and_absent_where_there_are_none() -> 
     )
     assert metrics["unscored"] == 6
     assert metrics["good/unscored"] == 2
+    assert metrics["status/error"] == 6 / 12 and metrics["good/status/error"] == 2 / 8 and metrics["broken/status/error"] == 1
+    assert "broken/status/correct" not in metrics
     assert metrics["broken/unscored"] == 4
     assert metrics["reward"] == metrics["good/reward"] == pytest.approx(2 / 6)
     assert metrics["accuracy"] == metrics["good/accuracy"] == pytest.approx(2 / 6)

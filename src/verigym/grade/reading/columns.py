@@ -148,7 +148,7 @@ def items(
         yield BadRow(row.number, row.line, where, " ".join(str(error).split()) + hint)
         return
     gold = shown_gold(prompt)
-    found, problems = _samples(row, columns.completions)
+    found, problems = samples_of(row, columns.completions)
     labels: list[bool | None] = [None] * len(found)
     if columns.label is not None:
         try:
@@ -164,7 +164,7 @@ def items(
     yield from (BadRow(row.number, row.line, one.field, str(one)) for one in problems)
 
 
-def _samples(row: InputRow, columns: Sequence[str]) -> tuple[list[tuple[str, Completion | FieldProblem]], list[FieldProblem]]:
+def samples_of(row: InputRow, columns: Sequence[str]) -> tuple[list[tuple[str, Completion | FieldProblem]], list[FieldProblem]]:
     """Return a row's completions with their columns, and what is wrong with whole columns.
 
     Of several columns a row may lack some, but not all.
@@ -189,7 +189,7 @@ def _prompt(row: InputRow, columns: Columns, environment: Environment) -> Prompt
     fields = reference_fields(row.data, columns.references, columns.gold_extract)
     given = {name: find(row.data, column) for name, column in columns.optional.items()}
     given = {name: value for name, value in given.items() if value is not MISSING and value is not None}
-    return environment.prompt(_messages(row, columns.prompt), **fields, **given)
+    return environment.prompt(prompt_messages(row, columns.prompt), **fields, **given)
 
 
 def shown_gold(prompt: Prompt) -> dict[str, JsonValue]:
@@ -261,7 +261,8 @@ def _plain(value: Any) -> JsonValue:
     return cast(JsonValue, value)
 
 
-def _messages(row: InputRow, column: str) -> str | list[Message]:
+def prompt_messages(row: InputRow, column: str) -> str | list[Message]:
+    """Return a row's prompt; raise FieldProblem where there is none."""
     value = find(row.data, column)
     if isinstance(value, str):
         return value

@@ -1,0 +1,118 @@
+"""Comparison of the other inputs with the first: verdicts on the same completions, accuracy on the same prompts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from verigym.envs.contract.schema import Status
+from verigym.envs.metrics import Cluster, bootstrap_interval
+from verigym.report.figures import PromptTally
+from verigym.report.record import Record, number
+
+LAST = 10
+"""Steps at the end of a run whose means the table shows."""
+_UNITS = 720720
+"""Differences of shares are counted in this many parts, which every number of samples up to 16 divides."""
+
+UNPAIRED, SAME, CHANGED = 0, 1, 2
+
+
+class Twins:
+    """The verdicts of each input on completions that others have graded, too."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, dict[str, tuple[str, float | None]]] = {}
+
+    def add(self, record: Record) -> None:
+        """Keep a verdict, if its completion may stand in other inputs."""
+        if record.twin_id:
+            self._of.setdefault(record.input, {})[record.twin_id] = (record.status, record.reward)
+
+    def change(self, place: int, twin_id: str) -> int:
+        """Return whether another input has another verdict on a completion: UNPAIRED, SAME or CHANGED."""
+        if not twin_id or place not in self._of:
+            return UNPAIRED
+        mine = self._of[place][twin_id]
+        others = [of[twin_id] for other, of in self._of.items() if other != place and twin_id in of]
+        if not others:
+            return UNPAIRED
+        return CHANGED if any(other != mine for other in others) else SAME
+
+    def compare(self, first: int, other: int) -> dict[str, Any] | None:
+        """Return how two inputs judge their common completions; None where they have none.
+
+        `right` counts completions on which both say whether they are correct, and agree.
+        """
+        mine, others = self._of.get(first, {}), self._of.get(other, {})
+        common = mine.keys() & others.keys()
+        if not common:
+            return None
+        matrix = Counter((mine[one][0], others[one][0]) for one in common)
+        judged = {pair: count for pair, count in matrix.items() if Status.ERROR not in pair}
+        return {
+            "common": len(common),
+            "changed": sum(mine[one] != others[one] for one in common),
+            "judged": sum(judged.values()),
+            "agreed": sum(count for (a, b), count in judged.items() if (a == Status.CORRECT) == (b == Status.CORRECT)),
+            "onlyFirst": len(mine) - len(common),
+            "onlyOther": len(others) - len(common),
+            "matrix": [[a, b, count] for (a, b), count in sorted(matrix.items())],
+        }
+
+
+def compare_prompts(first: Mapping[str, PromptTally], other: Mapping[str, PromptTally]) -> dict[str, Any] | None:
+    """Return the difference of accuracy (other minus first) over the prompts that both have scored, paired; None without any.
+
+    The interval is a bootstrap that draws prompts.
+    """
+    common = [key for key in first if key in other and first[key].scored and other[key].scored]
+    if not common:
+        return None
+    gains = [other[key].correct / other[key].scored - first[key].correct / first[key].scored for key in common]
+    # A mean of differences between -1 and 1 is a share of right ones, shifted: so one bootstrap serves both.
+    tally = Counter(round((gain + 1) / 2 * _UNITS) for gain in gains)
+    interval = bootstrap_interval([Cluster(units, _UNITS, groups) for units, groups in tally.items()], key="report/paired")
+    return {
+        "prompts": len(common),
+        "better": sum(gain > 0 for gain in gains),
+        "worse": sum(gain < 0 for gain in gains),
+        "gain": fmean(gains),
+        "low": 2 * interval.low - 1 if interval else None,
+        "high": 2 * interval.high - 1 if interval else None,
+    }
+
+
+def run_summary(rows: Sequence[Mapping[str, Any]], steps: int | None) -> dict[str, Any]:
+    """Return a run's row in the table of runs.
+
+    Args:
+        rows: of its metrics.jsonl.
+        steps: that it is to have.
+    """
+    train = [row for row in rows if row["kind"] == "train"]
+    held_out = [
+        (row["step"], value) for row in rows if row["kind"] == "eval" and (value := number(row.get("accuracy"))) is not None
+    ]
+    best = max(held_out, key=lambda pair: pair[1], default=None)
+
+    def mean(name: str, of: Sequence[Mapping[str, Any]]) -> float | None:
+        values = [value for row in of if (value := number(row.get(name))) is not None]
+        return fmean(values) if values else None
+
+    return {
+        "steps": train[-1]["step"] if train else 0,
+        "planned": steps,
+        "first": held_out[0][1] if held_out else None,
+        "last": held_out[-1][1] if held_out else None,
+        "best": best[1] if best else None,
+        "bestStep": best[0] if best else None,
+        "reward": mean("reward", train[-LAST:]),
+        "tokens": mean("completion_tokens", train[-LAST:]),
+        "stepSeconds": mean("step_s", train),
+        "completions": sum(number(row.get("completions")) or 0.0 for row in train),
+        "unscored": sum(number(row.get("unscored")) or 0.0 for row in train),
+        "warnings": sum(row["kind"] == "warning" for row in rows),
+    }

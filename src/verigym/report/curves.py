@@ -1,0 +1,140 @@
+"""Which metrics of a run are drawn together, and their values as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from verigym.report.record import STATUSES, number
+
+PHASES = ("generate_s", "grade_wait_s", "update_s", "sync_s", "evaluate_s", "checkpoint_s", "step_s")
+"""Times of a step. `generate_grade_s` holds the first two, `step_s` all that belongs to the step itself."""
+EPISODES = ("calls", "turns", "malformed_calls", "tool_exceptions", "episodes_cut_off", "reply_s", "context_used")
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A diagram: one metric by source, or several metrics of a run."""
+
+    key: str
+    title: str
+    unit: str
+    names: tuple[str, ...]
+    """Of the metrics. A single one is drawn for each source as well."""
+    kind: str = "train"
+    share: bool = False
+    """Whether values lie between 0 and 1."""
+    help: str = ""
+
+
+PANELS = (
+    Panel("held_out", "Held-out accuracy", "share of right completions", ("accuracy",), "eval", True),
+    Panel("reward", "Reward", "mean of scored completions", ("reward",)),
+    Panel("accuracy", "Accuracy in training", "share of scored completions", ("accuracy",), share=True),
+    Panel("status", "Verdicts", "share of all completions", tuple(f"status/{name}" for name in STATUSES), share=True),
+    Panel("length", "Length", "mean tokens of a completion", ("completion_tokens",)),
+    Panel("truncated", "Cut off by the token limit", "share of completions", ("truncated",), share=True),
+    Panel("no_answer", "Without an answer", "share of scored completions", ("no_answer",), share=True),
+    Panel("nll", "Sampled NLL, an estimate of the entropy", "nats a token", ("sampled_nll",)),
+    Panel("entropy", "Entropy", "nats a token", ("entropy",)),
+    Panel("kl", "KL to the reference", "nats a token", ("kl",)),
+    Panel("clip", "Clipped tokens", "share of tokens", ("clip_fraction",), share=True),
+    Panel("signal", "Groups without a signal", "share of groups", ("groups_without_signal",), share=True),
+    Panel("unscored", "Unscored, failures of ours", "completions", ("unscored",)),
+    Panel("grad", "Gradient norm", "before clipping", ("grad_norm",)),
+    Panel("loss", "Loss", "", ("loss",)),
+    Panel("mismatch", "Log-probability mismatch", "mean absolute difference", ("logprob_mismatch",)),
+    Panel("times", "Phase times", "seconds", PHASES),
+    *(
+        Panel(f"episodes_{name}", title, unit, (name,), share=unit.startswith("share"))
+        for name, title, unit in (
+            ("calls", "Tool calls", "mean of an episode"),
+            ("turns", "Turns", "mean of an episode"),
+            ("malformed_calls", "Malformed calls", "share of calls"),
+            ("tool_exceptions", "Exceptions of tools", "mean of an episode"),
+            ("episodes_cut_off", "Episodes cut off", "share of episodes"),
+            ("context_used", "Context used", "share of the positions, largest"),
+        )
+    ),
+)
+
+
+@dataclass(slots=True)
+class Columns:
+    """The numbers of a run's rows of one kind: steps, and values by metric."""
+
+    steps: list[int] = field(default_factory=list)
+    values: dict[str, list[float | None]] = field(default_factory=dict)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Add a row; metrics that it lacks, or that others lacked, are None there."""
+        self.steps.append(row["step"])
+        for name, value in row.items():
+            if name in ("step", "kind"):
+                continue
+            found = number(value)
+            if name not in self.values and found is not None:
+                self.values[name] = [None] * (len(self.steps) - 1)
+            if name in self.values:
+                self.values[name].append(found)
+        for column in self.values.values():
+            if len(column) < len(self.steps):
+                column.append(None)
+
+
+def curves(place: int, rows: Sequence[Mapping[str, Any]], components: Iterable[str]) -> dict[str, Any]:
+    """Return a run's curves for the page: columns by kind, and the lines of each panel.
+
+    Args:
+        place: the run's number among the report's inputs.
+        rows: of its metrics.jsonl.
+        components: `source/component` of its samples; components of components are left out, they are too many to tell apart.
+    """
+    kinds: dict[str, Columns] = {}
+    for row in rows:
+        if row["kind"] in ("train", "eval"):
+            kinds.setdefault(row["kind"], Columns()).add(row)
+    known = {kind: set(columns.values) for kind, columns in kinds.items()}
+    for columns in kinds.values():  # a status that did not occur in a step has the share 0
+        for name in [one for one in columns.values if f"/{one}".rpartition("/status/")[1]]:
+            columns.values[name] = [0.0 if value is None else value for value in columns.values[name]]
+    sources = sorted(
+        {name.removesuffix("/unscored") for names in known.values() for name in names if name.endswith("/unscored")}
+    )
+    panels = []
+    for panel in PANELS:
+        names = known.get(panel.kind, set())
+        lines = [{"metric": name, "name": name, "source": ""} for name in panel.names if name in names]
+        for source in sources if len(panel.names) == 1 else ():
+            name = f"{source}/{panel.names[0]}"
+            if name in names:
+                lines.append({"metric": name, "name": panel.names[0], "source": source})
+        if lines:
+            panels.append(_panel(panel, lines))
+    parts = [name for name in sorted(components) if name in known.get("train", ())]
+    if parts:
+        lines = [{"metric": name, "name": name.partition("/")[2], "source": name.partition("/")[0]} for name in parts]
+        panels.insert(2, _panel(Panel("components", "Components of the reward", "mean", ()), lines))
+    return {
+        "input": place,
+        "kinds": {kind: {"steps": columns.steps, "values": columns.values} for kind, columns in kinds.items()},
+        "panels": panels,
+        "warnings": [_warning(row) for row in rows if row["kind"] == "warning"],
+    }
+
+
+def _panel(panel: Panel, lines: list[dict[str, str]]) -> dict[str, Any]:
+    return {
+        "key": panel.key,
+        "title": panel.title,
+        "unit": panel.unit,
+        "kind": panel.kind,
+        "share": panel.share,
+        "lines": lines,
+    }
+
+
+def _warning(row: Mapping[str, Any]) -> dict[str, Any]:
+    named = {name: str(row.get(name, ""))[:2000] for name in ("name", "seen", "advice", "traceback")}
+    return {"step": row["step"], "since": number(row.get("since")), **named, "stop": row.get("stop") is True}

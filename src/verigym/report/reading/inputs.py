@@ -1,0 +1,113 @@
+"""What the paths of a report are: runs, files of scores, evaluations, files of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from verigym.envs import UsageError
+from verigym.envs.contract.errors import near_file
+from verigym.report.rows import first_row, read_json
+
+WANTED = "a run's folder, a file of scores of `verigym grade`, or the folder of `verigym eval`"
+MOST_INPUTS = 64
+
+
+class Kind(StrEnum):
+    """Kinds of inputs."""
+
+    RUN = "run"
+    SCORES = "scores"
+    EVALUATION = "evaluation"
+    """The samples of one model, or of a stage that samples."""
+
+
+@dataclass(slots=True)
+class Input:
+    """One input of a report; an evaluation gives one for each model."""
+
+    kind: Kind
+    path: Path
+    label: str
+    notes: list[str] = field(default_factory=list)
+    """What the page says of it: rows that were left out, texts that are missing."""
+
+
+def find_inputs(given: Sequence[str]) -> list[Input]:
+    """Return the inputs that the arguments of the command name.
+
+    Args:
+        given: paths, or NAME=PATH.
+
+    Raises:
+        UsageError: a path is nothing that a report can show, or two inputs have one name.
+    """
+    found: list[Input] = []
+    for argument in given:
+        label, equals, rest = argument.partition("=")
+        named = bool(equals) and not Path(argument).exists()
+        path = Path(rest if named else argument)
+        inputs = _inputs(path)
+        if named:
+            for one in inputs:
+                one.label = label if len(inputs) == 1 else f"{label}/{one.label}"
+        found += inputs
+    if len(found) > MOST_INPUTS:
+        raise UsageError(f"{len(found)} inputs; a report shows at most {MOST_INPUTS}")
+    _tell_apart(found)
+    return found
+
+
+def _inputs(path: Path) -> list[Input]:
+    if not path.exists():
+        raise UsageError(f"{path} does not exist{near_file(path)}; expected {WANTED}")
+    if path.is_dir():
+        return _in_folder(path)
+    if path.name == "report.json":
+        return _in_folder(path.parent)
+    if path.name == "metrics.jsonl":
+        return [Input(Kind.RUN, path.parent, path.parent.resolve().name)]
+    row = first_row(path)
+    if row is not None and isinstance(row.get("score"), dict):
+        return [Input(Kind.SCORES, path, path.stem)]
+    if row is not None and "identity" in row and "made_with" in row:
+        return [Input(Kind.EVALUATION, path, path.stem.removeprefix("samples-"))]
+    raise UsageError(f"{path} does not begin with a line of scores or samples; expected {WANTED}")
+
+
+def _in_folder(folder: Path) -> list[Input]:
+    name = folder.resolve().name
+    if (folder / "metrics.jsonl").is_file():
+        return [Input(Kind.RUN, folder, name)]
+    samples = sorted(folder.glob("samples-*.jsonl"))
+    if samples:
+        order = list(read_json(folder / "report.json").get("models", {}))
+        inputs = [Input(Kind.EVALUATION, path, path.stem.removeprefix("samples-")) for path in samples]
+        return sorted(inputs, key=lambda one: order.index(one.label) if one.label in order else len(order))
+    if (folder / "samples.jsonl").is_file():
+        return _inputs(folder / "samples.jsonl")
+    below = [one for path in sorted(folder.iterdir()) if path.is_dir() for one in _below(path)]
+    if not below:
+        raise UsageError(f"{folder} holds neither metrics.jsonl nor samples; expected {WANTED}")
+    return below
+
+
+def _below(folder: Path) -> list[Input]:
+    """Return the inputs of one stage's folder, without looking deeper."""
+    holds = (folder / "metrics.jsonl").is_file() or any(folder.glob("samples*.jsonl"))
+    return _in_folder(folder) if holds else []
+
+
+def _tell_apart(found: Sequence[Input]) -> None:
+    """Lengthen equal names by the folders above, and refuse those that stay equal."""
+    for depth in (1, 2, 3):
+        labels = [one.label for one in found]
+        for one in found:
+            if labels.count(one.label) > 1 and len(parents := one.path.resolve().parents) >= depth:
+                one.label = f"{parents[depth - 1].name}/{one.label}"
+    labels = [one.label for one in found]
+    for one in found:
+        if labels.count(one.label) > 1:
+            raise UsageError(f"two inputs are called {one.label!r}; name them, NAME={one.path}")

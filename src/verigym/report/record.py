@@ -1,0 +1,196 @@
+"""A sample as the page holds it: numbers and names for the index, and texts. Built from rows that may hold anything."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from verigym.envs.contract.schema import Status, sha256_hex
+
+STATUSES = tuple(status.value for status in Status)
+DIFFICULTY = ("difficulty", "level")
+"""Names under which tasks say how difficult they are."""
+NO_SOURCE = "all"
+Fields = dict[str, Any]
+
+
+class NotASample(ValueError):
+    """A row that holds no verdict."""
+
+
+@dataclass(slots=True)
+class Record:
+    """One completion with its verdict."""
+
+    input: int
+    """Number of the report's input."""
+    kind: str
+    """When it was sampled: train or eval of a run, evaluation, or graded."""
+    source: str
+    status: str
+    reward: float | None
+    prompt_id: str
+    """Equal for samples of one prompt, also in different inputs."""
+    twin_id: str = ""
+    """Equal for one completion in different inputs, as of two graders; empty where completions are not shared."""
+    step: int = -1
+    advantage: float | None = None
+    tokens: int = -1
+    characters: int = 0
+    difficulty: str = ""
+    expected: float | None = None
+    """The mean reward that the log gives for the sample's source and step."""
+    texts: Fields = field(default_factory=dict)
+    """What the page shows of it, by short names."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextLimit:
+    """Cuts long texts, in the middle."""
+
+    characters: int
+
+    def cut(self, text: str) -> str:
+        """Return the text, or its beginning and end with the number of characters left out between them."""
+        left_out = len(text) - self.characters
+        if left_out <= 0:
+            return text
+        head = self.characters * 3 // 4
+        tail = self.characters - head
+        return f"{text[:head]}\n[... {left_out:,} characters left out ...]\n{text[len(text) - tail :]}"
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def whole(value: Any, otherwise: int = -1) -> int:
+    """Return a number that fits into 31 bits; `otherwise` for anything else."""
+    found = number(value)
+    return int(found) if found is not None and abs(found) < 2**31 else otherwise
+
+
+def text(value: Any) -> str:
+    """Return a text as it is, nothing for None, and other values as JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def verdict(score: Mapping[str, Any]) -> tuple[str, float | None]:
+    """Return the status and the reward of a score.
+
+    Raises:
+        NotASample: it has no status of ours.
+    """
+    status = score.get("status")
+    if status not in STATUSES:
+        raise NotASample(f"status {status!r:.60}; expected one of {', '.join(STATUSES)}")
+    return str(status), None if status == Status.ERROR else number(score.get("reward"))
+
+
+def score_texts(score: Mapping[str, Any], limit: TextLimit) -> Fields:
+    """Return what a score says in words and components."""
+    found: Fields = {"reason": limit.cut(text(score.get("reason")))}
+    if score.get("answer") is not None:
+        found["answer"] = limit.cut(text(score["answer"]))
+    components = score.get("components")
+    if isinstance(components, Mapping) and components:
+        found["components"] = [[str(name), number(value)] for name, value in components.items()]
+    error = score.get("error")
+    if isinstance(error, Mapping):
+        found["error"] = f"{text(error.get('kind'))}: {limit.cut(text(error.get('message')))}"
+    raised = score.get("raised")
+    if isinstance(raised, Mapping):
+        found["raised"] = limit.cut(
+            text(raised.get("traceback")) or f"{text(raised.get('error'))} at {text(raised.get('place'))}"
+        )
+    return found
+
+
+def completion_texts(completion: str, steps: Any, limit: TextLimit) -> Fields:
+    """Return a completion with its scored steps; offsets count UTF-16 units, as the page's strings do."""
+    found: Fields = {"completion": limit.cut(completion)}
+    scored = []
+    wide = bool(completion) and max(completion) > "\uffff"
+    for step in steps if isinstance(steps, Sequence) and not isinstance(steps, str) else ():
+        if not isinstance(step, Mapping):
+            continue
+        start, end = (min(max(0, whole(step.get(name), 0)), len(completion)) for name in ("start", "end"))
+        if wide:
+            start, end = (_utf16_units(completion[:offset]) for offset in (start, end))
+        scored.append([start, end, number(step.get("reward")), text(step.get("reason")), text(step.get("part"))])
+    if scored:
+        found["steps"] = scored
+        found["marked"] = len(completion) <= limit.characters  # offsets of a text that has been cut would mark other words
+    return found
+
+
+def turn_texts(turns: Any, limit: TextLimit) -> list[Fields]:
+    """Return the turns of an episode."""
+    found = []
+    for turn in turns if isinstance(turns, Sequence) and not isinstance(turns, str) else ():
+        if not isinstance(turn, Mapping):
+            continue
+        one: Fields = {"role": text(turn.get("role")), "text": limit.cut(text(turn.get("text")))}
+        if turn.get("name") is not None:
+            one["name"] = text(turn["name"])
+        if (reward := number(turn.get("reward"))) is not None:
+            one["reward"] = reward
+        calls = [call for call in turn.get("calls") or () if isinstance(call, Mapping)]
+        if calls:
+            one["calls"] = [_call(call, limit) for call in calls]
+        found.append(one)
+    return found
+
+
+def _call(call: Mapping[str, Any], limit: TextLimit) -> list[str]:
+    """Return a call's name, its arguments, and what is wrong with it."""
+    fault = text(call.get("fault"))
+    arguments = text(call.get("raw")) if fault else text(call.get("arguments"))
+    return [text(call.get("name")), limit.cut(arguments), fault]
+
+
+def message_texts(messages: Any, limit: TextLimit) -> list[Fields]:
+    """Return a prompt's messages; a text is one message of the user."""
+    if isinstance(messages, str):
+        return [{"role": "user", "text": limit.cut(messages)}]
+    found = []
+    for message in messages if isinstance(messages, Sequence) else ():
+        if isinstance(message, Mapping):
+            name = {"name": text(message["name"])} if message.get("name") is not None else {}
+            found.append({"role": text(message.get("role")), "text": limit.cut(text(message.get("content"))), **name})
+    return found
+
+
+def difficulty(*places: Any, column: str | None = None) -> str:
+    """Return how difficult a task is, as its metadata or columns say; nothing where they do not.
+
+    Args:
+        places: dictionaries to look in, in order.
+        column: the name to look for, in place of the usual ones.
+    """
+    for place in places:
+        for name in (column,) if column else DIFFICULTY:
+            if isinstance(place, Mapping) and place.get(name) is not None:
+                return text(place[name])[:80]
+    return ""
+
+
+def identity(*parts: Any) -> str:
+    """Return a short hash of some values."""
+    return sha256_hex(json.dumps(parts, ensure_ascii=True, default=str))[:16]
+
+
+def _utf16_units(part: str) -> int:
+    return len(part.encode("utf-16-le", "surrogatepass")) // 2

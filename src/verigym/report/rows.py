@@ -1,0 +1,110 @@
+"""JSON Lines that another process may be writing: whole lines only, and a file that begins anew is noticed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+
+class LogTail:
+    """Follows a log. A resumed run replaces its log by a shorter one, after which all rows are read again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: list[Row] = []
+        """All rows so far."""
+        self.unreadable = 0
+        """Whole lines that are no JSON objects."""
+        self.restarts = 0
+        """How often the log has begun anew."""
+        self.modified: float | None = None
+        """When it was last written, as seconds since the epoch; None while there is no file."""
+        self._file: tuple[int, int] | None = None
+        self._offset = 0
+        self._last = b""
+
+    def update(self) -> bool:
+        """Read what is new, and return whether anything is. A last line without its line break waits for the rest."""
+        try:
+            stream = open(self.path, "rb")
+        except OSError:
+            self.modified = None
+            return False
+        with stream:
+            status = os.fstat(stream.fileno())
+            self.modified = status.st_mtime
+            begun_anew = self._begun_anew(stream, status)
+            if begun_anew:
+                self.rows, self.unreadable, self._offset, self._last = [], 0, 0, b""
+                self.restarts += 1
+            self._file = status.st_dev, status.st_ino
+            stream.seek(self._offset)
+            found = False
+            for line in stream:
+                if not line.endswith(b"\n"):
+                    break
+                self._offset += len(line)
+                self._last = line
+                found = True
+                row = _row(line)
+                if row is None:
+                    self.unreadable += 1
+                else:
+                    self.rows.append(row)
+        return found or begun_anew
+
+    def _begun_anew(self, stream: Any, status: os.stat_result) -> bool:
+        if self._file is None:
+            return False
+        if self._file != (status.st_dev, status.st_ino) or status.st_size < self._offset:
+            return True
+        # The same file, cut and written on beyond where we were.
+        stream.seek(self._offset - len(self._last))
+        return bool(stream.read(len(self._last)) != self._last)
+
+
+class Lines:
+    """Iterates over the rows of a file, and counts lines that are no JSON objects; a last line that is cut off is no line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.unreadable = 0
+
+    def __iter__(self) -> Iterator[Row]:
+        with open(self.path, "rb") as stream:
+            for line in stream:
+                if not line.endswith(b"\n") and _row(line) is None:
+                    return
+                row = _row(line)
+                if row is None:
+                    self.unreadable += 1
+                else:
+                    yield row
+
+
+def _row(line: bytes) -> Row | None:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def first_row(path: Path) -> Row | None:
+    """Return the first line of a file as a JSON object; None where it is none."""
+    with open(path, "rb") as stream:
+        return _row(stream.readline(64 * 2**20))
+
+
+def read_json(path: Path) -> Row:
+    """Return a JSON file's object; an empty one where there is no such file or it holds something else."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

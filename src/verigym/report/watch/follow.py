@@ -1,0 +1,46 @@
+"""Shows a run until it is finished or Ctrl-C, or once where there is no terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from verigym.report.watch.state import RunWatcher, State, find_run
+from verigym.report.watch.view import screen
+
+
+def follow(
+    folder: Path, console: Console, *, once: bool = False, every_s: float = 2.0, sleep: Callable[[float], None] = time.sleep
+) -> State:
+    """Show a run and return its last state.
+
+    Args:
+        folder: of the run, or of a pipeline or quickstart, whose newest stage is shown.
+        console: where to; without a terminal the state is printed once.
+        once: print the state once on a terminal, too.
+        every_s: seconds between two looks.
+        sleep: waits.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    watcher = RunWatcher(find_run(folder))
+    unicode = "utf" in (console.encoding or "").lower()
+    state = watcher.read()
+    if once or not console.is_terminal:
+        console.print(screen(state, console.width, unicode))
+        return state
+    # The alternate screen would take the last state away with it. What does not fit is cut at the bottom.
+    with Live(screen(state, console.width, unicode), console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
+        while not state.finished:
+            sleep(every_s)
+            run = find_run(folder)
+            if run != watcher.folder:  # the next stage has begun
+                watcher = RunWatcher(run)
+            state = watcher.read()
+            live.update(screen(state, console.width, unicode), refresh=True)
+    return state
