@@ -24,6 +24,7 @@ from verigym.cli import (
     play,
     reward_models,
     sandbox,
+    serve,
     suites,
     train,
 )
@@ -38,6 +39,7 @@ COMMANDS: Mapping[str, Callable[..., int]] = {
     "check": environments.check,
     "play": play.play,
     "grade": grade.grade,
+    "serve": serve.serve,
     "validate": datasets.validate,
     "train": train.train,
     "quickstart": train.quickstart,
