@@ -104,7 +104,9 @@ class AsyncClient:
                                 tries.progress()
                                 if (answer := run.take(line)) is not None:
                                     yield answer
-                            continue
+                            if run.done:
+                                continue
+                            raise ServiceError(response.status_code, "incomplete", "the answer has no line for some items")
                         await response.aread()
                     finally:
                         await response.aclose()

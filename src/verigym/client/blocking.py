@@ -104,7 +104,9 @@ class Client:
                                 tries.progress()
                                 if (answer := run.take(line)) is not None:
                                     yield answer
-                            continue
+                            if run.done:
+                                continue
+                            raise ServiceError(response.status_code, "incomplete", "the answer has no line for some items")
                         response.read()
                     finally:
                         response.close()

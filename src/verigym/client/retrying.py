@@ -79,7 +79,7 @@ class Tries:
         now = time.monotonic()
         if not self._failures:
             self._since = now
-        pause = min(self._policy.first_s * 2 ** min(self._failures, 16), self._policy.longest_s)
+        pause = min(self._policy.first_s * 2.0 ** min(self._failures, 16), self._policy.longest_s)
         pause *= 0.5 + random.random() / 2  # clients that failed together should not come back together
         self._failures += 1
         if isinstance(failure, httpx.Response):

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Header, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 
 from verigym.envs.contract.base import Environment
 from verigym.envs.grading import Grader
@@ -163,14 +164,21 @@ def _routes(service: Service) -> FastAPI:
             404: f"there is nothing at {request.url.path!r}; GET /openapi.json lists what there is",
             405: f"{request.url.path!r} does not take {request.method}",
         }
+        headers = {"Allow": ", ".join(_methods(app, request))} if error.status_code == 405 else error.headers
         code = CODES.get(error.status_code, "invalid")
-        return await refused(request, Problem(code, sentences.get(error.status_code, str(error.detail)), headers=error.headers))
+        return await refused(request, Problem(code, sentences.get(error.status_code, str(error.detail)), headers=headers))
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> Response:
         return await refused(request, Problem("internal", "the service has failed; its log says more"))
 
     return app
+
+
+def _methods(app: FastAPI, request: Request) -> list[str]:
+    """Return the methods that a path takes; each may have a route of its own."""
+    fitting = [route for route in app.routes if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in fitting for method in route.methods or ()})
 
 
 def _health(app: FastAPI, service: Service) -> None:
@@ -225,6 +233,8 @@ def _scoring(app: FastAPI, service: Service) -> None:
             items = read_batch(body, kind, most)
         else:
             items = await asyncio.to_thread(read_batch, body, kind, most)
+        for place, one in enumerate(items):
+            service.catalog.require(one, f"item {place}: ")
         desk.admit(len(items))
         return BatchResponse(desk, items, item_keys(items, idempotency_key))
 

@@ -20,6 +20,9 @@ from verigym.serve.problems import Problem
 from verigym.serve.schemas import OpenEpisode, ScoreRequest, ServedEnvironment
 from verigym.serve.settings import Served
 
+_RESERVED = frozenset(("self", "text", "metadata"))
+"""Parameters of `Environment.prompt` that are no fields of a reference."""
+
 
 def load_served(named: Sequence[Served]) -> dict[str, Environment]:
     """Return environments by their names, checked to be usable here.
@@ -45,28 +48,41 @@ class Catalog:
         self.environments = dict(environments)
         self.interactive = {name: one for name, one in environments.items() if opens_sessions(one)}
 
+    def require(self, request: ScoreRequest | OpenEpisode, place: str = "") -> Environment:
+        """Return the environment of a request.
+
+        Args:
+            request: what is asked.
+            place: of the request, for the message.
+
+        Raises:
+            Problem: it is not served, or generates no tasks where one of its own is asked for.
+        """
+        environment = self.environments.get(request.environment)
+        if environment is None:
+            hint = did_you_mean(request.environment[:100], self.environments)
+            raise Problem("invalid", f"{place}environment {request.environment[:100]!r} is not served here{hint}")
+        if request.task is not None and not generates_tasks(environment):
+            raise Problem("invalid", f"{place}task: {environment.name!r} generates no tasks; give prompt and reference")
+        return environment
+
     def prompt(self, request: ScoreRequest | OpenEpisode) -> Prompt:
         """Return the task that a request names.
 
         Raises:
-            Problem: the environment is not served, generates no tasks, or takes another reference.
+            Problem: as `require`, or the environment takes another reference.
         """
-        environment: Any = self.environments.get(request.environment)
-        if environment is None:
-            hint = did_you_mean(request.environment[:100], self.environments)
-            raise Problem("invalid", f"environment {request.environment[:100]!r} is not served here{hint}")
+        environment: Any = self.require(request)
         try:
             if request.task is None:
                 given = request.prompt
                 assert given is not None
                 text = given if isinstance(given, str) else [one.model_dump() for one in given]
                 fields = request.reference or {}
-                if "metadata" in fields:
-                    raise Problem("invalid", "reference: unknown field 'metadata'")
+                if reserved := sorted(_RESERVED & fields.keys()):
+                    raise Problem("invalid", f"reference: unknown field {reserved[0]!r}")
                 made: Prompt = environment.prompt(text, **fields)
                 return made
-            if not generates_tasks(environment):
-                raise Problem("invalid", f"task: {environment.name!r} generates no tasks; give prompt and reference")
             made = environment.prompt_at(request.task.split, request.task.seed, request.task.index)
             return made
         except (UsageError, ValueError, TypeError, RecursionError) as error:
@@ -83,7 +99,9 @@ class Catalog:
             return prompt, Completion(text=request.completion)
         try:
             return prompt, read_completion(request.completion, "completion")
-        except (FieldProblem, ValueError, TypeError) as error:
+        except FieldProblem as problem:
+            raise Problem("invalid", f"{problem.field} {problem}"[:500]) from None
+        except (ValueError, TypeError) as error:
             raise Problem("invalid", " ".join(str(error).split())[:500]) from None
 
     def describe(self) -> list[ServedEnvironment]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from verigym.envs.contract.schema import Score
-from verigym.serve.catalog import Catalog, reference_schema
+from verigym.serve.catalog import Catalog
 from verigym.serve.guard import FREE
 from verigym.serve.problems import STATUS, Code, ProblemBody
 from verigym.serve.reading import JSON, NDJSON
@@ -112,7 +112,7 @@ def _described(app: FastAPI, catalog: Catalog, limits: ServiceLimits) -> dict[st
             schemas[name] = _tasks(schemas[name], served, catalog)
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     batch = whole["paths"]["/score/batch"]["post"]["requestBody"]["content"]
-    batch[JSON]["schema"] = {**_BATCH, "maxItems": limits.batch_items}
+    batch[JSON]["schema"] = {**_BATCH, "description": f"At most {limits.batch_items:,} items."}
     batch[NDJSON] = {"schema": _LINES}
     for path, operations in whole["paths"].items():
         for operation in operations.values():
@@ -131,12 +131,13 @@ def _tasks(schema: Mapping[str, Any], served: Mapping[str, Any], catalog: Catalo
     """Return the schema of requests that name a task: a form for each environment, by what names its tasks."""
     forms = []
     properties = dict(schema["properties"])
+    judged_alone = schema["title"] == "BatchItem"  # whose reference is looked at when it is its turn
     for described in catalog.describe():
         if described.name not in served:
             continue
         own = {"const": described.name}
         text = {**properties["prompt"], "anyOf": [one for one in properties["prompt"]["anyOf"] if one != {"type": "null"}]}
-        reference = _inlined(reference_schema(served[described.name]))
+        reference = {"type": "object"} if judged_alone else _names(described.reference)
         written = {**properties, "environment": own, "prompt": text, "reference": reference}
         del written["task"]
         required = [name for name in schema["required"] if name not in ("prompt", "reference")]
@@ -159,19 +160,13 @@ def _form(schema: Mapping[str, Any], title: str, properties: Mapping[str, Any], 
     }
 
 
-def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema without `$defs`, which have no place inside another document; what recurs is left open."""
-    defined = schema.get("$defs", {})
-
-    def resolve(value: Any, inside: tuple[str, ...]) -> Any:
-        if isinstance(value, list):
-            return [resolve(one, inside) for one in value]
-        if not isinstance(value, dict):
-            return value
-        if isinstance(ref := value.get("$ref"), str):
-            name = ref.rpartition("/")[2]
-            return {} if name in inside or name not in defined else resolve(defined[name], (*inside, name))
-        return {key: resolve(one, inside) for key, one in value.items() if key not in ("$defs", "discriminator")}
-
-    found: dict[str, Any] = resolve(schema, ())
-    return found
+def _names(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a reference by its fields' names alone: environments read values of several types."""
+    if "properties" not in schema:
+        return {"type": "object"}
+    described = {
+        name: {key: value for key, value in field.items() if key == "description"}
+        for name, field in schema["properties"].items()
+    }
+    required = {"required": schema["required"]} if schema.get("required") else {}
+    return {"type": "object", "additionalProperties": False, "properties": described, **required}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema, model_validator
 
 from verigym.envs.contract.schema import Completion, Message, Score, ScoreError, ToolCall, Turn
 from verigym.envs.contract.session import ToolSpec
@@ -14,6 +14,14 @@ KEY = r"^[!-~]{1,200}$"
 """An idempotency key: visible ASCII."""
 MAX_INDEX = 2**53 - 1
 """The largest whole number that every JSON reader keeps."""
+
+
+def _whole(value: object) -> object:
+    """Return 3.0, which JSON does not tell from 3, as a whole number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
 
 
 class _Request(BaseModel):
@@ -35,14 +43,14 @@ class GeneratedTask(_Request):
     """A task that the environment generates."""
 
     split: Literal["train", "test"] = "train"
-    seed: int = Field(default=0, ge=0, le=MAX_INDEX)
-    index: int = Field(ge=0, le=MAX_INDEX)
+    seed: Whole = Field(default=0, ge=0, le=MAX_INDEX)
+    index: Whole = Field(ge=0, le=MAX_INDEX)
 
 
 class _Task(_Request):
     environment: str
     """Which of the served ones; `GET /environments` lists them."""
-    prompt: str | Annotated[list[ChatMessage], Field(min_length=1)] | None = None
+    prompt: str | Annotated[list[ChatMessage], Field(json_schema_extra={"minItems": 1})] | None = None
     """What the model was asked: a text, or messages."""
     reference: dict[str, JsonValue] | None = None
     """What the environment judges by; its fields are listed by `GET /environments`."""
@@ -51,6 +59,8 @@ class _Task(_Request):
 
     @model_validator(mode="after")
     def _one_task(self) -> _Task:
+        if self.prompt == []:
+            raise ValueError("prompt: an empty list; expected a text, or at least one message")
         if (self.prompt is None) is (self.task is None):
             given = "neither" if self.prompt is None else "both"
             raise ValueError(f"either prompt, with reference, or task names what is to be done; got {given}")
@@ -92,7 +102,7 @@ class OpenEpisode(_Task):
 
     seed: str = Field(default="0", max_length=200)
     """Randomness of the session is keyed by it."""
-    max_turns: int | None = Field(default=None, ge=1, le=1_000_000)
+    max_turns: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = None
     """The model's turns, at most; the service's limit by default, and never more than that."""
     turns: list[dict[str, JsonValue]] | None = None
     """Turns of a saved episode that has not ended, as in `Completion.turns`, to go on with it."""
@@ -101,7 +111,7 @@ class OpenEpisode(_Task):
 class PlayTurn(_Request):
     """The model's next text."""
 
-    turn: int = Field(ge=0, le=MAX_INDEX)
+    turn: Whole = Field(ge=0, le=MAX_INDEX)
     """Its number, from 0. A number that was answered before gets the same answer and is not played again."""
     text: str
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import sys
 import time
@@ -168,6 +169,7 @@ def serve(settings: ServiceSettings) -> ExitCode:
         cache=settings.cache,
         concurrency=_concurrency(settings, list(environments)),
     )
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # anyone can send what is not HTTP, and would fill the log
     with contextlib.closing(service), contextlib.closing(listen(settings.host, settings.port)) as sock:
         host, port = sock.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
