@@ -251,6 +251,7 @@ class AsyncRemoteEpisode:
         request = EndEpisode(finish_reason=finish_reason)
         response = await self._ask("/end", wire.encode(request), again=not self._log.done)
         ended = wire.decode(response.content, EndedEpisode)
+        self._log.done = True
         await self._give_up()
         return ended
 

@@ -249,6 +249,7 @@ class RemoteEpisode:
         request = EndEpisode(finish_reason=finish_reason)
         response = self._ask("/end", wire.encode(request), again=not self._log.done)
         ended = wire.decode(response.content, EndedEpisode)
+        self._log.done = True
         self._give_up()
         return ended
 
