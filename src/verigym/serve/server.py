@@ -15,6 +15,7 @@ from typing import Any
 import uvicorn
 
 from verigym.envs.contract.errors import UsageError
+from verigym.envs.sessions.child import allow_files
 from verigym.exit_codes import ExitCode
 from verigym.serve.app import Service
 from verigym.serve.catalog import load_served
@@ -157,6 +158,7 @@ def serve(settings: ServiceSettings) -> ExitCode:
     Raises:
         UsageError: a setting does not fit, the address is taken, or no worker can be started.
     """
+    allow_files()
     tokens = read_tokens(settings.token_file)
     refuse_open_service(settings.host, tokens)
     environments = load_served(settings.environments)
