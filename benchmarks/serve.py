@@ -2,10 +2,13 @@
 
     python benchmarks/serve.py [--quick]
 
-Both sides grade the same generated `math` items with as many workers, in turns, and start from the fields of a row: prompt, gold and
-completion. The last line is one JSON object. `batch_over_in_process`: the median of the rounds' ratios of items a second, by wall
-time; the client runs beside the service and takes its share of the cores. `p50_ms` and `p99_ms`: of one `/score` after the other
-on one connection, and `in_process_p50_ms`, `in_process_p99_ms` of one item after the other through a Grader.
+Both sides grade the same generated `math` items with as many workers, in turns, and start from the fields of a row: prompt, gold
+and completion. The last line is one JSON object:
+
+- `batch_over_in_process`: items a second of the service over those of a Grader in this process, median of the rounds, by wall time.
+  The client runs beside the service and takes its share of the cores.
+- `batch_over_in_process_cpu`: the same by CPU time an item of all processes together, which a busy machine changes little.
+- `p50_ms`, `p99_ms`: of one `/score` after the other on one connection; `in_process_...` of one item after the other by a Grader.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from verigym import Grader, load
 from verigym.client import BatchItem, Client
@@ -51,6 +55,14 @@ def rows(count: int, salt: str) -> list[Row]:
 def item(row: Row) -> BatchItem:
     prompt, gold, completion = row
     return Client.item("math", completion, prompt=prompt, reference={"answer": gold})
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process and of those that it has started and that run."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    children = [child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
+    return own + sum(cpu_s(int(child)) for child in children)
 
 
 @contextmanager
@@ -92,7 +104,7 @@ def percentiles(seconds: Sequence[float]) -> tuple[float, float]:
 def main(quick: bool) -> None:
     count, rounds, singles = (400, 3, 100) if quick else (5000, 5, 1000)
     workers = min(len(os.sched_getaffinity(0)), 8)
-    ratios, served, direct = [], [], []
+    ratios, served, direct, spent = [], [], [], [0.0, 0.0]
     with Grader(load("math"), workers=workers) as grader, service(workers) as url, Client(url) as client:
         grader.start()
         while not client.ready():
@@ -102,8 +114,11 @@ def main(quick: bool) -> None:
         through_the_service(client, warm)
         for number in range(rounds):
             todo = rows(count, f"round {number}")
+            start = cpu_s(os.getpid())
             direct.append(count / in_process(grader, todo))
+            between = cpu_s(os.getpid())
             served.append(count / through_the_service(client, todo))
+            spent = [spent[0] + between - start, spent[1] + cpu_s(os.getpid()) - between]
             ratios.append(served[-1] / direct[-1])
             print(f"round {number}: in process {direct[-1]:.0f} items/s, service {served[-1]:.0f}, ratio {ratios[-1]:.2f}")
         alone, beside = [], []
@@ -116,6 +131,9 @@ def main(quick: bool) -> None:
         "workers": workers,
         "items": count,
         "batch_over_in_process": round(statistics.median(ratios), 3),
+        "batch_over_in_process_cpu": round(spent[0] / spent[1], 3),
+        "cpu_us_an_item": round(1e6 * spent[1] / count / rounds),
+        "in_process_cpu_us_an_item": round(1e6 * spent[0] / count / rounds),
         "items_a_second": round(statistics.median(served)),
         "in_process_items_a_second": round(statistics.median(direct)),
     }

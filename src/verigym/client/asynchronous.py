@@ -23,7 +23,6 @@ from verigym.serve.schemas import (
     OpenedEpisode,
     OpenEpisode,
     PlayTurn,
-    ScoreRequest,
     ServedEnvironment,
     TurnReply,
 )
@@ -73,8 +72,7 @@ class AsyncClient:
             ServiceError: the service refuses the item.
             ServiceUnreachable: it could not be reached in time.
         """
-        made = wire.item(environment, completion, prompt=prompt, reference=reference, task=task)
-        request = ScoreRequest(**{name: getattr(made, name) for name in ScoreRequest.model_fields})
+        request = wire.request(environment, completion, prompt=prompt, reference=reference, task=task)
         response = await self._ask("POST", "/score", wire.encode(request), key or wire.key())
         return wire.decode(response.content, Score)
 

@@ -15,7 +15,16 @@ from pydantic import BaseModel, ValidationError
 from verigym.envs.contract.errors import UsageError, explain
 from verigym.envs.contract.schema import Completion, CompletionLike, Message, Turn
 from verigym.serve.reading import JSON, NDJSON
-from verigym.serve.schemas import BatchAnswer, BatchItem, ChatMessage, GeneratedTask, OpenedEpisode, OpenEpisode, TurnReply
+from verigym.serve.schemas import (
+    BatchAnswer,
+    BatchItem,
+    ChatMessage,
+    GeneratedTask,
+    OpenedEpisode,
+    OpenEpisode,
+    ScoreRequest,
+    TurnReply,
+)
 from verigym.serve.tokens import VARIABLE
 
 M = TypeVar("M", bound=BaseModel)
@@ -63,6 +72,23 @@ def decode(body: bytes | str, model: type[M]) -> M:
         return model.model_validate(json.loads(body))
 
 
+def request(
+    environment: str,
+    completion: CompletionLike,
+    *,
+    prompt: str | Sequence[Mapping[str, str]] | None = None,
+    reference: Mapping[str, Any] | None = None,
+    task: GeneratedTask | None = None,
+) -> ScoreRequest:
+    """Return the request for one verdict.
+
+    Raises:
+        UsageError: an argument does not fit.
+    """
+    fields = {"prompt": _messages(prompt), "reference": reference, "task": task}
+    return _made(ScoreRequest, environment=environment, completion=_written(completion), **fields)
+
+
 def item(
     environment: str,
     completion: CompletionLike,
@@ -78,11 +104,8 @@ def item(
     Raises:
         UsageError: an argument does not fit.
     """
-    written = completion.model_dump(mode="json") if isinstance(completion, Completion) else completion
-    if not isinstance(written, str | dict):
-        written = [dict(one) for one in written]
     fields = {"prompt": _messages(prompt), "reference": reference, "task": task, "id": id, "key": key}
-    return _made(BatchItem, environment=environment, completion=written, **fields)
+    return _made(BatchItem, environment=environment, completion=_written(completion), **fields)
 
 
 def opening(
@@ -105,6 +128,12 @@ def opening(
     return _made(OpenEpisode, environment=environment, turns=played, **fields)
 
 
+def _written(completion: CompletionLike) -> str | dict[str, Any] | list[dict[str, Any]]:
+    if isinstance(completion, Completion):
+        return completion.model_dump(mode="json")
+    return completion if isinstance(completion, str | dict) else [dict(one) for one in completion]
+
+
 def _messages(prompt: str | Sequence[Mapping[str, str]] | None) -> str | list[ChatMessage] | None:
     if prompt is None or isinstance(prompt, str):
         return prompt
@@ -113,7 +142,7 @@ def _messages(prompt: str | Sequence[Mapping[str, str]] | None) -> str | list[Ch
 
 def _made(model: type[M], **fields: Any) -> M:
     try:
-        return model(**fields)
+        return model(**{name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:
         raise UsageError(explain(error, model.model_fields)) from None
 

@@ -59,6 +59,9 @@ class _Task(_Request):
 
     @model_validator(mode="after")
     def _one_task(self) -> _Task:
+        for name in sorted(self.model_fields_set & {"prompt", "reference", "task"}):
+            if getattr(self, name) is None:
+                raise ValueError(f"{name}: null; leave it out where there is none")
         if self.prompt == []:
             raise ValueError("prompt: an empty list; expected a text, or at least one message")
         if (self.prompt is None) is (self.task is None):

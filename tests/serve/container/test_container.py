@@ -36,16 +36,8 @@ services:
 
 
 def run(*command: str | Path, timeout: float = 900, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **variables}
-    return subprocess.run(
-        [*map(str, command)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        stdin=subprocess.DEVNULL,
-    )
+    given, environment = list(map(str, command)), {**os.environ, **variables}
+    return subprocess.run(given, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout)
 
 
 class Compose:
