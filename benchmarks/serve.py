@@ -2,13 +2,14 @@
 
     python benchmarks/serve.py [--quick]
 
-Both sides grade the same generated `math` items with as many workers, in turns, and start from the fields of a row: prompt, gold
-and completion. The last line is one JSON object:
+Both sides grade the same generated `math` items with as many workers, in turns, and start from the fields of a row: prompt,
+gold and completion. The last line is one JSON object:
 
-- `batch_over_in_process`: items a second of the service over those of a Grader in this process, median of the rounds, by wall time.
-  The client runs beside the service and takes its share of the cores.
+- `batch_over_in_process`: items a second of the service over those of a Grader in this process, median of the rounds, by wall
+  time. The client runs beside the service and takes its share of the cores.
 - `batch_over_in_process_cpu`: the same by CPU time an item of all processes together, which a busy machine changes little.
-- `p50_ms`, `p99_ms`: of one `/score` after the other on one connection; `in_process_...` of one item after the other by a Grader.
+- `p50_ms`, `p99_ms`: of one `/score` after the other on one connection; `in_process_...` of one item after the other by a
+  Grader.
 """
 
 from __future__ import annotations

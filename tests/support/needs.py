@@ -56,6 +56,7 @@ NEEDS = {
     "awk": _tool("awk", "mawk"),
     "bash": _tool("bash"),
     "bubblewrap": _tool("bwrap", "bubblewrap"),
+    "curl": _tool("curl"),
     "gcc": _tool("gcc"),
     "g++": _tool("g++"),
     "make": _tool("make"),

@@ -65,7 +65,7 @@ class Served(_Settings):
     environment: str
     """Name, or `module:Class`."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """Of the environment."""
+    """Options of the environment."""
     tools: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Tools of its episodes, by name with their options; they make an environment of one turn interactive."""
     concurrency: int | None = Field(default=None, ge=1)
