@@ -30,6 +30,8 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "liger": ("liger_kernel",),
     "vllm": ("vllm",),
     "boards": ("wandb", "trackio"),
+    "serve": ("fastapi", "starlette", "uvicorn", "h11", "prometheus_client"),
+    "client": ("httpx",),
 }
 """The packages that verigym imports where they are asked for, by their import names, under the extra to install for them.
 

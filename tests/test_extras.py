@@ -48,6 +48,7 @@ NEEDS = {
     "reward-model": (("reward-model", "--config", "labelled.yaml"), "torch", "train"),
     "prm": (("prm", "--config", "labelled.yaml"), "torch", "train"),
     "step-labels": (("step-labels", "--config", "steps.yaml"), "torch", "train"),
+    "serve": (("serve", "--env", "math"), "uvicorn", "serve"),
     "grade Parquet": (("grade", "rows.parquet", "--env", "math"), "pyarrow", "data"),
     "grade --data": (("grade", "rows.jsonl", "--data", "gsm8k", "--id-column", "prompt"), "datasets", "data"),
     "grade math_verify": (

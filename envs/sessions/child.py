@@ -17,7 +17,7 @@ from verigym.envs.grading.process import READY
 from verigym.envs.sessions.host import Host
 
 _FILES = 1 << 16
-"""Descriptors that a worker may use if the system allows: many sessions hold a few each, and 1,024 is the usual limit."""
+"""Descriptors that a process may use if the system allows: sessions and connections hold a few each, and 1,024 is usual."""
 
 
 def serve(sock: socket.socket, environments: Mapping[str, Environment], memory_bytes: int | None, parent_pid: int) -> None:
@@ -27,7 +27,7 @@ def serve(sock: socket.socket, environments: Mapping[str, Environment], memory_b
     """
     settle(sock, memory_bytes, parent_pid)
     _take_along()
-    _allow_files()
+    allow_files()
     channel = Channel(sock)
     # What a session forks must not hold the connection open: its end tells the parent that this process has died.
     os.register_at_fork(after_in_child=channel.close)
@@ -71,7 +71,8 @@ def _take_along() -> None:
         os._exit(0)
 
 
-def _allow_files() -> None:
+def allow_files() -> None:
+    """Raise this process's limit of open files, if the system allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

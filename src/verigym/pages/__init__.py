@@ -18,6 +18,7 @@ PAGES: Mapping[str, str] = MappingProxyType(
         "evaluation": "evaluation.md",
         "math": "math.md",
         "presets": "presets.md",
+        "service": "service.md",
         "stages": "stages_table.md",
         "training": "training.md",
     }

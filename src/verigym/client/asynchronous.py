@@ -1,0 +1,278 @@
+"""`AsyncClient`: the client for programs with an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import httpx
+
+from verigym.client import wire
+from verigym.client.retrying import PASSING, RetryPolicy, ServiceError, Tries, refusal
+from verigym.envs.contract.schema import CompletionLike, Message, Score, Turn
+from verigym.envs.contract.session import ToolSpec
+from verigym.serve.schemas import (
+    BatchAnswer,
+    BatchItem,
+    EndedEpisode,
+    EndEpisode,
+    EnvironmentList,
+    GeneratedTask,
+    OpenedEpisode,
+    OpenEpisode,
+    PlayTurn,
+    ServedEnvironment,
+    TurnReply,
+)
+
+
+class AsyncClient:
+    """A client of one service. It keeps connections; close it, or use it in a `with` block.
+
+    Args:
+        url: of the service, such as `http://127.0.0.1:8642`.
+        token: the service's; by default the environment variable VERIGYM_TOKEN, if there is one.
+        timeout_s: how long the service may be silent: for one answer, or between two lines of a batch.
+        retries: what is tried how long.
+
+    Raises:
+        UsageError: the address is none.
+    """
+
+    def __init__(
+        self, url: str, *, token: str | None = None, timeout_s: float = 120.0, retries: RetryPolicy | None = None
+    ) -> None:
+        self._http = httpx.AsyncClient(**wire.settings(url, token, timeout_s))
+        self._retries = retries or RetryPolicy()
+
+    async def score(
+        self,
+        environment: str,
+        completion: CompletionLike,
+        *,
+        prompt: str | Sequence[Mapping[str, str]] | None = None,
+        reference: Mapping[str, Any] | None = None,
+        task: GeneratedTask | None = None,
+        key: str | None = None,
+    ) -> Score:
+        """Grade one completion.
+
+        Args:
+            environment: name of a served one.
+            completion: what the model wrote.
+            prompt: what it was asked, a text or messages.
+            reference: what the environment judges by.
+            task: in place of prompt and reference, a task that the environment generates.
+            key: idempotency key; by default a fresh one.
+
+        Raises:
+            UsageError: an argument does not fit.
+            ServiceError: the service refuses the item.
+            ServiceUnreachable: it could not be reached in time.
+        """
+        request = wire.request(environment, completion, prompt=prompt, reference=reference, task=task)
+        response = await self._ask("POST", "/score", wire.encode(request), key or wire.key())
+        return wire.decode(response.content, Score)
+
+    item = staticmethod(wire.item)
+
+    async def score_batch(self, items: Iterable[BatchItem], *, size: int = 1000) -> AsyncIterator[BatchAnswer]:
+        """Grade many items, sent in parts, and yield each answer as it comes; `index` is the position of its item.
+
+        Args:
+            items: made by `item`.
+            size: items of one request.
+
+        Raises:
+            ServiceError: the service refuses a part.
+            ServiceUnreachable: it could not be reached in time.
+        """
+        for run in wire.runs(items, size):
+            tries = Tries(self._retries)
+            while not run.done:
+                failure: httpx.TransportError | httpx.Response
+                try:
+                    request = self._http.build_request("POST", "/score/batch", content=run.body(), headers=wire.NDJSON_HEADERS)
+                    response = await self._http.send(request, stream=True)
+                    try:
+                        if response.is_success:
+                            async for line in response.aiter_lines():
+                                tries.progress()
+                                if (answer := run.take(line)) is not None:
+                                    yield answer
+                            if run.done:
+                                continue
+                            raise ServiceError(response.status_code, "incomplete", "the answer has no line for some items")
+                        await response.aread()
+                    finally:
+                        await response.aclose()
+                    if response.status_code not in PASSING:
+                        raise refusal(response)
+                    failure = response
+                except httpx.TransportError as error:
+                    failure = error
+                await asyncio.sleep(tries.pause_s(failure))
+
+    async def environments(self) -> list[ServedEnvironment]:
+        """Return what is served.
+
+        Raises:
+            ServiceError, ServiceUnreachable: as `score`.
+        """
+        response = await self._ask("GET", "/environments")
+        return list(wire.decode(response.content, EnvironmentList).environments)
+
+    async def ready(self) -> bool:
+        """Whether the service takes work now. Asks once."""
+        try:
+            response = await self._http.get("/readyz")
+        except httpx.TransportError:
+            return False
+        return response.is_success
+
+    async def episode(
+        self,
+        environment: str,
+        *,
+        prompt: str | Sequence[Mapping[str, str]] | None = None,
+        reference: Mapping[str, Any] | None = None,
+        task: GeneratedTask | None = None,
+        seed: str = "0",
+        max_turns: int | None = None,
+        turns: Sequence[Turn] = (),
+    ) -> AsyncRemoteEpisode:
+        """Begin an episode.
+
+        Args:
+            environment: name of a served one that has episodes.
+            prompt: the task, a text or messages.
+            reference: what the environment judges by.
+            task: in place of prompt and reference, a task that the environment generates.
+            seed: names the episode; randomness of the session is keyed by it.
+            max_turns: the model's turns, at most.
+            turns: of a saved episode that has not ended, to go on with it.
+
+        Raises:
+            UsageError, ServiceError, ServiceUnreachable: as `score`.
+        """
+        request = wire.opening(
+            environment, prompt=prompt, reference=reference, task=task, seed=seed, max_turns=max_turns, turns=turns
+        )
+        return AsyncRemoteEpisode(self, wire.EpisodeLog(request, await self._opened(request)))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _opened(self, request: OpenEpisode) -> OpenedEpisode:
+        response = await self._ask("POST", "/episodes", wire.encode(request), wire.key())
+        return wire.decode(response.content, OpenedEpisode)
+
+    async def _ask(self, method: str, path: str, body: bytes | None = None, key: str | None = None) -> httpx.Response:
+        tries = Tries(self._retries)
+        while True:
+            failure: httpx.TransportError | httpx.Response
+            try:
+                headers = None if body is None else wire.headers_with(key)
+                response = await self._http.request(method, path, content=body, headers=headers)
+                if response.is_success:
+                    return response
+                if response.status_code not in PASSING:
+                    raise refusal(response)
+                failure = response
+            except httpx.TransportError as error:
+                failure = error
+            await asyncio.sleep(tries.pause_s(failure))
+
+
+class AsyncRemoteEpisode:
+    """An episode that the service plays. A `with` block gives up one that was not ended.
+
+    If the service has lost it, as after a restart, it is opened anew and its turns are replayed there.
+
+    Args:
+        client: of the service.
+        log: what is known of it.
+    """
+
+    def __init__(self, client: AsyncClient, log: wire.EpisodeLog) -> None:
+        self._client, self._log = client, log
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """What the model has before its next turn."""
+        return self._log.messages
+
+    @property
+    def tools(self) -> Sequence[ToolSpec]:
+        """The tools that the model may call."""
+        return self._log.opened.tools
+
+    @property
+    def done(self) -> bool:
+        """Whether there are no more turns."""
+        return self._log.done
+
+    async def turn(self, text: str) -> TurnReply:
+        """Give the model's next text to the session.
+
+        Raises:
+            ServiceError: the episode is over or has had all its turns.
+            ServiceUnreachable: the service could not be reached in time.
+        """
+        request = PlayTurn(turn=self._log.number, text=text)
+        response = await self._ask("/turns", wire.encode(request), again=not self._log.done)
+        reply = wire.decode(response.content, TurnReply)
+        self._log.add(text, reply)
+        return reply
+
+    async def end(self, finish_reason: Literal["length", "turns", "context"] = "turns") -> EndedEpisode:
+        """End the episode, and return it with its score.
+
+        Args:
+            finish_reason: what kept the model from going on, where the episode is not over.
+
+        Raises:
+            ServiceError: the service has lost an episode that was over.
+            ServiceUnreachable: it could not be reached in time.
+        """
+        request = EndEpisode(finish_reason=finish_reason)
+        response = await self._ask("/end", wire.encode(request), again=not self._log.done)
+        ended = wire.decode(response.content, EndedEpisode)
+        self._log.done = True
+        await self._give_up()
+        return ended
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._give_up()
+
+    async def _give_up(self) -> None:
+        """Let the service forget it; where that fails, the service does so in time."""
+        try:
+            await self._client._http.delete(f"/episodes/{self._log.id}")
+        except httpx.TransportError:
+            return
+
+    async def _ask(self, what: str, body: bytes, *, again: bool) -> httpx.Response:
+        try:
+            return await self._client._ask("POST", f"/episodes/{self._log.id}{what}", body)
+        except ServiceError as error:
+            if error.code != "not_found" or not again:
+                raise
+        self._log.reopened(await self._client._opened(self._log.reopening()))
+        return await self._client._ask("POST", f"/episodes/{self._log.id}{what}", body)

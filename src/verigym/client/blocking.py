@@ -1,0 +1,274 @@
+"""`Client`: the client for programs without an event loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import httpx
+
+from verigym.client import wire
+from verigym.client.retrying import PASSING, RetryPolicy, ServiceError, Tries, refusal
+from verigym.envs.contract.schema import CompletionLike, Message, Score, Turn
+from verigym.envs.contract.session import ToolSpec
+from verigym.serve.schemas import (
+    BatchAnswer,
+    BatchItem,
+    EndedEpisode,
+    EndEpisode,
+    EnvironmentList,
+    GeneratedTask,
+    OpenedEpisode,
+    OpenEpisode,
+    PlayTurn,
+    ServedEnvironment,
+    TurnReply,
+)
+
+
+class Client:
+    """A client of one service. It keeps connections; close it, or use it in a `with` block.
+
+    Args:
+        url: of the service, such as `http://127.0.0.1:8642`.
+        token: the service's; by default the environment variable VERIGYM_TOKEN, if there is one.
+        timeout_s: how long the service may be silent: for one answer, or between two lines of a batch.
+        retries: what is tried how long.
+
+    Raises:
+        UsageError: the address is none.
+    """
+
+    def __init__(
+        self, url: str, *, token: str | None = None, timeout_s: float = 120.0, retries: RetryPolicy | None = None
+    ) -> None:
+        self._http = httpx.Client(**wire.settings(url, token, timeout_s))
+        self._retries = retries or RetryPolicy()
+
+    def score(
+        self,
+        environment: str,
+        completion: CompletionLike,
+        *,
+        prompt: str | Sequence[Mapping[str, str]] | None = None,
+        reference: Mapping[str, Any] | None = None,
+        task: GeneratedTask | None = None,
+        key: str | None = None,
+    ) -> Score:
+        """Grade one completion.
+
+        Args:
+            environment: name of a served one.
+            completion: what the model wrote.
+            prompt: what it was asked, a text or messages.
+            reference: what the environment judges by.
+            task: in place of prompt and reference, a task that the environment generates.
+            key: idempotency key; by default a fresh one.
+
+        Raises:
+            UsageError: an argument does not fit.
+            ServiceError: the service refuses the item.
+            ServiceUnreachable: it could not be reached in time.
+        """
+        request = wire.request(environment, completion, prompt=prompt, reference=reference, task=task)
+        response = self._ask("POST", "/score", wire.encode(request), key or wire.key())
+        return wire.decode(response.content, Score)
+
+    item = staticmethod(wire.item)
+
+    def score_batch(self, items: Iterable[BatchItem], *, size: int = 1000) -> Iterator[BatchAnswer]:
+        """Grade many items, sent in parts, and yield each answer as it comes; `index` is the position of its item.
+
+        Args:
+            items: made by `item`.
+            size: items of one request.
+
+        Raises:
+            ServiceError: the service refuses a part.
+            ServiceUnreachable: it could not be reached in time.
+        """
+        for run in wire.runs(items, size):
+            tries = Tries(self._retries)
+            while not run.done:
+                failure: httpx.TransportError | httpx.Response
+                try:
+                    request = self._http.build_request("POST", "/score/batch", content=run.body(), headers=wire.NDJSON_HEADERS)
+                    response = self._http.send(request, stream=True)
+                    try:
+                        if response.is_success:
+                            for line in response.iter_lines():
+                                tries.progress()
+                                if (answer := run.take(line)) is not None:
+                                    yield answer
+                            if run.done:
+                                continue
+                            raise ServiceError(response.status_code, "incomplete", "the answer has no line for some items")
+                        response.read()
+                    finally:
+                        response.close()
+                    if response.status_code not in PASSING:
+                        raise refusal(response)
+                    failure = response
+                except httpx.TransportError as error:
+                    failure = error
+                time.sleep(tries.pause_s(failure))
+
+    def environments(self) -> list[ServedEnvironment]:
+        """Return what is served.
+
+        Raises:
+            ServiceError, ServiceUnreachable: as `score`.
+        """
+        response = self._ask("GET", "/environments")
+        return list(wire.decode(response.content, EnvironmentList).environments)
+
+    def ready(self) -> bool:
+        """Whether the service takes work now. Asks once."""
+        try:
+            response = self._http.get("/readyz")
+        except httpx.TransportError:
+            return False
+        return response.is_success
+
+    def episode(
+        self,
+        environment: str,
+        *,
+        prompt: str | Sequence[Mapping[str, str]] | None = None,
+        reference: Mapping[str, Any] | None = None,
+        task: GeneratedTask | None = None,
+        seed: str = "0",
+        max_turns: int | None = None,
+        turns: Sequence[Turn] = (),
+    ) -> RemoteEpisode:
+        """Begin an episode.
+
+        Args:
+            environment: name of a served one that has episodes.
+            prompt: the task, a text or messages.
+            reference: what the environment judges by.
+            task: in place of prompt and reference, a task that the environment generates.
+            seed: names the episode; randomness of the session is keyed by it.
+            max_turns: the model's turns, at most.
+            turns: of a saved episode that has not ended, to go on with it.
+
+        Raises:
+            UsageError, ServiceError, ServiceUnreachable: as `score`.
+        """
+        request = wire.opening(
+            environment, prompt=prompt, reference=reference, task=task, seed=seed, max_turns=max_turns, turns=turns
+        )
+        return RemoteEpisode(self, wire.EpisodeLog(request, self._opened(request)))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _opened(self, request: OpenEpisode) -> OpenedEpisode:
+        response = self._ask("POST", "/episodes", wire.encode(request), wire.key())
+        return wire.decode(response.content, OpenedEpisode)
+
+    def _ask(self, method: str, path: str, body: bytes | None = None, key: str | None = None) -> httpx.Response:
+        tries = Tries(self._retries)
+        while True:
+            failure: httpx.TransportError | httpx.Response
+            try:
+                headers = None if body is None else wire.headers_with(key)
+                response = self._http.request(method, path, content=body, headers=headers)
+                if response.is_success:
+                    return response
+                if response.status_code not in PASSING:
+                    raise refusal(response)
+                failure = response
+            except httpx.TransportError as error:
+                failure = error
+            time.sleep(tries.pause_s(failure))
+
+
+class RemoteEpisode:
+    """An episode that the service plays. A `with` block gives up one that was not ended.
+
+    If the service has lost it, as after a restart, it is opened anew and its turns are replayed there.
+
+    Args:
+        client: of the service.
+        log: what is known of it.
+    """
+
+    def __init__(self, client: Client, log: wire.EpisodeLog) -> None:
+        self._client, self._log = client, log
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """What the model has before its next turn."""
+        return self._log.messages
+
+    @property
+    def tools(self) -> Sequence[ToolSpec]:
+        """The tools that the model may call."""
+        return self._log.opened.tools
+
+    @property
+    def done(self) -> bool:
+        """Whether there are no more turns."""
+        return self._log.done
+
+    def turn(self, text: str) -> TurnReply:
+        """Give the model's next text to the session.
+
+        Raises:
+            ServiceError: the episode is over or has had all its turns.
+            ServiceUnreachable: the service could not be reached in time.
+        """
+        request = PlayTurn(turn=self._log.number, text=text)
+        response = self._ask("/turns", wire.encode(request), again=not self._log.done)
+        reply = wire.decode(response.content, TurnReply)
+        self._log.add(text, reply)
+        return reply
+
+    def end(self, finish_reason: Literal["length", "turns", "context"] = "turns") -> EndedEpisode:
+        """End the episode, and return it with its score.
+
+        Args:
+            finish_reason: what kept the model from going on, where the episode is not over.
+
+        Raises:
+            ServiceError: the service has lost an episode that was over.
+            ServiceUnreachable: it could not be reached in time.
+        """
+        request = EndEpisode(finish_reason=finish_reason)
+        response = self._ask("/end", wire.encode(request), again=not self._log.done)
+        ended = wire.decode(response.content, EndedEpisode)
+        self._log.done = True
+        self._give_up()
+        return ended
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Let the service forget it; where that fails, the service does so in time."""
+        try:
+            self._client._http.delete(f"/episodes/{self._log.id}")
+        except httpx.TransportError:
+            return
+
+    def _ask(self, what: str, body: bytes, *, again: bool) -> httpx.Response:
+        try:
+            return self._client._ask("POST", f"/episodes/{self._log.id}{what}", body)
+        except ServiceError as error:
+            if error.code != "not_found" or not again:
+                raise
+        self._log.reopened(self._client._opened(self._log.reopening()))
+        return self._client._ask("POST", f"/episodes/{self._log.id}{what}", body)

@@ -1,0 +1,108 @@
+"""What is tried again, and when."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+
+import httpx
+
+from verigym.envs.contract.errors import UsageError
+
+PASSING = frozenset((408, 429, 502, 503, 504))
+"""Statuses that a later try may not get."""
+
+
+class ServiceError(Exception):
+    """The service has refused a request, and would again.
+
+    Args:
+        status: of HTTP.
+        code: the reason in a word, as in `ProblemBody.error`.
+        message: the service's sentence.
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(f"{code} ({status}): {message}")
+        self.status, self.code, self.message = status, code, message
+
+
+class ServiceUnreachable(Exception):
+    """The service could not be reached, or had no room, for as long as the policy allows."""
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How long a request is tried.
+
+    Attributes:
+        patience_s: from the first failure in a row on; long enough for a restart of the service. 0 tries once.
+        first_s: pause before the second try; each further one doubles it.
+        longest_s: the longest pause. A `Retry-After` of the service counts up to it as well.
+    """
+
+    patience_s: float = 120.0
+    first_s: float = 0.1
+    longest_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.patience_s < 0 or self.first_s <= 0 or self.longest_s < self.first_s:
+            raise UsageError(f"{self}: expected patience_s of at least 0 and 0 < first_s <= longest_s")
+
+
+class Tries:
+    """The failures in a row of one request.
+
+    Args:
+        policy: when to give up.
+    """
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._policy = policy
+        self._failures = 0
+        self._since = 0.0
+
+    def progress(self) -> None:
+        """Forget the failures: a part of the answer has come."""
+        self._failures = 0
+
+    def pause_s(self, failure: httpx.TransportError | httpx.Response) -> float:
+        """Return how long to wait before the next try.
+
+        Args:
+            failure: an exception of the connection, or an answer with a status of `PASSING`.
+
+        Raises:
+            ServiceUnreachable: there is to be none.
+        """
+        now = time.monotonic()
+        if not self._failures:
+            self._since = now
+        pause = min(self._policy.first_s * 2.0 ** min(self._failures, 16), self._policy.longest_s)
+        pause *= 0.5 + random.random() / 2  # clients that failed together should not come back together
+        self._failures += 1
+        if isinstance(failure, httpx.Response):
+            after = failure.headers.get("retry-after", "")
+            if after.isascii() and after.isdigit() and len(after) < 6:
+                pause = max(pause, min(float(after), self._policy.longest_s))
+        if now + pause - self._since > self._policy.patience_s:
+            said = f"status {failure.status_code}" if isinstance(failure, httpx.Response) else _named(failure)
+            raise ServiceUnreachable(
+                f"no answer in {now - self._since:.0f} s and {self._failures} tries; the last failed by {said}"
+            )
+        return pause
+
+
+def _named(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
+
+
+def refusal(response: httpx.Response) -> ServiceError:
+    """Return the error of an answer that has been read and is no success."""
+    try:
+        fields = response.json()
+        return ServiceError(response.status_code, str(fields["error"]), str(fields["message"]))
+    except (ValueError, LookupError, TypeError):  # something between us and the service has answered
+        text = " ".join(response.text.split())[:200]
+        return ServiceError(response.status_code, "unknown", text or response.reason_phrase)

@@ -1,0 +1,235 @@
+"""Requests as the client sends them, and answers as it reads them; shared by both clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from verigym.envs.contract.errors import UsageError, explain
+from verigym.envs.contract.schema import Completion, CompletionLike, Message, Turn
+from verigym.serve.reading import JSON, NDJSON
+from verigym.serve.schemas import (
+    BatchAnswer,
+    BatchItem,
+    ChatMessage,
+    GeneratedTask,
+    OpenedEpisode,
+    OpenEpisode,
+    ScoreRequest,
+    TurnReply,
+)
+from verigym.serve.tokens import VARIABLE
+
+M = TypeVar("M", bound=BaseModel)
+CONNECT_S = 10.0
+NDJSON_HEADERS = {"Content-Type": NDJSON}
+
+
+def settings(url: str, token: str | None, timeout_s: float) -> dict[str, Any]:
+    """Return the arguments of an httpx client.
+
+    Raises:
+        UsageError: the address is none.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"url {url!r}: expected an address such as http://127.0.0.1:8642")
+    token = os.environ.get(VARIABLE) if token is None else token
+    headers = {"Authorization": f"Bearer {token.strip()}"} if token else {}
+    return {"base_url": url, "headers": headers, "timeout": httpx.Timeout(timeout_s, connect=CONNECT_S), "trust_env": False}
+
+
+def key() -> str:
+    """Return a fresh idempotency key."""
+    return uuid.uuid4().hex
+
+
+def headers_with(idempotency_key: str | None) -> dict[str, str]:
+    """Return the headers of a JSON request."""
+    return {"Content-Type": JSON} | ({} if idempotency_key is None else {"Idempotency-Key": idempotency_key})
+
+
+def encode(request: BaseModel) -> bytes:
+    """Return a request's body: JSON in ASCII, which carries half surrogates too."""
+    return json.dumps(request.model_dump(mode="json", exclude_none=True)).encode()
+
+
+def decode(body: bytes | str, model: type[M]) -> M:
+    """Return an answer.
+
+    Raises:
+        ValidationError: the service speaks another version.
+    """
+    try:
+        return model.model_validate_json(body)
+    except ValidationError:  # pydantic's own reader refuses half surrogates
+        return model.model_validate(json.loads(body))
+
+
+def request(
+    environment: str,
+    completion: CompletionLike,
+    *,
+    prompt: str | Sequence[Mapping[str, str]] | None = None,
+    reference: Mapping[str, Any] | None = None,
+    task: GeneratedTask | None = None,
+) -> ScoreRequest:
+    """Return the request for one verdict.
+
+    Raises:
+        UsageError: an argument does not fit.
+    """
+    fields = {"prompt": _messages(prompt), "reference": reference, "task": task}
+    return _made(ScoreRequest, environment=environment, completion=_written(completion), **fields)
+
+
+def item(
+    environment: str,
+    completion: CompletionLike,
+    *,
+    prompt: str | Sequence[Mapping[str, str]] | None = None,
+    reference: Mapping[str, Any] | None = None,
+    task: GeneratedTask | None = None,
+    id: str | None = None,
+    key: str | None = None,
+) -> BatchItem:
+    """Return an item.
+
+    Raises:
+        UsageError: an argument does not fit.
+    """
+    fields = {"prompt": _messages(prompt), "reference": reference, "task": task, "id": id, "key": key}
+    return _made(BatchItem, environment=environment, completion=_written(completion), **fields)
+
+
+def opening(
+    environment: str,
+    *,
+    prompt: str | Sequence[Mapping[str, str]] | None = None,
+    reference: Mapping[str, Any] | None = None,
+    task: GeneratedTask | None = None,
+    seed: str = "0",
+    max_turns: int | None = None,
+    turns: Sequence[Turn] = (),
+) -> OpenEpisode:
+    """Return the request for an episode.
+
+    Raises:
+        UsageError: an argument does not fit.
+    """
+    fields = {"prompt": _messages(prompt), "reference": reference, "task": task, "seed": seed, "max_turns": max_turns}
+    played = [turn.model_dump(mode="json") for turn in turns] or None
+    return _made(OpenEpisode, environment=environment, turns=played, **fields)
+
+
+def _written(completion: CompletionLike) -> str | dict[str, Any] | list[dict[str, Any]]:
+    if isinstance(completion, Completion):
+        return completion.model_dump(mode="json")
+    return completion if isinstance(completion, str | dict) else [dict(one) for one in completion]
+
+
+def _messages(prompt: str | Sequence[Mapping[str, str]] | None) -> str | list[ChatMessage] | None:
+    if prompt is None or isinstance(prompt, str):
+        return prompt
+    return [_made(ChatMessage, **one) for one in prompt]
+
+
+def _made(model: type[M], **fields: Any) -> M:
+    try:
+        return model(**{name: value for name, value in fields.items() if value is not None})
+    except ValidationError as error:
+        raise UsageError(explain(error, model.model_fields)) from None
+
+
+class BatchRun:
+    """Some items on their way: sent again until each is answered, and each answer taken once.
+
+    Args:
+        items: each gets a key if it has none.
+        first: position of the first one in the whole batch.
+    """
+
+    def __init__(self, items: Sequence[BatchItem], first: int) -> None:
+        self._left = {
+            place: one if one.key is not None else one.model_copy(update={"key": key()})
+            for place, one in enumerate(items, first)
+        }
+        self._sent: list[int] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether all are answered."""
+        return not self._left
+
+    def body(self) -> bytes:
+        """Return what is not answered yet, one item a line."""
+        self._sent = list(self._left)
+        return b"\n".join(map(encode, self._left.values()))
+
+    def take(self, line: str) -> BatchAnswer | None:
+        """Return the answer in a line, by its position in the whole batch; None where the item was answered before.
+
+        Raises:
+            ValidationError, IndexError: the service speaks another version.
+        """
+        answer = decode(line, BatchAnswer)
+        place = self._sent[answer.index]
+        if self._left.pop(place, None) is None:
+            return None
+        return answer.model_copy(update={"index": place})
+
+
+def runs(items: Iterable[BatchItem], size: int) -> Iterator[BatchRun]:
+    """Yield a batch in parts.
+
+    Raises:
+        UsageError: the size is not positive.
+    """
+    if size < 1:
+        raise UsageError(f"size is {size}; expected at least 1")
+    first, rest = 0, iter(items)
+    while part := list(islice(rest, size)):
+        yield BatchRun(part, first)
+        first += len(part)
+
+
+class EpisodeLog:
+    """What the client knows of an episode: enough to go on with it where the service has lost it.
+
+    Args:
+        request: how it was opened.
+        opened: the service's answer.
+    """
+
+    def __init__(self, request: OpenEpisode, opened: OpenedEpisode) -> None:
+        self.request, self.opened = request, opened
+        self.id = opened.episode
+        self.number = opened.turn
+        """Of the next turn."""
+        self.messages: list[Message] = list(opened.messages)
+        """What the model has before its next turn."""
+        self.turns: list[Turn] = [Turn.model_validate(turn) for turn in request.turns or ()]
+        self.done = False
+
+    def add(self, text: str, reply: TurnReply) -> None:
+        """Note a turn and its reply."""
+        self.number += 1
+        self.done = reply.done
+        self.messages += [Message(role="assistant", content=text), *reply.messages]
+        self.turns.append(Turn(role="assistant", text=text, calls=reply.calls, reward=reply.reward))
+        self.turns += [Turn.model_validate({"role": one.role, "text": one.content, "name": one.name}) for one in reply.messages]
+
+    def reopening(self) -> OpenEpisode:
+        """Return the request that opens it anew at its present turn."""
+        played = [turn.model_dump(mode="json") for turn in self.turns] or None
+        return self.request.model_copy(update={"turns": played})
+
+    def reopened(self, opened: OpenedEpisode) -> None:
+        """Go on under another id."""
+        self.id = opened.episode

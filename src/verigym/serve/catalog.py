@@ -1,0 +1,128 @@
+"""The environments that are served, and the tasks that requests name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from verigym.datasets_cfg.fields import FieldProblem
+from verigym.envs.composition.base import generates_tasks
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.errors import UsageError, did_you_mean
+from verigym.envs.contract.schema import Completion, Prompt
+from verigym.envs.contract.session import opens_sessions
+from verigym.envs.grading.grader import by_name
+from verigym.envs.registry import load_usable
+from verigym.envs.tools.environment import ToolEnvironment
+from verigym.envs.tools.named import load_tools
+from verigym.grade.reading.completions import completion as read_completion
+from verigym.serve.problems import Problem
+from verigym.serve.schemas import OpenEpisode, ScoreRequest, ServedEnvironment
+from verigym.serve.settings import Served
+
+_RESERVED = frozenset(("self", "text", "metadata"))
+"""Parameters of `Environment.prompt` that are no fields of a reference."""
+
+
+def load_served(named: Sequence[Served]) -> dict[str, Environment]:
+    """Return environments by their names, checked to be usable here.
+
+    Raises:
+        UsageError: there is no such environment, an option does not fit, a tool is missing, or two have one name.
+    """
+    loaded: list[Environment] = []
+    for one in named:
+        environment: Any = load_usable(one.environment, **one.options)
+        loaded.append(ToolEnvironment(environment, load_tools(one.tools)) if one.tools else environment)
+    return by_name(loaded)
+
+
+class Catalog:
+    """The environments of a service.
+
+    Args:
+        environments: by name.
+    """
+
+    def __init__(self, environments: Mapping[str, Environment]) -> None:
+        self.environments = dict(environments)
+        self.interactive = {name: one for name, one in environments.items() if opens_sessions(one)}
+
+    def require(self, request: ScoreRequest | OpenEpisode, place: str = "") -> Environment:
+        """Return the environment of a request.
+
+        Args:
+            request: what is asked.
+            place: of the request, for the message.
+
+        Raises:
+            Problem: it is not served, or generates no tasks where one of its own is asked for.
+        """
+        environment = self.environments.get(request.environment)
+        if environment is None:
+            hint = did_you_mean(request.environment[:100], self.environments)
+            raise Problem("invalid", f"{place}environment {request.environment[:100]!r} is not served here{hint}")
+        if request.task is not None and not generates_tasks(environment):
+            raise Problem("invalid", f"{place}task: {environment.name!r} generates no tasks; give prompt and reference")
+        return environment
+
+    def prompt(self, request: ScoreRequest | OpenEpisode) -> Prompt:
+        """Return the task that a request names.
+
+        Raises:
+            Problem: as `require`, or the environment takes another reference.
+        """
+        environment: Any = self.require(request)
+        try:
+            if request.task is None:
+                given = request.prompt
+                assert given is not None
+                text = given if isinstance(given, str) else [one.model_dump() for one in given]
+                fields = request.reference or {}
+                if reserved := sorted(_RESERVED & fields.keys()):
+                    raise Problem("invalid", f"reference: unknown field {reserved[0]!r}")
+                made: Prompt = environment.prompt(text, **fields)
+                return made
+            made = environment.prompt_at(request.task.split, request.task.seed, request.task.index)
+            return made
+        except (UsageError, ValueError, TypeError, RecursionError) as error:
+            raise Problem("invalid", " ".join(str(error).split())[:500]) from None
+
+    def item(self, request: ScoreRequest) -> tuple[Prompt, Completion]:
+        """Return the task and the completion of an item.
+
+        Raises:
+            Problem: as `prompt`, or the completion is in no form that is known.
+        """
+        prompt = self.prompt(request)
+        if isinstance(request.completion, str):
+            return prompt, Completion(text=request.completion)
+        try:
+            return prompt, read_completion(request.completion, "completion")
+        except FieldProblem as problem:
+            raise Problem("invalid", f"{problem.field} {problem}"[:500]) from None
+        except (ValueError, TypeError) as error:
+            raise Problem("invalid", " ".join(str(error).split())[:500]) from None
+
+    def describe(self) -> list[ServedEnvironment]:
+        """Return what is served, as clients see it."""
+        return [
+            ServedEnvironment(
+                name=name,
+                grader=one.grader,
+                description=(type(one).__doc__ or "").strip(),
+                interactive=name in self.interactive,
+                generates_tasks=generates_tasks(one),
+                reward_range=one.reward_range,
+                reference=reference_schema(one),
+            )
+            for name, one in self.environments.items()
+        ]
+
+
+def reference_schema(environment: Environment) -> dict[str, Any]:
+    """Return the JSON schema of an environment's reference; of a composition, whose parts have one each, any object's."""
+    kind = getattr(environment, "reference_type", None)
+    if kind is None and (inner := getattr(environment, "inner", None)) is not None:
+        kind = getattr(inner, "reference_type", None)
+    return {"type": "object"} if kind is None else kind.model_json_schema()

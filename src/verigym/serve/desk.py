@@ -1,0 +1,190 @@
+"""`Desk`: accepts items, and sees that each accepted one is answered once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Completion, Prompt, Score, sha256_hex
+from verigym.envs.grading import Grader
+from verigym.serve.answers import Answers
+from verigym.serve.catalog import Catalog
+from verigym.serve.metrics import Metrics
+from verigym.serve.problems import Problem
+from verigym.serve.schemas import ScoreRequest
+
+LONGEST_RETRY_S = 30
+DRAIN_RETRY_S = 5
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of an item: exactly one of the two is set."""
+
+    score: bytes = b""
+    """The verdict as JSON."""
+    problem: Problem | None = None
+    """Why the item could not be graded."""
+
+
+Done = Callable[[Answer], None]
+
+
+def score_json(score: Score) -> bytes:
+    """Return a score as JSON in ASCII: an answer may hold half surrogates, which no other form can carry."""
+    return json.dumps(score.model_dump(mode="json"), separators=(",", ":")).encode()
+
+
+class Desk:
+    """Items between their acceptance and their answer.
+
+    Args:
+        catalog: of the environments.
+        grader: grades them.
+        answers: by idempotency key.
+        most: items that are accepted at the same time.
+        metrics: counts them.
+    """
+
+    def __init__(self, catalog: Catalog, grader: Grader, answers: Answers, most: int, metrics: Metrics) -> None:
+        self.catalog, self.answers = catalog, answers
+        self._grader, self._most, self._metrics = grader, most, metrics
+        self._lock = threading.Lock()
+        self._gap_s, self._last = 0.0, time.monotonic()
+        self.pending = 0
+        """Items that are accepted and not answered."""
+        self.draining = False
+        """Whether nothing more is accepted."""
+
+    def admit(self, count: int) -> None:
+        """Accept so many items, which the caller then has to `submit`, or to give back by `release`.
+
+        Raises:
+            Problem: the service is draining, or has no room for them; it says when to come again.
+        """
+        with self._lock:
+            self.refuse_if_draining()
+            if self.pending + count > self._most:
+                wait_s = min(max(math.ceil(self.pending * self._gap_s), 1), LONGEST_RETRY_S)
+                raise Problem(
+                    "overloaded",
+                    f"{self.pending:,} items wait for their verdict and at most {self._most:,} may; send these {count:,} later",
+                    retry_after_s=wait_s,
+                )
+            self.pending += count
+
+    def refuse_if_draining(self) -> None:
+        """Refuse new work before the end of the process.
+
+        Raises:
+            Problem: it is near.
+        """
+        if self.draining:
+            raise Problem("unavailable", "the service is stopping; ask again in a moment", retry_after_s=DRAIN_RETRY_S)
+
+    def release(self, count: int = 1) -> None:
+        """Note that accepted items are answered or given up."""
+        now = time.monotonic()
+        with self._lock:
+            self.pending -= count
+            # Smoothed time from one answer to the next; a pause of the clients counts for little.
+            self._gap_s += (min(now - self._last, 1.0) / count - self._gap_s) * 0.05
+            self._last = now
+
+    def submit(self, request: ScoreRequest, key: str | None, done: Done) -> Future[Score] | None:
+        """Grade an admitted item; `done` is called once with the answer, in any thread, and the item is released.
+
+        Returns:
+            The verdict to come of an item without a key, which may be cancelled when nobody waits for it: `done` is then not
+            called. None where the answer is, or will be, kept for the key.
+        """
+        try:
+            prompt, completion = self.catalog.item(request)
+            return self._grade(prompt, completion, key, done)
+        except Problem as problem:
+            self._metrics.item(request.environment if request.environment in self.catalog.environments else "", "problem")
+            self._finish(done, Answer(problem=problem))
+            return None
+
+    def _grade(self, prompt: Prompt, completion: Completion, key: str | None, done: Done) -> Future[Score] | None:
+        if key is not None:
+            content = sha256_hex(f"{prompt.environment}|{prompt.key}|{completion.digest}")
+            if not self.answers.claim(key, content, lambda score: self._finish(done, Answer(score=score))):
+                return None
+        started = time.perf_counter()
+
+        def settle(future: Future[Score]) -> None:
+            if future.cancelled():
+                self.release()
+                return
+            try:
+                score, kept = future.result(), True
+            except Exception as error:  # no worker can be started, which is no verdict
+                score, kept = Score.failed("unavailable", str(error), retryable=True), False
+            self._metrics.graded(prompt.environment, score, time.perf_counter() - started)
+            answer = score_json(score)
+            if key is not None:
+                (self.answers.settle if kept else self.answers.abandon)(key, answer)
+            self._finish(done, Answer(score=answer))
+
+        try:
+            future = self._grader.submit(prompt, completion)
+        except UsageError as error:  # closed
+            future = Future()
+            future.set_exception(error)
+        future.add_done_callback(settle)
+        return future if key is None else None
+
+    def _finish(self, done: Done, answer: Answer) -> None:
+        try:
+            done(answer)
+        finally:
+            self.release()
+
+    async def score(self, request: ScoreRequest, key: str | None) -> Answer:
+        """Accept and grade one item.
+
+        Raises:
+            Problem: as `admit`.
+        """
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Answer] = loop.create_future()
+
+        def deliver(answer: Answer) -> None:
+            if not answered.done():
+                answered.set_result(answer)
+
+        self.admit(1)
+        try:
+            await asyncio.to_thread(self.submit, request, key, lambda answer: _soon(loop, deliver, answer))
+            return await answered
+        finally:
+            answered.cancel()
+
+    async def judge(self, prompt: Prompt, completion: Completion) -> Score:
+        """Accept and grade an episode.
+
+        Raises:
+            Problem: as `admit`.
+        """
+        self.admit(1)
+        started = time.perf_counter()
+        try:
+            score = await asyncio.wrap_future(self._grader.submit(prompt, completion))
+        except UsageError as error:
+            score = Score.failed("unavailable", str(error), retryable=True)
+        finally:
+            self.release()
+        self._metrics.graded(prompt.environment, score, time.perf_counter() - started)
+        return score
+
+
+def _soon(loop: asyncio.AbstractEventLoop, deliver: Done, answer: Answer) -> None:
+    loop.call_soon_threadsafe(deliver, answer)

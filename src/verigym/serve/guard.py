@@ -1,0 +1,139 @@
+"""`Guard`: who may ask and how much, before any route is looked up. An ASGI middleware, the outermost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from verigym.serve.metrics import Metrics
+from verigym.serve.problems import Problem
+from verigym.serve.settings import ServiceLimits
+from verigym.serve.tokens import Tokens, is_local_name
+
+logger = logging.getLogger("verigym.serve")
+
+Scope = MutableMapping[str, Any]
+MessageIn = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MessageIn]]
+Send = Callable[[MessageIn], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+FREE = ("/healthz", "/readyz")
+"""Paths that need no token: what looks after the process asks them."""
+OTHER = "other"
+
+
+class Guard:
+    """Refuses requests without a token, for another host, or with a body too large or too late; counts all.
+
+    Args:
+        app: what is guarded.
+        tokens: none where the service listens on loopback alone. Then a request must be for a name of this machine, or a web
+            page could reach the service by a name of its own.
+        limits: of bodies.
+        metrics: counts requests.
+    """
+
+    def __init__(self, app: App, tokens: Tokens, limits: ServiceLimits, metrics: Metrics) -> None:
+        self._app, self._tokens, self._limits, self._metrics = app, tokens, limits, metrics
+        self.held_bytes = 0
+        """Bodies that are held now."""
+        self.active = 0
+        """Requests that are not answered to their end, without those of `FREE`."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 0
+        counted = scope["path"] not in FREE
+
+        async def noting(message: MessageIn) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        self.active += counted
+        held = [0]
+        try:
+            try:
+                self._admit(scope)
+                body = await self._body(scope, receive, held)
+            except Problem as problem:
+                self._metrics.refused(problem.code)
+                await _answer(noting, problem)
+                return
+            except ConnectionError:
+                return
+            await self._app(scope, _replay(body, receive), noting)
+        finally:
+            self.held_bytes -= held[0]
+            self.active -= counted
+            route = getattr(scope.get("route"), "path", OTHER)
+            self._metrics.request(scope["method"], route, status, time.perf_counter() - started)
+
+    def _admit(self, scope: Scope) -> None:
+        if scope["path"] in FREE:
+            return
+        headers = dict(scope["headers"])
+        if self._tokens:
+            if not self._tokens.accept(headers.get(b"authorization")):
+                raise Problem("unauthorized", "this service demands a token: send the header Authorization: Bearer TOKEN")
+        elif not is_local_name(headers.get(b"host")):
+            raise Problem("forbidden", "without a token this service answers requests to localhost or 127.0.0.1 only")
+
+    async def _body(self, scope: Scope, receive: Receive, held: list[int]) -> bytes:
+        """Return the whole body; `held[0]` is what it takes of the bytes that are held.
+
+        Raises:
+            Problem: it is too large, too late, or more than can be held at present.
+            ConnectionError: the client went away.
+        """
+        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        most = self._limits.body_bytes
+        if len(announced) > 18 or int(announced) > most:
+            raise Problem("too_large", f"the body has {announced.decode()[:18]} bytes; at most {most:,} are taken")
+        chunks: list[bytes] = []
+        try:
+            async with asyncio.timeout(self._limits.body_s):
+                more = True
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ConnectionResetError
+                    chunk = message.get("body", b"")
+                    more = message.get("more_body", False)
+                    chunks.append(chunk)
+                    held[0] += len(chunk)
+                    self.held_bytes += len(chunk)
+                    if held[0] > most:
+                        raise Problem("too_large", f"the body has more than the {most:,} bytes that are taken")
+                    if self.held_bytes > self._limits.bodies_bytes:
+                        raise Problem("overloaded", "too many requests are being read; send this one later", retry_after_s=1)
+        except TimeoutError:
+            raise Problem("timeout", f"the body was not there after {self._limits.body_s:g} s") from None
+        return b"".join(chunks)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives a body that was read, and then what comes."""
+    left: list[MessageIn] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> MessageIn:
+        return left.pop() if left else await receive()
+
+    return again
+
+
+async def _answer(send: Send, problem: Problem) -> None:
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(problem.body)), **problem.headers}
+    if problem.code == "timeout":  # what is left of one that is too large is dropped: its sender must see the answer
+        headers["Connection"] = "close"
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": problem.status, "headers": raw})
+    await send({"type": "http.response.body", "body": problem.body, "more_body": False})

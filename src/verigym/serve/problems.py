@@ -1,0 +1,83 @@
+"""`Problem`: how a request is refused, with a sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Code = Literal[
+    "unauthorized",
+    "forbidden",
+    "not_found",
+    "method_not_allowed",
+    "timeout",
+    "conflict",
+    "too_large",
+    "media_type",
+    "invalid",
+    "overloaded",
+    "unavailable",
+    "internal",
+]
+STATUS: Mapping[Code, int] = {
+    "unauthorized": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "timeout": 408,
+    "conflict": 409,
+    "too_large": 413,
+    "media_type": 415,
+    "invalid": 422,
+    "overloaded": 429,
+    "internal": 500,
+    "unavailable": 503,
+}
+
+
+class ProblemBody(BaseModel):
+    """Why a request, or one item of a batch, was refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    error: Code
+    """The reason in a word, for programs."""
+    message: str
+    """What was given, what was expected and what to do, for people."""
+
+
+class Problem(Exception):
+    """A request that is refused.
+
+    Args:
+        code: the reason; it gives the HTTP status.
+        message: one sentence.
+        retry_after_s: whole seconds after which another try may succeed, where time alone may help.
+        headers: further ones of the response.
+    """
+
+    def __init__(
+        self, code: Code, message: str, *, retry_after_s: int | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code: Code = code
+        self.message = message
+        self.status = STATUS[code]
+        self.headers = dict(headers or {})
+        if retry_after_s is not None:
+            self.headers["Retry-After"] = str(retry_after_s)
+        if code == "unauthorized":
+            self.headers["WWW-Authenticate"] = "Bearer"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of `ProblemBody`."""
+        return {"error": self.code, "message": self.message}
+
+    @property
+    def body(self) -> bytes:
+        """JSON, in ASCII: what the message quotes may hold half surrogates."""
+        return json.dumps(self.fields).encode()

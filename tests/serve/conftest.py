@@ -1,0 +1,48 @@
+"""Services that tests ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from service_process import Running
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """A function that starts services, which are ended after the test."""
+    started: list[Running] = []
+
+    def start(*arguments: str, ready: bool = True, **variables: str) -> Running:
+        given = list(arguments)
+        if "--port" not in given:
+            given += ["--port", "0"]
+        if "--workers" not in given:
+            given += ["--workers", "1"]
+        started.append(Running(given, variables, tmp_path / "errors.txt"))
+        if ready:
+            started[-1].wait_until_ready()
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.ended()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One service for the tests of a module that only ask."""
+    errors = tmp_path_factory.mktemp("service") / "errors.txt"
+    served = ["--env", "math", "--env", "arithmetic", "--env", "number_guessing", "--env", "counting_env:Counting"]
+    running = Running([*served, "--port", "0", "--workers", "1", "--limit", "batch_items=200"], {}, errors)
+    try:
+        running.wait_until_ready()
+        yield running
+        assert running.stop() == 0
+    finally:
+        if running.process.poll() is None:
+            running.process.kill()
+            running.ended()
