@@ -31,6 +31,8 @@ class EngineEntry:
     """Optional package that must be installed, a name of `envs.extras`."""
     distributed: bool = False
     """Whether it works in a run of several processes (torchrun)."""
+    joins: bool = False
+    """Whether completions can join while others are sampled, as `episode_order: free` needs."""
 
 
 ENGINES: Mapping[str, EngineEntry] = {
@@ -38,8 +40,9 @@ ENGINES: Mapping[str, EngineEntry] = {
         "verigym.trainer.engines.native.engine:NativeEngine",
         "our decode loop over the policy itself; the default",
         "this process",
-        settings=("cuda_graphs",),
+        settings=("cuda_graphs", "episode_cache_mb"),
         distributed=True,
+        joins=True,
     ),
     "transformers": EngineEntry(
         "verigym.trainer.engines.hf:TransformersEngine",
@@ -60,6 +63,7 @@ ENGINES: Mapping[str, EngineEntry] = {
             "vllm_sleep",
         ),
         package="vllm",
+        joins=True,
     ),
     "vllm-server": EngineEntry(
         "verigym.trainer.engines.vllm.remote:VllmServerEngine",
@@ -75,6 +79,7 @@ ENGINES: Mapping[str, EngineEntry] = {
             "vllm_retries",
         ),
         required=("vllm_urls",),
+        joins=True,
     ),
 }
 """Every engine by the name that `engine` takes. An entry here, its class, and its settings in `EngineFields` add an engine."""

@@ -93,6 +93,16 @@ class PrefixCache:
             layout.owners = [owner if other == last else other for other in layout.owners]
         self._arranged = False
 
+    def states(self, row: int) -> list[torch.Tensor]:
+        """Return a copy of a row's keys and values, its prompt's first: of each layer `[2, K, S + T, D]`."""
+        layout = self.layout
+        owner, length = layout.owners[row], layout.lengths[row]
+        prompts = [kept[:, owner, :, : layout.prompts[owner]] for kept in self._prompts]
+        if not length:  # a row that has no token yet may have no slot either
+            return [kept.clone() for kept in prompts]
+        texts = (kept[:, row, :, :length] for kept in self._texts)
+        return [torch.cat(pair, dim=2) for pair in zip(prompts, texts, strict=True)]
+
     def begin(self) -> torch.Tensor:
         """Make room for one more token of each row and return the tokens' positions."""
         layout = self.layout
