@@ -6,7 +6,7 @@ Legend: P prompts, B rows that are being decoded, V vocabulary.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import Any
@@ -113,9 +113,7 @@ def play(
         turn_cache: keeps what is computed for episodes, for their next turns.
     """
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
-    waiting = deque(
-        _DecodingRow(one, numbers.setdefault((one.place[0], tuple(one.prompt)), len(numbers))) for one in requests
-    )
+    waiting = deque(_DecodingRow(one, numbers.setdefault((one.place[0], tuple(one.prompt)), len(numbers))) for one in requests)
     fresh = count(len(numbers))
     positions = max((len(one.prompt) + one.max_new_tokens for one in requests), default=1)
     most = max((one.max_new_tokens for one in requests), default=1)
@@ -134,16 +132,7 @@ def play(
             return
         new = _next(waiting, len(live), places, decoder.refills)
         if new:
-            begun: dict[int, RowStates] = {}
-            for row in new:
-                request = row.request
-                if temperature > 0:
-                    row.draws = keyed_uniforms(request.max_new_tokens, *request.key).numpy()
-                states = turn_cache.take(request.episode, request.prompt) if turn_cache is not None and decoder.token_bytes else None
-                if states is not None:
-                    row.number = next(fresh)
-                    begun[row.number] = states
-            logits.append(decoder.add([(row.number, row.request.prompt) for row in new], begun))
+            logits.append(_join(decoder, new, temperature, turn_cache, fresh))
             live += new
         logits_BV = torch.cat(logits)
         draws = [row.draws[len(row.tokens)] for row in live] if temperature > 0 else None
@@ -158,8 +147,7 @@ def play(
             if token in eos_ids or len(row.tokens) == row.request.max_new_tokens:
                 row.done = Generated(tuple(row.tokens), tuple(row.logprobs), "stop" if token in eos_ids else "length")
                 ended.append(number)
-                if turn_cache is not None:
-                    _keep(turn_cache, decoder, number, row)
+                _keep(turn_cache, decoder, number, row)
                 on_finished(*row.request.place, row.done)
         if ended:
             left = decoder.remove(ended)
@@ -168,11 +156,38 @@ def play(
         logits = [decoder.step(token_B)] if live else []
 
 
-def _keep(turn_cache: TurnCache, decoder: Decoder, number: int, row: _DecodingRow) -> None:
-    """Keep a row's states where its episode goes on. A turn that its limit cut off is the last one."""
-    if row.request.episode is not None and decoder.token_bytes and row.done is not None and row.done.finish_reason == "stop":
-        ids = (*row.request.prompt, *row.tokens[:-1])  # the last token was not run yet
-        turn_cache.keep(row.request.episode, ids, len(ids) * decoder.token_bytes, lambda: decoder.states(number))
+def _join(
+    decoder: Decoder, rows: Sequence[_DecodingRow], temperature: float, turn_cache: TurnCache | None, fresh: Iterator[int]
+) -> torch.Tensor:
+    """Begin rows and return the logits of their first tokens.
+
+    Args:
+        decoder: decodes them.
+        rows: those that join.
+        temperature: 0 needs no uniforms.
+        turn_cache: may have the states of their earlier turns.
+        fresh: numbers for prompts that are not shared.
+    """
+    begun: dict[int, RowStates] = {}
+    for row in rows:
+        request = row.request
+        if temperature > 0:
+            row.draws = keyed_uniforms(request.max_new_tokens, *request.key).numpy()
+        states = turn_cache.take(request.episode, request.prompt) if turn_cache is not None else None
+        if states is not None:
+            row.number = next(fresh)
+            begun[row.number] = states
+    return decoder.add([(row.number, row.request.prompt) for row in rows], begun)
+
+
+def _keep(turn_cache: TurnCache | None, decoder: Decoder, number: int, row: _DecodingRow) -> None:
+    """Keep an ended row's states where its episode may go on. A turn that its limit cut off is the last one."""
+    assert row.done is not None
+    request = row.request
+    if turn_cache is None or request.episode is None or row.done.finish_reason != "stop" or not decoder.token_bytes:
+        return
+    ids = (*request.prompt, *row.tokens[:-1])  # the last token was not run yet
+    turn_cache.keep(request.episode, ids, len(ids) * decoder.token_bytes, lambda: decoder.states(number))
 
 
 def _next(waiting: deque[_DecodingRow], live: int, places: int, refills: bool) -> list[_DecodingRow]:

@@ -52,14 +52,14 @@ class TurnCache:
         else:
             if not self.refused and self.most_bytes:
                 logger.warning(
-                    "episode_cache_mb: %g MiB do not hold the keys and values of all episodes; those of the others are computed "
-                    "again each turn, which is slower and otherwise the same",
+                    "episode_cache_mb: %g MiB do not hold the keys and values of all episodes; the turns of the others are "
+                    "computed from the first token",
                     self.most_bytes / 2**20,
                 )
             self.refused += 1
 
     def take(self, episode: Hashable, prompt: Sequence[int]) -> RowStates | None:
-        """Remove and return the states of an episode; None if there are none, or they are not those of the prompt's beginning."""
+        """Remove and return an episode's states; None if there are none, or they are not those of the prompt's beginning."""
         ids, states = self._kept.get(episode, ((), ()))
         self.forget([episode])
         return states if 0 < len(ids) < len(prompt) and tuple(prompt[: len(ids)]) == ids else None
