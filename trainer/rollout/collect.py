@@ -186,6 +186,8 @@ class _Rollout:
             self._open_episodes()
             if self.rows and plays(self.engine):
                 self._play(cast(EpisodeEngine, self.engine), max_new_tokens)
+            elif self.rows and self.episodes is not None and self.episodes.order == "free":
+                raise UsageError("episode_order free needs an engine whose turns can join while others are sampled")
             else:
                 with self.clock("generate"):
                     self.engine.generate(

@@ -173,8 +173,8 @@ def test_memory_is_bounded_and_what_has_no_room_is_told(
     assert tokens(play_turns(engine)) == tokens(whole)
     assert 0 < most <= LITTLE and engine.turn_cache.refused > 1
     assert [record.message for record in caplog.records] == [
-        "episode_cache_mb: 0.00953674 MiB do not hold the keys and values of all episodes; the turns of the others are computed "
-        "from the first token"
+        "episode_cache_mb: 0.00953674 MiB do not hold the keys and values of all episodes; the turns of the others are "
+        "computed from the first token"
     ]
 
 
