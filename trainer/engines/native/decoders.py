@@ -142,6 +142,11 @@ class SharedDecoder(_LlamaDecoder):
         parts = self.step_model
         self.cache = PrefixCache(*self.sizes, parts.scale, parts.dtype, parts.cos_LD.device)
 
+    def reach(self, positions: int) -> None:
+        """See `Decoder`."""
+        super().reach(positions)
+        self.cache.reach(positions)
+
     def step(self, token_B: torch.Tensor) -> torch.Tensor:
         """See `Decoder`."""
         position_B = self.cache.begin()
