@@ -9,8 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,22 +49,36 @@ def end(server: subprocess.Popen[bytes]) -> None:
     server.wait()
 
 
+UP_S = 900
+"""Longest wait for a server: on two busy cores, importing vLLM twice takes minutes."""
+
+
+def wait_for(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Return when the server answers."""
+    deadline = time.monotonic() + UP_S
+    while True:
+        assert server.poll() is None, log.read_text()[-4000:]
+        assert time.monotonic() < deadline, log.read_text()[-4000:]
+        try:
+            if requests.get(f"http://127.0.0.1:{port}/health", timeout=5).ok:
+                return
+        except requests.RequestException:
+            time.sleep(0.5)
+
+
 @contextmanager
-def serving(python: Path, model: Path, port: int, log: Path, positions: int = 96) -> Iterator[subprocess.Popen[bytes]]:
-    server = start(python, model, port, log, positions)
+def serving(python: Path, model: Path, ports: Sequence[int], log: Path, **more: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Give the first of the servers at these ports, when all answer."""
+    servers: list[subprocess.Popen[bytes]] = []
     try:
-        deadline = time.monotonic() + 400
-        while True:
-            assert server.poll() is None, log.read_text()[-4000:]
-            assert time.monotonic() < deadline, log.read_text()[-4000:]
-            try:
-                if requests.get(f"http://127.0.0.1:{port}/health", timeout=5).ok:
-                    break
-            except requests.RequestException:
-                time.sleep(0.5)
-        yield server
+        for port in ports:
+            servers.append(start(python, model, port, log, **more))
+        for port, server in zip(ports, servers, strict=True):
+            wait_for(server, port, log)
+        yield servers[0]
     finally:
-        end(server)
+        for server in servers:
+            end(server)
 
 
 def steps_done(folder: Path) -> int:
@@ -81,7 +95,7 @@ def test_twenty_steps_with_a_server_that_is_killed(tmp_path: Path, tiny_tokenize
     )
     began = time.monotonic()
     again: subprocess.Popen[bytes] | None = None
-    with serving(python, model, port, log) as server:
+    with serving(python, model, [port], log) as server:
         up = time.monotonic()
         trainer = subprocess.Popen(
             [sys.executable, str(WATCHED_RUN), str(config), str(tmp_path / "report.json")],
@@ -130,9 +144,7 @@ def test_steps_of_episodes_on_two_servers(tmp_path: Path, monkeypatch: pytest.Mo
     for part in (model, codec.tokenizer):
         part.save_pretrained(tmp_path / "model")
     ports = [free_port(), free_port()]
-    with ExitStack() as stack:
-        for port in ports:
-            stack.enter_context(serving(python, tmp_path / "model", port, tmp_path / f"{port}.log", 256))
+    with serving(python, tmp_path / "model", ports, tmp_path / "servers.log", positions=256):
         for order, steps in (("lockstep", 6), ("free", 6)):
             folder = tmp_path / order
             folder.mkdir()
@@ -153,7 +165,7 @@ def test_steps_of_episodes_on_two_servers(tmp_path: Path, monkeypatch: pytest.Mo
             train(build_config(json.loads(config.read_text()), "test"), {"chat": ChatEnvironment()})
             rows = [json.loads(line) for line in (folder / "out/metrics.jsonl").read_text().splitlines()]
             mismatch = max(row["logprob_mismatch"] for row in rows)
-            turns = [row["turns"] if "turns" in row else row["chat/turns"] for row in rows]
+            turns = [row["chat/turns"] for row in rows]
             done = [counted(port, "request_success_total") for port in ports]
             hits = [counted(port, "prefix_cache_hits_total") for port in ports]
             print(

@@ -59,7 +59,7 @@ class Decoder(Protocol):
         """Return a copy of the states of a row's prompt and tokens."""
 
     def reach(self, positions: int) -> None:
-        """Be ready for rows of so many tokens, prompts included."""
+        """Be ready for a later row of so many tokens, prompt included, more than were expected at first."""
 
     def step(self, token_B: torch.Tensor) -> torch.Tensor:
         """Append a token to each row and return the logits of the next tokens `[B, V]`."""
@@ -145,7 +145,7 @@ class SharedDecoder(_LlamaDecoder):
     def reach(self, positions: int) -> None:
         """See `Decoder`."""
         super().reach(positions)
-        self.cache.reach(positions)
+        self.cache.joined = True
 
     def step(self, token_B: torch.Tensor) -> torch.Tensor:
         """See `Decoder`."""

@@ -52,13 +52,9 @@ class PrefixCache:
         # Per layer, keys and values stacked: [2, P, K, S, D] and [2, B, K, T, D], with spare room.
         self._prompts, self._texts = [empty] * layers, [empty] * layers
         self._arranged = False
-        self._least_width = 0
+        self.joined = False
+        """Whether longer prompts may come later, so that growing leaves spare room for them."""
         self._length_B = self._start_B = torch.empty(0, dtype=torch.long, device=device)
-
-    def reach(self, positions: int) -> None:
-        """Make room for prompts of so many tokens when the next ones are added, and some more: longer ones may come."""
-        if positions > self._least_width:
-            self._least_width = positions + int(SHARE * positions)
 
     def add_prompts(
         self, names: Sequence[int], states: Sequence[tuple[torch.Tensor, torch.Tensor]], lengths: Sequence[int]
@@ -76,9 +72,8 @@ class PrefixCache:
         for number, pair in enumerate(states):
             kept = self._prompts[number]
             width = max(lengths)
-            kept = self._prompts[number] = _with_room(
-                kept, len(self.layout.prompts), max(width, kept.shape[3], self._least_width)
-            )
+            wanted = width + int(SHARE * width) if self.joined and width > kept.shape[3] else max(width, kept.shape[3])
+            kept = self._prompts[number] = _with_room(kept, len(self.layout.prompts), wanted)
             for place, part in enumerate(pair):
                 kept[place, first : first + len(lengths), :, :width] = part[:, :, :width]
         self._arranged = False
