@@ -81,15 +81,15 @@ class ChatEnvironment(BaseEnvironment[Nothing, ChatOptions]):
         return Score.correct() if sum(map(ord, completion.text)) % 2 == 0 else Score.incorrect()
 
 
-def chatting_model(share: int = 10) -> tuple[Any, Codec]:
-    """Return a random model that about one token in `share` ends, and its codec."""
+def chatting_model(hidden_size: int = 32) -> tuple[Any, Codec]:
+    """Return a random model with two heads that about one token in ten ends, and its codec."""
     # Here, because the workers of sessions import this file and need no torch.
     from verigym.trainer.models.codec import Codec
     from verigym.trainer.models.scratch import CONVERSATION_TEMPLATE, scratch_qwen3, scratch_tokenizer
 
     tokenizer = scratch_tokenizer([WORDS] * 3, 300, template=CONVERSATION_TEMPLATE)
-    ends = [f"<end{number}>" for number in range(len(tokenizer) // share)]
+    ends = [f"<end{number}>" for number in range(len(tokenizer) // 10)]
     tokenizer.add_special_tokens({"additional_special_tokens": ends})
-    model = scratch_qwen3(tokenizer, hidden_size=32, layers=2, heads=2, intermediate_size=64, max_positions=256)
+    model = scratch_qwen3(tokenizer, hidden_size=hidden_size, layers=2, heads=2, intermediate_size=64, max_positions=256)
     model.generation_config.eos_token_id = [one for one in tokenizer.all_special_ids if one != tokenizer.pad_token_id]
     return model.eval(), Codec(tokenizer, model.generation_config)
