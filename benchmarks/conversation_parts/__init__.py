@@ -1,1 +1,1 @@
-"""Parts of `conversations.py`."""
+"""Parts of `conversations.py` and `turns.py`."""

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from verigym.trainer.config.engine import ENGINES, EngineFields
+from verigym.trainer.config.episodes import EpisodeFields
 from verigym.trainer.config.model import KernelFields
 from verigym.trainer.config.presets import PRESETS
 from verigym.trainer.config.update import CriticFields
@@ -31,11 +32,27 @@ def _samples_with(engines: Container[str], config: Any) -> bool:
     return config.engine in engines
 
 
+JOINING = " or ".join(name for name, entry in ENGINES.items() if entry.joins)
+EPISODE_RULES: tuple[Rule, ...] = (
+    *engine_rules(EpisodeFields.model_fields),
+    (
+        ("episode_order",),
+        lambda c: ENGINES[c.engine].joins,
+        f"is about engines whose turns can join while others are sampled; set engine to {JOINING}",
+    ),
+)
+"""The rules of runs and evaluations with episodes."""
 ENGINE_RULES = engine_rules(EngineFields.model_fields)
 """The rules of stages that sample."""
 RUN_RULES: tuple[Rule, ...] = (
     (tuple(CriticFields.model_fields), lambda c: c.advantage == "gae", "is about a critic; set advantage to gae"),
     *engine_rules({*KernelFields.model_fields, *EngineFields.model_fields}),
+    *EPISODE_RULES,
+    (
+        ("cuda_graphs",),
+        lambda c: not c.cuda_graphs or c.episode_order == "lockstep",
+        "replays steps of fixed sizes, and with episode_order free turns of any length join; set episode_order to lockstep",
+    ),
     (
         ("hard_share", "easy_share", "hard_below", "easy_above"),
         lambda c: c.curriculum,

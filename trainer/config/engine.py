@@ -33,6 +33,8 @@ class EngineEntry:
     """Whether it samples from weights of its own, which `sync` replaces, and not from the policy itself."""
     distributed: bool = False
     """Whether it works in a run of several processes (torchrun)."""
+    joins: bool = False
+    """Whether completions can join while others are sampled, as `episode_order: free` needs."""
 
 
 ENGINES: Mapping[str, EngineEntry] = {
@@ -40,8 +42,9 @@ ENGINES: Mapping[str, EngineEntry] = {
         "verigym.trainer.engines.native.engine:NativeEngine",
         "our decode loop over the policy itself; the default",
         "this process",
-        settings=("cuda_graphs",),
+        settings=("cuda_graphs", "episode_cache_mb"),
         distributed=True,
+        joins=True,
     ),
     "transformers": EngineEntry(
         "verigym.trainer.engines.hf:TransformersEngine",
@@ -63,6 +66,7 @@ ENGINES: Mapping[str, EngineEntry] = {
         ),
         package="vllm",
         own_weights=True,
+        joins=True,
     ),
     "vllm-server": EngineEntry(
         "verigym.trainer.engines.vllm.remote:VllmServerEngine",
@@ -79,6 +83,7 @@ ENGINES: Mapping[str, EngineEntry] = {
         ),
         required=("vllm_urls",),
         own_weights=True,
+        joins=True,
     ),
 }
 """Every engine by the name that `engine` takes. An entry here, its class, and its settings in `EngineFields` add an engine."""

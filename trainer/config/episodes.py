@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from verigym.trainer.config.frozen import Frozen
+
+TurnOrder = Literal["lockstep", "free"]
 
 
 class EpisodeFields(Frozen):
@@ -18,3 +22,9 @@ class EpisodeFields(Frozen):
     """In episodes: most tokens of prompt and episode together, what is read included; the model's positions when left out."""
     turn_timeout_s: float = Field(default=30.0, gt=0)
     """In episodes: wall time that a session may take to answer one turn."""
+    episode_order: TurnOrder = "lockstep"
+    """In episodes: lockstep samples the next turns of all together, so that a run resumes bit by bit; with free, each goes on
+    as soon as its own reply is there, which saves time where tools are slow."""
+    episode_cache_mb: int = Field(default=1024, ge=0)
+    """In episodes, for engine native: most memory, in MiB, of the keys and values that are kept from turn to turn. Turns of
+    episodes that do not fit are computed from the first token. 0 keeps none."""

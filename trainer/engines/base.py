@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -45,6 +45,25 @@ OnFinished = Callable[[int, int, Generated], None]
 """Called with (prompt index, sample index, completion) when a completion ends: grading starts while others are sampled."""
 
 
+@dataclass(frozen=True)
+class Request:
+    """One completion to sample."""
+
+    place: tuple[int, int]
+    """Where it belongs; `OnFinished` gets it. Those with the same first number may share a prompt."""
+    prompt: Sequence[int]
+    key: tuple[object, ...]
+    """Its randomness key."""
+    max_new_tokens: int
+    episode: Hashable = None
+    """The episode of which it is a turn; None for a completion of one turn."""
+
+
+Arrivals = Callable[[bool], Sequence[Request]]
+"""Called between tokens, returns the requests that came since. With True, nothing is being sampled: it waits for one, and an
+empty answer means that none will come."""
+
+
 class Engine(Protocol):
     """Samples completions from the policy as it was at the last call of `sync`."""
 
@@ -82,3 +101,38 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Release memory, processes and connections."""
+
+
+class EpisodeEngine(Engine, Protocol):
+    """An engine that knows which requests are turns of one episode. Other engines sample each turn as a prompt of its own."""
+
+    def play(
+        self,
+        requests: Sequence[Request],
+        *,
+        temperature: float,
+        on_finished: OnFinished,
+        arrivals: Arrivals | None = None,
+    ) -> None:
+        """Sample these requests, and those that arrive meanwhile.
+
+        Args:
+            requests: the prompt of an episode's later turn begins with all tokens of its turns so far.
+            temperature: 0 samples greedily.
+            on_finished: called once for every completion with its place, from the calling thread.
+            arrivals: see `Arrivals`; None where nothing arrives.
+        """
+
+    def forget(self, episodes: Iterable[Hashable]) -> None:
+        """Drop what is kept of episodes that are over. Unknown names are ignored."""
+
+
+def requests_of(
+    prompts: Sequence[Sequence[int]], row_keys: Sequence[Sequence[tuple[object, ...]]], max_new_tokens: int
+) -> list[Request]:
+    """Return the requests of `Engine.generate`, in order."""
+    return [
+        Request((p, g), prompt, key, max_new_tokens)
+        for p, (prompt, keys) in enumerate(zip(prompts, row_keys, strict=True))
+        for g, key in enumerate(keys)
+    ]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from verigym.trainer.config.checks import Rule, refuse_ineffective
+from verigym.trainer.config.checks import EPISODE_RULES, Rule, refuse_ineffective
 from verigym.trainer.config.episodes import EpisodeFields
 from verigym.trainer.config.frozen import Frozen
 from verigym.trainer.evaluation.contamination import NGRAM
@@ -21,6 +21,7 @@ LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,59}")
 
 
 EVAL_RULES: tuple[Rule, ...] = (
+    *EPISODE_RULES,
     (
         ("ngram", "train_data_dirs"),
         lambda c: c.train_data,

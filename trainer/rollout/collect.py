@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import TypedDict, cast
 
 import torch
 
@@ -16,9 +16,10 @@ from verigym.envs.contract.session import opens_sessions
 from verigym.envs.grading import Grader, grades_groups
 from verigym.trainer.advantages.group import centred
 from verigym.trainer.distributed.world import SOLO, World
-from verigym.trainer.engines.base import Engine, Generated
+from verigym.trainer.engines.base import Engine, EpisodeEngine, Generated, Request, requests_of
 from verigym.trainer.models.codec import Codec
-from verigym.trainer.rollout.episodes import EpisodeRow, Episodes, abandon, play_on, settle_all
+from verigym.trainer.rollout.episodes import EpisodeRow, Episodes
+from verigym.trainer.rollout.turn_order import FreeReplies, abandon, play_turns, plays, settle_all
 from verigym.trainer.stopwatch import Stopwatch
 from verigym.trainer.tasks.mixture import Source
 
@@ -173,6 +174,8 @@ class _Rollout:
     episodes: Episodes | None
     rows: dict[tuple[int, int], EpisodeRow] = field(default_factory=dict)
     """The episodes among the completions."""
+    generated: dict[tuple[int, int], Generated] = field(default_factory=dict)
+    """Each completion; of an episode its last turn."""
     completions: dict[tuple[int, int], Completion] = field(default_factory=dict)
     futures: dict[tuple[int, int], Future[Score]] = field(default_factory=dict)
     ended: dict[int, dict[int, Completion]] = field(default_factory=dict)
@@ -182,19 +185,25 @@ class _Rollout:
         """Return what each task's completions give."""
         try:
             self._open_episodes()
-            with self.clock("generate"):
-                generated = self.engine.generate(
-                    self.ids,
-                    self.keys,
-                    max_new_tokens=max_new_tokens,
-                    temperature=self.temperature,
-                    on_finished=self._sampled,
-                )
-            self._play_on()
+            if self.rows and plays(self.engine):
+                self._play(cast(EpisodeEngine, self.engine), max_new_tokens)
+            elif self.rows and self.episodes is not None and self.episodes.order == "free":
+                raise UsageError("episode_order free needs an engine whose turns can join while others are sampled")
+            else:
+                with self.clock("generate"):
+                    self.engine.generate(
+                        self.ids,
+                        self.keys,
+                        max_new_tokens=max_new_tokens,
+                        temperature=self.temperature,
+                        on_finished=self._sampled,
+                    )
+                self._play_rounds(list(self.rows.values()))
         finally:
             abandon(self.rows.values())
+            self._forget(self.rows.values())
         scores = self._scores()
-        return [self._fields([(i, g) for g in range(len(keys))], generated[i], scores) for i, keys in enumerate(self.keys)]
+        return [self._fields([(i, g) for g in range(len(keys))], scores) for i, keys in enumerate(self.keys)]
 
     def _open_episodes(self) -> None:
         for i, (source, prompt) in enumerate(self.tasks):
@@ -205,14 +214,45 @@ class _Rollout:
             for g, key in enumerate(self.keys[i]):
                 self.rows[i, g] = self.episodes.begin((i, g), source, prompt, self.ids[i], key, self.engine.positions)
 
-    def _play_on(self) -> None:
-        live = list(self.rows.values())
+    def _play(self, engine: EpisodeEngine, max_new_tokens: int) -> None:
+        """Sample everything with an engine that knows episodes."""
+        first = [
+            self.rows[one.place].request if one.place in self.rows else one
+            for one in requests_of(self.ids, self.keys, max_new_tokens)
+        ]
+        if self.episodes is None or self.episodes.order == "lockstep":
+            self._round(first)
+            self._play_rounds(list(self.rows.values()))
+            return
+        replies = FreeReplies(self.episodes, self._over, self._poll, self.clock)
+
+        def sampled(i: int, g: int, done: Generated) -> None:
+            self._sampled(i, g, done)
+            if (i, g) in self.rows:
+                replies.watch(self.rows[i, g])
+
+        with self.clock("generate"):
+            engine.play(first, temperature=self.temperature, on_finished=sampled, arrivals=replies.arrivals)
+
+    def _play_rounds(self, live: list[EpisodeRow]) -> None:
+        """Play in lockstep from the first replies on."""
         while live and self.episodes is not None:
             with self.clock("reply_wait"):
-                live = settle_all(self.episodes, live, lambda row: self._grade(*row.place, row.completion()), self._poll)
+                live = settle_all(self.episodes, live, self._over, self._poll)
             if live:
-                with self.clock("generate"):
-                    play_on(self.engine, live, self.temperature, self._sampled)
+                self._round([row.request for row in live])
+
+    def _round(self, requests: Sequence[Request]) -> None:
+        with self.clock("generate"):
+            play_turns(self.engine, requests, self.temperature, self._sampled)
+
+    def _over(self, row: EpisodeRow) -> None:
+        self._forget([row])
+        self._grade(*row.place, row.completion())
+
+    def _forget(self, rows: Iterable[EpisodeRow]) -> None:
+        if self.rows and plays(self.engine):
+            cast(EpisodeEngine, self.engine).forget(row.key for row in rows)
 
     def _poll(self) -> None:
         if self.give_up():
@@ -220,6 +260,7 @@ class _Rollout:
 
     def _sampled(self, i: int, g: int, done: Generated) -> None:
         self._poll()
+        self.generated[i, g] = done
         row = self.rows.get((i, g))
         if row is not None and self.episodes is not None:
             self.episodes.take(row, done)
@@ -247,12 +288,10 @@ class _Rollout:
                 waiting = wait(waiting, timeout=0.5).not_done
             return {place: future.result() for place, future in self.futures.items()}
 
-    def _fields(
-        self, places: Sequence[tuple[int, int]], generated: Sequence[Generated], scores: Mapping[tuple[int, int], Score]
-    ) -> _Sampled:
+    def _fields(self, places: Sequence[tuple[int, int]], scores: Mapping[tuple[int, int], Score]) -> _Sampled:
         rows = [self.rows[place] for place in places if place in self.rows]
         return {
-            "generated": tuple(row.generated() for row in rows) or tuple(generated),
+            "generated": tuple(row.generated() for row in rows) or tuple(self.generated[place] for place in places),
             "texts": tuple(self.completions[place].text for place in places),
             "scores": tuple(scores[place] for place in places),
             "episodes": tuple(self.completions[row.place] for row in rows),

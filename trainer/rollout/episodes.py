@@ -1,15 +1,13 @@
-"""Episodes in a rollout, in lockstep: a round samples the next turn of every live episode, then all replies are waited for.
+"""Episodes in a rollout: their tokens, limits and sessions. `turn_order` says which turns are sampled together.
 
-What a turn reads is put after the tokens that were sampled, and nothing sampled is tokenised again (`models.bridge`). Because
-of the barrier, no wall time decides what is sampled together, so a resumed run computes what it would have computed. Each round
-is an ordinary call of the engine with longer prompts, so every engine plays episodes.
+What a turn reads is put after the tokens that were sampled, and nothing sampled is tokenised again (`models.bridge`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,8 +16,9 @@ from verigym.envs.contract.schema import Completion, FinishReason, Prompt, Score
 from verigym.envs.contract.session import TOOLS
 from verigym.envs.contract.transcript import Transcript
 from verigym.envs.sessions import Answer, Episode, SessionLimit, Sessions
+from verigym.trainer.config.episodes import TurnOrder
 from verigym.trainer.config.run import TrainConfig
-from verigym.trainer.engines.base import Engine, Generated
+from verigym.trainer.engines.base import Generated, Request
 from verigym.trainer.models.bridge import Bridge
 from verigym.trainer.models.codec import Codec
 from verigym.trainer.tasks.mixture import Source
@@ -81,6 +80,11 @@ class EpisodeRow:
         """Randomness key of the next turn; the first turn has the row's own."""
         return (*self.key, "turn", len(self.turns)) if self.turns else self.key
 
+    @property
+    def request(self) -> Request:
+        """The request of the next turn."""
+        return Request(self.place, (*self.prompt_ids, *self.tokens), self.turn_key, self.room, self.key)
+
     def generated(self) -> Generated:
         """Return the tokens of the episode; what was read has no log-probability and is masked."""
         ended = "length" if self.reason in ("length", "turns", "context") else "stop"
@@ -102,15 +106,18 @@ class EpisodeRow:
 class Episodes:
     """Plays the episodes of the sources whose environments open sessions."""
 
-    def __init__(self, codec: Codec, sessions: Mapping[str, Sessions], limits: EpisodeLimits) -> None:
+    def __init__(
+        self, codec: Codec, sessions: Mapping[str, Sessions], limits: EpisodeLimits, order: TurnOrder = "lockstep"
+    ) -> None:
         """Play with these.
 
         Args:
             codec: the policy's tokenizer.
             sessions: by label of the source.
             limits: of each episode.
+            order: see `turn_order`.
         """
-        self.codec, self.sessions, self.limits = codec, sessions, limits
+        self.codec, self.sessions, self.limits, self.order = codec, sessions, limits, order
         self.bridge = Bridge(codec)
         self._checked: set[str] = set()
 
@@ -203,61 +210,6 @@ class Episodes:
         row.waiting = row.episode.end()
 
 
-def settle_all(
-    episodes: Episodes, rows: Sequence[EpisodeRow], ended: Callable[[EpisodeRow], None], poll: Callable[[], None]
-) -> list[EpisodeRow]:
-    """Wait for the sessions of these rows; return, in order, those whose model has the next turn.
-
-    Args:
-        episodes: plays them.
-        rows: each waits for its session.
-        ended: called with each row that is over, as soon as it is.
-        poll: called at least twice a second, and may raise.
-    """
-    waiting = list(rows)
-    while waiting:
-        poll()
-        futures: list[Future[Any]] = [row.waiting for row in waiting if row.waiting is not None]
-        wait(futures, timeout=0.5, return_when=FIRST_COMPLETED)
-        rest = []
-        for row in waiting:
-            if row.waiting is not None and not row.waiting.done():
-                rest.append(row)
-            elif not episodes.settle(row):
-                ended(row)
-            elif row.waiting is not None:  # its end is on the way
-                rest.append(row)
-        waiting = rest
-    return [row for row in rows if row.reason is None]
-
-
-def abandon(rows: Iterable[EpisodeRow]) -> None:
-    """End the sessions of episodes that are not played to their end."""
-    for row in rows:
-        if row.reason is None:
-            row.episode.end()
-
-
-def play_on(
-    engine: Engine, rows: Sequence[EpisodeRow], temperature: float, sampled: Callable[[int, int, Generated], None]
-) -> None:
-    """Sample the next turn of each row. All get the limit of the row with the most room; `Episodes.take` cuts the others.
-
-    Args:
-        engine: samples from the policy.
-        rows: of episodes that go on.
-        temperature: 0 is greedy.
-        sampled: called with the place of a row and its turn.
-    """
-    engine.generate(
-        [(*row.prompt_ids, *row.tokens) for row in rows],
-        [[row.turn_key] for row in rows],
-        max_new_tokens=max(row.room for row in rows),
-        temperature=temperature,
-        on_finished=lambda number, _, piece: sampled(*rows[number].place, piece),
-    )
-
-
 def with_room(config: TrainConfig, sessions: Mapping[str, Sessions], positions: int | None) -> TrainConfig:
     """Return a run whose vLLM has room for what episodes read, where the run does not say how much it takes."""
     if not sessions or config.engine != "vllm" or config.vllm_max_model_len is not None or positions is None:
@@ -279,4 +231,4 @@ def build_episodes(
     if not sessions:
         return None
     limits = EpisodeLimits(config.max_turns, config.max_new_tokens, config.max_turn_tokens, positions)
-    return Episodes(codec, sessions, limits)
+    return Episodes(codec, sessions, limits, config.episode_order)

@@ -44,12 +44,13 @@ def test_layers_that_two_processes_share_get_the_weights_too(tmp_path: Path, tin
     run(tmp_path, tiny_tokenizer, 4, vllm_tensor_parallel_size=2)
 
 
-def test_twenty_steps_of_episodes_with_a_calculator(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("order", "steps"), [("lockstep", 20), ("free", 6)])
+def test_steps_of_episodes_with_a_calculator(tmp_path: Path, order: str, steps: int) -> None:
     """Each turn is a request with all tokens so far, which the policy itself must find as likely as vLLM did."""
     python = require_vllm()
     source = {"environment": "letters", "name": "tools", "tools": {"calculator": {}}}
     model = save_calling_model(tmp_path / "model")
-    limits = {"max_new_tokens": 64, "max_turns": 3, "workers": 1}
+    limits = {"max_new_tokens": 64, "max_turns": 3, "workers": 1, "episode_order": order, "steps": steps}
     config = settings(tmp_path, model, engine="vllm", sources=[source], **{**limits, "learning_rate": 1e-4})
     command = [str(python), str(WATCHED_RUN), str(config), str(tmp_path / "report.json")]
     done = subprocess.run(command, env=vllm_venv.environment(), capture_output=True, text=True, timeout=900)
@@ -58,6 +59,6 @@ def test_twenty_steps_of_episodes_with_a_calculator(tmp_path: Path) -> None:
     rows = [row for row in rows if row["kind"] == "train"]
     mismatch = max(row["logprob_mismatch"] for row in rows if row["rows_with_gradient"])
     turns = [row["tools/turns"] for row in rows]
-    print(f"vllm episodes: {min(turns):.2f} to {max(turns):.2f} turns, logprob_mismatch {mismatch:.1e}")
-    assert len(rows) == 20 and sum(turns) > 1.2 * 20
+    print(f"vllm episodes, {order}: {min(turns):.2f} to {max(turns):.2f} turns, logprob_mismatch {mismatch:.1e}")
+    assert len(rows) == steps and sum(turns) > 1.2 * steps
     assert mismatch < 1e-5

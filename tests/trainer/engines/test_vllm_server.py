@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,11 @@ from typing import Any
 import pytest
 import requests
 import vllm_venv
+from chats import ChatEnvironment, chatting_model
 from vllm_fixtures import WATCHED_RUN, check_run, require_vllm, save_model, settings
+
+from verigym.trainer.config.run import build_config
+from verigym.trainer.loop import train
 
 
 def free_port() -> int:
@@ -25,8 +30,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def start(python: Path, model: Path, port: int, log: Path) -> subprocess.Popen[bytes]:
-    options = ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager", "--max-model-len", "96"]
+def start(python: Path, model: Path, port: int, log: Path, positions: int = 96) -> subprocess.Popen[bytes]:
+    options = ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager"]
+    options += ["--max-model-len", str(positions)]
     with log.open("ab") as file:
         return subprocess.Popen(
             [str(python), "-m", "verigym.trainer.engines.vllm.serve", str(model), *options],
@@ -43,22 +49,36 @@ def end(server: subprocess.Popen[bytes]) -> None:
     server.wait()
 
 
+UP_S = 900
+"""Longest wait for a server: on two busy cores, importing vLLM twice takes minutes."""
+
+
+def wait_for(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Return when the server answers."""
+    deadline = time.monotonic() + UP_S
+    while True:
+        assert server.poll() is None, log.read_text()[-4000:]
+        assert time.monotonic() < deadline, log.read_text()[-4000:]
+        try:
+            if requests.get(f"http://127.0.0.1:{port}/health", timeout=5).ok:
+                return
+        except requests.RequestException:
+            time.sleep(0.5)
+
+
 @contextmanager
-def serving(python: Path, model: Path, port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    server = start(python, model, port, log)
+def serving(python: Path, model: Path, ports: Sequence[int], log: Path, **more: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Give the first of the servers at these ports, when all answer."""
+    servers: list[subprocess.Popen[bytes]] = []
     try:
-        deadline = time.monotonic() + 400
-        while True:
-            assert server.poll() is None, log.read_text()[-4000:]
-            assert time.monotonic() < deadline, log.read_text()[-4000:]
-            try:
-                if requests.get(f"http://127.0.0.1:{port}/health", timeout=5).ok:
-                    break
-            except requests.RequestException:
-                time.sleep(0.5)
-        yield server
+        for port in ports:
+            servers.append(start(python, model, port, log, **more))
+        for port, server in zip(ports, servers, strict=True):
+            wait_for(server, port, log)
+        yield servers[0]
     finally:
-        end(server)
+        for server in servers:
+            end(server)
 
 
 def steps_done(folder: Path) -> int:
@@ -75,7 +95,7 @@ def test_twenty_steps_with_a_server_that_is_killed(tmp_path: Path, tiny_tokenize
     )
     began = time.monotonic()
     again: subprocess.Popen[bytes] | None = None
-    with serving(python, model, port, log) as server:
+    with serving(python, model, [port], log) as server:
         up = time.monotonic()
         trainer = subprocess.Popen(
             [sys.executable, str(WATCHED_RUN), str(config), str(tmp_path / "report.json")],
@@ -107,3 +127,50 @@ def test_twenty_steps_with_a_server_that_is_killed(tmp_path: Path, tiny_tokenize
         f"vllm-server: up after {up - began:.0f} s, killed after step {before}, done {time.monotonic() - killed:.0f} s "
         f"after that, {found}"
     )
+
+
+def counted(port: int, name: str) -> float:
+    """Return a counter of a server."""
+    lines = requests.get(f"http://127.0.0.1:{port}/metrics", headers={"Authorization": "Bearer secret"}, timeout=30).text
+    return sum(float(line.split()[-1]) for line in lines.splitlines() if line.startswith(f"vllm:{name}"))
+
+
+@pytest.mark.slow
+def test_steps_of_episodes_on_two_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In both orders; what the servers found likely is what training finds likely, and their prefix caches are used."""
+    python = require_vllm()
+    monkeypatch.setenv("VLLM_API_KEY", "secret")
+    model, codec = chatting_model(64)  # vLLM's CPU build takes no heads below 32
+    for part in (model, codec.tokenizer):
+        part.save_pretrained(tmp_path / "model")
+    ports = [free_port(), free_port()]
+    with serving(python, tmp_path / "model", ports, tmp_path / "servers.log", positions=256):
+        for order, steps in (("lockstep", 6), ("free", 6)):
+            folder = tmp_path / order
+            folder.mkdir()
+            config = settings(
+                folder,
+                tmp_path / "model",
+                engine="vllm-server",
+                vllm_urls=[f"http://127.0.0.1:{port}" for port in ports],
+                sources=[{"environment": "chat"}],
+                steps=steps,
+                max_new_tokens=120,
+                max_turn_tokens=40,
+                max_turns=6,
+                episode_order=order,
+                learning_rate=1e-4,
+                temperature=1.0,
+            )
+            train(build_config(json.loads(config.read_text()), "test"), {"chat": ChatEnvironment()})
+            rows = [json.loads(line) for line in (folder / "out/metrics.jsonl").read_text().splitlines()]
+            mismatch = max(row["logprob_mismatch"] for row in rows)
+            turns = [row["chat/turns"] for row in rows]
+            done = [counted(port, "request_success_total") for port in ports]
+            hits = [counted(port, "prefix_cache_hits_total") for port in ports]
+            print(
+                f"vllm-server episodes, {order}: {min(turns):.2f} to {max(turns):.2f} turns, logprob_mismatch {mismatch:.1e}, "
+                f"completions {done}, tokens from prefix caches {hits}"
+            )
+            assert len(rows) == steps and min(turns) > 2 and mismatch < 1e-5
+            assert min(done) > 0.3 * sum(done)

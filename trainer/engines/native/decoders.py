@@ -6,7 +6,7 @@ Legend: P prompts, B rows, N new rows, S prompt tokens (padded), E hidden size, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -19,6 +19,7 @@ from verigym.trainer.engines.native.growing_cache import grow_in_place
 from verigym.trainer.engines.native.llama_step import LlamaStep, unknown_parts
 from verigym.trainer.engines.native.prefix_cache import PrefixCache
 from verigym.trainer.engines.native.static_cache import StaticCache
+from verigym.trainer.engines.native.turn_cache import RowStates, go_on
 from verigym.trainer.logprobs.forward import decoder, evaluating
 
 logger = logging.getLogger("verigym.trainer")
@@ -28,6 +29,8 @@ NewRow = tuple[int, Sequence[int]]
 
 PREFILL_TOKENS = 16384
 """Most tokens of prompts that run together, padding included; more would take memory and save no time."""
+
+NOTHING: Mapping[int, RowStates] = {}
 
 # Removing rows copies the cache; below this share of finished rows, the copy costs more than decoding them.
 COMPACT_AT = 0.125
@@ -41,8 +44,22 @@ class Decoder(Protocol):
     refills: bool
     """Whether rows may join while others are being decoded."""
 
-    def add(self, rows: Sequence[NewRow]) -> torch.Tensor:
-        """Append rows and return the logits of their first tokens `[N, V]`."""
+    token_bytes: int
+    """Bytes of a token's states; 0 where `states` is not known."""
+
+    def add(self, rows: Sequence[NewRow], begun: Mapping[int, RowStates] = NOTHING) -> torch.Tensor:
+        """Append rows and return the logits of their first tokens `[N, V]`.
+
+        Args:
+            rows: prompts by number; a number stands for the same prompt as long as it has rows.
+            begun: from `states`, by number: states of a prompt's beginning, for prompts of one row.
+        """
+
+    def states(self, row: int) -> RowStates:
+        """Return a copy of the states of a row's prompt and tokens."""
+
+    def reach(self, positions: int) -> None:
+        """Be ready for a later row of so many tokens, prompt included, more than were expected at first."""
 
     def step(self, token_B: torch.Tensor) -> torch.Tensor:
         """Append a token to each row and return the logits of the next tokens `[B, V]`."""
@@ -61,17 +78,22 @@ class _LlamaDecoder:
         self.model, self.pad_id = model, pad_id
         self.step_model = parts = LlamaStep(model, positions)
         self.sizes = (len(parts.layers), parts.key_heads, parts.head_size)
+        self.token_bytes = 2 * len(parts.layers) * parts.key_heads * parts.head_size * parts.dtype.itemsize
 
-    def add(self, rows: Sequence[NewRow]) -> torch.Tensor:
+    def add(self, rows: Sequence[NewRow], begun: Mapping[int, RowStates] = NOTHING) -> torch.Tensor:
         """See `Decoder`."""
         there = set(self.cache.layout.names)
         last: dict[int, torch.Tensor] = {}
-        new = {number: ids for number, ids in rows if number not in there}
+        new = {number: ids for number, ids in rows if number not in there and number not in begun}
         repeated = {number: ids for number, ids in rows if number in there}
         for bundle in _bundles(new):
             last.update(self._prefill(bundle, keep=True))
         for bundle in _bundles(repeated):
             last.update(self._prefill(bundle, keep=False))
+        for bundle in _bundles({number: ids for number, ids in rows if number in begun}):
+            hidden_PE, states = go_on(self.step_model, bundle, begun)
+            self.cache.add_prompts(list(bundle), [(pair[0], pair[1]) for pair in states], [len(ids) for ids in bundle.values()])
+            last.update(zip(bundle, hidden_PE, strict=True))
         self.cache.add_rows([number for number, _ in rows])
         return self.step_model.head(torch.stack([last[number] for number, _ in rows]))
 
@@ -84,6 +106,14 @@ class _LlamaDecoder:
             states = [(layer.keys, layer.values) for layer in out.past_key_values.layers]
             self.cache.add_prompts(list(prompts), states, [len(ids) for ids in prompts.values()])
         return {number: out.last_hidden_state[p, len(ids) - 1] for p, (number, ids) in enumerate(prompts.items())}
+
+    def states(self, row: int) -> RowStates:
+        """See `Decoder`."""
+        return self.cache.states(row)
+
+    def reach(self, positions: int) -> None:
+        """See `Decoder`."""
+        self.step_model.reach(positions)
 
     def remove(self, rows: Sequence[int]) -> list[int]:
         """See `Decoder`."""
@@ -111,6 +141,11 @@ class SharedDecoder(_LlamaDecoder):
         super().__init__(model, positions, pad_id)
         parts = self.step_model
         self.cache = PrefixCache(*self.sizes, parts.scale, parts.dtype, parts.cos_LD.device)
+
+    def reach(self, positions: int) -> None:
+        """See `Decoder`."""
+        super().reach(positions)
+        self.cache.joined = True
 
     def step(self, token_B: torch.Tensor) -> torch.Tensor:
         """See `Decoder`."""
@@ -167,14 +202,15 @@ class PlainDecoder:
     """Runs the model's own modules over transformers' cache; for any model. A prompt's states are copied to each row."""
 
     refills = False
+    token_bytes = 0
 
     def __init__(self, model: Any, pad_id: int, max_new_tokens: int) -> None:
         self.model, self.pad_id, self.max_new_tokens = model, pad_id, max_new_tokens
         self.dead: set[int] = set()
         self.count = 0
 
-    def add(self, rows: Sequence[NewRow]) -> torch.Tensor:
-        """See `Decoder`."""
+    def add(self, rows: Sequence[NewRow], begun: Mapping[int, RowStates] = NOTHING) -> torch.Tensor:
+        """See `Decoder`; prompts are run from their first tokens."""
         device = self.model.device
         prompts = dict(rows)
         width = max(map(len, prompts.values()))
@@ -215,6 +251,13 @@ class PlainDecoder:
         self.position_B = self.position_B + 1
         logits: torch.Tensor = out.logits[:, -1]
         return logits
+
+    def states(self, row: int) -> RowStates:
+        """Return nothing: what a layer of any model keeps is not known."""
+        return ()
+
+    def reach(self, positions: int) -> None:
+        """Do nothing: the model's modules know their positions."""
 
     def remove(self, rows: Sequence[int]) -> list[int]:
         """See `Decoder`."""

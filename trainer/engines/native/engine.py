@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Self
 
 from verigym.trainer.config.run import TrainConfig
-from verigym.trainer.engines.base import Generated, OnFinished
+from verigym.trainer.engines.base import Arrivals, Generated, OnFinished, Request
 from verigym.trainer.engines.native.cuda_graphs import wants_graphs
-from verigym.trainer.engines.native.generate import generate
+from verigym.trainer.engines.native.generate import generate, play
+from verigym.trainer.engines.native.turn_cache import TurnCache
 from verigym.trainer.logprobs.forward import autocast
 from verigym.trainer.models.codec import Codec
 
@@ -16,7 +17,16 @@ from verigym.trainer.models.codec import Codec
 class NativeEngine:
     """Samples from the model that is being trained, with our own `generate`."""
 
-    def __init__(self, model: Any, codec: Codec, *, rows_at_a_time: int, dtype: str, static_cache: bool = False) -> None:
+    def __init__(
+        self,
+        model: Any,
+        codec: Codec,
+        *,
+        rows_at_a_time: int,
+        dtype: str,
+        static_cache: bool = False,
+        episode_cache_bytes: int = 0,
+    ) -> None:
         """Sample from this model.
 
         Args:
@@ -25,26 +35,37 @@ class NativeEngine:
             rows_at_a_time: most completions decoded at the same time.
             dtype: of the forward pass, "fp32" or "bf16".
             static_cache: see `generate`; on CUDA its steps are captured as CUDA graphs.
+            episode_cache_bytes: most bytes of the keys and values that are kept for the next turns of episodes.
         """
         self.model = model
         self.codec = codec
         self.rows_at_a_time = rows_at_a_time
         self.dtype = dtype
         self.static_cache = static_cache
+        self.turn_cache = TurnCache(episode_cache_bytes)
 
     @classmethod
     def from_config(cls, config: TrainConfig, model: Any, codec: Codec) -> Self:
         """Make the engine of a run; see `build_engine`."""
         static = wants_graphs(config.cuda_graphs, model.device)
-        return cls(model, codec, rows_at_a_time=config.generation_rows, dtype=config.dtype, static_cache=static)
+        return cls(
+            model,
+            codec,
+            rows_at_a_time=config.generation_rows,
+            dtype=config.dtype,
+            static_cache=static,
+            episode_cache_bytes=config.episode_cache_mb * 2**20,
+        )
 
     positions = None
 
     def sync(self) -> None:
-        """Do nothing: the policy is the model itself."""
+        """Drop what earlier weights computed; the policy is the model itself."""
+        self.turn_cache.clear()
 
     def rest(self) -> None:
-        """Do nothing: the engine holds no memory of its own."""
+        """Drop what is kept of episodes."""
+        self.turn_cache.clear()
 
     def generate(
         self,
@@ -71,5 +92,37 @@ class NativeEngine:
                 on_finished=on_finished,
             )
 
+    def play(
+        self,
+        requests: Sequence[Request],
+        *,
+        temperature: float,
+        on_finished: OnFinished,
+        arrivals: Arrivals | None = None,
+    ) -> None:
+        """Sample completions; a turn of an episode whose keys and values were kept runs only its new tokens.
+
+        See `EpisodeEngine.play`. With arrivals, the cache grows, and there are no CUDA graphs.
+        """
+        self.model.eval()
+        with autocast(self.model.device, self.dtype):
+            play(
+                self.model,
+                requests,
+                temperature=temperature,
+                eos_ids=self.codec.eos_ids,
+                pad_id=self.codec.pad_id,
+                rows_at_a_time=self.rows_at_a_time,
+                static_cache=self.static_cache and arrivals is None,
+                on_finished=on_finished,
+                arrivals=arrivals,
+                turn_cache=self.turn_cache if self.turn_cache.most_bytes else None,
+            )
+
+    def forget(self, episodes: Iterable[Hashable]) -> None:
+        """Drop what is kept of episodes that are over."""
+        self.turn_cache.forget(episodes)
+
     def close(self) -> None:
-        """Do nothing."""
+        """Drop what is kept of episodes."""
+        self.turn_cache.clear()

@@ -6,15 +6,16 @@ Legend: P prompts, B rows that are being decoded, V vocabulary.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import torch
 
-from verigym.trainer.engines.base import Generated
-from verigym.trainer.engines.native.decoders import build_decoder
+from verigym.trainer.engines.base import Arrivals, Generated, OnFinished, Request, requests_of
+from verigym.trainer.engines.native.decoders import Decoder, build_decoder
+from verigym.trainer.engines.native.turn_cache import RowStates, TurnCache
 from verigym.trainer.rng import keyed_uniforms
 
 REFILL_AT = 0.125
@@ -23,16 +24,16 @@ REFILL_AT = 0.125
 
 @dataclass
 class _DecodingRow:
-    place: tuple[int, int]
-    """Prompt index, sample index."""
-    draws: Any
+    request: Request
+    number: int
+    """Of its prompt."""
+    draws: Any = ()
     """One uniform per token; empty at temperature 0."""
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     done: Generated | None = None
 
 
-@torch.no_grad()
 def generate(
     model: Any,
     prompts: Sequence[Sequence[int]],
@@ -44,7 +45,7 @@ def generate(
     pad_id: int,
     rows_at_a_time: int | None = None,
     static_cache: bool = False,
-    on_finished: Callable[[int, int, Generated], None] | None = None,
+    on_finished: OnFinished | None = None,
 ) -> list[list[Generated]]:
     """Sample completions.
 
@@ -63,22 +64,75 @@ def generate(
     Returns:
         For each prompt its completions, in the order of its keys.
     """
-    positions = max(map(len, prompts), default=0) + max_new_tokens
-    waiting = deque((p, g) for p, keys in enumerate(row_keys) for g in range(len(keys)))
     completions: list[list[Any]] = [[None] * len(keys) for keys in row_keys]
+
+    def finished(p: int, g: int, done: Generated) -> None:
+        completions[p][g] = done
+        if on_finished is not None:
+            on_finished(p, g, done)
+
+    play(
+        model,
+        requests_of(prompts, row_keys, max_new_tokens),
+        temperature=temperature,
+        eos_ids=eos_ids,
+        pad_id=pad_id,
+        rows_at_a_time=rows_at_a_time,
+        static_cache=static_cache,
+        on_finished=finished,
+    )
+    return completions
+
+
+@torch.no_grad()
+def play(
+    model: Any,
+    requests: Sequence[Request],
+    *,
+    temperature: float,
+    eos_ids: frozenset[int],
+    pad_id: int,
+    on_finished: OnFinished,
+    rows_at_a_time: int | None = None,
+    static_cache: bool = False,
+    arrivals: Arrivals | None = None,
+    turn_cache: TurnCache | None = None,
+) -> None:
+    """Sample completions, and those that are asked for meanwhile.
+
+    Args:
+        model: see `generate`.
+        requests: those with the same first number of `place` and the same prompt share its states.
+        temperature: see `generate`.
+        eos_ids: see `generate`.
+        pad_id: see `generate`.
+        on_finished: called with each completion.
+        rows_at_a_time: see `generate`.
+        static_cache: see `generate`; not with `arrivals`, whose lengths are not known before.
+        arrivals: see `engines.base.Arrivals`.
+        turn_cache: keeps what is computed for episodes, for their next turns.
+    """
+    numbers: dict[tuple[int, tuple[int, ...]], int] = {}
+    waiting = deque(_DecodingRow(one, numbers.setdefault((one.place[0], tuple(one.prompt)), len(numbers))) for one in requests)
+    fresh = count(len(numbers))
+    positions = max((len(one.prompt) + one.max_new_tokens for one in requests), default=1)
+    most = max((one.max_new_tokens for one in requests), default=1)
     places = max(1, rows_at_a_time or len(waiting))
     static_rows = min(places, len(waiting)) if static_cache else None
-    decoder = build_decoder(model, positions, max_new_tokens, pad_id, static_rows)
+    decoder = build_decoder(model, positions, most, pad_id, static_rows)
     live: list[_DecodingRow] = []
     logits: list[torch.Tensor] = []  # of the live rows
 
-    while live or waiting:
-        new = [
-            _DecodingRow((p, g), keyed_uniforms(max_new_tokens, *row_keys[p][g]).numpy() if temperature > 0 else ())
-            for p, g in _next(waiting, len(live), places, decoder.refills)
-        ]
+    while True:
+        if arrivals is not None:
+            for one in arrivals(not live and not waiting):
+                decoder.reach(len(one.prompt) + one.max_new_tokens)
+                waiting.append(_DecodingRow(one, next(fresh)))
+        if not live and not waiting:
+            return
+        new = _next(waiting, len(live), places, decoder.refills)
         if new:
-            logits.append(decoder.add([(row.place[0], prompts[row.place[0]]) for row in new]))
+            logits.append(_join(decoder, new, temperature, turn_cache, fresh))
             live += new
         logits_BV = torch.cat(logits)
         draws = [row.draws[len(row.tokens)] for row in live] if temperature > 0 else None
@@ -90,38 +144,69 @@ def generate(
                 continue
             row.tokens.append(token)
             row.logprobs.append(logp)
-            if token in eos_ids or len(row.tokens) == max_new_tokens:
-                p, g = row.place
+            if token in eos_ids or len(row.tokens) == row.request.max_new_tokens:
                 row.done = Generated(tuple(row.tokens), tuple(row.logprobs), "stop" if token in eos_ids else "length")
-                completions[p][g] = row.done
                 ended.append(number)
-                if on_finished is not None:
-                    on_finished(p, g, row.done)
+                _keep(turn_cache, decoder, number, row)
+                on_finished(*row.request.place, row.done)
         if ended:
             left = decoder.remove(ended)
             live = [live[number] for number in left]
             token_B = token_B[left]
         logits = [decoder.step(token_B)] if live else []
-    return completions
 
 
-def _next(waiting: deque[tuple[int, int]], live: int, places: int, refills: bool) -> list[tuple[int, int]]:
+def _join(
+    decoder: Decoder, rows: Sequence[_DecodingRow], temperature: float, turn_cache: TurnCache | None, fresh: Iterator[int]
+) -> torch.Tensor:
+    """Begin rows and return the logits of their first tokens.
+
+    Args:
+        decoder: decodes them.
+        rows: those that join.
+        temperature: 0 needs no uniforms.
+        turn_cache: may have the states of their earlier turns.
+        fresh: numbers for prompts that are not shared.
+    """
+    begun: dict[int, RowStates] = {}
+    for row in rows:
+        request = row.request
+        if temperature > 0:
+            row.draws = keyed_uniforms(request.max_new_tokens, *request.key).numpy()
+        states = turn_cache.take(request.episode, request.prompt) if turn_cache is not None else None
+        if states is not None:
+            row.number = next(fresh)
+            begun[row.number] = states
+    return decoder.add([(row.number, row.request.prompt) for row in rows], begun)
+
+
+def _keep(turn_cache: TurnCache | None, decoder: Decoder, number: int, row: _DecodingRow) -> None:
+    """Keep an ended row's states where its episode may go on. A turn that its limit cut off is the last one."""
+    assert row.done is not None
+    request = row.request
+    if turn_cache is None or request.episode is None or row.done.finish_reason != "stop" or not decoder.token_bytes:
+        return
+    ids = (*request.prompt, *row.tokens[:-1])  # the last token was not run yet
+    turn_cache.keep(request.episode, ids, len(ids) * decoder.token_bytes, lambda: decoder.states(number))
+
+
+def _next(waiting: deque[_DecodingRow], live: int, places: int, refills: bool) -> list[_DecodingRow]:
     """Remove and return the waiting rows that join now.
 
     Args:
-        waiting: (prompt, sample) in order; changed in place.
+        waiting: in order; changed in place.
         live: number of rows that are being decoded.
         places: most rows that are decoded at the same time.
         refills: whether rows can join while others are decoded; if not, a prompt's rows are kept together where they fit.
     """
-    count = min(places - live, len(waiting))
-    if count == 0 or (live and (not refills or count < min(len(waiting), int(places * REFILL_AT)))):
+    joining = min(places - live, len(waiting))
+    if joining == 0 or (live and (not refills or joining < min(len(waiting), int(places * REFILL_AT)))):
         return []
-    if not refills and count < len(waiting):
-        cut = waiting[count][0]
-        whole = sum(1 for p, _ in islice(waiting, count) if p != cut)
-        count = whole or count
-    return [waiting.popleft() for _ in range(count)]
+    if not refills and joining < len(waiting):
+        cut = waiting[joining].number
+        whole = sum(1 for row in islice(waiting, joining) if row.number != cut)
+        joining = whole or joining
+    return [waiting.popleft() for _ in range(joining)]
 
 
 def sample(logits_BV: torch.Tensor, temperature: float, uniform_B: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:

@@ -48,14 +48,27 @@ class LlamaStep:
         self.embed, self.norm = body.embed_tokens, body.norm
         self.layers = [_Layer(layer, self.dtype, self.heads, self.key_heads) for layer in body.layers]
         self.head = _Product([(model.get_base_model() if hasattr(model, "get_base_model") else model).lm_head], self.dtype)
-        angles = body.rotary_emb(self.norm.weight.to(wide), torch.arange(positions, device=device)[None])
+        self._rotary, self._wide = body.rotary_emb, wide
+        self._turn(positions, device)
+
+    def _turn(self, positions: int, device: torch.device) -> None:
+        angles = self._rotary(self.norm.weight.to(self._wide), torch.arange(positions, device=device)[None])
         self.cos_LD, sine_LD = (part[0] for part in angles)
         half = self.head_size // 2
         # Rotation subtracts the second half from the first: the sign is put into the sine, once.
         self.sin_LD = torch.cat([-sine_LD[:, :half], sine_LD[:, half:]], dim=1)
 
+    def reach(self, positions: int) -> None:
+        """Be ready for so many positions."""
+        if positions > len(self.cos_LD):
+            self._turn(max(positions, 2 * len(self.cos_LD)), self.cos_LD.device)
+
     def __call__(self, token_B: torch.Tensor, position_B: torch.Tensor, attend: Attend) -> torch.Tensor:
         """Return the logits after one more token of each row."""
+        return self.head(self.hidden(token_B, position_B, attend))
+
+    def hidden(self, token_B: torch.Tensor, position_B: torch.Tensor, attend: Attend) -> torch.Tensor:
+        """Return the hidden states `[B, E]` of tokens, which may be several of one row if `attend` knows which see which."""
         x_BE = self.embed(token_B)
         cos_B1D, sin_B1D = self.cos_LD[position_B, None], self.sin_LD[position_B, None]
         rotated = self.heads + self.key_heads
@@ -70,7 +83,8 @@ class LlamaStep:
             x_BE = x_BE + layer.out(found_BHD.flatten(1))
             gate, up = layer.gate_up(layer.norm_after(x_BE)).chunk(2, dim=1)
             x_BE = x_BE + layer.down(layer.act(gate) * up)
-        return self.head(self.norm(x_BE))
+        states_BE: torch.Tensor = self.norm(x_BE)
+        return states_BE
 
 
 class _Layer:

@@ -52,6 +52,8 @@ class PrefixCache:
         # Per layer, keys and values stacked: [2, P, K, S, D] and [2, B, K, T, D], with spare room.
         self._prompts, self._texts = [empty] * layers, [empty] * layers
         self._arranged = False
+        self.joined = False
+        """Whether longer prompts may come later, so that growing leaves spare room for them."""
         self._length_B = self._start_B = torch.empty(0, dtype=torch.long, device=device)
 
     def add_prompts(
@@ -70,7 +72,8 @@ class PrefixCache:
         for number, pair in enumerate(states):
             kept = self._prompts[number]
             width = max(lengths)
-            kept = self._prompts[number] = _with_room(kept, len(self.layout.prompts), max(width, kept.shape[3]))
+            wanted = width + int(SHARE * width) if self.joined and width > kept.shape[3] else max(width, kept.shape[3])
+            kept = self._prompts[number] = _with_room(kept, len(self.layout.prompts), wanted)
             for place, part in enumerate(pair):
                 kept[place, first : first + len(lengths), :, :width] = part[:, :, :width]
         self._arranged = False
@@ -92,6 +95,16 @@ class PrefixCache:
             _fill(self._prompts, owner, layout.prompts, layout.names)
             layout.owners = [owner if other == last else other for other in layout.owners]
         self._arranged = False
+
+    def states(self, row: int) -> list[torch.Tensor]:
+        """Return a copy of a row's keys and values, its prompt's first: of each layer `[2, K, S + T, D]`."""
+        layout = self.layout
+        owner, length = layout.owners[row], layout.lengths[row]
+        prompts = [kept[:, owner, :, : layout.prompts[owner]] for kept in self._prompts]
+        if not length:  # a row that has no token yet may have no slot either
+            return [kept.clone() for kept in prompts]
+        texts = (kept[:, row, :, :length] for kept in self._texts)
+        return [torch.cat(pair, dim=2) for pair in zip(prompts, texts, strict=True)]
 
     def begin(self) -> torch.Tensor:
         """Make room for one more token of each row and return the tokens' positions."""

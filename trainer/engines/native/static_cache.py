@@ -90,6 +90,10 @@ class StaticCache:
             values.pop()
         layout.names = list(dict.fromkeys(layout.owners))
 
+    def states(self, row: int) -> list[torch.Tensor]:
+        """Return a copy of a row's keys and values: of each layer `[2, K, L, D]`."""
+        return list(self._states[:, :, row, :, : self.layout.lengths[row]].clone())
+
     def _copy(self, source: int, target: int, length: int) -> None:
         self._states[:, :, target, :, :length] = self._states[:, :, source, :, :length]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Self
 
 from verigym.trainer.config.run import TrainConfig
-from verigym.trainer.engines.base import Generated, OnFinished
-from verigym.trainer.engines.sampling import sampling_parameters
+from verigym.trainer.engines.base import Arrivals, Generated, OnFinished, Request, requests_of
+from verigym.trainer.engines.sampling import Parameter, sampling_parameters
 from verigym.trainer.engines.vllm.calls import Vllm
 from verigym.trainer.models.codec import Codec
 
@@ -91,28 +91,60 @@ class VllmEngine:
         Raises:
             UsageError: a prompt is too long for vLLM's max_model_len.
         """
+        done: dict[tuple[int, int], Generated] = {}
+
+        def finished(p: int, g: int, generated: Generated) -> None:
+            done[p, g] = generated
+            on_finished(p, g, generated)
+
+        self.play(requests_of(prompts, row_keys, max_new_tokens), temperature=temperature, on_finished=finished)
+        return [[done[p, g] for g in range(len(keys))] for p, keys in enumerate(row_keys)]
+
+    def play(
+        self,
+        requests: Sequence[Request],
+        *,
+        temperature: float,
+        on_finished: OnFinished,
+        arrivals: Arrivals | None = None,
+    ) -> None:
+        """Sample completions; see `EpisodeEngine.play`. vLLM's prefix cache keeps what earlier turns have computed.
+
+        Raises:
+            UsageError: a prompt is too long for vLLM's max_model_len.
+        """
         if self.asleep or not self.version:
             raise RuntimeError("the engine has no weights; call sync first")
-        room = self.max_model_len
-        limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "max_model_len": room, "temperature": temperature}
-        waiting: dict[str, tuple[int, int]] = {}
-        done: dict[tuple[int, int], Generated] = {}
+        waiting: dict[str, Request] = {}
+
+        def add(new: Sequence[Request]) -> None:
+            for request in new:
+                self.requests += 1
+                self.vllm.add(str(self.requests), request.prompt, self._parameters(request, temperature))
+                waiting[str(self.requests)] = request
+
         try:
-            for p, keys in enumerate(row_keys):
-                for g, key in enumerate(keys):
-                    self.requests += 1
-                    name = str(self.requests)
-                    parameters = sampling_parameters(prompts[p], key, eos_ids=self.codec.eos_ids, **limits)
-                    self.vllm.add(name, prompts[p], parameters)
-                    waiting[name] = (p, g)
+            add(requests)
             while waiting:
                 for name, generated in self.vllm.step():
-                    place = waiting.pop(name)
-                    done[place] = generated
-                    on_finished(*place, generated)
+                    on_finished(*waiting.pop(name).place, generated)
+                if arrivals is not None:
+                    add(arrivals(not waiting))
         finally:
             self.vllm.abort(list(waiting))
-        return [[done[p, g] for g in range(len(keys))] for p, keys in enumerate(row_keys)]
+
+    def _parameters(self, request: Request, temperature: float) -> dict[str, Parameter]:
+        return sampling_parameters(
+            request.prompt,
+            request.key,
+            max_new_tokens=request.max_new_tokens,
+            max_model_len=self.max_model_len,
+            temperature=temperature,
+            eos_ids=self.codec.eos_ids,
+        )
+
+    def forget(self, episodes: Iterable[Hashable]) -> None:
+        """Do nothing: vLLM's prefix cache drops what is not used for longest."""
 
     def close(self) -> None:
         """End vLLM."""

@@ -11,31 +11,22 @@ import queue
 import secrets
 import tempfile
 import threading
-from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.run import TrainConfig
-from verigym.trainer.engines.base import Generated, OnFinished
-from verigym.trainer.engines.sampling import Parameter, sampling_parameters
-from verigym.trainer.engines.vllm.client import Client, RequestFailed
-from verigym.trainer.engines.vllm.server import FIRST_PAUSE_S, LONGEST_PAUSE_S, Server, Weights
+from verigym.trainer.engines.base import Arrivals, Generated, OnFinished, Request, requests_of
+from verigym.trainer.engines.sampling import sampling_parameters
+from verigym.trainer.engines.vllm.client import Client
+from verigym.trainer.engines.vllm.request_queue import Homes, OpenRequest, RequestQueue, ServerAnswer
+from verigym.trainer.engines.vllm.server import Server, Weights
 from verigym.trainer.engines.weights import DTYPES, write_weights
 from verigym.trainer.models.codec import Codec
 
-
-@dataclass
-class CompletionRequest:
-    """Request of one completion."""
-
-    place: tuple[int, int]
-    """Prompt index, sample index."""
-    prompt: Sequence[int]
-    parameters: Mapping[str, Parameter]
-    tries: int = 0
+ARRIVALS_S = 0.02
+"""Longest wait for an answer before replies of sessions are looked for."""
 
 
 class VllmServerEngine:
@@ -79,6 +70,7 @@ class VllmServerEngine:
         config = model.config
         limits: dict[str, Any] = {"timeout_s": timeout_s, "vocab_size": config.vocab_size}
         self.servers = [Server(Client(url, api_key=api_key, **limits), wait_s) for url in urls]
+        self.homes = Homes(len(self.servers))
         self.shape = (config.model_type, config.vocab_size, config.hidden_size, config.num_hidden_layers)
 
     @classmethod
@@ -144,28 +136,74 @@ class VllmServerEngine:
         Raises:
             UsageError: a server stays unreachable, keeps failing, or refuses a request.
         """
-        limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "max_model_len": self.positions, "temperature": temperature}
-        requests_left = deque(
-            CompletionRequest((p, g), prompts[p], sampling_parameters(prompts[p], key, eos_ids=self.codec.eos_ids, **limits))
-            for p, keys in enumerate(row_keys)
-            for g, key in enumerate(keys)
-        )
-        count = len(requests_left)
         done: dict[tuple[int, int], Generated] = {}
-        requests_queue = _RequestQueue(requests_left, self.retries)
-        for server in self.servers:
-            for _ in range(min(self.requests, count)):
-                threading.Thread(target=requests_queue.ask, args=(server,), daemon=True).start()
-        try:
-            while len(done) < count:
-                place, answer = requests_queue.answers.get()
-                if isinstance(answer, BaseException):
-                    raise answer
-                done[place] = answer
-                on_finished(*place, answer)
-        finally:
-            requests_queue.stop.set()
+
+        def finished(p: int, g: int, generated: Generated) -> None:
+            done[p, g] = generated
+            on_finished(p, g, generated)
+
+        self.play(requests_of(prompts, row_keys, max_new_tokens), temperature=temperature, on_finished=finished)
         return [[done[p, g] for g in range(len(keys))] for p, keys in enumerate(row_keys)]
+
+    def play(
+        self,
+        requests: Sequence[Request],
+        *,
+        temperature: float,
+        on_finished: OnFinished,
+        arrivals: Arrivals | None = None,
+    ) -> None:
+        """Sample completions; all turns of an episode are asked of one server. See `EpisodeEngine.play`.
+
+        Raises:
+            UsageError: a server stays unreachable, keeps failing, or refuses a request.
+        """
+        open_requests = RequestQueue(self.servers, self.retries)
+        open_requests.put([self._opened(request, temperature) for request in requests])
+        left = len(requests)
+        try:
+            for number in range(len(self.servers)):
+                for _ in range(min(self.requests, left)):  # no more can be open later: an episode has one turn at a time
+                    threading.Thread(target=open_requests.ask, args=(number,), daemon=True).start()
+            while left:
+                answer = self._answer(open_requests, wait=arrivals is None)
+                if answer is not None:
+                    left -= 1
+                    self._take(answer, on_finished)
+                new = arrivals(not left) if arrivals is not None else ()
+                open_requests.put([self._opened(request, temperature) for request in new])
+                left += len(new)
+        finally:
+            open_requests.close()
+
+    def _take(self, answer: ServerAnswer, on_finished: OnFinished) -> None:
+        if isinstance(answer.result, BaseException):
+            raise answer.result
+        if answer.request.episode is not None:
+            self.homes.move(answer.request.episode, answer.server)
+        on_finished(*answer.request.place, answer.result)
+
+    def _answer(self, open_requests: RequestQueue, *, wait: bool) -> ServerAnswer | None:
+        """Return the next answer; None if none comes in a moment and `wait` is false."""
+        try:
+            return open_requests.answers.get(timeout=None if wait else ARRIVALS_S)
+        except queue.Empty:
+            return None
+
+    def _opened(self, request: Request, temperature: float) -> OpenRequest:
+        parameters = sampling_parameters(
+            request.prompt,
+            request.key,
+            max_new_tokens=request.max_new_tokens,
+            max_model_len=self.positions,
+            temperature=temperature,
+            eos_ids=self.codec.eos_ids,
+        )
+        return OpenRequest(request, parameters, None if request.episode is None else self.homes.of(request.episode))
+
+    def forget(self, episodes: Iterable[Hashable]) -> None:
+        """Drop which server episodes belong to that are over."""
+        self.homes.forget(episodes)
 
     def close(self) -> None:
         """Close the connections and delete the files of weights."""
@@ -173,39 +211,3 @@ class VllmServerEngine:
             server.client.close()
         if self.folder:
             self.folder.cleanup()
-
-
-class _RequestQueue:
-    """Open requests and received answers; shared by threads."""
-
-    def __init__(self, requests_left: deque[CompletionRequest], retries: int) -> None:
-        self.requests_left = requests_left
-        self.retries = retries
-        self.answers: queue.SimpleQueue[tuple[tuple[int, int], Generated | BaseException]] = queue.SimpleQueue()
-        self.stop = threading.Event()
-
-    def ask(self, server: Server) -> None:
-        """Send a server one request after another until none is left."""
-        while not self.stop.is_set():
-            try:
-                request = self.requests_left.popleft()
-            except IndexError:
-                return
-            try:
-                self.answers.put((request.place, server.client.complete(request.prompt, request.parameters, server.version)))
-                continue
-            except RequestFailed as error:
-                request.tries += 1
-                if request.tries >= self.retries:
-                    self.answers.put((request.place, UsageError(f"{error}; tried {request.tries} times (vllm_retries)")))
-                    return
-                self.stop.wait(min(FIRST_PAUSE_S * 2**request.tries, LONGEST_PAUSE_S))
-            except BaseException as error:  # the calling thread raises it
-                self.answers.put((request.place, error))
-                return
-            self.requests_left.append(request)
-            try:
-                server.recover(self.stop)
-            except BaseException as error:
-                self.answers.put((request.place, error))
-                return

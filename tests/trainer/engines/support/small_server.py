@@ -85,6 +85,8 @@ class SmallServer:
         """What befalls the next completions: a status, drop, garbage, damaged, beyond, null, cut, restart, die or nothing."""
         self.always: str | None = None
         self.asked = 0
+        self.prompts: list[list[int]] = []
+        """Of all completions that were answered."""
         self.down = False
         self.http: ThreadingHTTPServer | None = None
         self.restart()
@@ -107,7 +109,9 @@ class SmallServer:
             message = await receive()
             body += message.get("body", b"")
             more = message.get("more_body", False)
-        data = json.dumps(self.engine.complete(json.loads(body))).encode()
+        request = json.loads(body)
+        data = json.dumps(self.engine.complete(request)).encode()
+        self.prompts.append(request["prompt"])
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": data})
 

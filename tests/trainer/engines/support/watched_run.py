@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 sys.path.append(str(Path(__file__).parents[2] / "support"))
 
@@ -16,7 +16,7 @@ from letters import LettersEnvironment
 
 from verigym.trainer import loop
 from verigym.trainer.config.run import TrainConfig, build_config
-from verigym.trainer.engines.base import Engine
+from verigym.trainer.engines.base import Engine, EpisodeEngine
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.engines.native.engine import NativeEngine
 from verigym.trainer.models.codec import Codec
@@ -29,12 +29,13 @@ LONGEST = 16
 class Watched:
     """An engine that is compared with the policy whenever it has taken over its weights."""
 
-    def __init__(self, engine: Engine, policy: Engine, report: Path) -> None:
+    def __init__(self, engine: EpisodeEngine, policy: Engine, report: Path) -> None:
         self.engine = engine
         self.policy = policy
         self.report = report
         self.pushes: list[dict[str, Any]] = []
         self.generate = engine.generate
+        self.play, self.forget = engine.play, engine.forget
         self.rest = engine.rest
         self.close = engine.close
 
@@ -68,7 +69,7 @@ def main(config_file: Path, report: Path) -> None:
 
     def build(config: TrainConfig, model: Any, codec: Codec) -> Any:
         policy = NativeEngine(model, codec, rows_at_a_time=64, dtype=config.dtype)
-        return Watched(build_engine(config, model, codec), policy, report)
+        return Watched(cast(EpisodeEngine, build_engine(config, model, codec)), policy, report)
 
     loop.build_engine = build  # type: ignore[assignment]
     loop.train(build_config(json.loads(config_file.read_text()), str(config_file)), {"letters": LettersEnvironment()})

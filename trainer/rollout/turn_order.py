@@ -1,0 +1,137 @@
+"""Which turns of a rollout's episodes are sampled together.
+
+- `lockstep`: a round samples the next turn of every live episode, then all replies are waited for. So no wall time decides what
+  is sampled together, and a resumed run computes what it would have computed. Each round is a call of the engine with longer
+  prompts, so every engine plays.
+- `free`: an episode goes on as soon as its own reply is there, while others are sampled. What shares a batch depends on wall
+  time, and the last bits of log-probabilities on what shares a batch.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any
+
+from verigym.trainer.engines.base import EpisodeEngine, OnFinished, Request
+from verigym.trainer.rollout.episodes import EpisodeRow, Episodes
+from verigym.trainer.stopwatch import Stopwatch
+
+POLL_S = 0.5
+"""Longest wait between two looks whether the rollout is to stop."""
+
+
+def settle_all(
+    episodes: Episodes, rows: Sequence[EpisodeRow], ended: Callable[[EpisodeRow], None], poll: Callable[[], None]
+) -> list[EpisodeRow]:
+    """Wait for the sessions of these rows; return, in order, those whose model has the next turn.
+
+    Args:
+        episodes: plays them.
+        rows: each waits for its session.
+        ended: called with each row that is over, as soon as it is.
+        poll: called at least twice a second, and may raise.
+    """
+    waiting = list(rows)
+    while waiting:
+        poll()
+        futures: list[Future[Any]] = [row.waiting for row in waiting if row.waiting is not None]
+        wait(futures, timeout=POLL_S, return_when=FIRST_COMPLETED)
+        rest = []
+        for row in waiting:
+            if row.waiting is not None and not row.waiting.done():
+                rest.append(row)
+            elif not episodes.settle(row):
+                ended(row)
+            elif row.waiting is not None:  # its end is on the way
+                rest.append(row)
+        waiting = rest
+    return [row for row in rows if row.reason is None]
+
+
+class FreeReplies:
+    """Replies in the order in which they come, for `EpisodeEngine.play`."""
+
+    def __init__(
+        self, episodes: Episodes, ended: Callable[[EpisodeRow], None], poll: Callable[[], None], clock: Stopwatch
+    ) -> None:
+        """Wait for nothing yet.
+
+        Args:
+            episodes: plays them.
+            ended: called with each row that is over, as soon as it is.
+            poll: called at least twice a second while replies are waited for, and may raise.
+            clock: records the time in which all episodes wait, as `reply_wait`.
+        """
+        self.episodes, self.ended, self.poll, self.clock = episodes, ended, poll, clock
+        self._done: queue.SimpleQueue[EpisodeRow] = queue.SimpleQueue()
+        self._waiting = 0
+
+    def watch(self, row: EpisodeRow) -> None:
+        """Take this row's reply when it comes."""
+        assert row.waiting is not None
+        self._waiting += 1
+        row.waiting.add_done_callback(lambda _: self._done.put(row))
+
+    def arrivals(self, idle: bool) -> list[Request]:
+        """Return the next turns of the episodes whose replies are there; see `engines.base.Arrivals`."""
+        turns: list[Request] = []
+        while self._waiting and (row := self._next(block=idle and not turns)) is not None:
+            self._waiting -= 1
+            if not self.episodes.settle(row):
+                self.ended(row)
+            elif row.waiting is not None:  # its end is on the way
+                self.watch(row)
+            else:
+                turns.append(row.request)
+        return turns
+
+    def _next(self, *, block: bool) -> EpisodeRow | None:
+        """Return a row whose future is done; None if there is none and `block` is false."""
+        try:
+            return self._done.get_nowait()
+        except queue.Empty:
+            if not block:
+                return None
+        with self.clock("reply_wait"):
+            while True:
+                self.poll()
+                try:
+                    return self._done.get(timeout=POLL_S)
+                except queue.Empty:
+                    continue
+
+
+def abandon(rows: Iterable[EpisodeRow]) -> None:
+    """End the sessions of episodes that are not played to their end."""
+    for row in rows:
+        if row.reason is None:
+            row.episode.end()
+
+
+def plays(engine: Any) -> bool:
+    """Whether this is an `EpisodeEngine`."""
+    return hasattr(engine, "play")
+
+
+def play_turns(engine: Any, requests: Sequence[Request], temperature: float, on_finished: OnFinished) -> None:
+    """Sample requests, by whatever engine. One that knows no episodes gives all turns the limit of the one with the most room.
+
+    Args:
+        engine: samples from the policy.
+        requests: see `EpisodeEngine.play`; they may not share prompts.
+        temperature: 0 is greedy.
+        on_finished: called with the place of a request and its completion.
+    """
+    if plays(engine):
+        known: EpisodeEngine = engine
+        known.play(requests, temperature=temperature, on_finished=on_finished)
+        return
+    engine.generate(
+        [one.prompt for one in requests],
+        [[one.key] for one in requests],
+        max_new_tokens=max(one.max_new_tokens for one in requests),
+        temperature=temperature,
+        on_finished=lambda number, _, done: on_finished(*requests[number].place, done),
+    )
