@@ -77,6 +77,8 @@ NEEDS = {
     "reasoning-gym": _package("reasoning_gym", "reasoning-gym"),
     "bm25s": _package("bm25s", "retrieval"),
     "mcp": _package("mcp", "mcp"),
+    "mkdocs": _package("mkdocs", "docs"),
+    "nbclient": _package("nbclient", "docs"),
     "vllm": _tried("make test-vllm"),
     "packages": _tried("a package index that pip reaches"),
     "response templates": _tried("pip install 'transformers>=5.15'"),

@@ -15,9 +15,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from needs import lack
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -65,7 +67,7 @@ def run_page(
     folder: Path,
     *,
     extra: Mapping[str, str] | None = None,
-    change: Callable[[Block], str] = lambda block: block.text,
+    leave_out: tuple[str, ...] = (),
     timeout_s: float = 600,
 ) -> dict[str, Ran]:
     """Run the examples of a page in `folder` and check the outputs that it shows; return what each example printed.
@@ -74,7 +76,7 @@ def run_page(
         page: its path below docs/.
         folder: an empty one, or with what the page supposes.
         extra: environment variables beside those of this process.
-        change: makes the text of a block that is run or written.
+        leave_out: examples that are not run, and whose output is not compared.
         timeout_s: wall time of one example.
 
     Raises:
@@ -86,10 +88,14 @@ def run_page(
     last = ""
     for block in blocks(page):
         if block.kind == "file":
-            (folder / block.name).write_text(change(block), encoding="utf-8")
+            (folder / block.name).write_text(block.text, encoding="utf-8")
         elif block.kind == "example":
             assert block.name not in ran, f"{page}: two examples are called {block.name}"
-            last, ran[block.name] = block.name, _run(page, block, change(block), folder, environment, timeout_s)
+            last = block.name
+            if last not in leave_out:
+                ran[last] = _run(page, block, folder, environment, timeout_s)
+        elif last in leave_out:
+            continue
         elif block.kind == "output":
             assert _shown(block.text, ran[last].out), f"{page}: {last} prints\n{ran[last].out}\nand not\n{block.text}"
         elif block.kind == "figures":
@@ -98,14 +104,14 @@ def run_page(
     return ran
 
 
-def _run(page: str, block: Block, text: str, folder: Path, environment: Mapping[str, str], timeout_s: float) -> Ran:
+def _run(page: str, block: Block, folder: Path, environment: Mapping[str, str], timeout_s: float) -> Ran:
     if block.language == PYTHON:
         script = folder / f"{block.name}.py"
-        script.write_text(text, encoding="utf-8")
+        script.write_text(block.text, encoding="utf-8")
         command = [sys.executable, script.name]
     else:
         assert block.language in BASH, f"{page}: {block.name} is neither Python nor a command, but {block.language}"
-        command = ["bash", "-euo", "pipefail", "-c", text]
+        command = ["bash", "-euo", "pipefail", "-c", block.text]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout_s)
     assert done.returncode == 0, f"{page}: {block.name} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return Ran(done.stdout, done.stderr)
@@ -122,3 +128,34 @@ def _shown(expected: str, printed: str, *, figures: bool = False) -> bool:
 def _lines(text: str, figures: bool) -> list[str]:
     lines = [line.rstrip() for line in text.strip().splitlines()]
     return [re.sub(r" +", " ", NUMBER.sub("#", line)) for line in lines] if figures else lines
+
+
+@dataclass(frozen=True)
+class Trl:
+    """TRL in a folder of its own, without its dependencies, which are those of `[train]`; or why it could not be had."""
+
+    folder: Path
+    missing: str = ""
+
+    @classmethod
+    def installed(cls, folder: Path) -> Trl:
+        """Install it by pip."""
+        command = [sys.executable, "-m", "pip", "install", "-qq", "--no-deps", "--no-compile", "--target", str(folder), "trl==1.16.0"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        return cls(folder, (done.stderr.strip().splitlines() or ["pip failed"])[-1] if done.returncode else "")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables of an example that imports it."""
+        path = os.pathsep.join(filter(None, (str(self.folder), os.environ.get("PYTHONPATH"))))
+        return {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
+
+    @property
+    def leave_out(self) -> tuple[str, ...]:
+        """Examples that cannot be run."""
+        return ("trl",) if self.missing else ()
+
+    def require(self) -> None:
+        """Skip what is left of the test where there is none."""
+        if self.missing:
+            lack("packages", self.missing)
