@@ -57,7 +57,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
     """The pages of a strict build, by their files."""
     require("mkdocs")
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(CONFIG), "--site-dir", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--config-file",
+        str(CONFIG),
+        "--site-dir",
+        str(folder),
+    ]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -98,7 +109,9 @@ def test_a_page_loads_nothing_from_elsewhere(site: dict[Path, Page]) -> None:
 def test_the_reference_has_what_the_package_exports(site: dict[Path, Page]) -> None:
     import verigym
 
-    anchors = {anchor.rpartition(".")[2] for path, page in site.items() if path.parent.name == "reference" for anchor in page.anchors}
+    anchors = {
+        anchor.rpartition(".")[2] for path, page in site.items() if path.parent.name == "reference" for anchor in page.anchors
+    }
     assert set(verigym.__all__) <= anchors
 
 

@@ -51,7 +51,7 @@ SHOWN = {
     "howto/scale.md": {"price": ["optimizer"], "torchrun": ["step 2/2"]},
     "howto/dead_run.md": {
         "dead": ["nothing_right", "dead_run", "the run stopped with"],
-        "warnings": ["dead_run"],
+        "show_warnings": ["dead_run"],
         "contamination": ["contaminat"],
     },
     "howto/read_a_run.md": {"compare": ["after minus before"]},

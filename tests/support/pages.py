@@ -57,7 +57,9 @@ def blocks(page: str) -> list[Block]:
     for match in BLOCK.finditer((DOCS / page).read_text(encoding="utf-8")):
         kind, _, name = (match["mark"] or "").partition(": ")
         if kind not in ("example", "file", "output", "figures", "not run") or bool(name) is (kind in ("output", "figures")):
-            raise ValueError(f"{page}: the block {match['text']!r:.60} follows no comment of tests/support/pages.py: {match['mark']!r}")
+            raise ValueError(
+                f"{page}: the block {match['text']!r:.60} follows no comment of tests/support/pages.py: {match['mark']!r}"
+            )
         found.append(Block(kind, name, match["language"], match["text"]))
     return found
 
@@ -100,12 +102,15 @@ def run_page(
             assert _shown(block.text, ran[last].out), f"{page}: {last} prints\n{ran[last].out}\nand not\n{block.text}"
         elif block.kind == "figures":
             both = [ran[last].out, ran[last].err]
-            assert any(_shown(block.text, one, figures=True) for one in both), f"{page}: {last} prints\n{both}\nand not\n{block.text}"
+            assert any(_shown(block.text, one, figures=True) for one in both), (
+                f"{page}: {last} prints\n{both}\nand not\n{block.text}"
+            )
     return ran
 
 
 def _run(page: str, block: Block, folder: Path, environment: Mapping[str, str], timeout_s: float) -> Ran:
     if block.language == PYTHON:
+        assert block.name not in sys.stdlib_module_names, f"{page}: a file {block.name}.py would hide Python's own module"
         script = folder / f"{block.name}.py"
         script.write_text(block.text, encoding="utf-8")
         command = [sys.executable, script.name]
@@ -140,7 +145,18 @@ class Trl:
     @classmethod
     def installed(cls, folder: Path) -> Trl:
         """Install it by pip."""
-        command = [sys.executable, "-m", "pip", "install", "-qq", "--no-deps", "--no-compile", "--target", str(folder), "trl==1.16.0"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "-qq",
+            "--no-deps",
+            "--no-compile",
+            "--target",
+            str(folder),
+            "trl==1.16.0",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         return cls(folder, (done.stderr.strip().splitlines() or ["pip failed"])[-1] if done.returncode else "")
 
