@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -23,6 +24,21 @@ def test_the_notebook_runs_and_rewards_teach_its_model(tmp_path: Path) -> None:
     assert shown["score"].splitlines()[1].startswith("1.0 correct")
     assert {line.split()[0] for line in shown["held_out"].splitlines()[1:]} == {"0", "10", "20"}
     assert len(shown["samples"].splitlines()) == 4
+
+
+@pytest.mark.slow
+def test_a_notebook_is_run_in_its_folder_and_leaves_no_kernel_behind(tmp_path: Path) -> None:
+    require("nbclient")
+    import nbformat
+
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("import os\nprint(os.getpid(), os.getcwd())", id="where")],
+    )
+    nbformat.write(notebook, tmp_path / "small.ipynb")
+    pid, folder = printed(executed(tmp_path / "small.ipynb", tmp_path))["where"].split()
+    assert folder == str(tmp_path.resolve())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
 
 
 def test_the_notebook_shows_short_outputs_without_paths_of_a_machine() -> None:

@@ -33,7 +33,11 @@ def executed(notebook: Path, folder: Path, timeout_s: float = 1800) -> Any:
         # The interpreter that runs the tests, whatever kernels this machine has registered.
         manager.kernel_spec.argv[0] = sys.executable
         resources = {"metadata": {"path": str(folder)}}
-        NotebookClient(content, km=manager, timeout=timeout_s, startup_timeout=300, resources=resources).execute()
+        client = NotebookClient(content, km=manager, timeout=timeout_s, startup_timeout=300, resources=resources)
+        try:
+            client.execute(cleanup_kc=True)
+        finally:
+            manager.shutdown_kernel(now=True)
     for cell in content.cells:
         if cell.cell_type == "code":
             cell.metadata.clear()
