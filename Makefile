@@ -7,7 +7,7 @@ SEED ?= 0
 # Compiled files are kept: compiling the tests takes longer than collecting them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup quickstart recipes test test-all test-vllm check bench clean
+.PHONY: setup quickstart recipes test test-all test-vllm check docs bench clean
 
 setup: $(VENV)/.installed
 
@@ -19,6 +19,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt lock.txt
 		else $(PYTHON) -m venv --without-pip $(VENV) && $(BIN)/python .ci/bootstrap_pip.py; fi
 	@echo "==> installing verigym with its training and development packages (some minutes)"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --constraint constraints.txt --constraint lock.txt --editable '.[train,data,math-verify,lora,quant,dev,docker,constraints,format,match,games,language,retrieval,mcp,serve,client]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --constraint constraints.txt --constraint lock.txt --editable '.[train,data,math-verify,lora,quant,dev,docker,constraints,format,match,games,language,retrieval,mcp,docs]'
 	@# Compiling every file takes a minute. Programs in the sandbox cannot keep compiled files, so what they import is compiled here.
 	@$(BIN)/python -c 'import datasets, numpy, sympy, torch'
 	@touch $@
@@ -53,6 +54,12 @@ check: setup
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/test_layout.py
+
+# Strict: a broken link or anchor, or a page that is not in the navigation, fails it.
+docs: setup
+	@echo "==> building the documentation into build/site, in about ten seconds"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/site/index.html; with the search: $(BIN)/python -m http.server --directory build/site"
 
 bench: setup
 	@for file in benchmarks/*.py; do echo "==> $$file"; $(BIN)/python $$file || exit 1; done

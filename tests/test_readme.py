@@ -80,7 +80,7 @@ def test_the_two_commands_are_targets_of_the_makefile() -> None:
 
 @needs("make")
 def test_make_knows_its_targets() -> None:
-    for target in ("setup", "quickstart", "test", "check", "bench"):
+    for target in ("setup", "quickstart", "test", "check", "docs", "bench"):
         done = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 

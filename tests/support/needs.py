@@ -85,6 +85,8 @@ NEEDS = {
     "fastapi": _package("fastapi", "serve"),
     "httpx": _package("httpx", "client"),
     "schemathesis": _tried("a package index that pip reaches, for schemathesis in an environment of its own"),
+    "mkdocs": _package("mkdocs", "docs"),
+    "nbclient": _package("nbclient", "docs"),
     "vllm": _tried("make test-vllm"),
     "packages": _tried("a package index that pip reaches"),
     "response templates": _tried("pip install 'transformers>=5.15'"),
