@@ -21,11 +21,13 @@ from verigym.trainer.batches.builder import Batch, BatchBuilder, dump_batch, loa
 from verigym.trainer.checkpoints import store
 from verigym.trainer.checkpoints.input_hashes import input_hashes, refuse_changed
 from verigym.trainer.checkpoints.run_record import record_start
+from verigym.trainer.config.engine import ENGINES
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.distributed.torchrun import launched_rank
 from verigym.trainer.distributed.world import SOLO, World, open_world
 from verigym.trainer.engines.base import Engine
 from verigym.trainer.engines.build import build_engine
+from verigym.trainer.engines.snapshot import Snapshot
 from verigym.trainer.learner.learner import Learner
 from verigym.trainer.models.loading import positions_of
 from verigym.trainer.monitoring.console import UnscoredReasons, opening
@@ -125,7 +127,10 @@ class Run:
             if changed:  # a broken grader may have been repaired
                 self.builder.bugs = GraderBugs(config.broken_grader_share)
         roomy = with_room(config, sessions or {}, self.positions)
-        self.engine: Engine = build_engine(roomy, self.learner.sharded.inference_copy, self.codec)
+        policy = self.learner.sharded.inference_copy
+        overlapped = config.overlap != "none" and not ENGINES[config.engine].own_weights
+        self.snapshot = Snapshot(policy) if overlapped else None
+        self.engine: Engine = build_engine(roomy, self.snapshot.model if self.snapshot else policy, self.codec)
 
     def run(self, stop: StopRequest) -> Path:
         """Train to the last step and return the final model's folder.
@@ -155,7 +160,7 @@ class Run:
                 device = str(self.learner.device)
                 for line in opening(config, self.builder.mixture.sources, self.learner.model, device, world.size, self.done):
                     progress.say(line)
-                self.engine.sync()
+                self._sync()
                 if self.done not in evaluated:
                     self._evaluate_if_due(log, progress, stop)
                 while self.done < config.steps:
@@ -172,7 +177,7 @@ class Run:
                         with self.clock("ahead_wait"):
                             self.ahead.finish()
                     with self.clock("sync"):
-                        self.engine.sync()
+                        self._sync()
                     metrics.update(learned, **self.clock.take(), step_s=time.perf_counter() - start)
                     self.done += 1
                     row = log.metrics(self.done, "train", metrics)
@@ -205,6 +210,11 @@ class Run:
             self._save()
         after = f"after step {self.done} of {self.config.steps}" if self.done else BEFORE
         raise stop.interrupted(f"stopped {after}")
+
+    def _sync(self) -> None:
+        if self.snapshot is not None:
+            self.snapshot.take()
+        self.engine.sync()
 
     def _sample_ahead_or_rest(self) -> None:
         """With `overlap`, begin to sample the next step's batch; otherwise let the engine rest during the update."""

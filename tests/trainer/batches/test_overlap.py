@@ -20,8 +20,7 @@ from verigym.trainer.checkpoints import store
 from verigym.trainer.config.run import build_config
 from verigym.trainer.distributed.world import refuse_alone
 from verigym.trainer.dry_run.estimate import estimate_run
-from verigym.trainer.engines.base import Engine
-from verigym.trainer.engines.snapshot import SnapshotEngine
+from verigym.trainer.engines.snapshot import Snapshot
 from verigym.trainer.loop import Run, train
 from verigym.trainer.rollout.graders import open_graders
 from verigym.trainer.tasks.mixture import build_source
@@ -170,40 +169,23 @@ def test_several_processes_are_refused(letters_model: Path, tmp_path: Path) -> N
         refuse_alone(config)
 
 
-class Recorded:
-    positions = None
-
-    def __init__(self, model: Any) -> None:
-        self.model, self.synced = model, 0
-
-    def sync(self) -> None:
-        self.synced += 1
-
-
 @pytest.mark.parametrize("frozen", [False, True])
-def test_a_snapshot_changes_with_sync_alone(frozen: bool) -> None:
+def test_a_snapshot_changes_when_it_is_taken(frozen: bool) -> None:
     policy = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
     policy[0].requires_grad_(not frozen)
-    made: list[Recorded] = []
-
-    def build(model: Any) -> Engine:
-        made.append(Recorded(model))
-        return made[0]  # type: ignore[return-value]
-
-    engine = SnapshotEngine(policy, build)
-    copied = made[0].model
-    assert [parameter.requires_grad for parameter in policy.parameters()] == [not frozen, not frozen, True, True]
+    snapshot = Snapshot(policy)
+    copied = snapshot.model
     assert (copied[0].weight is policy[0].weight) is frozen, "what is not trained is shared"
     before = copied[1].weight.clone()
     with torch.no_grad():
         policy[1].weight += 1
         policy[1].running_mean += 1
     assert torch.equal(copied[1].weight, before)
-    engine.sync()
-    assert made[0].synced == 1
+    snapshot.take()
     assert torch.equal(copied[1].weight, policy[1].weight)
     assert torch.equal(copied[1].running_mean, policy[1].running_mean)
-    assert [parameter.requires_grad for parameter in copied.parameters()] == [not frozen, not frozen, True, True]
+    for model in (policy, copied):
+        assert [parameter.requires_grad for parameter in model.parameters()] == [not frozen, not frozen, True, True]
 
 
 def test_a_batch_is_taken_once_and_dropped_when_abandoned() -> None:
