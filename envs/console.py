@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FOLDED_CHARS = 12
+"""Longest word that a folding column keeps whole on a narrow console."""
 
 
 def is_plain() -> bool:
