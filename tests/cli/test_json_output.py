@@ -17,8 +17,8 @@ from commands import commands, flags
 from terminals import environment, verigym
 
 from verigym.cli import main
-from verigym.cli.json_output import NO_DOCUMENT, Result, json_output, plain
-from verigym.cli.stopping import InterruptedWithResults
+from verigym.cli.common.json_output import NO_DOCUMENT, Result, json_output, plain
+from verigym.cli.common.stopping import InterruptedWithResults
 from verigym.envs import Score
 from verigym.envs.contract.errors import UsageError
 from verigym.exit_codes import ExitCode

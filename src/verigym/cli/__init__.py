@@ -30,7 +30,7 @@ from verigym.cli import (
     train,
     watch,
 )
-from verigym.cli.stopping import InterruptedWithResults, Stopped
+from verigym.cli.common.stopping import InterruptedWithResults, Stopped
 from verigym.exit_codes import ExitCode
 
 DEBUG_VARIABLE = "VERIGYM_DEBUG"
@@ -105,7 +105,7 @@ def whole(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: bad input is one line on standard error, never a traceback."""
-    from verigym.cli.args import misused
+    from verigym.cli.common.values import misused
     from verigym.envs.console import is_plain
     from verigym.envs.contract.errors import UsageError
     from verigym.envs.extras import missing

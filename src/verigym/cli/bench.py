@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from verigym.cli.json_output import Json, Result, json_output
-from verigym.cli.stopping import InterruptedWithResults
+from verigym.cli.common.json_output import Json, Result, json_output
+from verigym.cli.common.stopping import InterruptedWithResults
 from verigym.exit_codes import ExitCode
 
 app = typer.Typer(no_args_is_help=True, help="Measure graders on labelled files: verdicts, time, disagreements.")
@@ -59,7 +59,7 @@ def math(
     from verigym.bench.cases import CaseColumns
     from verigym.bench.job import BenchJob, described, run
     from verigym.bench.report import report_document, show
-    from verigym.cli.args import pairs, validated
+    from verigym.cli.common.values import pairs, validated
     from verigym.grade.out_file import write_atomically
     from verigym.terminal import printable
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verigym.cli import completion
-from verigym.cli.json_output import Json, Result, json_output, plain
-from verigym.cli.options import EnvironmentOptions, TimeoutS, Workers
+from verigym.cli.common import completion
+from verigym.cli.common.json_output import Json, Result, json_output, plain
+from verigym.cli.common.options import EnvironmentOptions, TimeoutS, Workers
 from verigym.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def sample(
     as_json: Json = False,
 ) -> Result:
     """Print what rows become: the messages, what an answer is compared with, and the gold with its reward."""
-    from verigym.cli.args import pairs
+    from verigym.cli.common.values import pairs
     from verigym.datasets_cfg import load, load_config, load_sample
     from verigym.datasets_cfg.load import named_split
     from verigym.envs import UsageError
@@ -167,7 +167,7 @@ def show_lengths(
     as_json: Json = False,
 ) -> Result:
     """Print how long prompts and worked answers are, to choose a run's max_prompt_tokens and max_new_tokens."""
-    from verigym.cli.args import pairs
+    from verigym.cli.common.values import pairs
     from verigym.datasets_cfg import load
     from verigym.datasets_cfg.lengths import lengths
     from verigym.datasets_cfg.load import named_split
@@ -234,7 +234,7 @@ def validate(
     --data-dir and without --limit, prompts that a split for training shares with one for evaluation are counted;
     --against compares with another data set.
     """
-    from verigym.cli.args import pairs
+    from verigym.cli.common.values import pairs
     from verigym.datasets_cfg import load
     from verigym.datasets_cfg import validate as run
     from verigym.datasets_cfg.load import SUFFIXES, named_split, place_of

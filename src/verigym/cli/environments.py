@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from verigym.cli import completion
-from verigym.cli.json_output import Json, Result, json_output, plain
-from verigym.cli.options import EnvironmentOptions, TimeoutS
+from verigym.cli.common import completion
+from verigym.cli.common.json_output import Json, Result, json_output, plain
+from verigym.cli.common.options import EnvironmentOptions, TimeoutS
 from verigym.exit_codes import ExitCode
 
 INTERACTIVE = "interactive"
@@ -36,7 +36,7 @@ def score(
     as_json: Json = False,
 ) -> Result:
     """Score one completion and print the whole score as indented JSON; with --json, on one line."""
-    from verigym.cli.args import pairs
+    from verigym.cli.common.values import pairs
     from verigym.envs import load
     from verigym.envs.grading import Grader
     from verigym.grade.reading.columns import nested
@@ -157,7 +157,7 @@ def check(
 
     Judging runs in processes of its own, within limits: what hangs, crashes or takes too much memory is a FAIL row.
     """
-    from verigym.cli.args import pairs
+    from verigym.cli.common.values import pairs
     from verigym.envs.conformance import check_env
     from verigym.envs.progress import Progress
     from verigym.envs.registry import load_usable

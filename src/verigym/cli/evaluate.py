@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from verigym.cli import completion
-from verigym.cli.json_output import Json, Result, json_output
-from verigym.cli.stopping import resumable
+from verigym.cli.common import completion
+from verigym.cli.common.json_output import Json, Result, json_output
+from verigym.cli.common.stopping import resumable
 from verigym.exit_codes import ExitCode
 
 MODELS = (
@@ -75,7 +75,7 @@ def evaluate(
 
     Exit code: 0 done, 2 a mistake in the call, 3 a source of which nothing could be scored, 130 or 143 stopped.
     """
-    from verigym.cli.args import validated
+    from verigym.cli.common.values import validated
     from verigym.envs import UsageError
     from verigym.trainer.config.overrides import apply_override
 
@@ -185,7 +185,7 @@ def _splits(data: Many) -> list[tuple[str, str]]:
 
 def _options(given: str) -> tuple[str, Any]:
     """Read NAME or NAME={options as JSON}."""
-    from verigym.cli.args import pairs
+    from verigym.cli.common.values import pairs
 
     if "=" not in given:
         return given, {}
@@ -195,7 +195,7 @@ def _options(given: str) -> tuple[str, Any]:
 
 def _named_picker(given: str) -> tuple[str, Any]:
     """Read ENV, ENV{options as JSON}, or either with NAME= before it."""
-    from verigym.cli.args import pairs
+    from verigym.cli.common.values import pairs
 
     head, brace, rest = given.partition("{")
     label, equals, environment = head.partition("=")

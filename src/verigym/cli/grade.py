@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verigym.cli import completion
-from verigym.cli.json_output import Json, Result, json_output
-from verigym.cli.options import EnvironmentOptions, TimeoutS, Workers
+from verigym.cli.common import completion
+from verigym.cli.common.json_output import Json, Result, json_output
+from verigym.cli.common.options import EnvironmentOptions, TimeoutS, Workers
 from verigym.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def grade(
     Exit code: 0 all scored, 1 some rows bad or unscored or `judge` raised, 2 a mistake in the call, 3 no completion got a
     verdict.
     """
-    from verigym.cli.args import counts, pairs, validated
+    from verigym.cli.common.values import counts, pairs, validated
     from verigym.envs import UsageError
     from verigym.grade.diff import WANTED, check_paths
     from verigym.grade.job import GradeJob, run

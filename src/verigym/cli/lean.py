@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from verigym.cli.json_output import Json, Result, json_output
+from verigym.cli.common.json_output import Json, Result, json_output
 from verigym.exit_codes import ExitCode
 
 app = typer.Typer(no_args_is_help=True, help="Lean: what is found here, and whether it judges rightly.")
@@ -20,7 +20,7 @@ Option = Annotated[
 
 
 def _options(given: list[str] | None) -> Any:
-    from verigym.cli.args import pairs
+    from verigym.cli.common.values import pairs
     from verigym.envs import load
 
     return load("lean", **pairs(given or [], "--option")).options

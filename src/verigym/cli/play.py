@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verigym.cli import completion
-from verigym.cli.json_output import Json, Result, json_output
-from verigym.cli.options import EnvironmentOptions
+from verigym.cli.common import completion
+from verigym.cli.common.json_output import Json, Result, json_output
+from verigym.cli.common.options import EnvironmentOptions
 from verigym.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def play(
 
     By hand, a turn ends with a line that holds only a full stop, or with the end of input.
     """
-    from verigym.cli.args import pairs
+    from verigym.cli.common.values import pairs
     from verigym.envs import UsageError, run_episode
     from verigym.envs.contract.session import TOOLS
     from verigym.envs.registry import load_usable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verigym.cli.json_output import Json, Result, json_output
-from verigym.cli.stopping import resumable
+from verigym.cli.common.json_output import Json, Result, json_output
+from verigym.cli.common.stopping import resumable
 from verigym.envs.contract.errors import UsageError
 from verigym.exit_codes import ExitCode
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verigym.cli import completion
-from verigym.cli.json_output import Json, Result, json_output
+from verigym.cli.common import completion
+from verigym.cli.common.json_output import Json, Result, json_output
 from verigym.exit_codes import ExitCode
 from verigym.sandbox.spec import Limits
 from verigym.terminal import complain
@@ -52,7 +52,7 @@ LanguageName = Annotated[
 
 
 def _open(backend: str, options: list[str] | None, allow_unsafe: bool) -> Any:
-    from verigym.cli.args import pairs
+    from verigym.cli.common.values import pairs
     from verigym.envs.contract.errors import UsageError
     from verigym.sandbox import open_sandbox
 
@@ -304,7 +304,7 @@ def test(
 
     Exit code: 0 all tests passed, 1 not, 2 a mistake in the call.
     """
-    from verigym.cli.args import pairs
+    from verigym.cli.common.values import pairs
     from verigym.envs import load, strict_json
     from verigym.envs.contract.errors import UsageError
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from verigym.cli.options import EnvironmentOptions
+from verigym.cli.common.options import EnvironmentOptions
 
 
 def serve(
@@ -40,7 +40,7 @@ def serve(
 
     Exit code: 0 all accepted items were graded, 1 some were not in time, 2 a mistake in the call.
     """
-    from verigym.cli.args import pairs, validated
+    from verigym.cli.common.values import pairs, validated
     from verigym.datasets_cfg.yamlfile import checked, read_document
     from verigym.envs import UsageError
     from verigym.serve.server import serve as run

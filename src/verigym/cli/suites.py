@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verigym.cli import completion
-from verigym.cli.json_output import Json, Result, json_output
+from verigym.cli.common import completion
+from verigym.cli.common.json_output import Json, Result, json_output
 from verigym.exit_codes import ExitCode
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from verigym.envs.progress import duration
 from verigym.report.record import number, text
 from verigym.report.watch.sparkline import ASCII, BLOCKS, sparkline
 from verigym.report.watch.state import RECENT, Series, State
 from verigym.terminal import printable
-from verigym.trainer.monitoring.progress import duration
 
 NARROW = 70
 """Columns below which accuracy and length have no curves."""

@@ -21,7 +21,7 @@ from typing import Annotated, Any, ParamSpec, TextIO
 import typer
 from pydantic import BaseModel
 
-from verigym.cli.stopping import InterruptedWithResults
+from verigym.cli.common.stopping import InterruptedWithResults
 from verigym.exit_codes import ExitCode
 
 Json = Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from verigym.cli import completion
+from verigym.cli.common import completion
 
 EnvironmentOptions = Annotated[
     list[str] | None,
