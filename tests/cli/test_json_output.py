@@ -27,6 +27,8 @@ WITHOUT = {
     ("init",): "prints no figures: it says which files it wrote",
     ("datasets", "show"): "prints a description as it is written, which is YAML",
     ("suite", "show"): "prints a description as it is written, which is YAML",
+    ("watch",): "is a live view; `metrics.jsonl` has its figures",
+    ("serve",): "is a server; its `/metrics` has figures",
 }
 """Commands without --json, and why."""
 
@@ -65,6 +67,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "sums.yaml": SUMS,
         "recipe.yaml": RECIPE,
         "turns.json": json.dumps([r"\boxed{4}"]),
+        "scores.jsonl": json.dumps({"row": 1, "sample_index": 0, "score": Score.correct().model_dump(mode="json")}) + "\n",
         "program.py": "print(2)\n",
         "tests.json": '[{"type": "stdio", "stdout": "2\\n"}]',
     }
@@ -90,9 +93,10 @@ QUICK: dict[str, tuple[str, Check]] = {
         lambda found: (found["answer"], found["score"]["reward"]) == ("4", 1.0),
     ),
     "grade": (
-        "grade rows.jsonl --env math --out scores.jsonl --workers 0",
-        lambda found: found["accuracy"] == 2 / 3 and found == {**summary("scores.jsonl"), "first_bad": ""},
+        "grade rows.jsonl --env math --out graded.jsonl --workers 0",
+        lambda found: found["accuracy"] == 2 / 3 and found == {**summary("graded.jsonl"), "first_bad": ""},
     ),
+    "report": ("report scores.jsonl", lambda found: (found["samples"], found["path"]) == (1, "scores.report.html")),
     "bench math": ("bench math cases.jsonl", lambda found: next(iter(found["groups"]["answers"].values()))["accuracy"] == 1.0),
     "validate": (
         "validate sums.yaml --data-dir . --workers 0",

@@ -262,7 +262,16 @@ def test_progress_on_a_plain_terminal_is_lines(tmp_path: Path) -> None:
 
 def test_there_is_one_place_that_opens_consoles_and_one_that_draws_bars() -> None:
     root = Path(__file__).parents[2]
-    folders = ("src/verigym/cli", "src/verigym/grade", "src/verigym/bench", "envs", "datasets_cfg", "trainer", "sandbox")
+    folders = (
+        "src/verigym/cli",
+        "src/verigym/grade",
+        "src/verigym/bench",
+        "src/verigym/report",
+        "envs",
+        "datasets_cfg",
+        "trainer",
+        "sandbox",
+    )
     opening = re.compile(r"\bConsole\(|from rich\.progress import|rich\.print\b")
     found = {
         str(path.relative_to(root))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from verigym.cli.common.json_output import Json, Result, json_output
 from verigym.exit_codes import ExitCode
 
 INPUTS = (
@@ -15,6 +16,7 @@ INPUTS = (
 )
 
 
+@json_output
 def report(
     inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help=INPUTS)],
     out: Annotated[
@@ -29,7 +31,8 @@ def report(
         int, typer.Option(min=1, help="About so many samples go into the page; of more, whole prompts are chosen by hash.")
     ] = 100_000,
     max_chars: Annotated[int, typer.Option(min=100, help="A longer text is cut in the middle.")] = 20_000,
-) -> int:
+    as_json: Json = False,
+) -> Result:
     """Write a page that shows curves, verdicts and samples, and needs neither a server nor a network."""
     from verigym.report.build import ReportOptions, build_report
     from verigym.report.reading.inputs import find_inputs
@@ -42,7 +45,8 @@ def report(
         complain(note, "note")
     shown = "all" if built.shown == built.samples else f"{built.shown:,} of"
     print(printable(f"report: {built.path} ({built.bytes / 1e6:.1f} MB, {shown} {built.samples:,} samples)"))
-    return ExitCode.OK
+    figures = {"path": built.path, "bytes": built.bytes, "samples": built.samples, "shown": built.shown, "notes": built.notes}
+    return Result(ExitCode.OK, figures)
 
 
 def _default_out(first: Path) -> Path:

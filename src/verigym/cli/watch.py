@@ -19,12 +19,11 @@ def watch(
 
     Ends when the run has, or with Ctrl-C, which does not touch the run.
     """
-    from rich.console import Console
-
+    from verigym.envs.console import open_console
     from verigym.report.watch.follow import follow
 
     try:
-        follow(run, Console(highlight=False), once=once, every_s=every_s)
+        follow(run, open_console(), once=once, every_s=every_s)
     except KeyboardInterrupt:
         return ExitCode.OK
     return ExitCode.OK
