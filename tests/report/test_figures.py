@@ -125,7 +125,7 @@ def test_a_run_s_row() -> None:
 
 def test_curves_by_environment_and_component() -> None:
     rows = [train_row(1), {k: v for k, v in train_row(2, **{"status/truncated": 0.5}).items() if k != "kl"}]
-    found = curves(2, rows, ["words/format", "words/absent"])
+    found = curves(2, rows, [("words", "format"), ("words", "absent"), ("words", "format/tags")])
     panels = {panel["key"]: panel for panel in found["panels"]}
     assert [line["source"] for line in panels["reward"]["lines"]] == ["", "sums", "words"]
     assert [line["metric"] for line in panels["components"]["lines"]] == ["words/format"]

@@ -16,9 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from needs import lack, require
+from needs import CHROMIUM, lack, require
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 WAIT_S = 120.0
 """Most seconds for one answer; the machine may be busy."""
 
@@ -33,7 +32,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 def program() -> str | None:
     """The browser's path."""
-    return next((path for name in NAMES if (path := shutil.which(name))), None)
+    return next((path for name in CHROMIUM if (path := shutil.which(name))), None)
 
 
 class Page:

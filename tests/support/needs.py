@@ -22,6 +22,10 @@ SHARED = Path(__file__).resolve().parents[3] / "shared"
 """Real data and references of the maintainers, beside the clone. Not part of the project."""
 
 
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+"""Names of programs that are Chromium."""
+
+
 @dataclass(frozen=True)
 class Need:
     """Something that a machine may lack."""
@@ -68,7 +72,7 @@ NEEDS = {
     "root": Need(lambda: "" if os.geteuid() == 0 else "only root may do it", "run the tests as root"),
     "cores": Need(lambda: "" if len(os.sched_getaffinity(0)) > 1 else "there is one core only", "a second core"),
     "chromium": Need(
-        lambda: "" if any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))) else "no Chromium is installed",
+        lambda: "" if any(map(shutil.which, CHROMIUM)) else "no Chromium is installed",
         "apt install chromium",
     ),
     "py3langid": _package("py3langid", "language"),

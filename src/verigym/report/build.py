@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = Re
     metrics = {place: read_metrics(one) for place, one in enumerate(inputs) if one.kind is Kind.RUN}
     share = _share_to_keep(inputs, metrics, options)
     packer, twins, tallies = Packer(), Twins(), [Tally() for _ in inputs]
-    components: list[set[str]] = [set() for _ in inputs]
+    components: list[set[tuple[str, str]]] = [set() for _ in inputs]
     total = 0
     for place, one in enumerate(inputs):
         for record in _records(one, place, metrics.get(place, []), options):
@@ -95,9 +96,7 @@ def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = Re
             tallies[place].add(record)
             twins.add(record)
             if one.kind is Kind.RUN:
-                components[place] |= {
-                    f"{record.source}/{name}" for name, _ in record.texts.get("components", ()) if "/" not in name
-                }
+                components[place] |= {(record.source, name) for name, _ in record.texts.get("components", ())}
             if share == 1 or int(record.prompt_id, 16) < share * SHARES:
                 packer.add(record)
 
@@ -153,8 +152,6 @@ def _sample_count(path: Path, kind: Kind) -> int:
 
 
 def _samples_of_line(line: bytes) -> int:
-    import json
-
     try:
         return max(1, len(json.loads(line)["samples"]))
     except (ValueError, KeyError, TypeError, RecursionError):

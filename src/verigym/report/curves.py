@@ -10,7 +10,6 @@ from verigym.report.record import STATUSES, number
 
 PHASES = ("generate_s", "grade_wait_s", "update_s", "sync_s", "evaluate_s", "checkpoint_s", "step_s")
 """Times of a step. `generate_grade_s` holds the first two, `step_s` all that belongs to the step itself."""
-EPISODES = ("calls", "turns", "malformed_calls", "tool_exceptions", "episodes_cut_off", "reply_s", "context_used")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,6 @@ class Panel:
     kind: str = "train"
     share: bool = False
     """Whether values lie between 0 and 1."""
-    help: str = ""
 
 
 PANELS = (
@@ -83,13 +81,13 @@ class Columns:
                 column.append(None)
 
 
-def curves(place: int, rows: Sequence[Mapping[str, Any]], components: Iterable[str]) -> dict[str, Any]:
+def curves(place: int, rows: Sequence[Mapping[str, Any]], components: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Return a run's curves for the page: columns by kind, and the lines of each panel.
 
     Args:
         place: the run's number among the report's inputs.
         rows: of its metrics.jsonl.
-        components: `source/component` of its samples; components of components are left out, they are too many to tell apart.
+        components: source and name of each in its samples; components of components are left out, too many to tell apart.
     """
     kinds: dict[str, Columns] = {}
     for row in rows:
@@ -112,9 +110,12 @@ def curves(place: int, rows: Sequence[Mapping[str, Any]], components: Iterable[s
                 lines.append({"metric": name, "name": panel.names[0], "source": source})
         if lines:
             panels.append(_panel(panel, lines))
-    parts = [name for name in sorted(components) if name in known.get("train", ())]
-    if parts:
-        lines = [{"metric": name, "name": name.partition("/")[2], "source": name.partition("/")[0]} for name in parts]
+    lines = [
+        {"metric": f"{source}/{name}", "name": name, "source": source}
+        for source, name in sorted(components)
+        if "/" not in name and f"{source}/{name}" in known.get("train", ())
+    ]
+    if lines:
         panels.insert(2, _panel(Panel("components", "Components of the reward", "mean", ()), lines))
     return {
         "input": place,

@@ -17,6 +17,7 @@ from tests.sandbox.docker.podman import Podman, Unavailable, running_podman  # n
 from tests.sandbox.docker.support import docker_box  # noqa: E402
 from verigym.sandbox import Sandbox  # noqa: E402
 
+
 _services: list[Podman] = []
 
 

@@ -48,7 +48,7 @@ function answers(texts) {
 }
 
 function components(found) {
-  return table([{ name: "Name", text: true }, { name: "Value" }], found.map(([name, value]) => [addText(el("span"), name), short(value)]));
+  return table([{ name: "Name", text: true }, { name: "Value" }], found.map(([name, value]) => [addText(el("span"), name), short(value)]), { class: "compact" });
 }
 
 function prompt(texts) {
@@ -60,7 +60,7 @@ function prompt(texts) {
 function turn(one, content) {
   const name = el("p", { class: "role" }, addText(el("b"), one.name ? `${one.role}: ${one.name}` : one.role), known(one.reward) ? rewardMark(one.reward) : null);
   const calls = (one.calls || []).map(([called, given, fault]) => el("p", { class: fault ? "call fault" : "call" },
-    addText(el("b"), called || "call"), " ", addText(el("code"), given), fault ? addText(el("span", { class: "fault-name" }), fault) : null));
+    addText(el("b"), called || "call"), " ", addText(el("code"), given), fault ? addText(el("span", { class: "fault-name" }), `not run: ${fault}`) : null));
   return el("div", { class: `turn role-${["assistant", "tool", "user", "system"].includes(one.role) ? one.role : "user"}` }, name, content || textBlock(one.text), calls);
 }
 

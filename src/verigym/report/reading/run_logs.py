@@ -23,7 +23,7 @@ from verigym.report.record import (
     verdict,
     whole,
 )
-from verigym.report.rows import Lines, Row
+from verigym.report.rows import Lines, Row, read_json
 
 
 def read_metrics(one: Input) -> list[Row]:
@@ -95,6 +95,4 @@ def _sample(row: Row, place: int, means: Mapping[int, Row], limit: TextLimit, co
 
 def run_settings(folder: Path) -> Mapping[str, Any]:
     """Return a run's settings from config.json; empty where it has none."""
-    from verigym.report.rows import read_json
-
     return read_json(folder / "config.json")
