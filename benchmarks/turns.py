@@ -1,6 +1,6 @@
 """What it saves to keep keys and values between the turns of episodes, and to let episodes go on freely while tools are slow.
 
-    python benchmarks/turns.py [--episodes N] [--repeats N] [--workers N] [--hidden N]
+    python benchmarks/turns.py [--episodes N] [--repeats N] [--workers N] [--hidden N] [--only NAME]
 
 - `cache`: episodes of six turns by a random model, with `episode_cache_mb` and without: CPU seconds of sampling. Sessions
   are in processes of their own and not counted.
@@ -97,6 +97,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--only", choices=("cache", "free"), help="measure this alone")
     arguments = parser.parse_args()
 
     import torch
@@ -113,6 +114,8 @@ def main() -> None:
         ("cache", no_wait, (("kept", 1024 * MIB, "lockstep"), ("again", 0, "lockstep"))),
         ("free", {"least_s": 0.2, "most_s": 1.0}, (("free", 1024 * MIB, "free"), ("lockstep", 1024 * MIB, "lockstep"))),
     ):
+        if arguments.only not in (None, name):
+            continue
         env = WaitingEnvironment(**options)
         with Grader(env, workers=0) as grader, Sessions({env.name: env}, workers=arguments.workers) as sessions:
             sessions.start()
