@@ -29,6 +29,8 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "quant": ("bitsandbytes",),
     "liger": ("liger_kernel",),
     "vllm": ("vllm",),
+    "inspect-ai": ("inspect_ai",),
+    "lighteval": ("lighteval",),
     "boards": ("wandb", "trackio"),
 }
 """The packages that verigym imports where they are asked for, by their import names, under the extra to install for them.

@@ -7,6 +7,7 @@ was asked; a mixture of environments is one data set.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,15 @@ from verigym.envs.contract.schema import Prompt, canonical_json
 from verigym.envs.registry import available
 from verigym.envs.registry import load as load_environment
 from verigym.trainer.config.run import SourceConfig
-from verigym.trainer.tasks.mixture import Mixture, Source, make_source
+from verigym.trainer.evaluation.tasks import held_out
+from verigym.trainer.tasks.mixture import Mixture, Source, build_source, make_source
 
 COLUMN = "verigym"
 """The column that holds a row's task: JSON text with `source` and `prompt`."""
 BATCH = 64
 """Rows within which each source has its share."""
+NO_SPLIT = "(none)"
+"""The training split of a source that is only evaluated: any of its splits may be what is evaluated."""
 
 SourcesLike = Environment | str | Path | Mapping[str, Any]
 
@@ -151,6 +155,53 @@ def open_sources(
     return _made([_config(one) for one in fields], seed, eval_count)
 
 
+def open_held_out(
+    what: SourcesLike | Sources,
+    *,
+    split: str = "test",
+    count: int | None = None,
+    data_dir: Path | str | None = None,
+    **options: Any,
+) -> Sources:
+    """Return what is to be evaluated, whose `held_out` rows are those that `verigym eval` takes. Nothing is trained on.
+
+    Args:
+        what: as `open_sources` takes it.
+        split: to evaluate, where `what` is an environment or a data set; a mixture's sources name their own `eval_split`.
+        count: most rows of each source; None for all, which environments that generate tasks do not have.
+        data_dir: folder of the local files of data sets; the hub where left out.
+        options: of the environment, where `what` is a name.
+
+    Raises:
+        UsageError: as `open_sources`, a source has no held-out split, or it generates tasks and `count` is None.
+    """
+    if isinstance(what, Sources):
+        _refuse_options("sources that are made already", options)
+        return what
+    given: dict[str, Environment] = {}
+    if isinstance(what, str | Path | Mapping) and (isinstance(what, Mapping) or str(what) not in available()):
+        fields = _fields(what, NO_SPLIT, split, Path(data_dir) if data_dir else None, options)
+        configs = [_config(one) for one in fields]
+    else:
+        if isinstance(what, str | Path):
+            environment, options = load_environment(str(what), **options), {}
+        else:
+            environment = require_environment(what, "environment")
+        _refuse_options("an environment that is made already", options)
+        given = {environment.name: environment}
+        if not isinstance(environment, TaskSource):
+            return Sources(given)
+        configs = [SourceConfig(environment=environment.name, split=NO_SPLIT, eval_split=split)]
+    _refuse_doubles(configs)
+    made = []
+    for config in configs:
+        if count is None and config.dataset is None:
+            raise UsageError(f"source {config.label!r} generates its tasks, so there are no `all`: give count=NUMBER")
+        most = sys.maxsize if count is None else count
+        made.append(build_source(config, 0, most, given) if given else held_out(config, most))
+    return Sources({source.label: source.environment for source in made}, tuple(made))
+
+
 def _fields(
     what: str | Path | Mapping[str, Any], split: str, eval_split: str | None, data_dir: Path | None, options: dict[str, Any]
 ) -> list[dict[str, Any]]:
@@ -181,11 +232,15 @@ def _config(fields: Mapping[str, Any]) -> SourceConfig:
 
 
 def _made(configs: list[SourceConfig], seed: int, eval_count: int, given: Mapping[str, Environment] | None = None) -> Sources:
+    _refuse_doubles(configs)
+    sources = tuple(make_source(config, seed, eval_count, given) for config in configs)
+    return Sources({source.label: source.environment for source in sources}, sources, seed)
+
+
+def _refuse_doubles(configs: list[SourceConfig]) -> None:
     for config in configs:
         if any(config.label == other.label for other in configs if other is not config):
             raise UsageError(f"sources: two are called {config.label!r}; give one a `name`")
-    sources = tuple(make_source(config, seed, eval_count, given) for config in configs)
-    return Sources({source.label: source.environment for source in sources}, sources, seed)
 
 
 def _refuse_options(kind: str, options: Mapping[str, Any]) -> None:
