@@ -1,19 +1,18 @@
-"""Episodes for hooks that bring a text of the model at a time: live sessions in workers, and what the model reads next.
+"""Episodes for other trainers: they give texts of the model, and get what it reads next and a verdict at the end.
 
-A task whose environment has no episodes is over after the first text, so a mixture of both is played alike.
+Sessions run in worker processes, as in our own trainer: a tool that hangs or dies costs one episode and no other. An
+environment of one turn is an episode whose first text ends it, so an adapter has one loop for both.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from verigym.adapters.sources import Sources
+from verigym.adapters.scoring import Scorer
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.contract.schema import Completion, FinishReason, Message, Prompt, ScoreError, Turn
@@ -21,234 +20,252 @@ from verigym.envs.contract.session import TOOLS, opens_sessions
 from verigym.envs.contract.transcript import Transcript
 from verigym.envs.grading.pools import pools
 from verigym.envs.sessions import Answer, Episode, SessionLimit, Sessions
-from verigym.envs.tools.call_formats import CallFormat
-
-MAX_TURNS = 8
-"""The assistant's turns of an episode, by default, as `run_episode` has it."""
-_CUT: Mapping[str, FinishReason] = {"length": "length", "context": "context"}
+from verigym.envs.tools.call_formats import DEFAULT, CallFormat
 
 
-class Plays:
-    """Begins episodes of tasks of any of the sources. Its workers start with the first.
+class Episodes:
+    """Opens the episodes of a scorer's tasks. Worker processes start with the first one that needs them.
 
     Args:
-        sources: what is played.
-        max_turns: the assistant's turns of an episode; one that is not over by then has the finish reason `turns`.
-        settings: of `Sessions`, such as `workers` and `timeout_s`.
+        scorer: gives the tasks and judges them.
+        max_turns: the assistant's turns in an episode, at most.
+        turn_timeout_s: wall time that a session may take to open or to answer a turn.
 
     Raises:
-        UsageError: a setting does not fit.
+        UsageError: an argument does not fit.
     """
 
-    def __init__(self, sources: Sources, *, max_turns: int = MAX_TURNS, **settings: Any) -> None:
-        if max_turns < 1:
-            raise UsageError(f"max_turns={max_turns}: expected at least 1")
-        self.sources, self.max_turns = sources, max_turns
-        played = {label: one for label, one in sources.environments.items() if opens_sessions(one)}
-        shared, self._pool_of = pools(played)
-        self._sessions = [Sessions(pool, **settings) for pool in shared]
-
-    def played(self, label: str) -> bool:
-        """Whether a source's tasks are episodes."""
-        return label in self._pool_of
+    def __init__(self, scorer: Scorer, *, max_turns: int = 8, turn_timeout_s: float = 30.0) -> None:
+        if isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1:
+            raise UsageError(f"max_turns={max_turns!r}: expected a whole number of at least 1")
+        self.scorer, self.max_turns = scorer, max_turns
+        playing = {label: one for label, one in scorer.sources.environments.items() if opens_sessions(one)}
+        shared, self._pool_of = pools(playing)
+        limits: dict[str, Any] = {name: scorer.limits[name] for name in ("workers", "memory_bytes") if name in scorer.limits}
+        self._sessions = [Sessions(pool, timeout_s=turn_timeout_s, **limits) for pool in shared]
 
     @property
-    def any_played(self) -> bool:
-        """Whether some source's tasks are episodes."""
-        return bool(self._pool_of)
+    def playing(self) -> Mapping[str, Environment]:
+        """The environments with episodes of several turns, by label."""
+        return {label: self.scorer.sources.environments[label] for label in self._pool_of}
 
-    def begin(self, task: tuple[str, Prompt], seed: str) -> Play:
-        """Begin an episode and return at once.
+    def open(self, task: tuple[str, Prompt], seed: str) -> PlayedEpisode:
+        """Begin an episode of a task.
 
         Args:
-            task: label and task, as `Scorer.task` returns them.
-            seed: names the episode; randomness of the session is keyed by it.
+            task: from the scorer.
+            seed: names the episode; randomness of its session is keyed by it.
 
         Raises:
-            UsageError: the sessions are closed or can never start.
+            UsageError: the worker processes can never start.
         """
         label, prompt = task
-        episode = self._sessions[self._pool_of[label]].open(prompt, seed) if self.played(label) else None
-        return Play(prompt, episode, self.sources.environments[label], self.max_turns)
+        number = self._pool_of.get(label)
+        live = None if number is None else self._sessions[number].open(prompt, seed)
+        return PlayedEpisode(task, live, self.max_turns)
 
     def close(self) -> None:
-        """End the workers."""
-        for one in self._sessions:
-            one.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        """End the worker processes of sessions."""
+        for sessions in self._sessions:
+            sessions.close()
 
 
-class Play:
-    """One episode, made by `Plays.begin`. Whoever drops it gives it up: its session is closed."""
+class PlayedEpisode:
+    """One episode, made by `Episodes.open`: turns until `over`, then `completion`."""
 
-    def __init__(self, prompt: Prompt, episode: Episode | None, environment: Environment, max_turns: int) -> None:
-        self.prompt, self.max_turns = prompt, max_turns
-        self._episode, self._environment = episode, environment
-        self._played = episode is not None
-        self._transcript = Transcript(prompt)
+    def __init__(self, task: tuple[str, Prompt], live: Episode | None, max_turns: int) -> None:
+        self.task = task
+        self._live, self._max_turns = live, max_turns
+        self._transcript = Transcript(task[1])
         self._reason: FinishReason | None = None
         self._outcome: Mapping[str, Any] | None = None
         self._failure: ScoreError | None = None
-        self._token_ids: Sequence[int] | None = None
-
-    @property
-    def messages(self) -> list[Message]:
-        """What the model reads first. Tools are explained in a system message, for peers that pass the model texts alone."""
-        tools: Any = self.prompt.metadata.get(TOOLS) or ()
-        if not tools or not self._played:
-            return list(self.prompt.messages)
-        told = tool_text(tools, call_example(self._environment))
-        first, *rest = self.prompt.messages
-        if first.role == "system":
-            return [Message(role="system", content=f"{first.content}\n\n{told}"), *rest]
-        return [Message(role="system", content=told), first, *rest]
 
     @property
     def over(self) -> bool:
-        """Whether the model has no further turn."""
+        """Whether no turn follows."""
         return self._reason is not None
 
     @property
-    def turn_reward(self) -> float | None:
-        """What the last turn earned, where the environment gives rewards by turn."""
-        return next((turn.reward for turn in reversed(self._transcript.turns) if turn.role == "assistant"), None)
+    def turns(self) -> int:
+        """Turns of the model so far."""
+        return self._transcript.written
 
-    def turn(
-        self, text: str, *, finish_reason: FinishReason | None = None, token_ids: Sequence[int] | None = None
-    ) -> list[Message]:
-        """Take the model's next text, and return what it reads next; nothing where the episode is over.
-
-        Args:
-            text: what the model wrote.
-            finish_reason: what ended it, where that is known: a text that was cut off ends the episode and is not answered.
-            token_ids: of the text, where they are known.
+    def turn(self, text: str) -> Sequence[Message]:
+        """Give a text of the model, and return what it reads next; nothing where the episode is over.
 
         Raises:
             UsageError: the episode is over.
         """
-        waiting = self._take(text, finish_reason, token_ids)
-        return [] if waiting is None else self._settle(waiting)
+        future = self._asked(text)
+        ending = None if future is None else self._taken(future)
+        if ending is None:
+            return self._read
+        self._ended(ending)
+        return ()
 
-    async def aturn(
-        self, text: str, *, finish_reason: FinishReason | None = None, token_ids: Sequence[int] | None = None
-    ) -> list[Message]:
+    async def aturn(self, text: str) -> Sequence[Message]:
         """As `turn`, without blocking the event loop."""
-        waiting = self._take(text, finish_reason, token_ids)
-        if waiting is None:
-            return []
-        await _done(waiting)
-        return self._settle(waiting)
+        future = self._asked(text)
+        await _settled(future)
+        ending = None if future is None else self._taken(future)
+        if ending is None:
+            return self._read
+        await _settled(ending)
+        self._ended(ending)
+        return ()
 
-    def completion(self) -> Completion:
-        """End the episode where it is not over, and return what is judged."""
-        ending = self._end()
-        return self._completed(ending)
+    def end(self, reason: FinishReason, text: str | None = None) -> None:
+        """End the episode from the trainer's side.
 
-    async def acompletion(self) -> Completion:
-        """As `completion`, without blocking the event loop."""
-        ending = self._end()
+        Args:
+            reason: such as `length`, where a turn was cut off and is not answered.
+            text: of the last turn, if the session is not to answer it.
+
+        Raises:
+            UsageError: the episode is over.
+        """
+        if (ending := self._closing(reason, text)) is not None:
+            self._ended(ending)
+
+    async def aend(self, reason: FinishReason, text: str | None = None) -> None:
+        """As `end`, without blocking the event loop."""
+        ending = self._closing(reason, text)
+        await _settled(ending)
         if ending is not None:
-            await _done(ending)
-        return self._completed(ending)
+            self._ended(ending)
 
-    def abandon(self) -> None:
-        """Give the episode up: its session is closed, and nothing is waited for."""
-        self._episode = None
-        self._reason = self._reason or "abort"
+    def completion(self, token_ids: Sequence[int] | None = None) -> Completion:
+        """Return what is judged.
 
-    def _take(self, text: str, finish_reason: FinishReason | None, token_ids: Sequence[int] | None) -> Future[Answer] | None:
-        if self._reason is not None:
-            raise UsageError("the episode is over: begin the next one")
+        Args:
+            token_ids: those that the model wrote, where the trainer knows them.
+
+        Raises:
+            UsageError: the episode goes on.
+        """
+        if self._reason is None:
+            raise UsageError("the episode goes on: give turns until it is over, or end it")
+        if self._live is None:  # one text, judged as such
+            ids = None if token_ids is None else tuple(token_ids)
+            text = self._transcript.turns[-1].text if self._transcript.turns else ""
+            return Completion(text=text, token_ids=ids, finish_reason=self._reason)
+        return self._transcript.completion(self._reason, self._outcome, self._failure, token_ids)
+
+    @property
+    def _read(self) -> Sequence[Message]:
+        """The replies to the last turn."""
+        replies: list[Message] = []
+        for turn in reversed(self._transcript.turns):
+            if turn.role == "assistant":
+                break
+            replies.append(turn.message)
+        return () if self.over else replies[::-1]
+
+    def _refuse_over(self) -> None:
+        if self.over:
+            raise UsageError("the episode is over: open another one")
+
+    def _closing(self, reason: FinishReason, text: str | None) -> Future[Mapping[str, Any]] | None:
+        self._refuse_over()
+        if text is not None:
+            self._transcript.add(Turn(role="assistant", text=text))
+        self._reason = reason
+        return None if self._live is None else self._live.end()
+
+    def _asked(self, text: str) -> Future[Answer] | None:
+        self._refuse_over()
         self._transcript.add(Turn(role="assistant", text=text))
-        if self._episode is None:  # a task of one turn
-            self._token_ids = token_ids
-            self._reason = finish_reason or "stop"
+        if self._live is None:
+            self._reason = "stop"
             return None
-        if finish_reason in _CUT:  # half a turn is not answered
-            self._reason = _CUT[finish_reason]
-            return None
-        return self._episode.turn(text)
+        return self._live.turn(text)
 
-    def _settle(self, waiting: Future[Answer]) -> list[Message]:
-        """Take what the session said. The future may have to be waited for."""
+    def _taken(self, future: Future[Answer]) -> Future[Mapping[str, Any]] | None:
+        """Take what the session said; return the future of its end where the last turn was reached."""
         try:
-            answer = waiting.result()
+            answer = future.result()
         except EnvironmentFailure as error:
             self._reason, self._failure = "abort", error.score().error
-            return []
+            return None
         except SessionLimit as blamed:
             self._reason, self._outcome = "limit", {"limit": blamed.why}
-            return []
+            return None
         self._transcript.replace_last(answer.turn)
         self._transcript.answer(answer.reply)
         if answer.reply.done:
             self._reason, self._outcome = "stop", answer.outcome
-            return []
-        if self._transcript.written >= self.max_turns:
+        elif self.turns >= self._max_turns:
             self._reason = "turns"
-            return []
-        return list(answer.reply.messages)
+            assert self._live is not None
+            return self._live.end()
+        return None
 
-    def _end(self) -> Future[Mapping[str, Any]] | None:
-        if self._reason is None:
-            self._reason = "turns"
-        ended_here = self._reason in ("turns", "length", "context")
-        return self._episode.end() if ended_here and self._episode is not None and self._outcome is None else None
-
-    def _completed(self, ending: Future[Mapping[str, Any]] | None) -> Completion:
-        if ending is not None:
-            try:
-                self._outcome = ending.result()
-            except EnvironmentFailure as error:
-                self._reason, self._failure = "abort", error.score().error
-            except SessionLimit as blamed:
-                self._reason, self._outcome = "limit", {"limit": blamed.why}
-        assert self._reason is not None
-        if not self._played:
-            text = "".join(turn.text for turn in self._transcript.turns)
-            ids = None if self._token_ids is None else tuple(self._token_ids)
-            return Completion(text=text, token_ids=ids, finish_reason=self._reason)
-        return self._transcript.completion(self._reason, self._outcome, self._failure)
+    def _ended(self, future: Future[Mapping[str, Any]]) -> None:
+        try:
+            self._outcome = future.result()
+        except EnvironmentFailure as error:
+            self._reason, self._failure = "abort", error.score().error
+        except SessionLimit as blamed:
+            self._reason, self._outcome = "limit", {"limit": blamed.why}
 
 
-async def _done(future: Future[Any]) -> None:
-    """Wait for a future, whatever it ends with."""
-    with contextlib.suppress(Exception):
-        await asyncio.wrap_future(future)
+async def _settled(future: Future[Any] | None) -> None:
+    """Wait until a future is done, whatever it holds."""
+    if future is not None:
+        waiting = asyncio.wrap_future(future)
+        await asyncio.wait([waiting])
+        waiting.exception()  # or asyncio reports one that nobody has looked at
 
 
-def call_example(environment: Environment) -> str:
-    """Return how a call of an environment's tools is written, of the part that has them."""
+def written_calls(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    """Return calls that a trainer has read out of the model's turn, by name and arguments, as a session reads them.
+
+    What else the turn says is left out: an unclosed tag in it would hide the calls, and the last turn alone is judged.
+    """
+    return "\n".join(
+        f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n</tool_call>"
+        for name, arguments in calls
+    )
+
+
+def refuse_other_formats(label: str, environment: Environment, who: str) -> None:
+    """Refuse an environment whose sessions read calls in another format than `written_calls` writes.
+
+    Raises:
+        UsageError: its option `calls` is another.
+    """
+    for calls in call_formats(environment):
+        if calls.identity != DEFAULT:
+            raise UsageError(f"source {label!r}: {who} reads the calls itself; leave out calls={calls.identity!r}")
+
+
+def call_formats(environment: object) -> Iterator[CallFormat]:
+    """Yield the formats in which an environment, or a part of it, reads calls."""
+    calls = getattr(environment, "calls", None)
+    if isinstance(calls, CallFormat):
+        yield calls
     parts = getattr(environment, "parts", None)
-    inside = [environment, getattr(environment, "inner", None), *(parts.values() if isinstance(parts, Mapping) else ())]
-    formats = [one.calls for one in inside if isinstance(getattr(one, "calls", None), CallFormat)]
-    if not formats:
-        raise UsageError(f"{environment.name!r} does not say how its tools are called (`calls`)")
-    return formats[0].example
+    for part in parts.values() if isinstance(parts, Mapping) else [getattr(environment, "inner", None)]:
+        if part is not None and not isinstance(part, str):
+            yield from call_formats(part)
 
 
-def tool_text(tools: Sequence[Mapping[str, Any]], example: str) -> str:
-    """Return what a model is told of its tools, where no chat template tells it.
+def with_tools_told(prompt: Prompt, environment: Environment, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a task's messages with its tools in the first one, for trainers that do not hand tools to the chat template.
 
     Args:
-        tools: as chat templates take them.
-        example: how a call is written.
+        prompt: the task.
+        environment: of the task.
+        messages: as the trainer has them.
     """
-    listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
-    return (
-        "You may call tools before you answer. These are the tools, with the JSON schemas of their arguments:\n"
-        f"{listed}\n\nWrite a call as {example}. Each result is given to you in <tool_response> tags. A message without a call "
-        "is your answer."
-    )
-
-
-def as_user_text(messages: Sequence[Message]) -> str:
-    """Return what the model reads next as one text of the user's, results of tools in the tags of Hermes and Qwen."""
-    return "\n".join(
-        f"<tool_response>\n{one.content}\n</tool_response>" if one.role == "tool" else one.content for one in messages
-    )
+    tools = prompt.metadata.get(TOOLS)
+    told = [dict(message) for message in messages]
+    form = next(call_formats(environment), None)
+    if not tools or form is None:
+        return told
+    listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)  # type: ignore[union-attr]
+    text = f"You may call these tools before you answer:\n{listed}\nWrite a call as {form.example}"
+    if told and told[0].get("role") == "system":
+        return [{**told[0], "content": f"{told[0]['content']}\n\n{text}"}, *told[1:]]
+    return [{"role": "system", "content": text}, *told]
