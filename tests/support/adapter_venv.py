@@ -64,7 +64,7 @@ def real_run(
     python = _environment(peer, tuple(also), tuple(without_dependencies), constraints)
     with tempfile.TemporaryDirectory(prefix=f"verigym-{peer}-") as here:
         done = subprocess.run(
-            [str(python), str(SCRIPTS / f"{peer}.py"), *arguments],
+            [str(python), "-P", str(SCRIPTS / f"{peer}.py"), *arguments],  # -P, or the script is what it imports
             cwd=here,
             env={
                 **os.environ,

@@ -76,6 +76,17 @@ class Sources:
             for prompt in source.held_out:
                 yield row_of(source.label, prompt)
 
+    def first(self, label: str) -> Prompt:
+        """Return the first task of a source.
+
+        Raises:
+            UsageError: it writes no tasks of its own.
+        """
+        for source in self._made:
+            if source.label == label:
+                return source.train(0)
+        raise UsageError(f"environment {label!r} writes no tasks of its own: give a data set or a suite")
+
     def task(self, cell: Any) -> tuple[str, Prompt]:
         """Return the label and the task that a row's `verigym` column holds: JSON text, or the mapping that it says.
 
