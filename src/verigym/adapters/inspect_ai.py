@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from verigym.adapters.episodes import MAX_TURNS, Plays, as_user_text
+from verigym.adapters.episodes import Episodes, with_tools_told
 from verigym.adapters.scoring import Scorer
 from verigym.adapters.sources import COLUMN, Sources, SourcesLike, open_held_out
+from verigym.adapters.user_text import as_user_text
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Completion, FinishReason, Score
 from verigym.envs.extras import need
@@ -70,39 +71,38 @@ def scorer(
     return made
 
 
-def player(what: Sources | Plays, *, max_turns: int = MAX_TURNS, **settings: Any) -> inspect_ai.solver.Solver:
+def player(what: Scorer | Episodes) -> inspect_ai.solver.Solver:
     """Return a solver that plays episodes: the model's texts go to the sample's session, whose replies it reads.
 
     Tools are called in the model's text, as in training, and explained in a system message; inspect's own tool calls are not
     used. Tasks without episodes are over after one text.
 
     Args:
-        what: the sources, or `Plays` of them.
-        max_turns: the model's turns of an episode.
-        settings: of `Sessions`, such as `timeout_s`.
+        what: the scorer of the tasks, or `Episodes` of it, which have limits of their own.
 
     Raises:
-        UsageError: inspect_ai is missing, or a setting does not fit.
+        UsageError: inspect_ai is missing.
     """
     solving, models = need("inspect_ai.solver", WHAT), need("inspect_ai.model", WHAT)
-    plays = what if isinstance(what, Plays) else Plays(what, max_turns=max_turns, **settings)
+    episodes = what if isinstance(what, Episodes) else Episodes(what)
     roles = {"system": models.ChatMessageSystem, "user": models.ChatMessageUser, "assistant": models.ChatMessageAssistant}
 
     @solving.solver(name="verigym_player")  # type: ignore[untyped-decorator]
     def verigym_player() -> Any:
         async def solve(state: Any, generate: Any) -> Any:
-            label, prompt = plays.sources.task(state.metadata[COLUMN])
-            play = plays.begin((label, prompt), f"{prompt.key}/{state.epoch}")
-            try:
-                state.messages = [roles[one.role](content=one.content) for one in play.messages]
-                while not play.over:
-                    state = await generate(state, tool_calls="none")
-                    replies = await play.aturn(state.output.completion, finish_reason=REASONS.get(str(state.output.stop_reason)))
-                    if replies:
-                        state.messages.append(models.ChatMessageUser(content=as_user_text(replies)))
-                state.store.set(EPISODE, (await play.acompletion()).model_dump(mode="json"))
-            finally:
-                play.abandon()
+            label, prompt = episodes.scorer.task(state.metadata)
+            environment = episodes.scorer.sources.environments[label]
+            begun = with_tools_told(prompt, environment, [one.model_dump() for one in prompt.messages])
+            state.messages = [roles[one["role"]](content=one["content"]) for one in begun]
+            episode = episodes.open((label, prompt), f"{prompt.key}/{state.epoch}")
+            while not episode.over:
+                state = await generate(state, tool_calls="none")
+                reason = REASONS.get(str(state.output.stop_reason))
+                if reason in ("length", "context"):  # half a turn is not answered
+                    episode.end(reason, state.output.completion)
+                elif replies := await episode.aturn(state.output.completion):
+                    state.messages.append(models.ChatMessageUser(content=as_user_text(replies)))
+            state.store.set(EPISODE, episode.completion().model_dump(mode="json"))
             return state
 
         return solve
@@ -116,7 +116,7 @@ def task(
     *,
     split: str = "test",
     count: int | None = None,
-    max_turns: int = MAX_TURNS,
+    max_turns: int = 8,
     data_dir: str | None = None,
     options: Mapping[str, Any] | None = None,
     **settings: Any,
@@ -152,11 +152,12 @@ def task(
         )
     if not samples:
         raise UsageError(f"{sources!r} have no held-out rows: name a data set, or an environment that generates tasks")
-    plays = Plays(sources, max_turns=max_turns)
+    ours = Scorer(sources, **settings)
+    episodes = Episodes(ours, max_turns=max_turns)
     made: inspect_ai.Task = inspect.Task(
         dataset=data.MemoryDataset(samples, name="verigym"),
-        solver=player(plays) if plays.any_played else solving.generate(),
-        scorer=scorer(Scorer(sources, **settings)),
+        solver=player(episodes) if episodes.playing else solving.generate(),
+        scorer=scorer(ours),
         name=f"verigym_{'_'.join(sources.environments)}",
     )
     return made

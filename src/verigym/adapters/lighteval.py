@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verigym.adapters.episodes import Plays
 from verigym.adapters.scoring import Scorer
 from verigym.adapters.sources import COLUMN, Sources, SourcesLike, open_held_out
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Prompt
+from verigym.envs.contract.session import opens_sessions
 from verigym.envs.extras import need
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def query_of(prompt: Prompt) -> str:
 
 
 def _refuse_episodes(sources: Sources) -> None:
-    if played := [label for label in sources.environments if Plays(sources).played(label)]:
+    if played := [label for label, one in sources.environments.items() if opens_sessions(one)]:
         raise UsageError(
             f"{', '.join(played)}: tasks are episodes of several turns, and lighteval asks once; use `verigym eval` or inspect_ai"
         )
