@@ -31,6 +31,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "vllm": ("vllm",),
     "inspect-ai": ("inspect_ai",),
     "lighteval": ("lighteval",),
+    "verifiers": ("verifiers",),
     "boards": ("wandb", "trackio"),
 }
 """The packages that verigym imports where they are asked for, by their import names, under the extra to install for them.
