@@ -32,6 +32,8 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "inspect-ai": ("inspect_ai",),
     "lighteval": ("lighteval",),
     "verifiers": ("verifiers",),
+    "openenv": ("openenv",),
+    "nemo-gym": ("nemo_gym",),
     "boards": ("wandb", "trackio"),
 }
 """The packages that verigym imports where they are asked for, by their import names, under the extra to install for them.

@@ -52,6 +52,11 @@ class Sources:
     def __repr__(self) -> str:
         return f"<sources {', '.join(f'{label} ({one.grader})' for label, one in self.environments.items())}>"
 
+    @property
+    def makes_rows(self) -> bool:
+        """Whether there are tasks: of a data set, or of an environment that generates them."""
+        return bool(self._made)
+
     def rows(self, count: int) -> Iterator[dict[str, Any]]:
         """Yield rows to train on, mixed by the sources' weights, in the same order each time.
 
