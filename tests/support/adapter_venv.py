@@ -68,7 +68,7 @@ def real_run(
             cwd=here,
             env={
                 **os.environ,
-                "PYTHONPATH": str(ROOT / "src"),
+                "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests/support")]),
                 "OMP_NUM_THREADS": "1",
                 "HF_HUB_OFFLINE": "1",
                 "HF_HOME": here,
