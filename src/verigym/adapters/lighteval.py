@@ -1,6 +1,6 @@
 """lighteval: `metric` for any task, and `tasks`, our data sets and generated tasks as lighteval tasks.
 
-    # my_tasks.py; then: lighteval accelerate "model_name=..." "gsm8k|0" --custom-tasks my_tasks.py
+    # my_tasks.py; then: lighteval accelerate "model_name=..." "verigym:gsm8k|0" --custom-tasks my_tasks.py
     from verigym.adapters import lighteval
     TASKS_TABLE = lighteval.tasks("gsm8k", folder="runs/lighteval", data_dir="data")
 
@@ -29,8 +29,12 @@ if TYPE_CHECKING:
 
 WHAT = "verigym.adapters.lighteval"
 REWARD, UNSCORED = "verigym", "verigym_unscored"
+PREFIX = "verigym:"
+"""Of our tasks' names: lighteval has a gsm8k of its own, and shows the average of the names with one prefix."""
 SPLIT = "test"
 GENERATION_TOKENS = 2048
+SETTINGS: Mapping[str, Any] = {"workers": 1, "start_timeout_s": 300.0}
+"""Of the Grader. A worker imports the script that runs, and so lighteval, which takes a minute on a busy machine."""
 
 
 def over_scored(values: Sequence[float]) -> float:
@@ -53,13 +57,13 @@ def metric(
     Args:
         what: as `open_sources` takes it.
         columns: field of the reference -> name in the document's `specific`, or `gold`.
-        settings: of `Scorer`; `workers` is 1 by default.
+        settings: of `Scorer`; `SETTINGS` by default.
 
     Raises:
         UsageError: as `Scorer`, an environment has episodes, which lighteval cannot play, or lighteval is missing.
     """
     utils, samples = need("lighteval.metrics.utils.metric_utils", WHAT), need("lighteval.metrics.metrics_sample", WHAT)
-    scorer = Scorer(what, columns=columns, **{"workers": 1, **settings})
+    scorer = Scorer(what, columns=columns, **{**SETTINGS, **settings})
     _refuse_episodes(scorer.sources)
 
     class Verdicts(samples.SampleLevelComputation):  # type: ignore[misc, name-defined]
@@ -135,7 +139,7 @@ def tasks(
         (place / f"{SPLIT}.jsonl").write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in some))
         made.append(
             tasking.LightevalTaskConfig(
-                name=label,
+                name=f"{PREFIX}{label}",
                 prompt_function=document,
                 hf_repo=str(place),
                 hf_subset="default",
@@ -171,5 +175,6 @@ def query_of(prompt: Prompt) -> str:
 def _refuse_episodes(sources: Sources) -> None:
     if played := [label for label, one in sources.environments.items() if opens_sessions(one)]:
         raise UsageError(
-            f"{', '.join(played)}: tasks are episodes of several turns, and lighteval asks once; use `verigym eval` or inspect_ai"
+            f"{', '.join(played)}: tasks are episodes of several turns, and lighteval asks once; evaluate them with `verigym eval` "
+            "or inspect_ai"
         )

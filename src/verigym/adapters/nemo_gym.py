@@ -34,7 +34,7 @@ MASKED = 0.0
 RESERVED = ("seed_session", "verify", "aggregate_metrics")
 OVER = "Error: the episode is over."
 MOST_EPISODES = 10_000
-"""Episodes that may be open at a time; the oldest is given up for one more, for a rollout that dies never comes to `/verify`."""
+"""Episodes that may be open at a time; one more gives up the oldest, for a rollout that dies never comes to `/verify`."""
 
 
 def server(
@@ -250,4 +250,3 @@ def _refuse_talkers(sources: Sources, label: str) -> None:
             raise UsageError(f"source {label!r}: the tool {taken[0]!r} has the name of an endpoint; give it another one")
     finally:
         session.close()
-

@@ -164,7 +164,7 @@ def open_sources(
             return Sources(given)
         configs = [SourceConfig(environment=environment.name, split=split, eval_split=eval_split)]
         return _made(configs, seed, eval_count, given)
-    if not isinstance(what, Mapping) and str(what) in available():
+    if not isinstance(what, Mapping) and _names_environment(str(what)):
         made = load_environment(str(what), **options)
         return open_sources(made, split=split, eval_split=eval_split, eval_count=eval_count, seed=seed)
     fields = _fields(what, split, eval_split, Path(data_dir) if data_dir else None, options)
@@ -195,7 +195,7 @@ def open_held_out(
         _refuse_options("sources that are made already", options)
         return what
     given: dict[str, Environment] = {}
-    if isinstance(what, str | Path | Mapping) and (isinstance(what, Mapping) or str(what) not in available()):
+    if isinstance(what, Mapping) or (isinstance(what, str | Path) and not _names_environment(str(what))):
         fields = _fields(what, NO_SPLIT, split, Path(data_dir) if data_dir else None, options)
         configs = [_config(one) for one in fields]
     else:
@@ -251,6 +251,11 @@ def _made(configs: list[SourceConfig], seed: int, eval_count: int, given: Mappin
     _refuse_doubles(configs)
     sources = tuple(make_source(config, seed, eval_count, given) for config in configs)
     return Sources({source.label: source.environment for source in sources}, sources, seed)
+
+
+def _names_environment(name: str) -> bool:
+    """Whether it is the name of an environment, or `module:Class`."""
+    return ":" in name or name in available()
 
 
 def _refuse_doubles(configs: list[SourceConfig]) -> None:

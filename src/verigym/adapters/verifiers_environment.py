@@ -109,7 +109,8 @@ class VerifiersEnvironment(BaseEnvironment[VerifiersTask, VerifiersOptions]):
         low, high = self.reward_range
         if not low <= trace.reward <= high:
             raise EnvironmentFailure(
-                "gold_invalid", f"the rewards add up to {trace.reward}, outside {low}..{high}: set the options floor and maximum"
+                "gold_invalid",
+                f"the rewards add up to {trace.reward}, outside {low}..{high}: set the options floor and maximum",
             )
         answer = completion.text.strip()[-80:]
         if trace.reward == high:

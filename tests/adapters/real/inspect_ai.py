@@ -8,28 +8,12 @@ import sys
 from typing import Any
 
 import inspect_ai
+from adapter_environments import Half
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-import verigym
-from verigym.adapters import Scorer, open_held_out
 from verigym.adapters import inspect_ai as ours
-from verigym.envs import BaseEnvironment, Completion, EnvironmentFailure, Options, Prompt, Reference, Score
-
-
-class Nothing(Reference):
-    pass
-
-
-class HalfAway(BaseEnvironment[Nothing, Options]):
-    """Our side fails on every second text."""
-
-    name, version, reference_type = "half-away", "1", Nothing
-
-    def judge(self, prompt: Prompt, reference: Nothing, completion: Completion) -> Score:
-        if "fail" in completion.text:
-            raise EnvironmentFailure("unavailable", "the server is away")
-        return Score.correct()
+from verigym.adapters import open_held_out
 
 
 def model(texts: list[str]) -> Any:
@@ -78,18 +62,21 @@ def own_data_set() -> dict[str, Any]:
 
 
 def no_reward() -> dict[str, Any]:
-    samples = [Sample(input=f"Task {number}") for number in range(4)]
-    scorer = ours.scorer(HalfAway(), workers=0, retries=0)
-    log = run(inspect_ai.Task(dataset=MemoryDataset(samples), scorer=scorer), ["good", "fail", "good", "fail"])
-    one = next(iter(log.samples[1].scores.values()))
-    result = log.results.scores[0]
+    env = Half()
+    texts = [str(number) for number in range(8)]
+    expected = [env.score(env.prompt_at("test", 0, 0), text) for text in texts]
+    samples = [Sample(input=f"Task {number}") for number in range(len(texts))]
+    scorer = ours.scorer(env, workers=0, retries=0)
+    log = run(inspect_ai.Task(dataset=MemoryDataset(samples), scorer=scorer), texts)
+    place = [one.reward for one in expected].index(None)
+    one = next(iter(log.samples[place].scores.values()))
+    result, rewards = log.results.scores[0], [one.reward for one in expected if one.reward is not None]
     return {
         "scores": scores(log),
-        "mean": result.metrics["mean"].value,
+        "env.score": [one.reward for one in expected],
+        "mean": abs(result.metrics["mean"].value - sum(rewards) / len(rewards)) < 1e-12,
         "unscored": result.unscored_samples,
-        "reason": one.reason,
-        "explanation": one.explanation,
-        "error": one.metadata["error"],
+        "told": [one.reason, one.explanation, one.metadata["error"]],
     }
 
 
@@ -114,10 +101,6 @@ def episodes() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    verigym.load("math")
-    with Scorer("math", workers=0) as scorer:
-        ours.scorer(scorer)
     folder = sys.argv[1] if len(sys.argv) > 1 else ""
-    print(
-        json.dumps({"data": data_set(folder), "own": own_data_set(), "no reward": no_reward(), "episodes": episodes()}), flush=True
-    )
+    report = {"data": data_set(folder), "own": own_data_set(), "no reward": no_reward(), "episodes": episodes()}
+    print(json.dumps(report), flush=True)

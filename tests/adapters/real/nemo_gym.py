@@ -1,15 +1,15 @@
-"""NeMo Gym's real resources server class and its simple agent score our items over HTTP; the model is a server of this script."""
+"""NeMo Gym's real resources server class and simple agent score our items over HTTP; the model is a server of this script."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 import socket
 from pathlib import Path
 from typing import Any
 
 import uvicorn
+from adapter_environments import Half
 from fastapi import FastAPI
 from nemo_gym.base_resources_server import BaseResourcesServerConfig
 from nemo_gym.server_utils import BaseServerConfig, ServerClient
@@ -17,7 +17,6 @@ from omegaconf import OmegaConf
 from responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig
 
 from verigym.adapters import nemo_gym, open_sources
-from verigym.envs import BaseEnvironment, Completion, EnvironmentFailure, Options, Prompt, Reference, Score
 
 MIXTURE = {
     "sources": [
@@ -25,22 +24,6 @@ MIXTURE = {
         {"environment": "arithmetic", "name": "tools", "tools": {"calculator": {}}},
     ]
 }
-
-
-class Nothing(Reference):
-    pass
-
-
-class HalfAway(BaseEnvironment[Nothing, Options]):
-    name, version, reference_type = "half-away", "1", Nothing
-
-    def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
-        return self.prompt(f"Task {index}")
-
-    def judge(self, prompt: Prompt, reference: Nothing, completion: Completion) -> Score:
-        if re.search("[13579]$", prompt.text):
-            raise EnvironmentFailure("unavailable", "the server is away")
-        return Score.correct()
 
 
 def port() -> int:
@@ -152,19 +135,23 @@ async def mixture() -> dict[str, Any]:
 
 
 async def no_reward() -> dict[str, Any]:
-    env = HalfAway()
+    env = Half()
     sources = open_sources(env)
-    rows = [nemo_gym.row_of_gym(sources, row) for row in sources.rows(4)]
-    answers = {row["responses_create_params"]["input"][-1]["content"]: "hello" for row in rows}
+    rows = [nemo_gym.row_of_gym(sources, row) for row in sources.rows(6)]
+    answers = {row["responses_create_params"]["input"][-1]["content"]: str(place) for place, row in enumerate(rows)}
+    expected = [env.score(sources.task(row["verigym"])[1], str(place)).reward for place, row in enumerate(rows)]
     masked, aggregated = await gym(env, answers, rows, "mask", workers=0, retries=0)
-    left_out = {name: aggregated["agent_metrics"].get(name) for name in ("verigym/no_reward", "mean/reward")}
     stopped, _ = await gym(env, answers, rows, "stop", workers=0, retries=0)
     number, _ = await gym(env, answers, rows, -1, workers=0, retries=0)
+    scored = [one for one in expected if one is not None]
     return {
-        "mask": sorted((one["mask_sample"], one["reward"], one["status"]) for one in masked),
-        "aggregated": left_out,
-        "stop": sorted(str(one.get("http", one.get("reward"))) for one in stopped),
-        "number": sorted(one["reward"] for one in number),
+        "mask": [None if one["mask_sample"] else one["reward"] for one in masked],
+        "stop": [one.get("reward") for one in stopped],
+        "http": sorted({one["http"] for one in stopped if "http" in one}),
+        "number": [one["reward"] for one in number],
+        "env.score": expected,
+        "aggregated": [aggregated["agent_metrics"][name] for name in ("verigym/no_reward", "mean/reward")],
+        "mean": sum(scored) / len(scored),
     }
 
 

@@ -10,12 +10,13 @@ import time
 from typing import Any
 
 import uvicorn
+from adapter_environments import Half
 from openenv import GenericEnvClient
 from openenv.core.env_server.interfaces import Environment
 
 import verigym
 from verigym.adapters import open_sources, openenv
-from verigym.envs import BaseEnvironment, Completion, EnvironmentFailure, Options, Prompt, Reference, Score
+from verigym.envs import Completion, EnvironmentFailure, Message, Prompt
 from verigym.envs.sessions import Sessions
 
 MIXTURE = {
@@ -25,20 +26,6 @@ MIXTURE = {
         {"environment": "number_guessing"},
     ]
 }
-
-
-class Nothing(Reference):
-    pass
-
-
-class Away(BaseEnvironment[Nothing, Options]):
-    name, version, reference_type = "away", "1", Nothing
-
-    def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
-        return self.prompt(f"Task {index}")
-
-    def judge(self, prompt: Prompt, reference: Nothing, completion: Completion) -> Score:
-        raise EnvironmentFailure("unavailable", "the server is away")
 
 
 def serve(app: Any) -> str:
@@ -93,18 +80,25 @@ async def client_and_server() -> dict[str, Any]:
 
 
 def real_environment() -> dict[str, Any]:
-    kind = openenv.environment(Away(), rows=2, workers=0, retries=0)
-    env = kind()
+    half = Half()
+    env = openenv.environment(half, rows=2, workers=0, retries=0)()
     assert isinstance(env, Environment)
-    env.reset(seed=1)
-    result = env.step(openenv.types().action(text="hi"))
+    rewards, expected, errors, result = [], [], set(), None
+    for number in range(8):
+        env.reset(seed=number)
+        result = env.step(openenv.types().action(text=str(number)))
+        assert result.done
+        rewards.append(result.reward)
+        expected.append(half.score(half.prompt_at("train", 0, 0), str(number)).reward)
+        errors.add(result.error)
     refused = []
     for wrong in (lambda: env.step(openenv.types().action(text="hi")), lambda: env.reset(split="dev")):
         try:
             wrong()
         except ValueError as error:
             refused.append(str(error))
-    return {"done": result.done, "reward": result.reward, "error": result.error, "refused": refused, "splits": env.list_splits()}
+    found = {"openenv": rewards, "env.score": expected, "errors": sorted(errors)}
+    return {**found, "refused": refused, "splits": env.list_splits()}
 
 
 def theirs_as_ours() -> dict[str, Any]:
@@ -119,7 +113,7 @@ def theirs_as_ours() -> dict[str, Any]:
             episode, said = sessions.open(prompt, "0"), [*prompt.messages]
             for _ in range(9):
                 answer = episode.turn(play([one.content for one in said]) if place == 0 else "no idea").result()
-                said += [*[verigym.envs.Message(role="assistant", content=answer.turn.text)], *answer.reply.messages]
+                said += [Message(role="assistant", content=answer.turn.text), *answer.reply.messages]
                 if answer.reply.done:
                     break
             outcome = episode.end().result()

@@ -56,27 +56,7 @@ from verigym.adapters import verifiers
 OurTaskset, OurEnv = verifiers.plugin({what!r}, count={count}, workers=1, retries=0)
 __all__ = ["OurTaskset", "OurEnv"]
 """
-HALF = '''
-from verigym.envs import BaseEnvironment, Completion, EnvironmentFailure, Options, Prompt, Reference, Score, register
-
-
-class Nothing(Reference):
-    number: int
-
-
-@register("half-away")
-class HalfAway(BaseEnvironment[Nothing, Options]):
-    name, version, reference_type = "half-away", "1", Nothing
-
-    def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
-        return self.prompt(f"Task {index}", number=index)
-
-    def judge(self, prompt: Prompt, reference: Nothing, completion: Completion) -> Score:
-        if reference.number % 2:
-            raise EnvironmentFailure("unavailable", "the server is away")
-        return Score.correct()
-'''
-THEIRS = '''
+THEIRS = """
 import verifiers.v1 as vf
 
 
@@ -109,7 +89,7 @@ class Sums(vf.Taskset[SumTask]):
 
 
 __all__ = ["Sums"]
-'''
+"""
 
 
 class Model:
@@ -180,11 +160,16 @@ def one_turn() -> dict[str, Any]:
 
 
 def no_reward() -> dict[str, Any]:
-    traces = asyncio.run(rollouts("half_tasks", lambda messages: "hello", 4))
+    from adapter_environments import Half
+
+    env = Half()
+    traces = asyncio.run(rollouts("half_tasks", lambda messages: messages[-1]["content"], 8))
+    expected = [env.score(env.prompt_at("train", 0, 0), trace.task.data.prompt).reward for trace in traces]
     return {
+        "verifiers": [None if trace.rewards["verigym"] is None else trace.reward for trace in traces],
+        "env.score": expected,
         "ok": [trace.ok for trace in traces],
-        "rewards": [None if trace.rewards["verigym"] is None else trace.reward for trace in traces],
-        "error": [trace.last_error.message if trace.last_error else "" for trace in traces],
+        "errors": sorted({trace.last_error.message for trace in traces if trace.last_error}),
     }
 
 
@@ -245,10 +230,9 @@ if __name__ == "__main__":
     mixture = {"sources": [{"environment": "arithmetic"}, {"environment": "units", "format": {"boxes": 1}}]}
     files = {
         "in_process": HARNESS,
-        "half_env": HALF,
         "their_tasks": THEIRS,
         "mixed_tasks": OURS.format(what=mixture, count=12),
-        "half_tasks": f"import half_env\n{OURS.format(what='half-away', count=4)}",
+        "half_tasks": OURS.format(what="adapter_environments:Half", count=8),
         "game_tasks": OURS.format(what="number_guessing", count=3),
     }
     for name, text in files.items():
