@@ -35,6 +35,11 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "openenv": ("openenv",),
     "nemo-gym": ("nemo_gym",),
     "boards": ("wandb", "trackio"),
+    "trl": ("trl",),
+    "verl": ("verl",),
+    "openrlhf": ("starlette", "uvicorn"),
+    "skyrl": ("skyrl_gym",),
+    "art": ("art",),
 }
 """The packages that verigym imports where they are asked for, by their import names, under the extra to install for them.
 

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from verigym.cli import (
+    adapters,
     bench,
     datasets,
     environments,
@@ -36,6 +37,7 @@ COMMANDS: Mapping[str, Callable[..., int]] = {
     "score": environments.score,
     "envs": environments.envs,
     "check": environments.check,
+    "adapters": adapters.adapters,
     "play": play.play,
     "grade": grade.grade,
     "validate": datasets.validate,

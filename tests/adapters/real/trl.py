@@ -15,27 +15,33 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-import trl as peer
 from adapter_environments import MIXTURE, WITH_TOOLS
-from datasets import Dataset
-from trl import GRPOConfig, GRPOTrainer
 
 import verigym
 from verigym.adapters import trl
 from verigym.envs import Completion
-from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
+
+if __name__ == "__main__":  # worker processes import this file, and need none of it
+    import torch
+    import trl as peer
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
+else:
+    GRPOTrainer = object
 
 GROUP = 8
 STEPS = 10
-TEMPLATE = Path(peer.__file__).parent / "chat_templates/qwen3.jinja"
 END = "<|im_end|>"
 TOLERANCE = 1e-6
+CALL = '<tool_call>\n{"name": "%s", "arguments": %s}\n</tool_call>'
 
 
 def tokenizer() -> Any:
     texts = ["What is 3 + 4? \\boxed{7}", "How many metres are 3 km?", '<tool_call>\n{"name": "calculator"}\n</tool_call>'] * 3
-    made = scratch_tokenizer(texts, 400, template=TEMPLATE.read_text())
+    template = Path(peer.__file__).parent / "chat_templates/qwen3.jinja"
+    made = scratch_tokenizer(texts, 400, template=template.read_text())
     made.add_special_tokens({"additional_special_tokens": ["<|im_start|>"], "eos_token": END})
     return made
 
@@ -86,7 +92,9 @@ class Recorded(GRPOTrainer):
         return output
 
 
-def trainer_of(rewards: Any, rows: Sequence[dict[str, Any]], codec: Any, model: Any, **more: Any) -> Recorded:
+def trainer_of(
+    rewards: Any, rows: Sequence[dict[str, Any]], codec: Any, model: Any, kind: type[Recorded] = Recorded, **more: Any
+) -> Recorded:
     config = GRPOConfig(
         output_dir="out",
         per_device_train_batch_size=2 * GROUP,
@@ -103,15 +111,11 @@ def trainer_of(rewards: Any, rows: Sequence[dict[str, Any]], codec: Any, model: 
         seed=0,
         **more.pop("config", {}),
     )
-    made = Recorded(
+    made = kind(
         model=model, reward_funcs=rewards, args=config, train_dataset=Dataset.from_list(list(rows)), processing_class=codec, **more
     )
     made.kept = []
     return made
-
-
-def own_reward(score: Any) -> float | None:
-    return score.reward
 
 
 def same(ours: float | None, theirs: float) -> bool:
@@ -184,52 +188,37 @@ def on_a_mixture(codec: Any, model: Any) -> dict[str, Any]:
         return {"steps": trainer.state.global_step, "logged": len(logged), **found, **siblings(trainer)}
 
 
+class Scripted(Recorded):
+    """Writes calls where the prompt has tools, and answers with what they return, two times of three."""
+
+    def _generate_single_turn(self, prompt_ids: Any, *rest: Any, **more: Any) -> Any:
+        said = [self._said(self._tokenizer.decode(ids), place) for place, ids in enumerate(prompt_ids)]
+        return [self._tokenizer(text + END)["input_ids"] for text in said], None
+
+    def _said(self, text: str, place: int) -> str:
+        self.asked.append(text)
+        if "<tool_response>" in text:
+            seen = text.rpartition("<tool_response>\n")[2].partition("\n</tool_response>")[0]
+            return rf"\boxed{{{seen}}}" if place % 3 else r"\boxed{1}"
+        if '"calculator"' in text:
+            question = text.rpartition("<|im_start|>user\n")[2].partition(END)[0]
+            return CALL % ("calculator", json.dumps({"expression": question.replace("=?", "").strip()}))
+        return CALL % ("away", '{"number": 1}') if '"away"' in text and place % 2 else r"\boxed{5}"
+
+    def _calculate_rewards(self, *given: Any) -> Any:
+        rewards = super()._calculate_rewards(*given)
+        self.scored["played"] = [None if one is None else one.completion() for one in self.scored["episodes"]]
+        return rewards
+
+
 def with_tools(codec: Any, model: Any) -> dict[str, Any]:
-    call = '<tool_call>\n{"name": "%s", "arguments": %s}\n</tool_call>'
-    asked: list[str] = []
-
-    class Scripted(Recorded):
-        def _generate_single_turn(self, prompt_ids: Any, *rest: Any, **more: Any) -> Any:
-            made = []
-            for place, ids in enumerate(prompt_ids):
-                text = codec.decode(ids)
-                asked.append(text)
-                question = text.rpartition("<|im_start|>user\n")[2]
-                if "<tool_response>" in text:
-                    seen = text.rpartition("<tool_response>\n")[2].partition("\n</tool_response>")[0]
-                    said = rf"\boxed{{{seen}}}" if place % 3 else r"\boxed{1}"
-                elif '"calculator"' in text:
-                    expression = question.partition(END)[0].split("\n")[0]
-                    expression = expression.replace("What is ", "").replace("=?", "").strip(" ?")
-                    said = call % ("calculator", json.dumps({"expression": expression}))
-                elif '"away"' in text:
-                    said = call % ("away", json.dumps({"number": 1})) if place % 2 else r"\boxed{5}"
-                else:
-                    said = r"\boxed{5}"
-                made.append(codec(said + END)["input_ids"])
-            return made, None
-
     with trl.reward_function(WITH_TOOLS, workers=1) as rewards, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the hook is experimental
-        config = {"steps": 3, "max_completion_length": 200, "environment_factory": rewards.environments()}
-        trainer_class, globals()["Recorded"] = Recorded, Scripted
-        try:
-            trainer = trainer_of(rewards, list(rewards.rows(24)), codec, model, **config)
-        finally:
-            globals()["Recorded"] = trainer_class
-        episodes: list[Any] = []
-        kept = trainer._calculate_rewards
-
-        def with_episodes(*given: Any) -> Any:
-            result = kept(*given)
-            episodes.append([None if one is None else one.completion() for one in trainer.scored["episodes"]])
-            return result
-
-        trainer._calculate_rewards = with_episodes  # type: ignore[method-assign]
+        more = {"steps": 3, "max_completion_length": 200, "environment_factory": rewards.environments()}
+        trainer: Any = trainer_of(rewards, list(rewards.rows(24)), codec, model, kind=Scripted, **more)
+        trainer.asked = []
         trainer.train()
         sources = rewards.scorer.sources
-        for batch, played in zip(trainer.kept, episodes, strict=True):
-            batch["played"] = played
         found = {"rewards": 0, "equal": 0, "none": 0, "right_with_tool": 0, "turns": 0}
         for batch in trainer.kept:
             for row, completion, played, theirs in zip(
@@ -245,8 +234,8 @@ def with_tools(codec: Any, model: Any) -> dict[str, Any]:
                 found["right_with_tool"] += label == "tools" and ours == 1.0
         return {
             "steps": trainer.state.global_step,
-            "told_of_tools": any('"calculator"' in text for text in asked),
-            "plain_told_of_none": any("calculator" not in text and "away" not in text for text in asked),
+            "told_of_tools": any('"calculator"' in text for text in trainer.asked),
+            "plain_told_of_none": any("calculator" not in text and "away" not in text for text in trainer.asked),
             **found,
             **siblings(trainer),
         }

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import json
 import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from adapter_environments import MIXTURE, WITH_TOOLS
-from omegaconf import OmegaConf
-from tensordict import TensorDict
 
 from verigym.adapters import open_sources
 from verigym.adapters import verl as ours
 from verigym.envs import Completion
-from verigym.trainer.models.scratch import scratch_tokenizer
 
-warnings.simplefilter("ignore")
-from verl import DataProto  # noqa: E402
-from verl.experimental.agent_loop import agent_loop as theirs  # noqa: E402
-from verl.trainer.ppo.reward import load_reward_manager  # noqa: E402
+if __name__ == "__main__":  # worker processes import this file, and need none of it
+    warnings.simplefilter("ignore")
+    import numpy as np
+    import torch
+    from omegaconf import OmegaConf
+    from tensordict import TensorDict
+    from verl import DataProto
+    from verl.experimental.agent_loop import agent_loop as theirs
+    from verl.trainer.ppo.reward import load_reward_manager
+    from verl.workers.rollout.replica import TokenOutput
+
+    from verigym.trainer.models.scratch import scratch_tokenizer
 
 FUNCTION = """
 from adapter_environments import MIXTURE
@@ -129,13 +133,7 @@ class Server:
         else:
             said = r"\boxed{5}"
         ids = [*self.codec(said)["input_ids"], self.codec.eos_token_id]
-        return theirs_token_output()(token_ids=ids, log_probs=[-0.25] * len(ids))
-
-
-def theirs_token_output() -> Any:
-    from verl.workers.rollout.replica import TokenOutput
-
-    return TokenOutput
+        return TokenOutput(token_ids=ids, log_probs=[-0.25] * len(ids))
 
 
 async def loops(codec: Any, response_length: int, unscored: Any) -> dict[str, Any]:
@@ -183,8 +181,6 @@ async def loops(codec: Any, response_length: int, unscored: Any) -> dict[str, An
 
 
 if __name__ == "__main__":
-    import importlib.metadata
-
     made = tokenizer()
     result = {
         "version": importlib.metadata.version("verl"),
