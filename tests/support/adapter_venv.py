@@ -45,6 +45,7 @@ def real_run(
     also: Sequence[str] = (),
     without_dependencies: Sequence[str] = (),
     constraints: bool = True,
+    python: str = sys.executable,
     timeout_s: float = 600.0,
 ) -> Any:
     """Run tests/adapters/real/PEER.py with its peer installed, and return what its last line says, which is JSON.
@@ -58,13 +59,14 @@ def real_run(
         without_dependencies: requirements whose own dependencies are left out; if the peer is among them it is not installed
             otherwise.
         constraints: whether this checkout's pins hold, torch's build for CPUs among them.
+        python: that makes the environment, for a peer that needs another version.
         timeout_s: wall time of the script.
     """
     require("adapters")
-    python = _environment(peer, tuple(also), tuple(without_dependencies), constraints)
+    python = str(_environment(peer, tuple(also), tuple(without_dependencies), constraints, python))
     with tempfile.TemporaryDirectory(prefix=f"verigym-{peer}-") as here:
         done = subprocess.run(
-            [str(python), "-P", str(SCRIPTS / f"{peer}.py"), *arguments],  # -P, or the script is what it imports
+            [python, "-P", str(SCRIPTS / f"{peer}.py"), *arguments],  # -P, or the script is what it imports
             cwd=here,
             env={
                 **os.environ,
@@ -83,7 +85,9 @@ def real_run(
 
 
 @cache
-def _environment(peer: str, also: tuple[str, ...], without_dependencies: tuple[str, ...], constraints: bool) -> Path:
+def _environment(
+    peer: str, also: tuple[str, ...], without_dependencies: tuple[str, ...], constraints: bool, maker: str
+) -> Path:
     """Return the Python of a peer's environment, which is made where it is not there or holds something else."""
     pinned = f"{PEERS[peer].package}=={PEERS[peer].tried}"
     alone = any(one.partition("=")[0].partition("[")[0] == PEERS[peer].package for one in without_dependencies)
@@ -96,7 +100,7 @@ def _environment(peer: str, also: tuple[str, ...], without_dependencies: tuple[s
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     limits = ["--constraint", str(CONSTRAINTS)] if constraints else []
     steps = [
-        [sys.executable, "-m", "venv", str(here)],
+        [maker, "-m", "venv", str(here)],
         [*pip, *limits, "--editable", str(ROOT), *wanted],
         *([[*pip, "--no-deps", *without_dependencies]] if without_dependencies else []),
     ]

@@ -60,7 +60,7 @@ def scorer(
     async def score(state: Any, target: Any) -> Any:
         row = {"target": target.text, **(state.metadata or {})}
         task = ours.task(row, _messages(state))
-        verdict = await ours.ascore(task, _completion(state))
+        verdict = await ours.ascore(task, completion_of(state))
         return _score(scoring, verdict, ours.reward(verdict))
 
     @scoring.scorer(metrics=[scoring.mean(), scoring.stderr()], name="verigym")  # type: ignore[untyped-decorator]
@@ -99,7 +99,7 @@ def player(what: Scorer | Episodes) -> inspect_ai.solver.Solver:
                 state = await generate(state, tool_calls="none")
                 reason = REASONS.get(str(state.output.stop_reason))
                 if reason in ("length", "context"):  # half a turn is not answered
-                    episode.end(reason, state.output.completion)
+                    await episode.aend(reason, state.output.completion)
                 elif replies := await episode.aturn(state.output.completion):
                     state.messages.append(models.ChatMessageUser(content=as_user_text(replies)))
             state.store.set(EPISODE, episode.completion().model_dump(mode="json"))
@@ -169,7 +169,7 @@ def _messages(state: Any) -> Any:
     return given if isinstance(given, str) else [{"role": one.role, "content": one.text} for one in given]
 
 
-def _completion(state: Any) -> Completion:
+def completion_of(state: Any) -> Completion:
     """Return what is judged: the episode that was played, or the model's last text."""
     if (episode := state.store.get(EPISODE)) is not None:
         return Completion(**episode)

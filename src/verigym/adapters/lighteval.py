@@ -175,6 +175,6 @@ def query_of(prompt: Prompt) -> str:
 def _refuse_episodes(sources: Sources) -> None:
     if played := [label for label, one in sources.environments.items() if opens_sessions(one)]:
         raise UsageError(
-            f"{', '.join(played)}: tasks are episodes of several turns, and lighteval asks once; evaluate them with `verigym eval` "
+            f"{', '.join(played)}: tasks are episodes of several turns, and lighteval asks once; use `verigym eval` "
             "or inspect_ai"
         )

@@ -13,11 +13,12 @@ answers `mask_sample: true`, with a reward of 0 for the field's sake, which only
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
+
+from pydantic import ConfigDict
 
 from verigym.adapters.episodes import Episodes, PlayedEpisode, refuse_other_formats, written_calls
 from verigym.adapters.scoring import Always, Scorer, Unscored
@@ -62,21 +63,22 @@ def server(
     """
     base = need("nemo_gym.base_resources_server", WHAT)
     sessions = need("nemo_gym.server_utils", WHAT).SESSION_ID_KEY
-    fastapi, pydantic = need("fastapi", WHAT), need("pydantic", WHAT)
+    import fastapi  # which NeMo Gym is made of
+
     scorer = Scorer(what, data_dir=data_dir, **settings)
-    ours = _Ours(scorer, unscored, max_calls, call_timeout_s)
+    ours = Endpoints(scorer, unscored, max_calls, call_timeout_s)
     request_type, any_body = fastapi.Request, fastapi.Body(...)
 
     class VerigymSeedRequest(base.BaseSeedSessionRequest):  # type: ignore[misc, name-defined]
-        model_config = pydantic.ConfigDict(extra="allow")
+        model_config = ConfigDict(extra="allow")
         verigym: str
 
     class VerigymVerifyRequest(base.BaseVerifyRequest):  # type: ignore[misc, name-defined]
-        model_config = pydantic.ConfigDict(extra="allow")
+        model_config = ConfigDict(extra="allow")
         verigym: str
 
     class VerigymVerifyResponse(base.BaseVerifyResponse):  # type: ignore[misc, name-defined]
-        model_config = pydantic.ConfigDict(extra="allow")
+        model_config = ConfigDict(extra="allow")
         mask_sample: bool = False
         status: str
         reason: str
@@ -145,8 +147,18 @@ def write_rows(sources: Sources, rows: Iterable[Mapping[str, Any]], path: Path |
     return len(lines)
 
 
-class _Ours:
-    """What the endpoints do, by session."""
+class Endpoints:
+    """What the server's endpoints do, by session.
+
+    Args:
+        scorer: gives the tasks and judges them.
+        unscored: as `server` takes it.
+        max_calls: calls of tools in one episode.
+        call_timeout_s: wall time that a call may take.
+
+    Raises:
+        UsageError: as `server`.
+    """
 
     def __init__(self, scorer: Scorer, unscored: Any, max_calls: int, call_timeout_s: float) -> None:
         if max_calls < 1:
@@ -159,6 +171,7 @@ class _Ours:
         self._open: dict[str, PlayedEpisode] = {}
 
     async def begin(self, session: str, cell: str) -> None:
+        """Begin an episode, where the task has tools; `cell` is the row's `verigym`."""
         label, prompt = self._scorer.task({COLUMN: cell})
         if label not in self._episodes.playing:
             return
@@ -179,7 +192,7 @@ class _Ours:
 
     async def verdict(self, session: str, cell: str, response: Any) -> dict[str, Any]:
         """Return the fields of a response of `/verify`."""
-        text, reason = _answer(response)
+        text, reason = answer_of(response)
         task = self._scorer.task({COLUMN: cell})
         episode = self._open.pop(session, None)
         completion = Completion(text=text, finish_reason=reason)
@@ -198,11 +211,11 @@ class _Ours:
 async def _ended(episode: PlayedEpisode, text: str, reason: FinishReason | None) -> Completion:
     """Give the answer to an episode, and return it."""
     if not episode.over and reason in ("length", "context"):
-        await asyncio.to_thread(episode.end, reason, text)
+        await episode.aend(reason, text)
     elif not episode.over:
         await episode.aturn(text)
     if not episode.over:  # the answer calls a tool in its text, so the model would have had another turn
-        await asyncio.to_thread(episode.end, "turns")
+        await episode.aend("turns")
     return episode.completion()
 
 
@@ -217,7 +230,7 @@ def _told(verdict: Score) -> dict[str, Any]:
     }
 
 
-def _answer(response: Any) -> tuple[str, FinishReason | None]:
+def answer_of(response: Any) -> tuple[str, FinishReason | None]:
     """Return the text of the last message of a response of the Responses API, and what ended it."""
     texts = [
         "".join(part.text for part in item.content if getattr(part, "type", "") == "output_text")

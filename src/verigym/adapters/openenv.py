@@ -23,7 +23,7 @@ from verigym.adapters.episodes import Episodes, PlayedEpisode, with_tools_told
 from verigym.adapters.scoring import Scorer
 from verigym.adapters.sources import COLUMN, Sources, SourcesLike
 from verigym.envs.contract.errors import UsageError
-from verigym.envs.contract.schema import FinishReason, sha256_hex
+from verigym.envs.contract.schema import FinishReason, Prompt, sha256_hex
 from verigym.envs.extras import need
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ def environment(
     Raises:
         UsageError: as `Scorer`, or openenv is missing.
     """
-    interfaces, (action_type, observation_type, state_type) = need("openenv.core.env_server.interfaces", WHAT), types()
+    interfaces, (_, observation_type, state_type) = need("openenv.core.env_server.interfaces", WHAT), types()
     scorer = Scorer(what, data_dir=data_dir, **settings)
-    tasks = _Rows(scorer.sources, rows)
+    tasks = Rows(scorer.sources, rows)
     episodes = Episodes(scorer, max_turns=max_turns, turn_timeout_s=turn_timeout_s)
 
     class VerigymEnvironment(interfaces.Environment):  # type: ignore[misc, name-defined]
@@ -112,7 +112,7 @@ def environment(
 
         def __init__(self) -> None:
             super().__init__()
-            self._episode: PlayedEpisode | None = None
+            self._game = Game(episodes, tasks)
             self._state = state_type()
 
         def reset(
@@ -124,70 +124,35 @@ def environment(
             index: int | None = None,
             verigym: str | None = None,
         ) -> Any:
-            """Begin an episode, and return what the model reads first.
-
-            Raises:
-                ValueError: there is no such task, or a row holds none.
-                IndexError: the split has fewer tasks.
-            """
-            cell = tasks.cell(split, index, seed) if verigym is None else verigym
-            label, prompt = task = scorer.task({COLUMN: cell})
-            name = sha256_hex(f"{prompt.key}/{seed}/{episode_id}") if episode_id or seed is not None else prompt.key
-            self._episode = episodes.open(task, name)
+            messages = self._game.begin(seed, episode_id, split, index, verigym)
+            label, prompt = self._game.task
             self._state = state_type(episode_id=episode_id, source=label, key=prompt.key)
-            told = with_tools_told(prompt, scorer.sources.environments[label], [one.model_dump() for one in prompt.messages])
-            return observation_type(messages=told)
+            return observation_type(messages=messages)
 
         def step(self, action: Any, timeout_s: float | None = None) -> Any:
-            """Take a turn of the model.
-
-            Raises:
-                ValueError: no episode is going on, or a time limit is given, which sessions have of their own.
-            """
             if timeout_s is not None:
                 raise UsageError("timeout_s has no effect: the server's turn_timeout_s and timeout_s hold; leave it out")
-            if not isinstance(action, action_type):
-                raise TypeError(f"an action is a {action_type.__name__}, not a {type(action).__name__}")
-            episode = self._episode
-            if episode is None or episode.over:
-                raise UsageError("no episode is going on: call reset first")
+            told = self._game.take(action.text, action.finish_reason)
             self._state.step_count += 1
-            reason: FinishReason | None = action.finish_reason
-            if reason in ("length", "context"):  # half a turn is not answered
-                episode.end(reason, action.text)
-            elif replies := episode.turn(action.text):
-                return observation_type(messages=[one.model_dump() for one in replies])
-            verdict = scorer.score(episode.task, episode.completion())
-            reward = scorer.reward(verdict)
-            error = "" if reward is not None else verdict.error.message if verdict.error is not None else verdict.reason
-            known = {"grader": verdict.grader, "components": dict(verdict.components), "answer": verdict.answer}
-            return observation_type(
-                done=True, reward=reward, status=verdict.status.value, reason=verdict.reason, error=error, metadata=known
-            )
+            return observation_type(**told)
 
         @property
         def state(self) -> Any:
-            """The task that is played."""
             return self._state
 
         def close(self) -> None:
-            """Give the episode up."""
-            self._episode = None
+            self._game.leave()
 
         def list_splits(self) -> list[str]:
-            """Return the splits that have tasks."""
             return [split for split in (TRAIN, HELD_OUT) if tasks.count(split)]
 
         def num_tasks(self, split: str) -> int:
-            """Return how many tasks a split has."""
             return tasks.count(split)
 
         def list_tasks(self, split: str) -> list[dict[str, Any]]:
-            """Return the tasks of a split, by source and key."""
             return [tasks.told(split, index) for index in range(tasks.count(split))]
 
         def get_task(self, split: str, index: int) -> dict[str, Any]:
-            """Return one task of a split."""
             return tasks.told(split, index)
 
     return VerigymEnvironment
@@ -247,20 +212,101 @@ def client(base_url: str, **settings: Any) -> Any:
     return VerigymClient(base_url=base_url, **settings)
 
 
-class _Rows:
-    """The tasks of a server by number, read as far as they are asked for."""
+class Game:
+    """The episode of one client.
+
+    Args:
+        episodes: opens them.
+        tasks: the server's.
+    """
+
+    def __init__(self, episodes: Episodes, tasks: Rows) -> None:
+        self._episodes, self._tasks = episodes, tasks
+        self._episode: PlayedEpisode | None = None
+
+    @property
+    def task(self) -> tuple[str, Prompt]:
+        """Label and task of the episode."""
+        return self._going().task
+
+    def begin(
+        self, seed: int | None, episode_id: str | None, split: str = TRAIN, index: int | None = None, cell: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Begin an episode, and return what the model reads first.
+
+        Args:
+            seed: picks the task where nothing else does, and names the episode.
+            episode_id: names the episode, too.
+            split: of the task.
+            index: number of the task in its split.
+            cell: the task itself, as the column `verigym` of a row holds it.
+
+        Raises:
+            ValueError: there is no such task, or a cell holds none.
+            IndexError: the split has fewer tasks.
+        """
+        scorer = self._episodes.scorer
+        label, prompt = task = scorer.task({COLUMN: self._tasks.cell(split, index, seed) if cell is None else cell})
+        self._episode = self._episodes.open(task, sha256_hex(f"{prompt.key}/{seed}/{episode_id}"))
+        return with_tools_told(prompt, scorer.sources.environments[label], [one.model_dump() for one in prompt.messages])
+
+    def take(self, text: str, reason: FinishReason | None = None) -> dict[str, Any]:
+        """Take a turn of the model, and return the fields of an observation.
+
+        Args:
+            text: what the model wrote.
+            reason: what ended it: a text that was cut off is not answered.
+
+        Raises:
+            ValueError: no episode is going on.
+        """
+        episode, scorer = self._going(), self._episodes.scorer
+        if episode.over:
+            raise UsageError("the episode is over: call reset for the next one")
+        if reason in ("length", "context"):
+            episode.end(reason, text)
+        elif replies := episode.turn(text):
+            return {"messages": [one.model_dump() for one in replies]}
+        verdict = scorer.score(episode.task, episode.completion())
+        reward = scorer.reward(verdict)
+        error = "" if reward is not None else verdict.error.message if verdict.error is not None else verdict.reason
+        known = {"grader": verdict.grader, "components": dict(verdict.components), "answer": verdict.answer}
+        ended = {"done": True, "reward": reward, "status": verdict.status.value, "reason": verdict.reason}
+        return {**ended, "error": error, "metadata": known}
+
+    def leave(self) -> None:
+        """Give the episode up."""
+        self._episode = None
+
+    def _going(self) -> PlayedEpisode:
+        if self._episode is None:
+            raise UsageError("no episode is going on: call reset first")
+        return self._episode
+
+
+class Rows:
+    """The tasks of a server by number, read as far as they are asked for.
+
+    Args:
+        sources: of the tasks.
+        count: of the split to train on.
+
+    Raises:
+        UsageError: `count` is below 1.
+    """
 
     def __init__(self, sources: Sources, count: int) -> None:
         if count < 1:
             raise UsageError(f"rows={count}: expected at least 1")
         self._train = count if sources.makes_rows else 0
-        self._rows = iter(sources.rows(count))
+        self._rows = sources.rows(count)
         self._read: list[Mapping[str, Any]] = []
         self._held_out = list(sources.held_out())
         self._next = itertools.count()
         self._lock = threading.Lock()  # each client has a thread of its own
 
     def count(self, split: str) -> int:
+        """Return how many tasks a split has."""
         if split not in (TRAIN, HELD_OUT):
             raise UsageError(f"split={split!r}: expected {TRAIN!r} or {HELD_OUT!r}")
         return self._train if split == TRAIN else len(self._held_out)
@@ -276,6 +322,7 @@ class _Rows:
         return cell
 
     def told(self, split: str, index: int) -> dict[str, Any]:
+        """Return a task's place, source and key."""
         row = self._row(split, index)
         return {"id": f"{split}-{index}", "index": index, "source": row["source"], "key": row["key"]}
 

@@ -80,7 +80,16 @@ class OpenEnvEnvironment(BaseEnvironment[OpenEnvTask, OpenEnvOptions]):
     def check(self) -> None:
         """Raise EnvironmentFailure where the server does not answer, UsageError where openenv is missing."""
         need("openenv.core.generic_client", WHAT)
-        _schema(self.options)
+        self.action_fields()
+
+    def action_fields(self) -> tuple[str, Sequence[str]]:
+        """Return the field of the server's action that takes the model's text, empty where there is none, and all fields.
+
+        Raises:
+            EnvironmentFailure: the server does not answer.
+            UsageError: the option `action_field` names none of them.
+        """
+        return _action_fields(self.options)
 
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
         """Return the task that the server has for a seed, which is made of the three by hash.

@@ -70,7 +70,7 @@ def plugin(
     task_type = _task_type(vf, ours)
     data_type = task_type.data_type()
 
-    class VerigymTaskset(vf.Taskset[task_type]):  # type: ignore[misc, name-defined, valid-type]
+    class VerigymTaskset(vf.Taskset[task_type]):  # type: ignore[misc, name-defined]
         """Tasks of verigym's environments."""
 
         INFINITE = count is None and not evaluate
@@ -156,13 +156,13 @@ class _Ours:
 def _task_type(vf: Any, ours: _Ours) -> type[Any]:
     """Return the class of our tasks."""
 
-    class VerigymData(vf.TaskData):  # type: ignore[misc, name-defined]
+    class VerigymData(vf.TaskData):  # type: ignore[misc]
         """A task, with what it is judged by."""
 
         source: str
         verigym: str
 
-    class VerigymTask(vf.Task[VerigymData]):  # type: ignore[misc, name-defined]
+    class VerigymTask(vf.Task[VerigymData]):  # type: ignore[misc]
         """Judged by verigym's environment."""
 
         @vf.reward  # type: ignore[untyped-decorator]
@@ -195,14 +195,14 @@ async def _played(episodes: Episodes, task: tuple[str, Prompt], interaction: Any
     while not segment.terminated:
         text, reason = _last_text(trace)
         if reason == "length":  # half a turn is not answered
-            episode.end("length", text)
+            await episode.aend("length", text)
             break
         replies = await episode.aturn(text)
         if episode.over:
             break
         segment = await interaction.turn(as_user_text(replies))
     if not episode.over:
-        episode.end(STOPS.get(str(trace.stop_condition), "context"))
+        await episode.aend(STOPS.get(str(trace.stop_condition), "context"))
     return episode.completion().model_dump(mode="json")
 
 
