@@ -46,7 +46,9 @@ def test_rows_are_those_of_the_responses_api(tmp_path: Path) -> None:
         assert asked["input"] == [{"role": one.role, "content": one.content} for one in prompt.messages]
         assert row["agent_ref"] == {"type": "responses_api_agents", "name": "mine"} and row["source"] == label
         tools = [(one["type"], one["name"], one["strict"]) for one in asked.get("tools", [])]
-        assert tools == {"tools": [("function", "calculator", False)], "away": [("function", "away", False)], "plain": []}[label]
+        assert (
+            tools == {"tools": [("function", "calculator", False)], "away": [("function", "away", False)], "plain": []}[label]
+        )
 
 
 def test_verdicts_are_the_environment_s() -> None:
@@ -109,6 +111,9 @@ def test_tools_are_called_in_the_session_s_episode() -> None:
         said, told = asyncio.run(play("plain", product))
         assert said == ["Error: there is no tool 'calculator' here."] and told["reward"] == 1.0
         asyncio.run(ours.begin("other", rows["away"]))
+        assert asyncio.run(ours.call("other", "away", [1])) == "Error: the arguments are no JSON object."
+        told = asyncio.run(ours.verdict("never begun", rows["tools"], response(message("4"))))
+        assert told["mask_sample"] and told["error"]["kind"] == "protocol"
         with pytest.raises(UsageError, match="about another task"):
             asyncio.run(ours.verdict("other", rows["tools"], response(message("4"))))
 

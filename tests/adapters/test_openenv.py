@@ -110,6 +110,7 @@ def theirs(**options: Any) -> OpenEnvEnvironment:
     [
         ({"rewards": [0.25, None, 0.5], "done": True}, 0.75, Status.PARTIAL),
         ({"rewards": [0.5, 0.5], "done": True}, 1.0, Status.CORRECT),
+        ({"rewards": [0.7, 0.2, 0.1], "done": True}, 1.0, Status.CORRECT),
         ({"rewards": [None, 0.0], "done": True}, 0.0, Status.INCORRECT),
         ({"rewards": [], "done": False}, 0.0, Status.INCORRECT),
         (None, 0.0, Status.NO_ANSWER),

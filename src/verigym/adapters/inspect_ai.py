@@ -14,6 +14,7 @@ A completion without a reward is `Score.unscored`: inspect leaves it out of its 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verigym.adapters.episodes import Episodes, with_tools_told
@@ -117,7 +118,7 @@ def task(
     split: str = "test",
     count: int | None = None,
     max_turns: int = 8,
-    data_dir: str | None = None,
+    data_dir: Path | str | None = None,
     options: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> inspect_ai.Task:

@@ -24,7 +24,7 @@ from verigym.adapters.episodes import Episodes, PlayedEpisode, refuse_other_form
 from verigym.adapters.scoring import Always, Scorer, Unscored
 from verigym.adapters.sources import COLUMN, Sources, SourcesLike
 from verigym.envs.contract.errors import UsageError
-from verigym.envs.contract.schema import Completion, FinishReason, Score
+from verigym.envs.contract.schema import Completion, FinishReason, Score, ScoreError
 from verigym.envs.contract.session import TOOLS, Interactive
 from verigym.envs.extras import need
 from verigym.envs.tools.environment import ToolSession
@@ -34,6 +34,7 @@ MASKED = 0.0
 """The reward of a masked sample: the field must hold a number, and `mask_sample` says that it is none."""
 RESERVED = ("seed_session", "verify", "aggregate_metrics")
 OVER = "Error: the episode is over."
+LOST = ScoreError(kind="protocol", message="no episode of this session is open: /seed_session comes before /verify")
 MOST_EPISODES = 10_000
 """Episodes that may be open at a time; one more gives up the oldest, for a rollout that dies never comes to `/verify`."""
 
@@ -186,8 +187,9 @@ class Endpoints:
             return f"Error: there is no tool {tool[:64]!r} here."
         if episode.over:
             return OVER
-        given = arguments if isinstance(arguments, Mapping) else {}
-        replies = await episode.aturn(written_calls([(tool, given)]))
+        if not isinstance(arguments, Mapping):
+            return "Error: the arguments are no JSON object."
+        replies = await episode.aturn(written_calls([(tool, arguments)]))
         return "\n".join(one.content for one in replies) or OVER
 
     async def verdict(self, session: str, cell: str, response: Any) -> dict[str, Any]:
@@ -195,8 +197,11 @@ class Endpoints:
         text, reason = answer_of(response)
         task = self._scorer.task({COLUMN: cell})
         episode = self._open.pop(session, None)
-        completion = Completion(text=text, finish_reason=reason)
-        if episode is not None:
+        if episode is None:
+            completion = Completion(
+                text=text, finish_reason=reason, failure=LOST if task[0] in self._episodes.playing else None
+            )
+        else:
             if episode.task[1].key != task[1].key:
                 raise UsageError("/verify is about another task than /seed_session of the same session")
             completion = await _ended(episode, text, reason)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field, JsonValue, model_validator
 
+from verigym.adapters.bounds import bounded_sum
 from verigym.envs import strict_json
 from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts, Options
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
@@ -123,11 +124,7 @@ class OpenEnvEnvironment(BaseEnvironment[OpenEnvTask, OpenEnvOptions]):
         rewards = [float(one) for one in given if isinstance(one, int | float)] if isinstance(given, list) else []
         if outcome.get("done") and not rewards:
             raise EnvironmentFailure("backend", "the server ended the episode without a reward")
-        total = sum(rewards) if rewards else low
-        if not low <= total <= high:
-            raise EnvironmentFailure(
-                "gold_invalid", f"the rewards add up to {total}, outside {low}..{high}: set the options floor and maximum"
-            )
+        total = bounded_sum(sum(rewards) if rewards else low, low, high)
         parts: dict[str, float | None] = {"steps": float(len(given) if isinstance(given, list) else 0)}
         if total == high:
             return Score.correct(reward=high, components=parts)
@@ -143,10 +140,12 @@ class OpenEnvSession:
         self._client = _Client(options)
         self._rewards: list[JsonValue] = []
         self._done = False
-        first = self._client.reset(task.reset)
-        if first != prompt.messages[-1].content:
+        try:
+            if self._client.reset(task.reset) != prompt.messages[-1].content:
+                raise EnvironmentFailure("backend", "the server began another task than the prompt's with the same seed")
+        except EnvironmentFailure:
             self._client.close()
-            raise EnvironmentFailure("backend", "the server began another task than the prompt's with the same seed")
+            raise
 
     @property
     def tools(self) -> Sequence[ToolSpec]:

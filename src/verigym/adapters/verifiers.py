@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from verigym.adapters.episodes import Episodes, with_tools_told
-from verigym.adapters.scoring import Scorer
+from verigym.adapters.scoring import GRADER_SETTINGS, Scorer
 from verigym.adapters.sources import COLUMN, Sources, SourcesLike, open_held_out
 from verigym.adapters.user_text import as_user_text
 from verigym.envs.contract.schema import Completion, FinishReason, Prompt
@@ -28,6 +28,8 @@ EPISODE = "verigym_episode"
 """Name in a trace's `info` of the episode that was played."""
 VERDICT = "verigym"
 """Name of the reward, and in a trace's `info` of the verdict."""
+SCORER_SETTINGS = (*GRADER_SETTINGS, "stop_after")
+"""Settings of a `Scorer` that is given its sources; others are options of an environment."""
 STOPS: Mapping[str, FinishReason] = {"max_turns": "turns", "max_output_tokens": "length"}
 """Limits of verifiers, as reasons of an episode's end; each other one is a full context."""
 
@@ -121,8 +123,10 @@ class _Ours:
     def _open(self) -> tuple[Scorer, Episodes]:
         if self._opened is None:
             if self._evaluate:
-                sources = open_held_out(self._what, split=self._eval_split, count=self._count, data_dir=self._data_dir)
-                scorer = Scorer(sources, **self._settings)
+                limits = {name: value for name, value in self._settings.items() if name in SCORER_SETTINGS}
+                options = {name: value for name, value in self._settings.items() if name not in SCORER_SETTINGS}
+                chosen: dict[str, Any] = {"split": self._eval_split, "count": self._count, "data_dir": self._data_dir}
+                scorer = Scorer(open_held_out(self._what, **chosen, **options), **limits)
             else:
                 scorer = Scorer(self._what, data_dir=self._data_dir, **self._settings)
             self._opened = scorer, Episodes(scorer, max_turns=self._max_turns, turn_timeout_s=self._turn_timeout_s)

@@ -19,6 +19,7 @@ from typing import Any
 
 from pydantic import Field, JsonValue, model_validator
 
+from verigym.adapters.bounds import bounded_sum
 from verigym.envs.contract.base import BaseEnvironment, ExpectedVerdicts, Options
 from verigym.envs.contract.blame import OURS
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
@@ -107,17 +108,13 @@ class VerifiersEnvironment(BaseEnvironment[VerifiersTask, VerifiersOptions]):
             raise EnvironmentFailure("gold_invalid", f"tasks of {self.options.taskset!r} have no rewards")
         parts: dict[str, float | None] = {**trace.metrics, **{name: one.score for name, one in trace.rewards.items()}}
         low, high = self.reward_range
-        if not low <= trace.reward <= high:
-            raise EnvironmentFailure(
-                "gold_invalid",
-                f"the rewards add up to {trace.reward}, outside {low}..{high}: set the options floor and maximum",
-            )
+        total = bounded_sum(trace.reward, low, high)
         answer = completion.text.strip()[-80:]
-        if trace.reward == high:
+        if total == high:
             return Score.correct(reward=high, answer=answer, components=parts)
-        if trace.reward == low:
+        if total == low:
             return Score.incorrect(reward=low, answer=answer, components=parts)
-        return Score.partial(trace.reward, answer=answer, components=parts)
+        return Score.partial(total, answer=answer, components=parts)
 
     def _asked(self, task: Any) -> Prompt:
         data = task.data
