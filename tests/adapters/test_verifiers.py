@@ -73,4 +73,7 @@ def test_verifiers_own_classes_both_ways() -> None:
     assert (theirs["error"][-1], theirs["retryable"]) == ("backend", True)
     assert theirs["components"] == {"right": 1.0, "polite": 1.0, "words": 2.0}
     assert theirs["reloaded"] and theirs["system"] == "system"
+    assert theirs["episode"] == theirs["in a loop"] == 1.0
+    boxed, played, unknown = theirs["refused"]
+    assert "polite need a sandbox" in boxed and "an Env of its own (Played)" in played and "cannot be opened" in unknown
     print(f"verifiers {found}")

@@ -92,6 +92,22 @@ __all__ = ["Sums"]
 """
 
 
+BOXED = THEIRS.replace("async def polite(self, task, trace)", "async def polite(self, runtime, trace)")
+WITH_ENV = THEIRS.replace(
+    '__all__ = ["Sums"]',
+    """
+from verifiers.v1.envs.single_agent import SingleAgentEnv
+
+
+class Played(SingleAgentEnv):
+    pass
+
+
+__all__ = ["Sums", "Played"]
+""",
+)
+
+
 class Model:
     """A chat endpoint whose answers are a function of the messages."""
 
@@ -213,7 +229,22 @@ def theirs() -> dict[str, Any]:
         scores = grader.grade([(prompt, Completion(text=text)) for prompt, text in zip(prompts, texts, strict=True)])
     reloaded = env.load_prompt(json.loads(json.dumps(prompts[0].model_dump(mode="json"))))
     traces = asyncio.run(rollouts("their_tasks", lambda m: texts[int(m[-1]["content"].split()[2].partition("+")[0])], 3))
+    turns = ({"role": "assistant", "text": "1"}, {"role": "user", "text": "Sure?"}, {"role": "assistant", "text": "please 1"})
+    episode = env.score(prompts[0], Completion(text="please 1", turns=turns))
+    refused = []
+    for taskset in ("boxed_tasks", "played_tasks", "no_such_tasks"):
+        try:
+            verigym.load("verigym.adapters.verifiers_environment:VerifiersEnvironment", taskset=taskset)
+        except verigym.envs.UsageError as error:
+            refused.append(str(error))
+
+    async def inside() -> float | None:
+        return env.score(prompts[0], "please 1").reward
+
     return {
+        "episode": episode.reward,
+        "refused": refused,
+        "in a loop": asyncio.run(inside()),
         "rewards": [one.reward for one in scores],
         "status": [one.status.value for one in scores],
         "reasons": [one.reason for one in scores],
@@ -231,6 +262,8 @@ if __name__ == "__main__":
     files = {
         "in_process": HARNESS,
         "their_tasks": THEIRS,
+        "boxed_tasks": BOXED,
+        "played_tasks": WITH_ENV,
         "mixed_tasks": OURS.format(what=mixture, count=12),
         "half_tasks": OURS.format(what="adapter_environments:Half", count=8),
         "game_tasks": OURS.format(what="number_guessing", count=3),
