@@ -112,7 +112,12 @@ def trainer_of(
         **more.pop("config", {}),
     )
     made = kind(
-        model=model, reward_funcs=rewards, args=config, train_dataset=Dataset.from_list(list(rows)), processing_class=codec, **more
+        model=model,
+        reward_funcs=rewards,
+        args=config,
+        train_dataset=Dataset.from_list(list(rows)),
+        processing_class=codec,
+        **more,
     )
     made.kept = []
     return made

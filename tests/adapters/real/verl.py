@@ -61,9 +61,7 @@ def batch(codec: Any, row: dict[str, Any], text: str) -> DataProto:
             },
             batch_size=1,
         ),
-        non_tensor_batch={
-            name: np.array([row[name]], dtype=object) for name in ("data_source", "reward_model", "extra_info")
-        },
+        non_tensor_batch={name: np.array([row[name]], dtype=object) for name in ("data_source", "reward_model", "extra_info")},
     )
 
 
