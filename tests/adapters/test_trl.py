@@ -33,7 +33,7 @@ def mixed() -> Iterator[trl.RewardFunction]:
 
 @pytest.fixture(scope="module")
 def tools() -> Iterator[trl.RewardFunction]:
-    with trl.reward_function(WITH_TOOLS, workers=0, retries=0, max_turns=3) as rewards:
+    with trl.reward_function(WITH_TOOLS, workers=0, retries=0) as rewards:
         yield rewards
 
 
@@ -159,7 +159,7 @@ def test_a_bad_row_gets_no_episode_and_no_reward(tools: trl.RewardFunction) -> N
     assert environment.calculator(expression="1") == trl.FAILED
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert tools([["x"]], messages(["7"]), verigym=["{"], environments=[environment]) == [None]
+        assert tools(["x"], messages(["7"]), verigym=["{"], environments=[environment]) == [None]
 
 
 @pytest.mark.slow
