@@ -77,6 +77,7 @@ NEEDS = {
     "reasoning-gym": _package("reasoning_gym", "reasoning-gym"),
     "bm25s": _package("bm25s", "retrieval"),
     "mcp": _package("mcp", "mcp"),
+    "starlette": _package("starlette", "openrlhf"),
     "vllm": _tried("make test-vllm"),
     "adapters": Need(
         lambda: "" if os.environ.get("VERIGYM_TEST_ADAPTERS") else "real runs of the adapters are not asked for",

@@ -15,7 +15,7 @@ from verigym.adapters.episodes import Episodes, PlayedEpisode, refuse_other_form
 from verigym.adapters.scoring import Scorer, UnscoredError
 from verigym.adapters.sources import Sources, SourcesLike
 from verigym.envs import strict_json
-from verigym.envs.contract.schema import Completion, Message, Prompt, Status
+from verigym.envs.contract.schema import Message, Prompt, Status
 from verigym.envs.contract.session import TOOLS
 from verigym.envs.extras import need
 
@@ -85,11 +85,11 @@ class Rollout:
         calls = message.tool_calls or []
         if calls:
             refuse_other_formats(episode.task[0], self.scorer.sources.environments[episode.task[0]], "ART's endpoint")
-        text = written_calls([(one.function.name, _arguments(one.function.arguments)) for one in calls]) or message.content or ""
+        written = written_calls([(one.function.name, _arguments(one.function.arguments)) for one in calls])
         if choice.finish_reason == "length":
             await episode.aend("length", message.content or "")
             return
-        replies = await episode.aturn(text)
+        replies = await episode.aturn(written or message.content or "")
         for number, reply in enumerate(replies):
             trajectory.messages_and_choices.append(_message(reply, calls[number].id if number < len(calls) else None))
 

@@ -28,15 +28,15 @@ class Episodes:
 
     Args:
         scorer: gives the tasks and judges them.
-        max_turns: the assistant's turns in an episode, at most.
+        max_turns: the assistant's turns in an episode, at most; None where the trainer ends episodes itself.
         turn_timeout_s: wall time that a session may take to open or to answer a turn.
 
     Raises:
         UsageError: an argument does not fit.
     """
 
-    def __init__(self, scorer: Scorer, *, max_turns: int = 8, turn_timeout_s: float = 30.0) -> None:
-        if isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1:
+    def __init__(self, scorer: Scorer, *, max_turns: int | None = 8, turn_timeout_s: float = 30.0) -> None:
+        if max_turns is not None and (isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1):
             raise UsageError(f"max_turns={max_turns!r}: expected a whole number of at least 1")
         self.scorer, self.max_turns = scorer, max_turns
         playing = {label: one for label, one in scorer.sources.environments.items() if opens_sessions(one)}
@@ -73,7 +73,7 @@ class Episodes:
 class PlayedEpisode:
     """One episode, made by `Episodes.open`: turns until `over`, then `completion`."""
 
-    def __init__(self, task: tuple[str, Prompt], live: Episode | None, max_turns: int) -> None:
+    def __init__(self, task: tuple[str, Prompt], live: Episode | None, max_turns: int | None) -> None:
         self.task = task
         self._live, self._max_turns = live, max_turns
         self._transcript = Transcript(task[1])
@@ -195,7 +195,7 @@ class PlayedEpisode:
         self._transcript.answer(answer.reply)
         if answer.reply.done:
             self._reason, self._outcome = "stop", answer.outcome
-        elif self.turns >= self._max_turns:
+        elif self._max_turns is not None and self.turns >= self._max_turns:
             self._reason = "turns"
             assert self._live is not None
             return self._live.end()

@@ -38,6 +38,7 @@ PEERS: Mapping[str, Peer] = {
         hook="compute_score for reward managers; an agent loop for tools and turns",
         no_reward="unscored=",
         tried="0.9.1",
+        wire="reward managers and agent loop, with a scripted server: the trainer needs GPUs",
     ),
     "openrlhf": Peer(
         package="openrlhf",

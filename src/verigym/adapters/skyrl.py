@@ -31,7 +31,7 @@ def environment(
     stop_after: int | None = 64,
     **settings: Any,
 ) -> type:
-    """Return the class to register with skyrl-gym: a `BaseTextEnv` of one turn, or of several where a source has tools or turns.
+    """Return the class to register with skyrl-gym: a `BaseTextEnv`, of several turns where a source has tools or turns.
 
     Args:
         what: as `open_sources` takes it.
@@ -47,8 +47,8 @@ def environment(
     """
     theirs = need("skyrl_gym.envs.base_text_env", "an environment of SkyRL")
     always = Always(Scorer(what, columns=columns, stop_after=stop_after, **settings), unscored)
-    # The limit of an episode is its own, since SkyRL passes it with each row.
-    episodes = Episodes(always.scorer, max_turns=max_turns or MOST_TURNS, turn_timeout_s=turn_timeout_s)
+    # SkyRL passes its limit with each row, so each environment holds its own.
+    episodes = Episodes(always.scorer, max_turns=max_turns, turn_timeout_s=turn_timeout_s)
 
     class Environment(theirs.BaseTextEnv):  # type: ignore[name-defined, misc]
         """One episode of a row."""
@@ -93,9 +93,6 @@ def environment(
                 self._episode.end("abort")
 
     return Environment
-
-
-MOST_TURNS = 10_000
 
 
 def rows(what: SourcesLike | Sources, count: int, **options: Any) -> Iterator[dict[str, Any]]:

@@ -28,7 +28,7 @@ from verigym.envs.tools.environment import ToolSession
 
 FAILED = "Error: no result."
 """What the model reads where a tool failed on our side; the episode has no reward, whatever follows."""
-COMPLETION_COLUMNS = ("trainer_state", "log_extra", "environments")
+NO_COLUMNS = ("trainer_state", "log_extra")
 """What TRL passes beside the data set's columns."""
 
 
@@ -38,7 +38,6 @@ def reward_function(
     columns: Mapping[str, str | None] | None = None,
     name: str | None = None,
     stop_after: int | None = 64,
-    max_turns: int = 8,
     turn_timeout_s: float = 30.0,
     **settings: Any,
 ) -> RewardFunction:
@@ -49,24 +48,23 @@ def reward_function(
         columns: field of the reference -> column, for rows without a `verigym` column; see `verigym.reward_function`.
         name: under which the trainer logs it; by default the sources' labels.
         stop_after: an error ends the run when so many completions in a row have got no reward; None for never.
-        max_turns: turns of the model in an episode with tools, at most. TRL has a limit of its own.
-        turn_timeout_s: wall time that a tool may take.
+        turn_timeout_s: wall time that a call of a tool may take. How many there may be is TRL's `max_tool_calling_iterations`.
         settings: of the `Grader` and of `open_sources`.
 
     Raises:
         UsageError: as `Scorer`.
     """
     scorer = Scorer(what, columns=columns, stop_after=stop_after, **settings)
-    return RewardFunction(scorer, name or "+".join(scorer.sources.environments), max_turns, turn_timeout_s)
+    return RewardFunction(scorer, name or "+".join(scorer.sources.environments), turn_timeout_s)
 
 
 class RewardFunction:
     """Called with lists, as TRL does; made by `reward_function`."""
 
-    def __init__(self, scorer: Scorer, name: str, max_turns: int = 8, turn_timeout_s: float = 30.0) -> None:
+    def __init__(self, scorer: Scorer, name: str, turn_timeout_s: float = 30.0) -> None:
         self.scorer = scorer
         self.__name__ = name  # under which TRL logs it
-        self._episodes = Episodes(scorer, max_turns=max_turns, turn_timeout_s=turn_timeout_s)
+        self._episodes = Episodes(scorer, max_turns=None, turn_timeout_s=turn_timeout_s)
 
     def __repr__(self) -> str:
         return f"<TRL reward function of {self.scorer.sources!r}>"
@@ -96,7 +94,7 @@ class RewardFunction:
                 not played with them.
             ValueError: lists differ in length.
         """
-        given = {name: values for name, values in columns.items() if name not in COMPLETION_COLUMNS}
+        given = {name: values for name, values in columns.items() if name not in NO_COLUMNS}
         _refuse_unequal(prompts, completions, completion_ids, given)
         submitted: list[tuple[str, Future[Score] | None]] = []
         problems: list[str] = []
@@ -173,9 +171,7 @@ class RewardFunction:
         finally:
             session.close()
 
-    def _completion(
-        self, label: str, completion: CompletionLike, tokens: Sequence[int] | None, played: Any
-    ) -> Completion:
+    def _completion(self, label: str, completion: CompletionLike, tokens: Sequence[int] | None, played: Any) -> Completion:
         if completion is None:
             raise ValueError("its completion is None")
         episode: PlayedEpisode | None = getattr(played, "_episode", None)
@@ -242,7 +238,6 @@ def _played_to_its_end(episode: PlayedEpisode, completion: CompletionLike) -> Co
 class _Environment:
     """What TRL resets for each completion; its methods are the tools."""
 
-    _label: str
     _scorer: Scorer
     _episodes: Episodes
     _opened: Counter[str]
@@ -271,7 +266,7 @@ class _Environment:
 
     def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
         episode = self._episode
-        if episode is None or episode.over:  # it failed, or has had all its turns
+        if episode is None or episode.over:  # it failed
             return FAILED
         replies = episode.turn(written_calls([(name, arguments)]))
         return "\n".join(message.content for message in replies) or FAILED
@@ -282,7 +277,13 @@ def _environment_class(label: str, scorer: Scorer, episodes: Episodes, tools: Se
     for name in methods:
         if name == "reset" or name == "get_reward" or name.startswith("_"):
             raise UsageError(f"source {label!r}: TRL takes a tool named {name!r} for its own method; give it another name")
-    fields = {"_label": label, "_scorer": scorer, "_episodes": episodes, "_opened": Counter(), "__doc__": f"Tools of {label!r}."}
+    fields = {
+        "_label": label,
+        "_scorer": scorer,
+        "_episodes": episodes,
+        "_opened": Counter(),
+        "__doc__": f"Tools of {label!r}.",
+    }
     return type("VerigymEnvironment", (_Environment,), {**fields, **methods})
 
 

@@ -59,8 +59,8 @@ def compute_score(
         label, prompt = always.scorer.task(row, row.get(question))
         if opens_sessions(always.scorer.sources.environments[label]):
             raise UsageError(
-                f"source {label!r} has episodes, whose turns are not in one text: play it with verigym.adapters.verl.agent_loop, "
-                f"which its rows name (agent_name: {AGENT})"
+                f"source {label!r} has episodes, whose turns are not in one text: play it with "
+                f"verigym.adapters.verl.agent_loop, which its rows name (agent_name: {AGENT})"
             )
         reward, score = await always.areward((label, prompt), solution_str)
         return _told(reward, score)

@@ -69,7 +69,9 @@ async def scored(executor: Any, sources: Any, number: float) -> dict[str, Any]:
             output = await executor.execute(prompt, row["verigym"], sampling, 4096, Characters(), engine)
             ours = sources.environments[label].score(task, text).reward
             found["scored"] += 1
-            found["equal"] += float(output["reward"]) == float(output["scores"]) and close(output["reward"], number if ours is None else ours)
+            found["equal"] += float(output["reward"]) == float(output["scores"]) and close(
+                output["reward"], number if ours is None else ours
+            )
             found["unscored"] += ours is None
             found["logged"] += float(output["extra_logs"]["unscored"]) == float(ours is None)
     return found

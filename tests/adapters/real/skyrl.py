@@ -76,7 +76,9 @@ def tools() -> dict[str, Any]:
     for row in skyrl.rows(sources, 9):
         label, task = sources.task(row["verigym"])
         env, prompt = made("verigym-tools", row)
-        found["told"] += label != "plain" and "<tool_call>" in prompt[0]["content"] and label.replace("tools", "calculator") in str(prompt)
+        found["told"] += (
+            label != "plain" and "<tool_call>" in prompt[0]["content"] and label.replace("tools", "calculator") in str(prompt)
+        )
         question = row["prompt"][-1]["content"].replace("=?", "").replace("What is ", "").strip(" ?")
         if label == "plain":
             said = [r"\boxed{5}"]

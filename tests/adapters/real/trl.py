@@ -1,7 +1,7 @@
 """TRL's own GRPOTrainer: ten steps on `math`, ten on a mixture half of which fails, and episodes with tools.
 
-Prints one line of JSON. Every reward is compared with `env.score`, and the advantages of a group's scored completions with those
-that TRL computes for a group which never had the others.
+Prints one line of JSON. Every reward is compared with `env.score`, and the advantages of a group's scored completions with
+those that TRL computes for a group which never had the others.
 """
 
 from __future__ import annotations
@@ -112,7 +112,12 @@ def trainer_of(
         **more.pop("config", {}),
     )
     made = kind(
-        model=model, reward_funcs=rewards, args=config, train_dataset=Dataset.from_list(list(rows)), processing_class=codec, **more
+        model=model,
+        reward_funcs=rewards,
+        args=config,
+        train_dataset=Dataset.from_list(list(rows)),
+        processing_class=codec,
+        **more,
     )
     made.kept = []
     return made

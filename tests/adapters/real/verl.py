@@ -35,7 +35,8 @@ compute_score = verl.compute_score(MIXTURE, unscored={unscored}, workers=0, retr
 """
 TEMPLATE = (
     "{% if tools %}{% for tool in tools %}{{ tool['function']['name'] }} {% endfor %}{{ '\\n' }}{% endif %}"
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}"
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] }}"
+    "{{ '<|im_end|>\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 END = "<|im_end|>"
@@ -61,9 +62,7 @@ def batch(codec: Any, row: dict[str, Any], text: str) -> DataProto:
             },
             batch_size=1,
         ),
-        non_tensor_batch={
-            name: np.array([row[name]], dtype=object) for name in ("data_source", "reward_model", "extra_info")
-        },
+        non_tensor_batch={name: np.array([row[name]], dtype=object) for name in ("data_source", "reward_model", "extra_info")},
     )
 
 
