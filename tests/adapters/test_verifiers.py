@@ -68,6 +68,13 @@ def test_verifiers_own_classes_both_ways() -> None:
     assert missing["ok"] == [one is not None for one in missing["env.score"]]
     assert [error.partition("NoReward: ")[2] for error in missing["errors"]] == ["half of all texts fail"]
     assert episodes["verifiers"] == episodes["env.score"] == [1.0] * 3 and min(episodes["turns"]) > 1
+    tools = found["tools"]
+    assert tools["verifiers"] == tools["env.score"] and tools["tool said"] == ["<tool_response>\n42\n</tool_response>"]
+    assert {(source, reward) for source, reward in zip(tools["sources"], tools["env.score"], strict=True)} == {
+        ("tools", 1.0),
+        ("plain", 1.0),
+        ("away", None),
+    }
     assert theirs["rewards"] == [1.0, 0.8, 0.2, 0.0, None] and theirs["rollouts"] == theirs["rewards"][:3]
     assert theirs["status"] == ["correct", "partial", "partial", "limit", "error"]
     assert (theirs["error"][-1], theirs["retryable"]) == ("backend", True)

@@ -217,6 +217,39 @@ def episodes() -> dict[str, Any]:
     }
 
 
+def tools() -> dict[str, Any]:
+    """A call in the first turn, then an answer; one source's tool fails on our side."""
+    from adapter_environments import WITH_TOOLS
+
+    from verigym.adapters import open_sources
+    from verigym.adapters.verifiers import completion_of_trace
+
+    sources, answers = open_sources(WITH_TOOLS), {}
+    for row in sources.rows(9):
+        label, prompt = sources.task(row["verigym"])
+        answers[prompt.messages[-1].content] = sources.environments[label].gold(prompt)
+
+    def policy(messages: list[dict[str, str]]) -> str:
+        system, *rest = messages if messages[0]["role"] == "system" else [{"content": ""}, *messages]
+        if len(rest) > 1 or not system["content"]:
+            return answers[rest[0]["content"]]
+        name, given = ("calculator", {"expression": "6*7"}) if "calculator" in system["content"] else ("away", {"number": 1})
+        return f"<tool_call>{json.dumps({'name': name, 'arguments': given})}</tool_call>"
+
+    traces = asyncio.run(rollouts("tool_tasks", policy, 9))
+    expected = []
+    for trace in traces:
+        label, prompt = sources.task(trace.task.data.verigym)
+        expected.append(sources.environments[label].score(prompt, completion_of_trace(trace)).reward)
+    said = [message.content for trace in traces for message in trace.messages if message.role == "user"]
+    return {
+        "verifiers": [None if trace.rewards["verigym"] is None else trace.reward for trace in traces],
+        "env.score": expected,
+        "sources": [trace.task.data.source for trace in traces],
+        "tool said": sorted({text for text in said if "tool_response" in text}),
+    }
+
+
 def theirs() -> dict[str, Any]:
     import verigym
     from verigym.envs import Completion
@@ -258,6 +291,8 @@ def theirs() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    from adapter_environments import WITH_TOOLS
+
     mixture = {"sources": [{"environment": "arithmetic"}, {"environment": "units", "format": {"boxes": 1}}]}
     files = {
         "in_process": HARNESS,
@@ -266,9 +301,10 @@ if __name__ == "__main__":
         "played_tasks": WITH_ENV,
         "mixed_tasks": OURS.format(what=mixture, count=12),
         "half_tasks": OURS.format(what="adapter_environments:Half", count=8),
+        "tool_tasks": OURS.format(what=WITH_TOOLS, count=9),
         "game_tasks": OURS.format(what="number_guessing", count=3),
     }
     for name, text in files.items():
         Path(f"{name}.py").write_text(text)
-    report = {"one turn": one_turn(), "no reward": no_reward(), "episodes": episodes(), "theirs": theirs()}
+    report = {"one turn": one_turn(), "no reward": no_reward(), "episodes": episodes(), "tools": tools(), "theirs": theirs()}
     print(json.dumps(report), flush=True)
