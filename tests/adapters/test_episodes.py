@@ -108,6 +108,13 @@ def test_games_are_played_by_their_texts() -> None:
         episodes.close()
 
 
+def test_each_episode_of_a_task_has_a_seed_of_its_own(tools: Episodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = [task(tools, label)[1] for label in ("tools", "plain")]
+    seeds = [tools.next_seed(prompt) for prompt in prompts * 3]
+    monkeypatch.setenv("RANK", "1")
+    assert len({*seeds, tools.next_seed(prompts[0])}) == 7
+
+
 @pytest.mark.parametrize("turns", [0, True, 2.5])
 def test_the_limit_of_turns_is_a_number(tools: Episodes, turns: Any) -> None:
     with pytest.raises(UsageError, match="expected a whole number of at least 1"):
@@ -115,7 +122,7 @@ def test_the_limit_of_turns_is_a_number(tools: Episodes, turns: Any) -> None:
 
 
 def test_calls_are_written_as_sessions_read_them() -> None:
-    given = [("search", {"query": 'a "quoted" </tool_call> text\n'}), ("open", {}), ("open", {"id": 3, "deep": [{"a": None}]})]
+    given = [("search", {"query": 'a "quoted" </tool_call> text\n'}), ("open", {}), ("open", {"id": 3, "é": ["\ud800"]})]
     assert [(call.name, dict(call.arguments), call.fault) for call in read_calls(written_calls(given))] == [
         (name, arguments, None) for name, arguments in given
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import inspect
 import json
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from adapter_environments import MIXTURE, WITH_TOOLS
 from adapter_venv import real_run
+from needs import lacking
 
 from verigym.adapters import UnscoredError, open_sources, verl
 from verigym.envs import UsageError
@@ -68,6 +70,12 @@ def test_unscored_has_no_default() -> None:
         verl.compute_score("math")  # type: ignore[call-arg]
     with pytest.raises(UsageError, match="expected 'stop', 'retry' or a number"):
         verl.compute_score("math", unscored=None)  # type: ignore[arg-type]
+
+
+@lacking("elsewhere", importlib.util.find_spec("verl") is not None, "verl is installed")
+def test_the_extra_is_named_where_it_is_missing() -> None:
+    with pytest.raises(UsageError, match=r"verl's agent loop needs the package verl.*verigym\[verl\]"):
+        verl.agent_loop(MIXTURE, unscored="stop")
 
 
 @pytest.mark.slow

@@ -132,8 +132,8 @@ def open_sources(
     """Return what is to be scored and trained on.
 
     Args:
-        what: an environment or its name, the name or YAML file of a data set, the name or file of a suite, the file of a
-            training run, or a mapping with `sources` as such a file has them.
+        what: an environment, its name or `module:Class`, the name or YAML file of a data set, the name or file of a suite, the
+            file of a training run, or a mapping with `sources` as such a file has them.
         split: to train on, where `what` is an environment or a data set.
         eval_split: held-out split, where `what` is an environment or a data set.
         eval_count: most held-out rows of each source.
@@ -155,11 +155,15 @@ def open_sources(
             return Sources(given)
         configs = [SourceConfig(environment=environment.name, split=split, eval_split=eval_split)]
         return _made(configs, seed, eval_count, given)
-    if not isinstance(what, Mapping) and str(what) in available():
+    if not isinstance(what, Mapping) and (str(what) in available() or _names_a_class(str(what))):
         made = load_environment(str(what), **options)
         return open_sources(made, split=split, eval_split=eval_split, eval_count=eval_count, seed=seed)
     fields = _fields(what, split, eval_split, Path(data_dir) if data_dir else None, options)
     return _made([_config(one) for one in fields], seed, eval_count)
+
+
+def _names_a_class(what: str) -> bool:
+    return ":" in what and not what.endswith((".yaml", ".yml"))
 
 
 def _fields(
