@@ -53,6 +53,24 @@ def test_an_episode_is_that_of_run_episode_and_has_its_score(tools: Episodes, ki
     assert tools.scorer.score((label, prompt), done).reward == environment.score(prompt, done).reward == 1.0
 
 
+def test_a_composition_with_tools_judges_the_whole_episode() -> None:
+    source = {"environment": "arithmetic", "tools": {"calculator": {}}, "format": {"boxes": 1}}
+    with Scorer({"sources": [source]}, workers=0) as scorer:
+        (label,) = scorer.sources.environments
+        environment: Any = scorer.sources.environments[label]
+        episodes, prompt = Episodes(scorer), scorer.sources.first(label)
+        gold = environment.gold(prompt)
+        for last, reward in ((gold, 1.0), (f"{gold} or {gold}", 0.0)):
+            episode = episodes.open((label, prompt), "0")
+            assert [message.content for message in episode.turn(calls("6*7"))] == ["42"]
+            assert episode.turn(last) == ()
+            said = iter([calls("6*7"), last])
+            played = run_episode(environment, prompt, lambda messages, said=said: next(said))
+            ours = scorer.score((label, prompt), episode.completion())
+            assert ours.reward == environment.score(prompt, played).reward == reward
+        episodes.close()
+
+
 def test_the_last_turn_that_is_allowed_ends_it(tools: Episodes) -> None:
     episode = tools.open(task(tools, "tools"), "0")
     assert [len(episode.turn(calls("1+1"))) for _ in range(3)] == [1, 1, 0]

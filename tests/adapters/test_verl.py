@@ -90,4 +90,6 @@ def test_verl_s_own_classes() -> None:
         assert played["episodes"] == played["equal"] == played["masked"] == 12 and played["template_has_tools"], found
     assert (found["agent_loop"]["read"], found["agent_loop"]["unscored"], found["agent_loop"]["right_with_tool"]) == (4, 4, 4)
     assert found["cut_off"]["read"] == 0
+    # With three guesses the fourth row's last guess comes too late.
+    assert found["games"] == {"episodes": 4, "equal": 4, "turns": [2, 4, 6, 6], "read": 3}
     print(f"verl {found}")
