@@ -53,6 +53,24 @@ def test_an_episode_is_that_of_run_episode_and_has_its_score(tools: Episodes, ki
     assert tools.scorer.score((label, prompt), done).reward == environment.score(prompt, done).reward == 1.0
 
 
+def test_a_composition_with_tools_judges_the_whole_episode() -> None:
+    source = {"environment": "arithmetic", "tools": {"calculator": {}}, "format": {"boxes": 1}}
+    with Scorer({"sources": [source]}, workers=0) as scorer:
+        (label,) = scorer.sources.environments
+        environment: Any = scorer.sources.environments[label]
+        episodes, prompt = Episodes(scorer), scorer.sources.first(label)
+        gold = environment.gold(prompt)
+        for last, reward in ((gold, 1.0), (f"{gold} or {gold}", 0.0)):
+            episode = episodes.open((label, prompt), "0")
+            assert [message.content for message in episode.turn(calls("6*7"))] == ["42"]
+            assert episode.turn(last) == ()
+            said = iter([calls("6*7"), last])
+            played = run_episode(environment, prompt, lambda messages, said=said: next(said))
+            ours = scorer.score((label, prompt), episode.completion())
+            assert ours.reward == environment.score(prompt, played).reward == reward
+        episodes.close()
+
+
 def test_the_last_turn_that_is_allowed_ends_it(tools: Episodes) -> None:
     episode = tools.open(task(tools, "tools"), "0")
     assert [len(episode.turn(calls("1+1"))) for _ in range(3)] == [1, 1, 0]
@@ -108,6 +126,13 @@ def test_games_are_played_by_their_texts() -> None:
         episodes.close()
 
 
+def test_each_episode_of_a_task_has_a_seed_of_its_own(tools: Episodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = [task(tools, label)[1] for label in ("tools", "plain")]
+    seeds = [tools.next_seed(prompt) for prompt in prompts * 3]
+    monkeypatch.setenv("RANK", "1")
+    assert len({*seeds, tools.next_seed(prompts[0])}) == 7
+
+
 @pytest.mark.parametrize("turns", [0, True, 2.5])
 def test_the_limit_of_turns_is_a_number(tools: Episodes, turns: Any) -> None:
     with pytest.raises(UsageError, match="expected a whole number of at least 1"):
@@ -115,7 +140,7 @@ def test_the_limit_of_turns_is_a_number(tools: Episodes, turns: Any) -> None:
 
 
 def test_calls_are_written_as_sessions_read_them() -> None:
-    given = [("search", {"query": 'a "quoted" </tool_call> text\n'}), ("open", {}), ("open", {"id": 3, "deep": [{"a": None}]})]
+    given = [("search", {"query": 'a "quoted" </tool_call> text\n'}), ("open", {}), ("open", {"id": 3, "é": ["\ud800"]})]
     assert [(call.name, dict(call.arguments), call.fault) for call in read_calls(written_calls(given))] == [
         (name, arguments, None) for name, arguments in given
     ]

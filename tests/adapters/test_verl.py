@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import inspect
 import json
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from adapter_environments import MIXTURE, WITH_TOOLS
 from adapter_venv import real_run
+from needs import lacking
 
 from verigym.adapters import UnscoredError, open_sources, verl
 from verigym.envs import UsageError
@@ -70,6 +72,12 @@ def test_unscored_has_no_default() -> None:
         verl.compute_score("math", unscored=None)  # type: ignore[arg-type]
 
 
+@lacking("elsewhere", importlib.util.find_spec("verl") is not None, "verl is installed")
+def test_the_extra_is_named_where_it_is_missing() -> None:
+    with pytest.raises(UsageError, match=r"verl's agent loop needs the package verl.*verigym\[verl\]"):
+        verl.agent_loop(MIXTURE, unscored="stop")
+
+
 @pytest.mark.slow
 def test_verl_s_own_classes() -> None:
     found = real_run("verl", also=["cachetools", "uvicorn", "fastapi"], timeout_s=1200)
@@ -82,4 +90,6 @@ def test_verl_s_own_classes() -> None:
         assert played["episodes"] == played["equal"] == played["masked"] == 12 and played["template_has_tools"], found
     assert (found["agent_loop"]["read"], found["agent_loop"]["unscored"], found["agent_loop"]["right_with_tool"]) == (4, 4, 4)
     assert found["cut_off"]["read"] == 0
+    # With three guesses the fourth row's last guess comes too late.
+    assert found["games"] == {"episodes": 4, "equal": 4, "turns": [2, 4, 6, 6], "read": 3}
     print(f"verl {found}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,6 +47,20 @@ class Half(BaseEnvironment[Nothing, Options]):
 
     def gold(self, prompt: Prompt) -> str | None:
         return next(text for text in map(str, range(100)) if int(sha256_hex(text)[:8], 16) % 2 == 0)
+
+
+class Hangs(BaseEnvironment[Nothing, Options]):
+    """Never ends on one text, and pays for every other."""
+
+    name, version, reference_type, options_type = "hangs", "1", Nothing, Options
+
+    def judge(self, prompt: Prompt, reference: Nothing, completion: Completion) -> Score:
+        while completion.text == "hang":
+            time.sleep(1)
+        return Score.correct()
+
+    def gold(self, prompt: Prompt) -> str | None:
+        return "anything"
 
 
 @tool

@@ -6,7 +6,6 @@ A rollout that raises is no trajectory: ART leaves it out of its group and count
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -25,7 +24,6 @@ class Rollout:
 
     def __init__(self, scorer: Scorer, episodes: Episodes, theirs: ModuleType, sampling: Mapping[str, Any]) -> None:
         self.scorer, self._episodes, self._theirs, self._sampling = scorer, episodes, theirs, sampling
-        self._numbers = itertools.count()
 
     def __repr__(self) -> str:
         return f"<ART rollout of {self.scorer.sources!r}>"
@@ -48,7 +46,7 @@ class Rollout:
             tools=_tools(prompt),
             metadata={"source": label, "key": prompt.key},
         )
-        episode = self._episodes.open(task, f"{prompt.key}/{next(self._numbers)}")
+        episode = self._episodes.open(task, self._episodes.next_seed(prompt))
         client = model.openai_client()
         try:
             while not episode.over:

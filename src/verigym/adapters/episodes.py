@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -39,6 +41,7 @@ class Episodes:
         if max_turns is not None and (isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1):
             raise UsageError(f"max_turns={max_turns!r}: expected a whole number of at least 1")
         self.scorer, self.max_turns = scorer, max_turns
+        self._opened: Counter[str] = Counter()
         playing = {label: one for label, one in scorer.sources.environments.items() if opens_sessions(one)}
         shared, self._pool_of = pools(playing)
         limits: dict[str, Any] = {name: scorer.limits[name] for name in ("workers", "memory_bytes") if name in scorer.limits}
@@ -63,6 +66,11 @@ class Episodes:
         number = self._pool_of.get(label)
         live = None if number is None else self._sessions[number].open(prompt, seed)
         return PlayedEpisode(task, live, self.max_turns)
+
+    def next_seed(self, prompt: Prompt) -> str:
+        """Return the seed of the next episode of a task: its own for each, in each process of the trainer."""
+        self._opened[prompt.key] += 1
+        return f"{prompt.key}/{os.environ.get('RANK', '0')}/{self._opened[prompt.key]}"
 
     def close(self) -> None:
         """End the worker processes of sessions."""
@@ -223,10 +231,8 @@ def written_calls(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
 
     What else the turn says is left out: an unclosed tag in it would hide the calls, and the last turn alone is judged.
     """
-    return "\n".join(
-        f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n</tool_call>"
-        for name, arguments in calls
-    )
+    written = (json.dumps({"name": name, "arguments": arguments}) for name, arguments in calls)
+    return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in written)
 
 
 def refuse_other_formats(label: str, environment: Environment, who: str) -> None:

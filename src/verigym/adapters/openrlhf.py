@@ -10,9 +10,11 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from verigym.adapters.scoring import Always, Scorer, Unscored, UnscoredError
 from verigym.adapters.sources import COLUMN, Sources, SourcesLike
-from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.errors import UsageError, explain
 from verigym.envs.contract.schema import Score, Status
 from verigym.envs.contract.session import opens_sessions
 from verigym.envs.extras import need
@@ -104,16 +106,14 @@ def app(
 
     async def answer(request: Any) -> Any:
         try:
-            asked = await request.json()
-            lists = [asked[name] for name in ("query", "prompts", "labels")]
-            if not all(isinstance(one, list) for one in lists):
-                raise ValueError("query, prompts and labels are to be lists")
-            found = await concurrency.run_in_threadpool(judge, *lists)
+            asked = _Asked.model_validate_json(await request.body())
+            found = await concurrency.run_in_threadpool(judge, asked.query, asked.prompts, asked.labels)
         except UnscoredError as error:
             return responses.JSONResponse({"error": str(error)}, status_code=503)
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            message = f"no {error}: expected query, prompts and labels" if isinstance(error, KeyError) else str(error)
-            return responses.JSONResponse({"error": message}, status_code=400)
+        except ValidationError as error:
+            return responses.JSONResponse({"error": explain(error, _Asked.model_fields)}, status_code=400)
+        except ValueError as error:
+            return responses.JSONResponse({"error": str(error)}, status_code=400)
         single = len(found["rewards"]) == 1
         rewards = found["rewards"][0] if single else found["rewards"]
         logs = {name: values[0] if single else values for name, values in found["extra_logs"].items()}
@@ -125,6 +125,14 @@ def app(
         judge.scorer.close()
 
     return applications.Starlette(routes=[routing.Route("/{path:path}", answer, methods=["POST"])], lifespan=lifespan)
+
+
+class _Asked(BaseModel):
+    """What OpenRLHF posts."""
+
+    query: list[str]
+    prompts: list[str]
+    labels: list[Any]
 
 
 class _Judge:

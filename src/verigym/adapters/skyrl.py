@@ -6,7 +6,6 @@ last turn; the turns before it earn 0.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -64,7 +63,7 @@ def environment(
         def init(self, prompt: list[dict[str, str]]) -> tuple[list[dict[str, str]], dict[str, Any]]:
             """Begin the episode; the model is told of its tools in the first message."""
             self._task = label, task = always.scorer.task(self._row, prompt)
-            self._episode = episodes.open(self._task, f"{task.key}/{uuid.uuid4().hex}")
+            self._episode = episodes.open(self._task, episodes.next_seed(task))
             return with_tools_told(task, always.scorer.sources.environments[label], prompt), {"source": label}
 
         def step(self, action: str) -> Any:

@@ -141,8 +141,8 @@ def open_sources(
     """Return what is to be scored and trained on.
 
     Args:
-        what: an environment or its name, the name or YAML file of a data set, the name or file of a suite, the file of a
-            training run, or a mapping with `sources` as such a file has them.
+        what: an environment, its name or `module:Class`, the name or YAML file of a data set, the name or file of a suite, the
+            file of a training run, or a mapping with `sources` as such a file has them.
         split: to train on, where `what` is an environment or a data set.
         eval_split: held-out split, where `what` is an environment or a data set.
         eval_count: most held-out rows of each source.
@@ -255,7 +255,7 @@ def _made(configs: list[SourceConfig], seed: int, eval_count: int, given: Mappin
 
 def _names_environment(name: str) -> bool:
     """Whether it is the name of an environment, or `module:Class`."""
-    return ":" in name or name in available()
+    return name in available() or (":" in name and not name.endswith((".yaml", ".yml")))
 
 
 def _refuse_doubles(configs: list[SourceConfig]) -> None:

@@ -7,7 +7,6 @@ a length penalty, would bring the completion back. Compose environments instead.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -240,7 +239,6 @@ class _Environment:
 
     _scorer: Scorer
     _episodes: Episodes
-    _opened: Counter[str]
     _episode: PlayedEpisode | None = None
 
     def reset(self, **row: Any) -> None:
@@ -255,10 +253,7 @@ class _Environment:
             return
         if label not in self._episodes.playing:
             return
-        # Each completion of a prompt has an episode of its own, in each process of the trainer.
-        self._opened[prompt.key] += 1
-        seed = f"{prompt.key}/{os.environ.get('RANK', '0')}/{self._opened[prompt.key]}"
-        self._episode = self._episodes.open((label, prompt), seed)
+        self._episode = self._episodes.open((label, prompt), self._episodes.next_seed(prompt))
 
     def _end(self) -> None:
         if self._episode is not None and not self._episode.over:

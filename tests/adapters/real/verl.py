@@ -13,7 +13,7 @@ from adapter_environments import MIXTURE, WITH_TOOLS
 
 from verigym.adapters import open_sources
 from verigym.adapters import verl as ours
-from verigym.envs import Completion
+from verigym.envs import Completion, run_episode
 
 if __name__ == "__main__":  # worker processes import this file, and need none of it
     warnings.simplefilter("ignore")
@@ -40,6 +40,7 @@ TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 END = "<|im_end|>"
+GAMES = {"sources": [{"environment": "number_guessing", "options": {"guesses": 3}}]}
 GARBAGE = ("no", "", "12", "17", r"\boxed{3}")
 
 
@@ -116,11 +117,15 @@ class Server:
 
     def __init__(self, codec: Any) -> None:
         self.codec, self.asked = codec, []
+        self.script: Any = None
+        """Texts to say, one after the other, whatever is asked."""
 
     async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: Any, **more: Any) -> Any:
         text = self.codec.decode(prompt_ids)
         self.asked.append(text)
-        if "<|im_start|>tool" in text:
+        if self.script is not None:
+            said = next(self.script)
+        elif "<|im_start|>tool" in text:
             seen = text.rpartition("<|im_start|>tool\n")[2].partition(END)[0]
             said = rf"\boxed{{{seen}}}"
         elif text.startswith("calculator"):
@@ -135,29 +140,57 @@ class Server:
         return TokenOutput(token_ids=ids, log_probs=[-0.25] * len(ids))
 
 
-async def loops(codec: Any, response_length: int, unscored: Any) -> dict[str, Any]:
-    """Play episodes in verl's agent loop."""
-    kind = ours.agent_loop(WITH_TOOLS, unscored=unscored, workers=1)
-    assert issubclass(kind, theirs.AgentLoopBase)
+def loop_of(kind: Any, server: Server, codec: Any, response_length: int) -> Any:
+    """An agent loop as verl's worker makes one for each row."""
     config = OmegaConf.create(
         {
             "actor_rollout_ref": {"rollout": {"prompt_length": 400, "response_length": response_length}},
             "data": {"apply_chat_template_kwargs": {}},
         }
     )
+    return kind(
+        trainer_config=theirs.DictConfigWrap(config),
+        server_manager=server,
+        tokenizer=codec,
+        processor=None,
+        dataset_cls=None,
+        data_config=theirs.DictConfigWrap(config.data),
+        hf_model_type="qwen3",
+    )
+
+
+async def games(codec: Any) -> dict[str, Any]:
+    """Play a game: the environment answers texts, and the model guesses one number after the other."""
+    kind = ours.agent_loop(GAMES, unscored="stop", workers=1, max_turns=4)
+    sources = open_sources(GAMES)
+    found: dict[str, Any] = {"episodes": 0, "equal": 0, "turns": [], "read": 0}
+    for row in ours.rows(sources, 4):
+        _, task = sources.task(row["extra_info"]["verigym"])
+        environment: Any = sources.environments["number_guessing"]
+        number = environment.reference(task).number
+        guesses = [rf"\boxed{{{number - distance}}}" for distance in range(row["extra_info"]["index"], -1, -1)]
+        said = iter(guesses)
+        done = run_episode(environment, task, lambda messages, said=said: next(said), max_turns=4)
+        server = Server(codec)
+        server.script = iter(guesses)
+        output = await loop_of(kind, server, codec, 300).run({}, raw_prompt=row["prompt"], **row)
+        read = codec.decode([one for one, mask in zip(output.response_ids, output.response_mask, strict=True) if not mask])
+        found["episodes"] += 1
+        found["equal"] += output.reward_score == environment.score(task, done).reward
+        found["turns"].append(output.num_turns)
+        found["read"] += read.count("Higher.") == len(guesses) - 1 and all(text in server.asked[-1] for text in guesses[:-1])
+    return found
+
+
+async def loops(codec: Any, response_length: int, unscored: Any) -> dict[str, Any]:
+    """Play episodes in verl's agent loop."""
+    kind = ours.agent_loop(WITH_TOOLS, unscored=unscored, workers=1)
+    assert issubclass(kind, theirs.AgentLoopBase)
     server = Server(codec)
     sources = open_sources(WITH_TOOLS)
     found: dict[str, Any] = {"episodes": 0, "equal": 0, "masked": 0, "read": 0, "unscored": 0, "right_with_tool": 0}
     for row in ours.rows(sources, 12):
-        loop = kind(
-            trainer_config=theirs.DictConfigWrap(config),
-            server_manager=server,
-            tokenizer=codec,
-            processor=None,
-            dataset_cls=None,
-            data_config=theirs.DictConfigWrap(config.data),
-            hf_model_type="qwen3",
-        )
+        loop = loop_of(kind, server, codec, response_length)
         output = await loop.run({"temperature": 1.0}, raw_prompt=row["prompt"], **row)
         assert len(output.response_ids) == len(output.response_mask) == len(output.response_logprobs) <= response_length
         label, task = sources.task(row["extra_info"]["verigym"])
@@ -185,6 +218,7 @@ if __name__ == "__main__":
         "version": importlib.metadata.version("verl"),
         "managers": managers(made),
         "agent_loop": asyncio.run(loops(made, 300, 0.125)),
+        "games": asyncio.run(games(made)),
         "cut_off": asyncio.run(loops(made, 40, 0.125)),
     }
     print(json.dumps(result))
