@@ -38,6 +38,13 @@ def test_prompts_are_one_text() -> None:
         lighteval.query_of(env.prompt(turns, answer="4"))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("label", "name"), [("gsm8k", "gsm8k"), ("/data/mine.yaml", "mine"), ("a:b|c/../d", "a_b_c_.._d"), ("..", "tasks")]
+)
+def test_a_source_s_label_makes_no_path(label: str, name: str) -> None:
+    assert lighteval.plain_name(label) == name
+
+
 @pytest.mark.slow
 def test_lighteval_s_pipeline_evaluates_our_tasks() -> None:
     folder = [str(SHARED / "data")] if (SHARED / "data/gsm8k").is_dir() else []

@@ -25,6 +25,8 @@ def test_the_extra_is_named_where_it_is_missing() -> None:
 
 
 def test_options_are_checked() -> None:
+    with pytest.raises(UsageError, match="eval_split='dev' has no effect without evaluate=True"):
+        verifiers.plugin(MIXTURE, eval_split="dev")
     with pytest.raises(UsageError, match="floor 2.0 is not below maximum 1.0"):
         VerifiersEnvironment(taskset="sums", floor=2.0)
     with pytest.raises(UsageError, match="'taskset' is missing"):

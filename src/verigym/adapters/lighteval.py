@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,15 +132,18 @@ def tasks(
         rows[label].append({"query": query_of(prompt), "gold": gold, "source": label, COLUMN: row[COLUMN]})
     if empty := [label for label, some in rows.items() if not some]:
         raise UsageError(f"{', '.join(empty)}: no held-out rows: name a data set, or an environment that generates tasks")
+    names = {label: plain_name(label) for label in rows}
+    if len(set(names.values())) < len(names):
+        raise UsageError(f"two of {', '.join(names)} make one name of lighteval's; give one source a `name`")
     measured = metric(sources, **settings)
     made = []
     for label, some in rows.items():
-        place = (Path(folder) / label).absolute()
+        place = (Path(folder) / names[label]).absolute()
         place.mkdir(parents=True, exist_ok=True)
-        (place / f"{SPLIT}.jsonl").write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in some))
+        (place / f"{SPLIT}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in some))
         made.append(
             tasking.LightevalTaskConfig(
-                name=f"{PREFIX}{label}",
+                name=f"{PREFIX}{names[label]}",
                 prompt_function=document,
                 hf_repo=str(place),
                 hf_subset="default",
@@ -151,6 +155,14 @@ def tasks(
             )
         )
     return made
+
+
+def plain_name(label: str) -> str:
+    """Return a source's label, which may be a path, as a name without what lighteval and file systems read as more."""
+    return (
+        re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(label).stem if label.endswith((".yaml", ".yml")) else label).strip("._")
+        or "tasks"
+    )
 
 
 def document(row: Mapping[str, Any], task_name: str) -> Any:

@@ -143,7 +143,7 @@ def write_rows(sources: Sources, rows: Iterable[Mapping[str, Any]], path: Path |
         agent: name of the agent that plays them, for `agent_ref`.
     """
     named = {"agent_ref": {"type": "responses_api_agents", "name": agent}} if agent else {}
-    lines = [json.dumps({**row_of_gym(sources, row), **named}, ensure_ascii=False) for row in rows]
+    lines = [json.dumps({**row_of_gym(sources, row), **named}) for row in rows]
     Path(path).write_text("".join(f"{line}\n" for line in lines))
     return len(lines)
 

@@ -20,6 +20,7 @@ from verigym.adapters.episodes import Episodes, with_tools_told
 from verigym.adapters.scoring import GRADER_SETTINGS, Scorer
 from verigym.adapters.sources import COLUMN, Sources, SourcesLike, open_held_out
 from verigym.adapters.user_text import as_user_text
+from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Completion, FinishReason, Prompt
 from verigym.envs.extras import need
 
@@ -43,7 +44,7 @@ def plugin(
     *,
     count: int | None = None,
     evaluate: bool = False,
-    eval_split: str = "test",
+    eval_split: str | None = None,
     data_dir: Path | str | None = None,
     max_turns: int = 8,
     turn_timeout_s: float = 30.0,
@@ -58,17 +59,19 @@ def plugin(
         what: as `open_sources` takes it; as `open_held_out`, with `evaluate`.
         count: rows; None for endless ones, or for all held-out ones.
         evaluate: whether the rows are the held-out ones, which `verigym eval` takes, and not those to train on.
-        eval_split: which of a data set's or an environment's splits is held out, with `evaluate`.
+        eval_split: which of a data set's or an environment's splits is held out, with `evaluate`; by default `test`.
         data_dir: folder of the local files of data sets; the hub where left out.
         max_turns: the model's turns of an episode.
         turn_timeout_s: wall time that a session may take to answer a turn.
         settings: of `Scorer`, such as `workers`, `timeout_s` and `seed`, and options of an environment that is named.
 
     Raises:
-        UsageError: as `open_sources`, or verifiers is missing.
+        UsageError: as `open_sources`, `eval_split` is given without `evaluate`, or verifiers is missing.
     """
+    if eval_split is not None and not evaluate:
+        raise UsageError(f"eval_split={eval_split!r} has no effect without evaluate=True; `split` is what is trained on")
     vf = need("verifiers.v1", WHAT)
-    ours = _Ours(what, count, evaluate, eval_split, data_dir, max_turns, turn_timeout_s, settings)
+    ours = _Ours(what, count, evaluate, eval_split or "test", data_dir, max_turns, turn_timeout_s, settings)
     task_type = _task_type(vf, ours)
     data_type = task_type.data_type()
 

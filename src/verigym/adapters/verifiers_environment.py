@@ -11,6 +11,7 @@ import asyncio
 import inspect
 import itertools
 import json
+import math
 import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -106,7 +107,8 @@ class VerifiersEnvironment(BaseEnvironment[VerifiersTask, VerifiersOptions]):
             raise EnvironmentFailure("backend", f"the task gave no reward {', '.join(unscored)}")
         if not trace.rewards:
             raise EnvironmentFailure("gold_invalid", f"tasks of {self.options.taskset!r} have no rewards")
-        parts: dict[str, float | None] = {**trace.metrics, **{name: one.score for name, one in trace.rewards.items()}}
+        said: dict[str, float | None] = {**trace.metrics, **{name: one.score for name, one in trace.rewards.items()}}
+        parts = {name: value if value is not None and math.isfinite(value) else None for name, value in said.items()}
         low, high = self.reward_range
         total = bounded_sum(trace.reward, low, high)
         answer = completion.text.strip()[-80:]
