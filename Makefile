@@ -8,6 +8,7 @@ SEED ?= 0
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup quickstart recipes test test-all test-vllm check docs bench clean
+.PHONY: setup quickstart recipes test test-all test-vllm test-adapters check bench clean
 
 setup: $(VENV)/.installed
 
@@ -46,6 +47,11 @@ test-all: setup
 test-vllm: setup
 	@echo "==> training with a real vLLM, which gets a virtual environment of its own; about ten minutes"
 	@VERIGYM_TEST_VLLM=1 $(BIN)/python -m pytest -s tests/trainer/engines/test_vllm.py tests/trainer/engines/test_vllm_server.py
+
+test-adapters: setup
+	@echo "==> scoring and training with other trainers, each in a virtual environment of its own, in .venv-adapters; minutes each"
+	@VERIGYM_TEST_ADAPTERS=1 VERIGYM_ADAPTER_VENVS=$${VERIGYM_ADAPTER_VENVS:-$(CURDIR)/.venv-adapters} OMP_NUM_THREADS=1 \
+		$(BIN)/python -m pytest -q -rs tests/adapters -m slow
 
 check: setup
 	@echo "==> ruff, mypy, layout and import direction"

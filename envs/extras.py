@@ -29,9 +29,19 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "quant": ("bitsandbytes",),
     "liger": ("liger_kernel",),
     "vllm": ("vllm",),
+    "inspect-ai": ("inspect_ai",),
+    "lighteval": ("lighteval",),
+    "verifiers": ("verifiers",),
+    "openenv": ("openenv",),
+    "nemo-gym": ("nemo_gym",),
     "boards": ("wandb", "trackio"),
     "serve": ("fastapi", "starlette", "uvicorn", "h11", "prometheus_client"),
     "client": ("httpx",),
+    "trl": ("trl",),
+    "verl": ("verl",),
+    "openrlhf": ("starlette", "uvicorn"),
+    "skyrl": ("skyrl_gym",),
+    "art": ("art",),
 }
 """The packages that verigym imports where they are asked for, by their import names, under the extra to install for them.
 

@@ -44,6 +44,18 @@ def test_envs_lists_names_with_origin(capsys):
     assert "verigym.envs.math.environment:MathEnvironment" in capsys.readouterr().out
 
 
+def test_adapters_are_listed_with_the_versions_tried(capsys):
+    from verigym.adapters.peers import PEERS
+
+    assert main(["adapters"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out and peer.module in out and peer.tried in out for name, peer in PEERS.items())
+    assert main(["adapters", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {name: one["tried"] for name, one in listed.items()} == {name: peer.tried for name, peer in PEERS.items()}
+    assert set(listed["trl"]) >= {"package", "hook", "no_reward", "installed"}
+
+
 def test_envs_marks_those_that_have_episodes(monkeypatch, capsys):
     monkeypatch.setattr(
         "verigym.envs.available", lambda: {"gone": "no_such_module:Own", "math": "m:M", "number_guessing": "n:N"}

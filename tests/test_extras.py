@@ -70,6 +70,7 @@ WORKS = {
     "grade": (("grade", "rows.jsonl", "--env", "math", "--out", "scores.jsonl", "--workers", "1"), "accuracy     1.0000"),
     "check": (("check", "arithmetic"), "passed"),
     "envs": (("envs",), "math"),
+    "adapters": (("adapters",), "verigym.adapters.trl"),
     "bench": (BENCH, "math"),
     "datasets list": (("datasets", "list"), "gsm8k"),
     "datasets sample": (("datasets", "sample", "gsm8k"), "its score] 1.0"),

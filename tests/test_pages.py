@@ -48,6 +48,12 @@ def test_grading_as_a_reward(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_rows_for_other_trainers(tmp_path: Path) -> None:
+    done = run("adapters.md", "rows", tmp_path)
+    assert done.stdout == "[48, 16]\n{0.0, 1.0}\n", done.stdout + done.stderr
+
+
+@pytest.mark.slow
 def test_an_environment_without_tasks_of_its_own_is_checked_with_its_examples(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "own_environment.md").read_text()
     ((whole,),) = [re.findall(r"<!-- example: environment -->\n```python\n(.*?)```", text, re.DOTALL)]

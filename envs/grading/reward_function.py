@@ -121,9 +121,9 @@ class RewardFunction:
             try:
                 if completion is None:
                     raise ValueError("its completion is None")
-                items.append((self._columns.task(prompt, row), _with_tokens(Completion.of(completion), tokens)))
+                items.append((self._columns.task(prompt, row), with_tokens(Completion.of(completion), tokens)))
             except ValueError as error:
-                problems.append(f"row {number}: {error}" + self._columns.hint(str(error)) + _begun(prompt))
+                problems.append(f"row {number}: {error}" + self._columns.hint(str(error)) + begun(prompt))
                 items.append(None)
         if problems:
             others = f" (and {len(problems) - 1} more of {len(rows)} rows)" if len(problems) > 1 else ""
@@ -135,7 +135,7 @@ class RewardFunction:
         rewards = [self.health.reward(None if item is None else next(graded)) for item in items]
         if log_metric is not None and rewards:
             log_metric(f"{self.__name__}/no_reward", rewards.count(None) / len(rewards))
-            for part, mean in _parts(scores).items():
+            for part, mean in mean_parts(scores).items():
                 log_metric(f"{self.__name__}/{part}", mean)
         self.health.refuse_silence(problems)
         return rewards
@@ -154,13 +154,14 @@ class RewardFunction:
         self.close()
 
 
-def _with_tokens(completion: Completion, tokens: Sequence[int] | None) -> Completion:
+def with_tokens(completion: Completion, tokens: Sequence[int] | None) -> Completion:
+    """Return a completion with its tokens, unless it has them, or they would be those of tools' replies too."""
     if tokens is None or completion.token_ids is not None or any(turn.role != "assistant" for turn in completion.turns):
         return completion
     return completion.model_copy(update={"token_ids": tuple(plain(tokens))})
 
 
-def _parts(scores: Sequence[Score]) -> dict[str, float]:
+def mean_parts(scores: Sequence[Score]) -> dict[str, float]:
     """Return the mean of each component that is a whole part's or the environment's own."""
     values: dict[str, list[float]] = {}
     for score in scores:
@@ -170,7 +171,7 @@ def _parts(scores: Sequence[Score]) -> dict[str, float]:
     return {name: sum(found) / len(found) for name, found in values.items()}
 
 
-def _begun(prompt: PromptLike) -> str:
+def begun(prompt: PromptLike) -> str:
     """Return how a row's prompt begins, by which it is found in the data set: its place in the batch says little."""
     text = prompt if isinstance(prompt, str) else next((dict(one).get("content") for one in reversed(prompt)), "")
     return f" (prompt {text[:SHOWN]!r}{'...' if len(text) > SHOWN else ''})" if isinstance(text, str) and text else ""

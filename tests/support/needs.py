@@ -91,7 +91,12 @@ NEEDS = {
     "schemathesis": _tried("a package index that pip reaches, for schemathesis in an environment of its own"),
     "mkdocs": _package("mkdocs", "docs"),
     "nbclient": _package("nbclient", "docs"),
+    "starlette": _package("starlette", "openrlhf"),
     "vllm": _tried("make test-vllm"),
+    "adapters": Need(
+        lambda: "" if os.environ.get("VERIGYM_TEST_ADAPTERS") else "real runs of the adapters are not asked for",
+        "make test-adapters",
+    ),
     "packages": _tried("a package index that pip reaches"),
     "response templates": _tried("pip install 'transformers>=5.15'"),
     "lean": Need(lambda: "" if os.environ.get("LEAN4_BIN") else "no Lean 4 is named by LEAN4_BIN", "LEAN4_BIN=path/to/lean"),

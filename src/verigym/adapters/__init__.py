@@ -6,6 +6,6 @@ no other item anything.
 """
 
 from verigym.adapters.scoring import Always, Scorer, Unscored, UnscoredError
-from verigym.adapters.sources import COLUMN, Sources, open_sources, row_of
+from verigym.adapters.sources import COLUMN, Sources, open_held_out, open_sources, row_of
 
-__all__ = ["COLUMN", "Always", "Scorer", "Sources", "Unscored", "UnscoredError", "open_sources", "row_of"]
+__all__ = ["COLUMN", "Always", "Scorer", "Sources", "Unscored", "UnscoredError", "open_held_out", "open_sources", "row_of"]

@@ -21,8 +21,86 @@ class Peer:
     tried: str = ""
     """The version that the adapter's tests ran with; empty where it could not be installed."""
     wire: str = ""
-    """What was tested in place of it, where it could not be installed."""
+    """What was tested in place of the whole, where that could not be installed, and why."""
 
 
-PEERS: Mapping[str, Peer] = {}
-"""By name. An adapter is registered here."""
+PEERS: Mapping[str, Peer] = {
+    "trl": Peer(
+        package="trl",
+        module="verigym.adapters.trl",
+        hook="reward function; environment_factory for sources with tools",
+        no_reward="None: TRL leaves it out of mean and deviation, advantage 0",
+        tried="1.16.0",
+    ),
+    "verl": Peer(
+        package="verl",
+        module="verigym.adapters.verl",
+        hook="compute_score for reward managers; an agent loop for tools and turns",
+        no_reward="unscored=",
+        tried="0.9.1",
+        wire="reward managers and agent loop, with a scripted server: the trainer needs GPUs",
+    ),
+    "openrlhf": Peer(
+        package="openrlhf",
+        module="verigym.adapters.openrlhf",
+        hook="reward function in a file, or an endpoint; sources of one turn",
+        no_reward="unscored=",
+        tried="0.11.2",
+        wire="openrlhf.utils.agent alone: the rest needs flash-attn and deepspeed",
+    ),
+    "skyrl": Peer(
+        package="skyrl-gym",
+        module="verigym.adapters.skyrl",
+        hook="BaseTextEnv, with tools and turns",
+        no_reward="unscored=",
+        tried="0.4.0",
+        wire="skyrl-gym alone: the trainer needs GPUs",
+    ),
+    "art": Peer(
+        package="openpipe-art",
+        module="verigym.adapters.art",
+        hook="async rollout of a model and a row, with tools and turns",
+        no_reward="it raises: ART leaves the trajectory out",
+        tried="0.5.18",
+        wire="trajectories and groups with a scripted endpoint: the back end needs a GPU",
+    ),
+    "verifiers": Peer(
+        package="verifiers",
+        module="verigym.adapters.verifiers",
+        hook="Taskset and Env, with tools and turns; VerifiersEnvironment judges by a taskset of theirs",
+        no_reward="it raises: the trace is not ok, and prime-rl leaves it out",
+        tried="0.4.0",
+        wire="Env, Rollout and Task with a harness that asks in process: the bundled ones need uv",
+    ),
+    "inspect_ai": Peer(
+        package="inspect-ai",
+        module="verigym.adapters.inspect_ai",
+        hook="scorer; held-out rows as a Task, with tools and turns",
+        no_reward="Score.unscored: inspect leaves it out and counts it",
+        tried="0.3.285",
+    ),
+    "lighteval": Peer(
+        package="lighteval",
+        module="verigym.adapters.lighteval",
+        hook="metric; held-out rows of one turn as tasks",
+        no_reward="NaN, which our aggregate leaves out and counts",
+        tried="0.13.0",
+        wire="the pipeline without lighteval's own tasks: some fetch files as they are read",
+    ),
+    "nemo_gym": Peer(
+        package="nemo-gym",
+        module="verigym.adapters.nemo_gym",
+        hook="resources server: /seed_session, /verify and tools",
+        no_reward="unscored=, which may be mask (mask_sample)",
+        tried="0.4.0",
+        wire="server and simple agent over HTTP, without Ray and its command",
+    ),
+    "openenv": Peer(
+        package="openenv",
+        module="verigym.adapters.openenv",
+        hook="Environment, server and client, with tools and turns; OpenEnvEnvironment plays on a server of theirs",
+        no_reward="reward None and error at the last step: leave the episode out",
+        tried="0.10.0",
+    ),
+}
+"""By name, which is that of our module. An adapter is registered here."""

@@ -54,13 +54,13 @@ class Scorer:
         stop_after: int | None = 64,
         **settings: Any,
     ) -> None:
-        limits = {name: settings.pop(name) for name in GRADER_SETTINGS if name in settings}
+        self.limits = {name: settings.pop(name) for name in GRADER_SETTINGS if name in settings}
         self.sources = open_sources(what, **settings)
         environments = self.sources.environments
         if columns and len(environments) > 1:
             raise UsageError(f"columns: rows of a mixture carry their tasks in column {COLUMN!r}; leave `columns` out")
         shared, self._pool_of = pools(environments)
-        self._graders = [Grader(pool, **limits) for pool in shared]
+        self._graders = [Grader(pool, **self.limits) for pool in shared]
         name = "+".join(environments)
         self._columns = None
         if len(environments) == 1:
@@ -155,7 +155,7 @@ class Always:
             UnscoredError: there is no reward, and `unscored` says to stop.
         """
         score = self.scorer.score(task, completion)
-        for wait_s in self._waits(score):
+        for wait_s in self._waits(score, completion):
             time.sleep(wait_s)
             score = self.scorer.score(task, completion)
             if score.reward is not None:
@@ -165,15 +165,17 @@ class Always:
     async def areward(self, task: tuple[str, Prompt], completion: CompletionLike) -> tuple[float, Score]:
         """As `reward`, without blocking the event loop."""
         score = await self.scorer.ascore(task, completion)
-        for wait_s in self._waits(score):
+        for wait_s in self._waits(score, completion):
             await asyncio.sleep(wait_s)
             score = await self.scorer.ascore(task, completion)
             if score.reward is not None:
                 break
         return self._told(score), score
 
-    def _waits(self, score: Score) -> Iterator[float]:
-        if self.unscored == "retry" and score.error is not None and score.error.retryable:
+    def _waits(self, score: Score, completion: CompletionLike) -> Iterator[float]:
+        """Yield the waits before further tries. An episode that our side broke off is no other by being graded again."""
+        broken_off = isinstance(completion, Completion) and completion.failure is not None
+        if self.unscored == "retry" and score.error is not None and score.error.retryable and not broken_off:
             yield from WAITS_S
 
     def _told(self, score: Score) -> float:

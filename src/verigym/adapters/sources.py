@@ -7,6 +7,7 @@ was asked; a mixture of environments is one data set.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,15 @@ from verigym.envs.contract.schema import Prompt, canonical_json
 from verigym.envs.registry import available
 from verigym.envs.registry import load as load_environment
 from verigym.trainer.config.run import SourceConfig
-from verigym.trainer.tasks.mixture import Mixture, Source, make_source
+from verigym.trainer.evaluation.tasks import held_out
+from verigym.trainer.tasks.mixture import Mixture, Source, build_source, make_source
 
 COLUMN = "verigym"
 """The column that holds a row's task: JSON text with `source` and `prompt`."""
 BATCH = 64
 """Rows within which each source has its share."""
+NO_SPLIT = "(none)"
+"""The training split of a source that is only evaluated: any of its splits may be what is evaluated."""
 
 SourcesLike = Environment | str | Path | Mapping[str, Any]
 
@@ -47,6 +51,11 @@ class Sources:
 
     def __repr__(self) -> str:
         return f"<sources {', '.join(f'{label} ({one.grader})' for label, one in self.environments.items())}>"
+
+    @property
+    def makes_rows(self) -> bool:
+        """Whether there are tasks: of a data set, or of an environment that generates them."""
+        return bool(self._made)
 
     def rows(self, count: int) -> Iterator[dict[str, Any]]:
         """Yield rows to train on, mixed by the sources' weights, in the same order each time.
@@ -71,6 +80,17 @@ class Sources:
         for source in self._made:
             for prompt in source.held_out:
                 yield row_of(source.label, prompt)
+
+    def first(self, label: str) -> Prompt:
+        """Return the first task of a source.
+
+        Raises:
+            UsageError: it writes no tasks of its own.
+        """
+        for source in self._made:
+            if source.label == label:
+                return source.train(0)
+        raise UsageError(f"environment {label!r} writes no tasks of its own: give a data set or a suite")
 
     def task(self, cell: Any) -> tuple[str, Prompt]:
         """Return the label and the task that a row's `verigym` column holds: JSON text, or the mapping that it says.
@@ -121,8 +141,8 @@ def open_sources(
     """Return what is to be scored and trained on.
 
     Args:
-        what: an environment or its name, the name or YAML file of a data set, the name or file of a suite, the file of a
-            training run, or a mapping with `sources` as such a file has them.
+        what: an environment, its name or `module:Class`, the name or YAML file of a data set, the name or file of a suite, the
+            file of a training run, or a mapping with `sources` as such a file has them.
         split: to train on, where `what` is an environment or a data set.
         eval_split: held-out split, where `what` is an environment or a data set.
         eval_count: most held-out rows of each source.
@@ -144,11 +164,58 @@ def open_sources(
             return Sources(given)
         configs = [SourceConfig(environment=environment.name, split=split, eval_split=eval_split)]
         return _made(configs, seed, eval_count, given)
-    if not isinstance(what, Mapping) and str(what) in available():
+    if not isinstance(what, Mapping) and _names_environment(str(what)):
         made = load_environment(str(what), **options)
         return open_sources(made, split=split, eval_split=eval_split, eval_count=eval_count, seed=seed)
     fields = _fields(what, split, eval_split, Path(data_dir) if data_dir else None, options)
     return _made([_config(one) for one in fields], seed, eval_count)
+
+
+def open_held_out(
+    what: SourcesLike | Sources,
+    *,
+    split: str = "test",
+    count: int | None = None,
+    data_dir: Path | str | None = None,
+    **options: Any,
+) -> Sources:
+    """Return what is to be evaluated, whose `held_out` rows are those that `verigym eval` takes. Nothing is trained on.
+
+    Args:
+        what: as `open_sources` takes it.
+        split: to evaluate, where `what` is an environment or a data set; a mixture's sources name their own `eval_split`.
+        count: most rows of each source; None for all, which environments that generate tasks do not have.
+        data_dir: folder of the local files of data sets; the hub where left out.
+        options: of the environment, where `what` is a name.
+
+    Raises:
+        UsageError: as `open_sources`, a source has no held-out split, or it generates tasks and `count` is None.
+    """
+    if isinstance(what, Sources):
+        _refuse_options("sources that are made already", options)
+        return what
+    given: dict[str, Environment] = {}
+    if isinstance(what, Mapping) or (isinstance(what, str | Path) and not _names_environment(str(what))):
+        fields = _fields(what, NO_SPLIT, split, Path(data_dir) if data_dir else None, options)
+        configs = [_config(one) for one in fields]
+    else:
+        if isinstance(what, str | Path):
+            environment, options = load_environment(str(what), **options), {}
+        else:
+            environment = require_environment(what, "environment")
+        _refuse_options("an environment that is made already", options)
+        given = {environment.name: environment}
+        if not isinstance(environment, TaskSource):
+            return Sources(given)
+        configs = [SourceConfig(environment=environment.name, split=NO_SPLIT, eval_split=split)]
+    _refuse_doubles(configs)
+    made = []
+    for config in configs:
+        if count is None and config.dataset is None:
+            raise UsageError(f"source {config.label!r} generates its tasks, so there are no `all`: give count=NUMBER")
+        most = sys.maxsize if count is None else count
+        made.append(build_source(config, 0, most, given) if given else held_out(config, most))
+    return Sources({source.label: source.environment for source in made}, tuple(made))
 
 
 def _fields(
@@ -181,11 +248,20 @@ def _config(fields: Mapping[str, Any]) -> SourceConfig:
 
 
 def _made(configs: list[SourceConfig], seed: int, eval_count: int, given: Mapping[str, Environment] | None = None) -> Sources:
+    _refuse_doubles(configs)
+    sources = tuple(make_source(config, seed, eval_count, given) for config in configs)
+    return Sources({source.label: source.environment for source in sources}, sources, seed)
+
+
+def _names_environment(name: str) -> bool:
+    """Whether it is the name of an environment, or `module:Class`."""
+    return name in available() or (":" in name and not name.endswith((".yaml", ".yml")))
+
+
+def _refuse_doubles(configs: list[SourceConfig]) -> None:
     for config in configs:
         if any(config.label == other.label for other in configs if other is not config):
             raise UsageError(f"sources: two are called {config.label!r}; give one a `name`")
-    sources = tuple(make_source(config, seed, eval_count, given) for config in configs)
-    return Sources({source.label: source.environment for source in sources}, sources, seed)
 
 
 def _refuse_options(kind: str, options: Mapping[str, Any]) -> None:

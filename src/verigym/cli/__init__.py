@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from verigym.cli import (
+    adapters,
     bench,
     datasets,
     environments,
@@ -42,6 +43,7 @@ COMMANDS: Mapping[str, Callable[..., int]] = {
     "envs": environments.envs,
     "check": environments.check,
     "init": environments.init,
+    "adapters": adapters.adapters,
     "play": play.play,
     "grade": grade.grade,
     "serve": serve.serve,

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 PAGES: Mapping[str, str] = MappingProxyType(
     {
+        "adapters": "adapters.md",
         "exit_codes": "cli.md",
         "constraints": "constraints.md",
         "datasets": "datasets_table.md",

@@ -1,0 +1,20 @@
+"""Sums of rewards that other trainers' environments give, within the range that ours declare."""
+
+from __future__ import annotations
+
+from verigym.envs.contract.errors import EnvironmentFailure
+
+ROUNDING = 1e-9
+
+
+def bounded_sum(total: float, low: float, high: float) -> float:
+    """Return a sum of rewards; one that rounding has put beside a bound is the bound.
+
+    Raises:
+        EnvironmentFailure: the sum is outside of the range.
+    """
+    if not low - ROUNDING <= total <= high + ROUNDING:
+        raise EnvironmentFailure(
+            "gold_invalid", f"the rewards add up to {total}, outside {low}..{high}: set the options floor and maximum"
+        )
+    return next((bound for bound in (low, high) if abs(total - bound) <= ROUNDING), total)

@@ -1,0 +1,188 @@
+"""inspect_ai: `scorer` for any data set, and `task`, our data sets and generated tasks as an inspect Task.
+
+    # evals.py; then: inspect eval evals.py@gsm8k --model ...
+    from inspect_ai import task
+    from verigym.adapters import inspect_ai
+
+    @task
+    def gsm8k():
+        return inspect_ai.task("gsm8k", data_dir="data/gsm8k")
+
+A completion without a reward is `Score.unscored`: inspect leaves it out of its metrics and counts it (`unscored_samples`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from verigym.adapters.episodes import Episodes, with_tools_told
+from verigym.adapters.scoring import Scorer
+from verigym.adapters.sources import COLUMN, Sources, SourcesLike, open_held_out
+from verigym.adapters.user_text import as_user_text
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Completion, FinishReason, Score
+from verigym.envs.extras import need
+
+if TYPE_CHECKING:
+    import inspect_ai
+    import inspect_ai.scorer
+    import inspect_ai.solver
+
+WHAT = "verigym.adapters.inspect_ai"
+EPISODE = "verigym_episode"
+"""Name in a sample's store of the episode that `player` has played."""
+REASONS: Mapping[str, FinishReason] = {"stop": "stop", "max_tokens": "length", "model_length": "context"}
+"""inspect's reasons of a completion's end, as ours; others say nothing about its length."""
+
+
+def scorer(
+    what: SourcesLike | Sources | Scorer, *, columns: Mapping[str, str | None] | None = None, **settings: Any
+) -> inspect_ai.scorer.Scorer:
+    """Return a scorer for an inspect task: `scorer=scorer("math", columns={"answer": "target"})`.
+
+    A sample's task is in its metadata: in `verigym`, as `task` and `Sources.rows` put it, or by the fields of the reference,
+    which `columns` names; `target` is the sample's target.
+
+    Args:
+        what: as `open_sources` takes it, or a scorer that is made already.
+        columns: field of the reference -> name in the sample's metadata, or `target`.
+        settings: of `Scorer`.
+
+    Raises:
+        UsageError: as `Scorer`; inspect_ai is missing.
+    """
+    scoring = need("inspect_ai.scorer", WHAT)
+    ours = what if isinstance(what, Scorer) else Scorer(what, columns=columns, **settings)
+    if isinstance(what, Scorer) and (columns or settings):
+        raise UsageError(f"scorer: columns and settings are those of the scorer that is given; leave out {columns or settings}")
+
+    async def score(state: Any, target: Any) -> Any:
+        row = {"target": target.text, **(state.metadata or {})}
+        task = ours.task(row, _messages(state))
+        verdict = await ours.ascore(task, completion_of(state))
+        return _score(scoring, verdict, ours.reward(verdict))
+
+    @scoring.scorer(metrics=[scoring.mean(), scoring.stderr()], name="verigym")  # type: ignore[untyped-decorator]
+    def verigym_scorer(sources: str = "") -> Any:
+        return score
+
+    made: inspect_ai.scorer.Scorer = verigym_scorer(sources=", ".join(one.grader for one in ours.sources.environments.values()))
+    return made
+
+
+def player(what: Scorer | Episodes) -> inspect_ai.solver.Solver:
+    """Return a solver that plays episodes: the model's texts go to the sample's session, whose replies it reads.
+
+    Tools are called in the model's text, as in training, and explained in a system message; inspect's own tool calls are not
+    used. Tasks without episodes are over after one text.
+
+    Args:
+        what: the scorer of the tasks, or `Episodes` of it, which have limits of their own.
+
+    Raises:
+        UsageError: inspect_ai is missing.
+    """
+    solving, models = need("inspect_ai.solver", WHAT), need("inspect_ai.model", WHAT)
+    episodes = what if isinstance(what, Episodes) else Episodes(what)
+    roles = {"system": models.ChatMessageSystem, "user": models.ChatMessageUser, "assistant": models.ChatMessageAssistant}
+
+    @solving.solver(name="verigym_player")  # type: ignore[untyped-decorator]
+    def verigym_player() -> Any:
+        async def solve(state: Any, generate: Any) -> Any:
+            label, prompt = episodes.scorer.task(state.metadata)
+            environment = episodes.scorer.sources.environments[label]
+            begun = with_tools_told(prompt, environment, [one.model_dump() for one in prompt.messages])
+            state.messages = [roles[one["role"]](content=one["content"]) for one in begun]
+            episode = episodes.open((label, prompt), f"{prompt.key}/{state.epoch}")
+            while not episode.over:
+                state = await generate(state, tool_calls="none")
+                reason = REASONS.get(str(state.output.stop_reason))
+                if reason in ("length", "context"):  # half a turn is not answered
+                    await episode.aend(reason, state.output.completion)
+                elif replies := await episode.aturn(state.output.completion):
+                    state.messages.append(models.ChatMessageUser(content=as_user_text(replies)))
+            state.store.set(EPISODE, episode.completion().model_dump(mode="json"))
+            return state
+
+        return solve
+
+    made: inspect_ai.solver.Solver = verigym_player()
+    return made
+
+
+def task(
+    what: SourcesLike | Sources,
+    *,
+    split: str = "test",
+    count: int | None = None,
+    max_turns: int = 8,
+    data_dir: Path | str | None = None,
+    options: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> inspect_ai.Task:
+    """Return an inspect Task of the held-out rows of a data set, an environment or a mixture; `verigym eval` takes the same.
+
+    Args:
+        what: as `open_held_out` takes it.
+        split: to evaluate.
+        count: most rows of each source; None for all.
+        max_turns: the model's turns, where tasks are episodes.
+        data_dir: folder of the local files of data sets; the hub where left out.
+        options: of the environment, where `what` is a name.
+        settings: of `Scorer`, such as `workers` and `timeout_s`.
+
+    Raises:
+        UsageError: as `open_held_out`; there are no rows; inspect_ai is missing.
+    """
+    inspect, solving, models = need("inspect_ai", WHAT), need("inspect_ai.solver", WHAT), need("inspect_ai.model", WHAT)
+    data = need("inspect_ai.dataset", WHAT)
+    sources = open_held_out(what, split=split, count=count, data_dir=data_dir, **(options or {}))
+    roles = {"system": models.ChatMessageSystem, "user": models.ChatMessageUser, "assistant": models.ChatMessageAssistant}
+    samples = []
+    for number, row in enumerate(sources.held_out()):
+        label, prompt = sources.task(row[COLUMN])
+        samples.append(
+            data.Sample(
+                input=[roles[one.role](content=one.content) for one in prompt.messages],
+                target=sources.environments[label].gold(prompt) or "",
+                id=f"{label}/{number:06}",
+                metadata={COLUMN: row[COLUMN], "source": label, "key": prompt.key},
+            )
+        )
+    if not samples:
+        raise UsageError(f"{sources!r} have no held-out rows: name a data set, or an environment that generates tasks")
+    ours = Scorer(sources, **settings)
+    episodes = Episodes(ours, max_turns=max_turns)
+    made: inspect_ai.Task = inspect.Task(
+        dataset=data.MemoryDataset(samples, name="verigym"),
+        solver=player(episodes) if episodes.playing else solving.generate(),
+        scorer=scorer(ours),
+        name=f"verigym_{'_'.join(sources.environments)}",
+    )
+    return made
+
+
+def _messages(state: Any) -> Any:
+    """Return a sample's own question, before any solver has changed it."""
+    given = state.input
+    return given if isinstance(given, str) else [{"role": one.role, "content": one.text} for one in given]
+
+
+def completion_of(state: Any) -> Completion:
+    """Return what is judged: the episode that was played, or the model's last text."""
+    if (episode := state.store.get(EPISODE)) is not None:
+        return Completion(**episode)
+    return Completion(text=state.output.completion, finish_reason=REASONS.get(str(state.output.stop_reason)))
+
+
+def _score(scoring: Any, verdict: Score, reward: float | None) -> Any:
+    """Return a verdict as inspect's."""
+    known: dict[str, Any] = {"status": verdict.status.value, "grader": verdict.grader, "components": dict(verdict.components)}
+    if reward is None:
+        why = verdict.error.message if verdict.error is not None else verdict.reason
+        if verdict.error is not None:
+            known |= {"error": verdict.error.kind, "retryable": verdict.error.retryable}
+        return scoring.Score.unscored(reason="scoring_failed", explanation=why, answer=verdict.answer, metadata=known)
+    return scoring.Score(value=reward, answer=verdict.answer, explanation=verdict.reason, metadata=known)

@@ -1,0 +1,192 @@
+"""lighteval: `metric` for any task, and `tasks`, our data sets and generated tasks as lighteval tasks.
+
+    # my_tasks.py; then: lighteval accelerate "model_name=..." "verigym:gsm8k|0" --custom-tasks my_tasks.py
+    from verigym.adapters import lighteval
+    TASKS_TABLE = lighteval.tasks("gsm8k", folder="runs/lighteval", data_dir="data")
+
+lighteval has no word for "no reward". Here it is NaN: the aggregate `verigym` is the mean of the others, and
+`verigym_unscored` counts them. lighteval scores samples one after another, so one worker grades them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from verigym.adapters.scoring import Scorer
+from verigym.adapters.sources import COLUMN, Sources, SourcesLike, open_held_out
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Prompt
+from verigym.envs.contract.session import opens_sessions
+from verigym.envs.extras import need
+
+if TYPE_CHECKING:
+    import lighteval.metrics.utils.metric_utils
+    import lighteval.tasks.lighteval_task
+
+WHAT = "verigym.adapters.lighteval"
+REWARD, UNSCORED = "verigym", "verigym_unscored"
+PREFIX = "verigym:"
+"""Of our tasks' names: lighteval has a gsm8k of its own, and shows the average of the names with one prefix."""
+SPLIT = "test"
+GENERATION_TOKENS = 2048
+SETTINGS: Mapping[str, Any] = {"workers": 1, "start_timeout_s": 300.0}
+"""Of the Grader. A worker imports the script that runs, and so lighteval, which takes a minute on a busy machine."""
+
+
+def over_scored(values: Sequence[float]) -> float:
+    """Return the mean of the values that are not NaN; NaN where there is none.
+
+    lighteval takes the plain standard error, which NaN spoils, where a function's name has `mean` in it; else it resamples.
+    """
+    scored = [one for one in values if not math.isnan(one)]
+    return sum(scored) / len(scored) if scored else math.nan
+
+
+def metric(
+    what: SourcesLike | Sources, *, columns: Mapping[str, str | None] | None = None, **settings: Any
+) -> lighteval.metrics.utils.metric_utils.SampleLevelMetricGrouping:
+    """Return a metric for lighteval's tasks: rewards and, under `verigym_unscored`, how many texts have none.
+
+    A document's task is in its `specific`: in `verigym`, as `tasks` and `Sources.rows` put it, or by the fields of the
+    reference, which `columns` names; `gold` is the document's first gold.
+
+    Args:
+        what: as `open_sources` takes it.
+        columns: field of the reference -> name in the document's `specific`, or `gold`.
+        settings: of `Scorer`; `SETTINGS` by default.
+
+    Raises:
+        UsageError: as `Scorer`, an environment has episodes, which lighteval cannot play, or lighteval is missing.
+    """
+    utils, samples = need("lighteval.metrics.utils.metric_utils", WHAT), need("lighteval.metrics.metrics_sample", WHAT)
+    scorer = Scorer(what, columns=columns, **{**SETTINGS, **settings})
+    _refuse_episodes(scorer.sources)
+
+    class Verdicts(samples.SampleLevelComputation):  # type: ignore[misc, name-defined]
+        """Rewards of verigym's environments."""
+
+        def compute(self, doc: Any, model_response: Any, **more: Any) -> dict[str, float]:
+            """Return the reward, NaN where there is none, and whether there is none."""
+            if len(model_response.text) != 1:
+                raise UsageError(f"the metric verigym grades one sample of a document, and got {len(model_response.text)}")
+            specific = dict(doc.specific or {})
+            golds = doc.get_golds() if doc.choices else []
+            row = {**({"gold": golds[0]} if golds else {}), **specific}
+            reward = scorer.reward(scorer.score(scorer.task(row, doc.query), model_response.text[0]))
+            return {REWARD: math.nan if reward is None else reward, UNSCORED: float(reward is None)}
+
+        def __deepcopy__(self, memo: Any) -> Verdicts:
+            """Configurations are copied to be shown; workers are not."""
+            return self
+
+        def __str__(self) -> str:
+            return repr(scorer)
+
+    made: lighteval.metrics.utils.metric_utils.SampleLevelMetricGrouping = utils.SampleLevelMetricGrouping(
+        metric_name=[REWARD, UNSCORED],
+        higher_is_better={REWARD: True, UNSCORED: False},
+        category=need("lighteval.tasks.requests", WHAT).SamplingMethod.GENERATIVE,
+        sample_level_fn=Verdicts(),
+        corpus_level_fn={REWARD: over_scored, UNSCORED: sum},
+    )
+    return made
+
+
+def tasks(
+    what: SourcesLike | Sources,
+    *,
+    folder: Path | str,
+    split: str = "test",
+    count: int | None = None,
+    data_dir: Path | str | None = None,
+    options: Mapping[str, Any] | None = None,
+    generation_size: int = GENERATION_TOKENS,
+    **settings: Any,
+) -> list[lighteval.tasks.lighteval_task.LightevalTaskConfig]:
+    """Return lighteval tasks of held-out rows, one for each source, for a `TASKS_TABLE`; `verigym eval` takes the same rows.
+
+    Args:
+        what: as `open_held_out` takes it.
+        folder: where the rows are written, for lighteval reads data sets from the hub or from a folder.
+        split: to evaluate.
+        count: most rows of each source; None for all.
+        data_dir: folder of the local files of data sets; the hub where left out.
+        options: of the environment, where `what` is a name.
+        generation_size: most tokens of an answer.
+        settings: of `Scorer`.
+
+    Raises:
+        UsageError: as `open_held_out` and `metric`; there are no rows, or a prompt has turns, which lighteval has not.
+    """
+    tasking = need("lighteval.tasks.lighteval_task", WHAT)
+    sources = open_held_out(what, split=split, count=count, data_dir=data_dir, **(options or {}))
+    rows: dict[str, list[dict[str, str]]] = {label: [] for label in sources.environments}
+    for row in sources.held_out():
+        label, prompt = sources.task(row[COLUMN])
+        gold = sources.environments[label].gold(prompt) or ""
+        rows[label].append({"query": query_of(prompt), "gold": gold, "source": label, COLUMN: row[COLUMN]})
+    if empty := [label for label, some in rows.items() if not some]:
+        raise UsageError(f"{', '.join(empty)}: no held-out rows: name a data set, or an environment that generates tasks")
+    names = {label: plain_name(label) for label in rows}
+    if len(set(names.values())) < len(names):
+        raise UsageError(f"two of {', '.join(names)} make one name of lighteval's; give one source a `name`")
+    measured = metric(sources, **settings)
+    made = []
+    for label, some in rows.items():
+        place = (Path(folder) / names[label]).absolute()
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{SPLIT}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in some))
+        made.append(
+            tasking.LightevalTaskConfig(
+                name=f"{PREFIX}{names[label]}",
+                prompt_function=document,
+                hf_repo=str(place),
+                hf_subset="default",
+                hf_avail_splits=[SPLIT],
+                evaluation_splits=[SPLIT],
+                metrics=[measured],
+                generation_size=generation_size,
+                stop_sequence=[],
+            )
+        )
+    return made
+
+
+def plain_name(label: str) -> str:
+    """Return a source's label, which may be a path, as a name without what lighteval and file systems read as more."""
+    return (
+        re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(label).stem if label.endswith((".yaml", ".yml")) else label).strip("._")
+        or "tasks"
+    )
+
+
+def document(row: Mapping[str, Any], task_name: str) -> Any:
+    """Return a row that `tasks` has written as lighteval's document."""
+    made = need("lighteval.tasks.requests", WHAT).Doc
+    specific = {COLUMN: row[COLUMN], "source": row["source"]}
+    return made(task_name=task_name, query=row["query"], choices=[row["gold"]], gold_index=0, specific=specific)
+
+
+def query_of(prompt: Prompt) -> str:
+    """Return a prompt as one text, for lighteval has one text of the user's, before which it puts what a system says.
+
+    Raises:
+        UsageError: the prompt has several turns.
+    """
+    roles = [message.role for message in prompt.messages]
+    if roles not in (["user"], ["system", "user"]):
+        raise UsageError(f"a prompt has the turns {', '.join(roles)}; lighteval's documents have one text of the user's")
+    return "\n\n".join(message.content for message in prompt.messages)
+
+
+def _refuse_episodes(sources: Sources) -> None:
+    if played := [label for label, one in sources.environments.items() if opens_sessions(one)]:
+        raise UsageError(
+            f"{', '.join(played)}: tasks are episodes of several turns, and lighteval asks once; use `verigym eval` "
+            "or inspect_ai"
+        )

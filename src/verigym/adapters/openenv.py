@@ -1,0 +1,337 @@
+"""OpenEnv: our sources as an environment server, and a typed client of it.
+
+    # serve.py; then: uvicorn serve:app
+    from verigym.adapters import openenv
+    app = openenv.app("suite.yaml", data_dir="data")
+
+A client names its task at `reset`: `index` and `split`, a whole row (`verigym`), or a `seed`, which picks one. Each `step` is a
+text of the model; the observation holds what it reads next. The last one is `done` and has the reward; where there is none,
+`reward` stays None and `error` says why: leave such an episode out, and do not count it as 0. The other way round,
+`openenv_environment` makes an environment of a server of theirs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from verigym.adapters.episodes import Episodes, PlayedEpisode, with_tools_told
+from verigym.adapters.scoring import Scorer
+from verigym.adapters.sources import COLUMN, Sources, SourcesLike
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import FinishReason, Prompt, sha256_hex
+from verigym.envs.extras import need
+
+if TYPE_CHECKING:
+    import fastapi
+
+WHAT = "verigym.adapters.openenv"
+TRAIN, HELD_OUT = "train", "test"
+ROWS = 1000
+SESSIONS = 64
+
+
+class Types(NamedTuple):
+    """What crosses between client and server."""
+
+    action: type[Any]
+    """`text`, and `finish_reason` where the model did not end it itself."""
+    observation: type[Any]
+    """`messages` that the model reads next, and of the last step `status`, `reason` and `error`."""
+    state: type[Any]
+    """`source` and `key` of the task."""
+
+
+@cache
+def types() -> Types:
+    """Return the classes of actions, observations and states.
+
+    Raises:
+        UsageError: openenv is missing.
+    """
+    base = need("openenv.core.env_server.types", WHAT)
+
+    class TextAction(base.Action):  # type: ignore[misc, name-defined]
+        """A turn of the model."""
+
+        text: str
+        finish_reason: Literal["stop", "length", "context"] | None = None
+
+    class TextObservation(base.Observation):  # type: ignore[misc, name-defined]
+        """What the model reads, and at the end the verdict."""
+
+        messages: list[dict[str, str]] = []
+        status: str = ""
+        reason: str = ""
+        error: str = ""
+
+    class TaskState(base.State):  # type: ignore[misc, name-defined]
+        """The task that is played."""
+
+        source: str = ""
+        key: str = ""
+
+    return Types(TextAction, TextObservation, TaskState)
+
+
+def environment(
+    what: SourcesLike | Sources,
+    *,
+    rows: int = ROWS,
+    data_dir: Path | str | None = None,
+    max_turns: int = 8,
+    turn_timeout_s: float = 30.0,
+    **settings: Any,
+) -> type[Any]:
+    """Return a class of OpenEnv's `Environment`, whose instances share the workers.
+
+    Args:
+        what: as `open_sources` takes it.
+        rows: of the split `train`; the split `test` has as many held-out ones as `eval_count` says.
+        data_dir: folder of the local files of data sets; the hub where left out.
+        max_turns: the model's turns of an episode.
+        turn_timeout_s: wall time that a session may take to answer a turn.
+        settings: of `Scorer`: the Grader's, and those of `open_sources`, such as `eval_split` and `eval_count`.
+
+    Raises:
+        UsageError: as `Scorer`, or openenv is missing.
+    """
+    interfaces, (_, observation_type, state_type) = need("openenv.core.env_server.interfaces", WHAT), types()
+    scorer = Scorer(what, data_dir=data_dir, **settings)
+    tasks = Rows(scorer.sources, rows)
+    episodes = Episodes(scorer, max_turns=max_turns, turn_timeout_s=turn_timeout_s)
+
+    class VerigymEnvironment(interfaces.Environment):  # type: ignore[misc, name-defined]
+        """One episode at a time; each client has its own."""
+
+        SUPPORTS_CONCURRENT_SESSIONS = True
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._game = Game(episodes, tasks)
+            self._state = state_type()
+
+        def reset(
+            self,
+            seed: int | None = None,
+            episode_id: str | None = None,
+            *,
+            split: str = TRAIN,
+            index: int | None = None,
+            verigym: str | None = None,
+        ) -> Any:
+            messages = self._game.begin(seed, episode_id, split, index, verigym)
+            label, prompt = self._game.task
+            self._state = state_type(episode_id=episode_id, source=label, key=prompt.key)
+            return observation_type(messages=messages)
+
+        def step(self, action: Any, timeout_s: float | None = None) -> Any:
+            if timeout_s is not None:
+                raise UsageError("timeout_s has no effect: the server's turn_timeout_s and timeout_s hold; leave it out")
+            told = self._game.take(action.text, action.finish_reason)
+            self._state.step_count += 1
+            return observation_type(**told)
+
+        @property
+        def state(self) -> Any:
+            return self._state
+
+        def close(self) -> None:
+            self._game.leave()
+
+        def list_splits(self) -> list[str]:
+            return [split for split in (TRAIN, HELD_OUT) if tasks.count(split)]
+
+        def num_tasks(self, split: str) -> int:
+            return tasks.count(split)
+
+        def list_tasks(self, split: str) -> list[dict[str, Any]]:
+            return [tasks.told(split, index) for index in range(tasks.count(split))]
+
+        def get_task(self, split: str, index: int) -> dict[str, Any]:
+            return tasks.told(split, index)
+
+    return VerigymEnvironment
+
+
+def app(
+    what: SourcesLike | Sources, *, max_concurrent_envs: int = SESSIONS, name: str = "verigym", **settings: Any
+) -> fastapi.FastAPI:
+    """Return OpenEnv's server of our sources.
+
+    Args:
+        what: as `open_sources` takes it.
+        max_concurrent_envs: clients at a time.
+        name: of the environment.
+        settings: of `environment`.
+
+    Raises:
+        UsageError: as `environment`.
+    """
+    made, (action_type, observation_type, state_type) = environment(what, **settings), types()
+    server = need("openenv.core.env_server.http_server", WHAT)
+    served: fastapi.FastAPI = server.create_app(
+        made, action_type, observation_type, env_name=name, max_concurrent_envs=max_concurrent_envs, state_cls=state_type
+    )
+    return served
+
+
+def client(base_url: str, **settings: Any) -> Any:
+    """Return OpenEnv's client of such a server, with our classes: `async with`, or `.sync()` of it.
+
+    Args:
+        base_url: of the server.
+        settings: of OpenEnv's `EnvClient`.
+
+    Raises:
+        UsageError: openenv is missing.
+    """
+    core, results = need("openenv.core.env_client", WHAT), need("openenv.core.client_types", WHAT)
+    action_type, observation_type, state_type = types()
+
+    class VerigymClient(core.EnvClient):  # type: ignore[misc, name-defined]
+        """Texts of the model in, observations out."""
+
+        def _step_payload(self, action: Any) -> dict[str, Any]:
+            made = action_type(text=action) if isinstance(action, str) else action
+            payload: dict[str, Any] = made.model_dump(exclude_none=True)
+            return payload
+
+        def _parse_result(self, payload: dict[str, Any]) -> Any:
+            reward, done = payload.get("reward"), payload.get("done", False)
+            observation = observation_type(**payload.get("observation", {}), reward=reward, done=done)
+            return results.StepResult(observation=observation, reward=reward, done=done, metadata=payload.get("metadata"))
+
+        def _parse_state(self, payload: dict[str, Any]) -> Any:
+            return state_type(**payload)
+
+    return VerigymClient(base_url=base_url, **settings)
+
+
+class Game:
+    """The episode of one client.
+
+    Args:
+        episodes: opens them.
+        tasks: the server's.
+    """
+
+    def __init__(self, episodes: Episodes, tasks: Rows) -> None:
+        self._episodes, self._tasks = episodes, tasks
+        self._episode: PlayedEpisode | None = None
+
+    @property
+    def task(self) -> tuple[str, Prompt]:
+        """Label and task of the episode."""
+        return self._going().task
+
+    def begin(
+        self, seed: int | None, episode_id: str | None, split: str = TRAIN, index: int | None = None, cell: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Begin an episode, and return what the model reads first.
+
+        Args:
+            seed: picks the task where nothing else does, and names the episode.
+            episode_id: names the episode, too.
+            split: of the task.
+            index: number of the task in its split.
+            cell: the task itself, as the column `verigym` of a row holds it.
+
+        Raises:
+            ValueError: there is no such task, or a cell holds none.
+            IndexError: the split has fewer tasks.
+        """
+        scorer = self._episodes.scorer
+        label, prompt = task = scorer.task({COLUMN: self._tasks.cell(split, index, seed) if cell is None else cell})
+        self._episode = self._episodes.open(task, sha256_hex(f"{prompt.key}/{seed}/{episode_id}"))
+        return with_tools_told(prompt, scorer.sources.environments[label], [one.model_dump() for one in prompt.messages])
+
+    def take(self, text: str, reason: FinishReason | None = None) -> dict[str, Any]:
+        """Take a turn of the model, and return the fields of an observation.
+
+        Args:
+            text: what the model wrote.
+            reason: what ended it: a text that was cut off is not answered.
+
+        Raises:
+            ValueError: no episode is going on.
+        """
+        episode, scorer = self._going(), self._episodes.scorer
+        if episode.over:
+            raise UsageError("the episode is over: call reset for the next one")
+        if reason in ("length", "context"):
+            episode.end(reason, text)
+        elif replies := episode.turn(text):
+            return {"messages": [one.model_dump() for one in replies]}
+        verdict = scorer.score(episode.task, episode.completion())
+        reward = scorer.reward(verdict)
+        error = "" if reward is not None else verdict.error.message if verdict.error is not None else verdict.reason
+        known = {"grader": verdict.grader, "components": dict(verdict.components), "answer": verdict.answer}
+        ended = {"done": True, "reward": reward, "status": verdict.status.value, "reason": verdict.reason}
+        return {**ended, "error": error, "metadata": known}
+
+    def leave(self) -> None:
+        """Give the episode up."""
+        self._episode = None
+
+    def _going(self) -> PlayedEpisode:
+        if self._episode is None:
+            raise UsageError("no episode is going on: call reset first")
+        return self._episode
+
+
+class Rows:
+    """The tasks of a server by number, read as far as they are asked for.
+
+    Args:
+        sources: of the tasks.
+        count: of the split to train on.
+
+    Raises:
+        UsageError: `count` is below 1.
+    """
+
+    def __init__(self, sources: Sources, count: int) -> None:
+        if count < 1:
+            raise UsageError(f"rows={count}: expected at least 1")
+        self._train = count if sources.makes_rows else 0
+        self._rows = sources.rows(count)
+        self._read: list[Mapping[str, Any]] = []
+        self._held_out = list(sources.held_out())
+        self._next = itertools.count()
+        self._lock = threading.Lock()  # each client has a thread of its own
+
+    def count(self, split: str) -> int:
+        """Return how many tasks a split has."""
+        if split not in (TRAIN, HELD_OUT):
+            raise UsageError(f"split={split!r}: expected {TRAIN!r} or {HELD_OUT!r}")
+        return self._train if split == TRAIN else len(self._held_out)
+
+    def cell(self, split: str, index: int | None, seed: int | None) -> str:
+        """Return a task: number `index`, or the one that the seed picks, or the next."""
+        most = self.count(split)
+        if not most:
+            raise UsageError(f"the split {split!r} has no tasks of its own: give reset a row, verigym=...")
+        if index is None:
+            index = next(self._next) % most if seed is None else int(sha256_hex(f"task/{seed}"), 16) % most
+        cell: str = self._row(split, index)[COLUMN]
+        return cell
+
+    def told(self, split: str, index: int) -> dict[str, Any]:
+        """Return a task's place, source and key."""
+        row = self._row(split, index)
+        return {"id": f"{split}-{index}", "index": index, "source": row["source"], "key": row["key"]}
+
+    def _row(self, split: str, index: int) -> Mapping[str, Any]:
+        if not 0 <= index < self.count(split):
+            raise IndexError(f"index {index} of split {split!r}, which has {self.count(split)} tasks")
+        if split == HELD_OUT:
+            return self._held_out[index]
+        with self._lock:
+            while len(self._read) <= index:
+                self._read.append(next(self._rows))
+        return self._read[index]

@@ -1,0 +1,190 @@
+"""OpenRLHF: the function of `--reward.remote_url FILE.py`, and the endpoint of `--reward.remote_url http://...`.
+
+OpenRLHF cannot leave a completion out, so `unscored` says what it is told where there is no reward. An error of the function or
+the endpoint is logged, and the completion has no reward: the step that it belongs to then fails. Neither imports OpenRLHF.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from verigym.adapters.scoring import Always, Scorer, Unscored, UnscoredError
+from verigym.adapters.sources import COLUMN, Sources, SourcesLike
+from verigym.envs.contract.errors import UsageError, explain
+from verigym.envs.contract.schema import Score, Status
+from verigym.envs.contract.session import opens_sessions
+from verigym.envs.extras import need
+
+LABEL = "label"
+"""The column that stands for OpenRLHF's `labels` in `columns`."""
+ENDS = (
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|end_of_text|>",
+    "<end_of_turn>",
+    "<|end|>",
+    "<eos>",
+    "</s>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+)
+"""What ends a turn in common tokenizers: OpenRLHF decodes a query with its special tokens."""
+LONGEST_START = 64
+"""Characters before the prompt in a query, for a token that begins the sequence."""
+
+
+def reward_func(
+    what: SourcesLike | Sources,
+    *,
+    unscored: Unscored,
+    columns: Mapping[str, str | None] | None = None,
+    ends: Sequence[str] = ENDS,
+    stop_after: int | None = 64,
+    **settings: Any,
+) -> Callable[..., dict[str, Any]]:
+    """Return the function `reward_func(queries, prompts, labels)`.
+
+    It returns `rewards` and `scores` as tensors of shape (N,) and in `extra_logs` whether each is `correct`, and `unscored`:
+    whether something stands in for its reward.
+
+    Args:
+        what: as `open_sources` takes it. The rows of `Sources.rows` go with `--data.input_key prompt --data.label_key verigym`.
+        unscored: what OpenRLHF is told where there is no reward: `stop`, `retry` or a number.
+        columns: field of the reference -> `label`, for data sets whose labels are references and not tasks.
+        ends: special tokens that are taken off the end of a completion.
+        stop_after: an error is raised when so many completions in a row have got no reward; None for never.
+        settings: of the `Grader` and of `open_sources`.
+
+    Raises:
+        UsageError: as `Scorer` and `Always`.
+    """
+    judge = _Judge(what, unscored, columns, ends, stop_after, settings)
+
+    def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any], **_: Any) -> dict[str, Any]:
+        torch = need("torch", "OpenRLHF's reward function")
+        found = judge(queries, prompts, labels)
+        rewards = torch.tensor(found["rewards"], dtype=torch.float32)
+        logs = {name: torch.tensor(values, dtype=torch.float32) for name, values in found["extra_logs"].items()}
+        return {"rewards": rewards, "scores": rewards.clone(), "extra_logs": logs}
+
+    return reward_func
+
+
+def app(
+    what: SourcesLike | Sources,
+    *,
+    unscored: Unscored,
+    columns: Mapping[str, str | None] | None = None,
+    ends: Sequence[str] = ENDS,
+    stop_after: int | None = 64,
+    **settings: Any,
+) -> Any:
+    """Return the endpoint as an ASGI application, for `uvicorn my_module:app`: POST of query, prompts and labels to any path.
+
+    OpenRLHF asks for one completion at a time and reads numbers, so one item is answered by numbers and more by lists. An item
+    without a reward is answered by status 503, one that cannot be used by 400; both are errors there.
+
+    Args:
+        what: as `open_sources` takes it.
+        unscored: as `reward_func`.
+        columns: as `reward_func`.
+        ends: as `reward_func`.
+        stop_after: as `reward_func`.
+        settings: as `reward_func`.
+
+    Raises:
+        UsageError: as `reward_func`, or starlette is not installed.
+    """
+    applications = need("starlette.applications", "OpenRLHF's endpoint")
+    routing, responses = need("starlette.routing", "it"), need("starlette.responses", "it")
+    concurrency = need("starlette.concurrency", "it")
+    judge = _Judge(what, unscored, columns, ends, stop_after, settings)
+
+    async def answer(request: Any) -> Any:
+        try:
+            asked = _Asked.model_validate_json(await request.body())
+            found = await concurrency.run_in_threadpool(judge, asked.query, asked.prompts, asked.labels)
+        except UnscoredError as error:
+            return responses.JSONResponse({"error": str(error)}, status_code=503)
+        except ValidationError as error:
+            return responses.JSONResponse({"error": explain(error, _Asked.model_fields)}, status_code=400)
+        except ValueError as error:
+            return responses.JSONResponse({"error": str(error)}, status_code=400)
+        single = len(found["rewards"]) == 1
+        rewards = found["rewards"][0] if single else found["rewards"]
+        logs = {name: values[0] if single else values for name, values in found["extra_logs"].items()}
+        return responses.JSONResponse({"rewards": rewards, "scores": rewards, "extra_logs": logs})
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        yield
+        judge.scorer.close()
+
+    return applications.Starlette(routes=[routing.Route("/{path:path}", answer, methods=["POST"])], lifespan=lifespan)
+
+
+class _Asked(BaseModel):
+    """What OpenRLHF posts."""
+
+    query: list[str]
+    prompts: list[str]
+    labels: list[Any]
+
+
+class _Judge:
+    def __init__(
+        self,
+        what: SourcesLike | Sources,
+        unscored: Unscored,
+        columns: Mapping[str, str | None] | None,
+        ends: Sequence[str],
+        stop_after: int | None,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self.scorer = Scorer(what, columns=columns, stop_after=stop_after, **settings)
+        self._always = Always(self.scorer, unscored)
+        self._in_columns, self._ends = columns is not None, tuple(ends)
+        for label, environment in self.scorer.sources.environments.items():
+            if opens_sessions(environment):
+                raise UsageError(
+                    f"source {label!r} has episodes, and OpenRLHF's reward function gets one text: train on it with verl, "
+                    "SkyRL or ART"
+                )
+
+    def __call__(self, queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
+        if not len(queries) == len(prompts) == len(labels):
+            raise ValueError(f"unequal lengths: query {len(queries)}, prompts {len(prompts)}, labels {len(labels)}")
+        told = [self._one(*item) for item in zip(queries, prompts, labels, strict=True)]
+        return {
+            "rewards": [reward for reward, _ in told],
+            "extra_logs": {
+                "correct": [float(score.status is Status.CORRECT) for _, score in told],
+                "unscored": [float(score.reward is None) for _, score in told],
+            },
+        }
+
+    def _one(self, query: str, prompt: str, label: Any) -> tuple[float, Score]:
+        row = {LABEL: label} if self._in_columns else {COLUMN: label}
+        return self._always.reward(self.scorer.task(row, prompt), completion_text(query, prompt, self._ends))
+
+
+def completion_text(query: str, prompt: str, ends: Sequence[str] = ENDS) -> str:
+    """Return what the model wrote, of a query: the prompt and the completion, decoded with special tokens.
+
+    Raises:
+        UsageError: the query does not begin with the prompt.
+    """
+    start = query.find(prompt, 0, len(prompt) + LONGEST_START)
+    if start < 0:
+        raise UsageError(
+            f"the query {query[:60]!r}... does not begin with its prompt {prompt[:60]!r}..., which OpenRLHF has cut: "
+            "raise its limits of length, or leave long prompts out"
+        )
+    text = query[start + len(prompt) :]
+    while ending := next((end for end in ends if text.endswith(end)), ""):
+        text = text[: -len(ending)]
+    return text

@@ -1,0 +1,109 @@
+"""SkyRL: an environment of skyrl-gym, and the rows of its data sets.
+
+SkyRL demands a reward for each turn, so `unscored` says what it is told where there is none. The verdict is the reward of the
+last turn; the turns before it earn 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from verigym.adapters.episodes import Episodes, PlayedEpisode, with_tools_told
+from verigym.adapters.scoring import Always, Scorer, Unscored
+from verigym.adapters.sources import COLUMN, Sources, SourcesLike, open_sources
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Prompt
+from verigym.envs.extras import need
+
+NAME = "verigym"
+"""Under which rows name the environment: `skyrl_gym.register("verigym", "my_module:Environment")`."""
+
+
+def environment(
+    what: SourcesLike | Sources,
+    *,
+    unscored: Unscored,
+    columns: Mapping[str, str | None] | None = None,
+    max_turns: int | None = None,
+    turn_timeout_s: float = 30.0,
+    stop_after: int | None = 64,
+    **settings: Any,
+) -> type:
+    """Return the class to register with skyrl-gym: a `BaseTextEnv`, of several turns where a source has tools or turns.
+
+    Args:
+        what: as `open_sources` takes it.
+        unscored: what SkyRL is told where there is no reward: `stop`, `retry` or a number.
+        columns: field of the reference -> column, for rows that were not made by `rows`.
+        max_turns: turns of the model in an episode, at most; by default SkyRL's `generator.max_turns`.
+        turn_timeout_s: wall time that a session may take to answer a turn.
+        stop_after: an error ends the run when so many completions in a row have got no reward; None for never.
+        settings: of the `Grader` and of `open_sources`.
+
+    Raises:
+        UsageError: as `Scorer` and `Always`, or skyrl-gym is not installed.
+    """
+    theirs = need("skyrl_gym.envs.base_text_env", "an environment of SkyRL")
+    always = Always(Scorer(what, columns=columns, stop_after=stop_after, **settings), unscored)
+    # SkyRL passes its limit with each row, so each environment holds its own.
+    episodes = Episodes(always.scorer, max_turns=max_turns, turn_timeout_s=turn_timeout_s)
+
+    class Environment(theirs.BaseTextEnv):  # type: ignore[name-defined, misc]
+        """One episode of a row."""
+
+        def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
+            super().__init__()
+            self._row = dict(extras or {})
+            self.max_turns = max_turns or int(self._row.get("max_turns") or 1)
+            self._task: tuple[str, Prompt] | None = None
+            self._episode: PlayedEpisode | None = None
+            self._told: dict[str, float] = {}
+
+        def init(self, prompt: list[dict[str, str]]) -> tuple[list[dict[str, str]], dict[str, Any]]:
+            """Begin the episode; the model is told of its tools in the first message."""
+            self._task = label, task = always.scorer.task(self._row, prompt)
+            self._episode = episodes.open(self._task, episodes.next_seed(task))
+            return with_tools_told(task, always.scorer.sources.environments[label], prompt), {"source": label}
+
+        def step(self, action: str) -> Any:
+            """Answer a turn, and judge the episode where it is over."""
+            if self._task is None or self._episode is None:
+                raise UsageError("step comes after init, which begins the episode")
+            self.turns += 1
+            replies = self._episode.turn(action)
+            if not self._episode.over and self.turns >= self.max_turns:
+                self._episode.end("turns")
+            if not self._episode.over:
+                said = [{"role": reply.role, "content": reply.content} for reply in replies]
+                return theirs.BaseTextEnvStepOutput(observations=said, reward=0.0, done=False, metadata={})
+            reward, score = always.reward(self._task, self._episode.completion())
+            self._told = {"unscored": float(score.reward is None), "turns": float(self.turns)}
+            metadata = {"status": score.status.value, "reason": score.reason, "unscored": score.reward is None}
+            return theirs.BaseTextEnvStepOutput(observations=[], reward=reward, done=True, metadata=metadata)
+
+        def get_metrics(self) -> dict[str, float]:
+            """Return whether the episode went without a reward, and its turns."""
+            return dict(self._told)
+
+        def close(self) -> None:
+            """End an episode that SkyRL breaks off."""
+            if self._episode is not None and not self._episode.over:
+                self._episode.end("abort")
+
+    return Environment
+
+
+def rows(what: SourcesLike | Sources, count: int, **options: Any) -> Iterator[dict[str, Any]]:
+    """Yield rows for SkyRL's data sets: `prompt`, `env_class`, `data_source` and the whole task.
+
+    Args:
+        what: as `open_sources` takes it.
+        count: how many.
+        options: of `open_sources`.
+
+    Raises:
+        UsageError: as `Sources.rows`.
+    """
+    for row in open_sources(what, **options).rows(count):
+        yield {"prompt": row["prompt"], "env_class": NAME, "data_source": row["source"], COLUMN: row[COLUMN]}

@@ -1,0 +1,14 @@
+"""What a model reads in an episode, as one text of the user's, for peers that know texts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from verigym.envs.contract.schema import Message
+
+
+def as_user_text(messages: Sequence[Message]) -> str:
+    """Return what the model reads next as one text of the user's, results of tools in the tags of Hermes and Qwen."""
+    return "\n".join(
+        f"<tool_response>\n{one.content}\n</tool_response>" if one.role == "tool" else one.content for one in messages
+    )
