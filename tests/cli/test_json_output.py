@@ -87,6 +87,7 @@ QUICK: dict[str, tuple[str, Check]] = {
         "envs math",
         lambda found: found["file"].endswith("environment.py") and found["reference"]["answer"]["required"],
     ),
+    "adapters": ("adapters", lambda found: found["trl"]["module"] == "verigym.adapters.trl"),
     "check": ("check format", lambda found: found["passed"] and all(row["passed"] for row in found["rows"])),
     "play": (
         "play math --tool calculator --prompt 2+2? --reference answer=4 --script turns.json",

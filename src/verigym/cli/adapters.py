@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from typing import Annotated
 
-import typer
-
+from verigym.cli.common.json_output import Json, Result, json_output
 from verigym.exit_codes import ExitCode
 
 
-def adapters(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, by name.")] = False,
-) -> int:
+@json_output
+def adapters(as_json: Json = False) -> Result:
     """List the trainers and evaluators that environments plug into, and the versions that were tried."""
     from verigym.adapters.peers import PEERS
     from verigym.envs.extras import installed
 
     here = installed(peer.package for peer in PEERS.values())
-    if as_json:
-        print(json.dumps({name: {**asdict(peer), "installed": here.get(peer.package)} for name, peer in PEERS.items()}))
-        return ExitCode.OK
     width = max(map(len, PEERS))
     for name, peer in PEERS.items():
         found = f"installed {here[peer.package]}" if peer.package in here else "not installed"
@@ -29,4 +22,4 @@ def adapters(
         print(f"{'':<{width}}  {peer.package}, tried {peer.tried or 'never'}, {found}; no reward: {peer.no_reward}")
         if peer.wire:
             print(f"{'':<{width}}  tried {peer.wire}")
-    return ExitCode.OK
+    return Result(ExitCode.OK, {name: {**asdict(peer), "installed": here.get(peer.package)} for name, peer in PEERS.items()})

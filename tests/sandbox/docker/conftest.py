@@ -17,7 +17,6 @@ from tests.sandbox.docker.podman import Podman, Unavailable, running_podman  # n
 from tests.sandbox.docker.support import docker_box  # noqa: E402
 from verigym.sandbox import Sandbox  # noqa: E402
 
-
 _services: list[Podman] = []
 
 
