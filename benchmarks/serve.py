@@ -82,7 +82,7 @@ def service(workers: int) -> Iterator[str]:
 
 def through_the_service(client: Client, todo: Sequence[Row]) -> float:
     start = time.perf_counter()
-    answers = list(client.score_batch(map(item, todo), size=5000))
+    answers = list(client.score_batch(map(item, todo)))
     seconds = time.perf_counter() - start
     assert len(answers) == len(todo) and all(answer.score and answer.score.scored for answer in answers)
     return seconds

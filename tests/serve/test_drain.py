@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +88,16 @@ def test_an_idle_service_ends_at_once_and_idle_connections_do_not_hold_it(serve:
         begun = time.monotonic()
         assert service.stop() == 0
         assert time.monotonic() - begun < 10
+
+
+def test_a_body_that_never_comes_does_not_hold_it(serve: Serve) -> None:
+    service = serve("--env", "math")
+    with socket.create_connection(("127.0.0.1", service.port)) as sock:
+        sock.sendall(b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+        time.sleep(0.5)
+        begun = time.monotonic()
+        assert service.stop() == 0
+        assert time.monotonic() - begun < 20  # body_s and drain_s are a minute
 
 
 def test_a_worker_that_dies_costs_no_item(serve: Serve, tmp_path: Path) -> None:

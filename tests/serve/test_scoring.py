@@ -79,6 +79,16 @@ def test_a_row_that_does_not_fit_its_environment_costs_itself_only(service: Runn
     assert found[2]["problem"]["error"] == "invalid" and "score" not in found[2]
 
 
+def test_a_bug_of_an_environment_costs_one_item(service: Running) -> None:
+    bad = {"environment": "counting", "prompt": "?", "reference": {"confuses": True}, "completion": ""}
+    response = post(service, "/score", bad, **{"Idempotency-Key": "bug"})
+    assert (response.status_code, response.json()["error"]) == (500, "internal")
+    assert response.json()["message"] == "counting: the item could not be read: KeyError: 'a bug of the environment'"
+    found = lines(post(service, "/score/batch", [math_item(), bad]))
+    assert found[0]["score"]["reward"] == 1.0 and found[1]["problem"]["error"] == "internal"
+    assert service.metric("verigym_items_pending") == 0
+
+
 def test_text_that_no_encoding_takes_is_graded_and_comes_back(service: Running) -> None:
     body = json.dumps(math_item(completion="\ud800 \\boxed{\udfff}")).encode()
     response = post(service, "/score", body)

@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+from pydantic import field_validator
+
 from verigym import BaseEnvironment, Completion, Options, Prompt, Reference, Score
 
 
@@ -17,6 +19,15 @@ class Judged(Reference):
     seconds: float = 0.0
     dies_once: str = ""
     """A file: where it does not exist, it is made, and the worker ends."""
+    confuses: bool = False
+    """Whether the environment has a bug that shows as soon as the item is read."""
+
+    @field_validator("confuses")
+    @classmethod
+    def _has_a_bug(cls, confuses: bool) -> bool:
+        if confuses:
+            raise KeyError("a bug of the environment")
+        return confuses
 
 
 class Counting(BaseEnvironment[Judged, Options]):

@@ -89,7 +89,9 @@ class AsyncClient:
             ServiceError: the service refuses a part.
             ServiceUnreachable: it could not be reached in time.
         """
-        for run in wire.runs(items, size):
+        parts = wire.runs(items, size)
+        run, following = next(parts, None), None
+        while run is not None:
             tries = Tries(self._retries)
             while not run.done:
                 failure: httpx.TransportError | httpx.Response
@@ -98,6 +100,7 @@ class AsyncClient:
                     response = await self._http.send(request, stream=True)
                     try:
                         if response.is_success:
+                            following = following or next(parts, None)  # made while the service grades
                             async for line in response.aiter_lines():
                                 tries.progress()
                                 if (answer := run.take(line)) is not None:
@@ -114,6 +117,7 @@ class AsyncClient:
                 except httpx.TransportError as error:
                     failure = error
                 await asyncio.sleep(tries.pause_s(failure))
+            run, following = following or next(parts, None), None
 
     async def environments(self) -> list[ServedEnvironment]:
         """Return what is served.

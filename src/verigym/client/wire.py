@@ -156,10 +156,8 @@ class BatchRun:
     """
 
     def __init__(self, items: Sequence[BatchItem], first: int) -> None:
-        self._left = {
-            place: one if one.key is not None else one.model_copy(update={"key": key()})
-            for place, one in enumerate(items, first)
-        }
+        keyed = (one if one.key is not None else one.model_copy(update={"key": key()}) for one in items)
+        self._left = {place: encode(one) for place, one in enumerate(keyed, first)}
         self._sent: list[int] = []
 
     @property
@@ -170,7 +168,7 @@ class BatchRun:
     def body(self) -> bytes:
         """Return what is not answered yet, one item a line."""
         self._sent = list(self._left)
-        return b"\n".join(map(encode, self._left.values()))
+        return b"\n".join(self._left.values())
 
     def take(self, line: str) -> BatchAnswer | None:
         """Return the answer in a line, by its position in the whole batch; None where the item was answered before.

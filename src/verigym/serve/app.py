@@ -113,7 +113,7 @@ class Service:
     def _watch(self) -> None:
         watch = self.metrics.watch
         watch("verigym_items_pending", "Items accepted and not answered.", lambda: self.desk.pending)
-        watch("verigym_requests_active", "Requests not answered to their end.", lambda: self.app.active)
+        watch("verigym_requests_active", "Requests that were read and are not answered to their end.", lambda: self.app.active)
         watch("verigym_held_bytes", "Bodies of requests that are held.", lambda: self.app.held_bytes)
         watch("verigym_answers_kept", "Answers kept for idempotency keys, or on their way.", lambda: len(self.answers))
         watch("verigym_episodes_open", "Episodes open.", lambda: 0 if self.episodes is None else len(self.episodes))

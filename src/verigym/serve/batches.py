@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections import deque
 from collections.abc import Sequence
@@ -20,8 +21,8 @@ from verigym.serve.schemas import BatchItem
 WINDOW = 256
 """Items of one batch that are in the grader at the same time: enough for all workers, and others still get their turn."""
 _CHUNK = 64
-_PAUSE_S = 0.004
-"""Verdicts that come so close together go out together."""
+_PAUSE_S = 0.02
+"""Verdicts that come so close together go out together: fewer wake-ups here, and fewer pieces for the client."""
 
 
 class BatchResponse(Response):
@@ -43,7 +44,8 @@ class BatchResponse(Response):
         del self.headers["content-length"]
         self._desk, self._items, self._keys = desk, items, keys
         self._lines: deque[bytes] = deque()
-        self._arrived = asyncio.Event()
+        self._arrived, self._all = asyncio.Event(), asyncio.Event()
+        self._answered = 0
         self._loop = asyncio.get_running_loop()
         self._told = False
         self._submitted = 0
@@ -64,17 +66,16 @@ class BatchResponse(Response):
                 self._desk.release(rest)
 
     async def _stream(self, send: Send) -> None:
-        answered = 0
-        while answered < len(self._items):
-            while self._submitted < len(self._items) and self._submitted - answered <= WINDOW - _CHUNK:
+        while self._answered < len(self._items):
+            while self._submitted < len(self._items) and self._submitted - self._answered <= WINDOW - _CHUNK:
                 await self._feed()
             await self._arrived.wait()
-            if self._submitted < len(self._items) or len(self._lines) < self._submitted - answered:
-                await asyncio.sleep(_PAUSE_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all.wait(), _PAUSE_S)
             self._arrived.clear()
             self._told = False
             lines = [self._lines.popleft() for _ in range(len(self._lines))]
-            answered += len(lines)
+            self._answered += len(lines)
             await self._send(send, b"".join(lines))
         await self._send(send, b"", more=False)
 
@@ -126,6 +127,8 @@ class BatchResponse(Response):
         if not self._told:
             self._told = True
             self._loop.call_soon_threadsafe(self._arrived.set)
+        if self._answered + len(self._lines) >= len(self._items):
+            self._loop.call_soon_threadsafe(self._all.set)
 
 
 class _Line:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import threading
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from verigym.envs.contract.blame import describe
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Completion, Prompt, Score, sha256_hex
 from verigym.envs.grading import Grader
@@ -19,6 +21,8 @@ from verigym.serve.catalog import Catalog
 from verigym.serve.metrics import Metrics
 from verigym.serve.problems import Problem
 from verigym.serve.schemas import ScoreRequest
+
+logger = logging.getLogger("verigym.serve")
 
 LONGEST_RETRY_S = 30
 DRAIN_RETRY_S = 5
@@ -108,10 +112,14 @@ class Desk:
         try:
             prompt, completion = self.catalog.item(request)
             return self._grade(prompt, completion, key, done)
-        except Problem as problem:
-            self._metrics.item(request.environment if request.environment in self.catalog.environments else "", "problem")
-            self._finish(done, Answer(problem=problem))
-            return None
+        except Problem as found:
+            problem = found
+        except Exception as error:  # of an environment that makes its prompts; its item must not stay open for ever
+            logger.warning("%s: an item could not be read", request.environment, exc_info=True)
+            problem = Problem("internal", f"{request.environment}: the item could not be read: {describe(error)}")
+        self._metrics.item(request.environment if request.environment in self.catalog.environments else "", "problem")
+        self._finish(done, Answer(problem=problem))
+        return None
 
     def _grade(self, prompt: Prompt, completion: Completion, key: str | None, done: Done) -> Future[Score] | None:
         if key is not None:
@@ -136,7 +144,7 @@ class Desk:
 
         try:
             future = self._grader.submit(prompt, completion)
-        except UsageError as error:  # closed
+        except Exception as error:  # closed, most likely
             future = Future()
             future.set_exception(error)
         future.add_done_callback(settle)

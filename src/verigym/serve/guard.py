@@ -42,7 +42,7 @@ class Guard:
         self.held_bytes = 0
         """Bodies that are held now."""
         self.active = 0
-        """Requests that are not answered to their end, without those of `FREE`."""
+        """Requests that have been read and are not answered to their end, without those of `FREE`."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -58,7 +58,6 @@ class Guard:
                 status = message["status"]
             await send(message)
 
-        self.active += counted
         held = [0]
         try:
             try:
@@ -70,10 +69,13 @@ class Guard:
                 return
             except ConnectionError:
                 return
-            await self._app(scope, _replay(body, receive), noting)
+            self.active += counted
+            try:
+                await self._app(scope, _replay(body, receive), noting)
+            finally:
+                self.active -= counted
         finally:
             self.held_bytes -= held[0]
-            self.active -= counted
             route = getattr(scope.get("route"), "path", OTHER)
             self._metrics.request(scope["method"], route, status, time.perf_counter() - started)
 

@@ -25,6 +25,8 @@ from verigym.serve.tokens import read_tokens, refuse_open_service
 
 HEAD_BYTES = 16 * 1024
 BACKLOG = 2048
+SWITCH_S = 0.0005
+"""How soon a thread that talks to a worker gets its turn while another one reads or writes items; workers wait for it."""
 LAST_S = 5.0
 """Time for answers to be written when nothing more is graded, and for connections to close after that."""
 _TICK_S = 0.02
@@ -159,6 +161,7 @@ def serve(settings: ServiceSettings) -> ExitCode:
         UsageError: a setting does not fit, the address is taken, or no worker can be started.
     """
     allow_files()
+    sys.setswitchinterval(SWITCH_S)
     tokens = read_tokens(settings.token_file)
     refuse_open_service(settings.host, tokens)
     environments = load_served(settings.environments)
