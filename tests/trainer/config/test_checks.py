@@ -39,6 +39,8 @@ VALUES: dict[str, Any] = {
     "vllm_timeout_s": 3,
     "vllm_wait_s": 3,
     "vllm_retries": 3,
+    "episode_order": "free",
+    "episode_cache_mb": 5,
     "hard_share": 0.5,
     "easy_share": 0.5,
     "hard_below": 0.5,
@@ -67,6 +69,8 @@ VALUES: dict[str, Any] = {
 """A value for each field that some rule is about, which is not its default."""
 WITH: dict[str, dict[str, Any]] = {
     "cuda_graphs": {"engine": "transformers"},
+    "episode_order": {"engine": "transformers"},
+    "episode_cache_mb": {"engine": "transformers"},
     "eval_samples": {"eval_every": 0, "eval_temperature": 1.0},
     "eval_temperature": {"eval_every": 0},
     "epochs": {"steps": 3},

@@ -32,7 +32,7 @@ def free_port() -> int:
 
 def start(python: Path, model: Path, port: int, log: Path, positions: int = 96) -> subprocess.Popen[bytes]:
     options = ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager"]
-    options += ["--max-model-len", str(positions)]
+    options += ["--max-model-len", str(positions), "--block-size", "32"]  # of the prefix cache; 128 by default
     with log.open("ab") as file:
         return subprocess.Popen(
             [str(python), "-m", "verigym.trainer.engines.vllm.serve", str(model), *options],
@@ -173,4 +173,4 @@ def test_steps_of_episodes_on_two_servers(tmp_path: Path, monkeypatch: pytest.Mo
                 f"completions {done}, tokens from prefix caches {hits}"
             )
             assert len(rows) == steps and min(turns) > 2 and mismatch < 1e-5
-            assert min(done) > 0.3 * sum(done)
+            assert min(done) > 0.3 * sum(done) and min(hits) > 0
