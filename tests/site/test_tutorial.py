@@ -21,4 +21,4 @@ def test_the_tutorial_runs_as_it_stands_and_its_model_learns(tmp_path: Path, trl
 
 def test_every_block_of_the_tutorial_says_what_it_is() -> None:
     kinds = [block.kind for block in blocks("tutorial.md")]
-    assert kinds.count("example") == 7 and kinds.count("not run") == 2
+    assert kinds.count("example") == 8 and kinds.count("not run") == 2
