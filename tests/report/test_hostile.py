@@ -16,7 +16,7 @@ from verigym.report.page import data_block
 from verigym.report.reading.inputs import find_inputs
 
 TEXTS = [
-    json.loads(line)["text"] for line in (Path(__file__).parents[1] / "cases/hostile_texts.jsonl").read_text().splitlines()
+    json.loads(line)["text"] for line in (Path(__file__).parent / "hostile_texts.jsonl").read_text().splitlines()
 ]
 INERT = """
 (() => {

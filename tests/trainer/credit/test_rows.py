@@ -286,8 +286,8 @@ def test_an_advantage_without_groups_compares_prompts() -> None:
         ({"advantage": "maxrl", "kl_coef": 0.1, "kl_place": "reward"}, "below 0, which a KL in the reward can make"),
         ({"replay_share": 0.1, "prompts_per_step": 8}, "replay_share 0.1 of 8 prompts_per_step is less than one group"),
         ({"replay_share": 0.5, "group_size": 3}, "replay_below is 0.25, but .* pass rate of 0.333"),
-        ({"loss": "reinforce", "replay_share": 0.5}, "replay_share also trains on groups of earlier steps"),
-        ({"loss": "reinforce", "dynamic_sampling": True}, "dynamic_sampling also trains on groups of earlier steps"),
+        ({"loss": "reinforce", "replay_share": 0.5}, "replay_share trains on groups that an earlier policy sampled"),
+        ({"loss": "reinforce", "dynamic_sampling": True}, "dynamic_sampling trains on groups that an earlier policy sampled"),
         (
             {"loss": "sequence_reinforce", "dynamic_sampling": True, "correction": "opsm"},
             "to which loss sequence_reinforce takes no ratio; set a correction",
