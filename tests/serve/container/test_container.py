@@ -122,6 +122,9 @@ def test_the_image_is_built_serves_and_drains(compose: Compose) -> None:
     try:
         with Client(f"http://127.0.0.1:{compose.port}", token=TOKEN, retries=RetryPolicy(patience_s=120)) as client:
             assert client.score("math", "\\boxed{4}", prompt="2+2?", reference={"answer": "4"}).reward == 1.0
+            until = time.monotonic() + 120
+            while not client.ready() and time.monotonic() < until:  # the second worker may still be starting
+                time.sleep(0.2)
             assert client.ready()
             assert {one.name for one in client.environments()} == {"math", "arithmetic", "number_guessing"}
         tried = "import os; print(os.getuid()); open('/opt/verigym/own', 'w')"
