@@ -15,9 +15,7 @@ from verigym.report.build import ReportOptions, build_report
 from verigym.report.page import data_block
 from verigym.report.reading.inputs import find_inputs
 
-TEXTS = [
-    json.loads(line)["text"] for line in (Path(__file__).parent / "hostile_texts.jsonl").read_text().splitlines()
-]
+TEXTS = [json.loads(line)["text"] for line in (Path(__file__).parent / "hostile_texts.jsonl").read_text().splitlines()]
 INERT = """
 (() => {
   const elements = [...document.querySelectorAll("*")];
