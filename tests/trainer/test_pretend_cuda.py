@@ -1,0 +1,111 @@
+"""The trainer on pretended CUDA: what the CPU samples and learns, and a device mix-up raises what CUDA would raise.
+
+No GPU is needed: see support/pretend_cuda.py. What asks for the real thing (CUDA graphs, Liger, bitsandbytes, vLLM) is in
+`make gpu-check`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import rows, run, settings
+
+SCRIPT = Path(__file__).parent / "support/run_pretending.py"
+
+RUNS: Mapping[str, Mapping[str, Any]] = {
+    "plain": {},
+    "transformers": {"engine": "transformers"},
+    "evaluated": {"eval_every": 1, "eval_prompts": 2},
+    "kl": {"kl_coef": 0.1, "kl_estimator": "k3"},
+    "kl_in_reward": {"kl_coef": 0.1, "kl_place": "reward"},
+    "new_reference": {"kl_coef": 0.1, "reference_every": 1},
+    "entropy": {"entropy_coef": 0.01},
+    "epochs": {"updates_per_step": 2, "epochs_per_step": 2},
+    "gspo": {"loss": "gspo", "epochs_per_step": 2},
+    "cispo": {"loss": "cispo", "epochs_per_step": 2},
+    "correction": {"correction": "token_truncated"},
+    "opsm": {"correction": "opsm", "epochs_per_step": 2},
+    "gae": {"advantage": "gae", "kl_coef": 0.1, "kl_place": "reward"},
+    "lora": {"lora_rank": 2},
+    "lora_kl": {"lora_rank": 2, "kl_coef": 0.1, "reference_every": 1},
+    "checkpointing": {"gradient_checkpointing": True},
+    "own_prompts": {"shared_prefix": False},
+    "chunks": {"logprob_chunk": 7},
+    "micro_batches": {"micro_batch_tokens": 64},
+    "dynamic": {"dynamic_sampling": True, "replay_share": 0.25, "curriculum": True},
+    "overlong": {"overlong_cache": 4},
+    "bf16": {"dtype": "bf16"},
+}
+QUICK = ("plain", "kl", "gae", "lora")
+
+MIXED: Mapping[str, Mapping[str, Any]] = {
+    "learner.update:padded": {},
+    "learner.critic:padded": {"advantage": "gae"},
+    "logprobs.forward:token_logprobs": {},
+    "logprobs.forward:logprobs_from_hidden": {},
+    "logprobs.shared_prefix:_mask": {},
+    "engines.native.llama_step:_normed": {},
+    "engines.native.prefix_cache:_scores": {},
+    "engines.native.prefix_cache:_with_room": {},
+    "engines.native.prefix_cache:PrefixCache.begin": {},
+    "engines.native.prefix_cache:PrefixCache._by_prompt": {},
+}
+"""Ten functions of the trainer whose results are put on the CPU, and settings under which they run."""
+
+SEEN = ("loss", "grad_norm", "reward", "completion_tokens", "sampled_nll", "kl", "clip_fraction", "value_loss", "correction")
+
+
+def run_pretending(runs: Sequence[Mapping[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    path = folder / "configs.json"
+    path.write_text(json.dumps(list(runs)))
+    done = subprocess.run([sys.executable, str(SCRIPT), str(path)], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def compare(names: Sequence[str], model: Path, folder: Path) -> None:
+    """The texts are the same; figures agree to rounding, for a subclass has other nodes in the graph of gradients."""
+    runs = {name: {**RUNS[name], "steps": 2, "threads": 1, "samples_per_step": 16} for name in names}
+    pretended = [
+        settings(model, folder / "cuda" / name, device="cuda", cuda_graphs=False, **fields) for name, fields in runs.items()
+    ]
+    assert run_pretending(pretended, folder) == [{} for _ in names]
+    for name, fields in runs.items():
+        wanted = run(model, folder / "cpu" / name, **fields)
+        found = rows(folder / "cuda" / name)
+        texts = [read_texts(folder / device / name) for device in ("cpu", "cuda")]
+        assert texts[0] == texts[1] and len(texts[0]) >= 16, name
+        for there, here in zip(found, wanted, strict=True):
+            figures = [{key: row[key] for key in SEEN if key in row} for row in (there, here)]
+            assert figures[0] == pytest.approx(figures[1], rel=1e-3, abs=1e-5), name
+
+
+def read_texts(output: Path) -> list[str]:
+    return [json.loads(line)["completion"] for line in (output / "samples.jsonl").read_text().splitlines()]
+
+
+def test_quick_runs_are_the_cpu_s(letters_model: Path, tmp_path: Path) -> None:
+    compare(QUICK, letters_model, tmp_path)
+
+
+@pytest.mark.slow
+def test_all_runs_are_the_cpu_s(letters_model: Path, tmp_path: Path) -> None:
+    compare([name for name in RUNS if name not in QUICK], letters_model, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_device_mix_up_put_in_by_hand_is_caught_ten_times_of_ten(letters_model: Path, tmp_path: Path) -> None:
+    runs = [
+        settings(letters_model, tmp_path / str(number), device="cuda", cuda_graphs=False, steps=2, threads=1, mix=place, **more)
+        for number, (place, more) in enumerate(MIXED.items())
+    ]
+    found = dict(zip(MIXED, run_pretending(runs, tmp_path), strict=True))
+    missed = {place: one for place, one in found.items() if "cuda:0 and cpu" not in one.get("error", "")}
+    assert not missed
