@@ -20,8 +20,8 @@ _MOVES = (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.cpu)
 
 # Calls that CUDA allows with a CPU tensor beside one of its own, or that move nothing.
 _MAY_MIX = frozenset(
-    """copy_ __getitem__ __setitem__ __set__ __get__ is_same_size tolist item data_ptr __deepcopy__ _backward_hooks set_ equal_type
-    __reduce_ex__ untyped_storage storage _has_compatible_shallow_copy_type swap_tensors""".split()
+    """copy_ __getitem__ __setitem__ __set__ __get__ is_same_size tolist item data_ptr __deepcopy__ _backward_hooks set_
+    equal_type __reduce_ex__ untyped_storage storage _has_compatible_shallow_copy_type swap_tensors""".split()
 )
 
 

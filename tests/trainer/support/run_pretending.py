@@ -1,13 +1,14 @@
 """Training runs on pretended CUDA: `run_pretending.py CONFIGS.json`, a list of runs' settings.
 
-Prints JSON: for each run nothing, or the error that ended it. `mix`, if a run has it, names a function of the trainer
-(`module:function`) whose result is moved to the CPU: a device mix-up put in by hand.
+Prints JSON: for each run what it logged, if anything, or the error that ended it. `mix`, if a run has it, names a function of the
+trainer (`module:function`) whose result is moved to the CPU: a device mix-up put in by hand.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import logging
 import sys
 import traceback
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map
+
+LOGGER = logging.getLogger("verigym.trainer")
+LOGGER.setLevel(logging.INFO)  # a fast path that fails its trial is told there
 
 
 def back_on_cpu(value: Any) -> Any:
@@ -48,12 +52,18 @@ def mixed_up(place: str | None) -> Iterator[None]:
 
 def outcome(settings: dict[str, Any]) -> dict[str, Any]:
     place = settings.pop("mix", None)
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    LOGGER.addHandler(handler)
     try:
         with mixed_up(place):
             train(build_config(settings, "test"), ENVIRONMENTS)
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()[-1500:]}
-    return {}
+    finally:
+        LOGGER.removeHandler(handler)
+    return {"said": said} if said else {}
 
 
 if __name__ == "__main__":
