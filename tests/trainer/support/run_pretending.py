@@ -1,7 +1,7 @@
 """Training runs on pretended CUDA: `run_pretending.py CONFIGS.json`, a list of runs' settings.
 
-Prints JSON: for each run what it logged, if anything, or the error that ended it. `mix`, if a run has it, names a function of the
-trainer (`module:function`) whose result is moved to the CPU: a device mix-up put in by hand.
+Prints JSON: for each run what it logged, if anything, or the error that ended it. `mix`, if a run has it, names a function of
+the trainer (`module:function`) whose result is moved to the CPU: a device mix-up put in by hand.
 """
 
 from __future__ import annotations
