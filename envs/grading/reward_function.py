@@ -80,7 +80,8 @@ class RewardFunction:
                     f"reward_function(verigym.load({environment.name!r}, {setting}=...))"
                 )
             if setting not in known_settings:
-                raise UsageError(f"reward_function: no setting is called {setting!r}{did_you_mean(setting, known_settings)}")
+                known = [*known_settings, "columns", "name", "stop_after"]
+                raise UsageError(f"reward_function: no setting is called {setting!r}{did_you_mean(setting, known)}")
         self.grader = Grader(environment, **settings)
         self.__name__ = name  # under which trainers log it
         self._columns = ReferenceColumns(environment, columns, f"the reward function of {name!r}")

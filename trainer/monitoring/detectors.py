@@ -163,7 +163,7 @@ class NoAnswer:
 
     def update(self, row: MetricsRow) -> Alarm | None:  # noqa: D102
         for name, value in row.items():
-            if name.endswith("no_answer") and value is not None:
+            if name.endswith("no_answer") and not name.endswith("status/no_answer") and value is not None:
                 self.recent.setdefault(name.removesuffix("no_answer"), deque(maxlen=RECENT)).append(value)
         mostly = {
             prefix: median(recent)

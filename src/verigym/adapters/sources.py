@@ -226,7 +226,7 @@ def _fields(
     in_file = read_document(name).fields if name.endswith((".yaml", ".yml")) else what if isinstance(what, Mapping) else {}
     if isinstance(in_file.get("sources"), list):
         _refuse_options("a mixture, whose sources have their own", options)
-        if isinstance(what, Mapping) or "model" in in_file:
+        if isinstance(what, Mapping) or "model" in in_file or set(in_file) == {"sources"}:
             here = {} if data_dir is None else {"data_dir": data_dir}
             return [{**here, **one} if "dataset" in one else dict(one) for one in in_file["sources"]]
         return list(load_suite(name).fields(data_dir)["sources"])

@@ -21,6 +21,7 @@ from verigym.adapters.sources import Sources, SourcesLike
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Completion, CompletionLike, Score
 from verigym.envs.contract.session import Interactive, ToolSpec
+from verigym.envs.grading.health import Health
 from verigym.envs.grading.reference_columns import PromptLike, plain
 from verigym.envs.grading.reward_function import begun, mean_parts, with_tokens
 from verigym.envs.tools.environment import ToolSession
@@ -121,6 +122,11 @@ class RewardFunction:
             self._log(log_metric, [label for label, _ in scores], [score for _, score in scores], rewards)
         self.scorer.health.refuse_silence(problems)
         return rewards
+
+    @property
+    def health(self) -> Health:
+        """Counts of completions with and without a reward."""
+        return self.scorer.health
 
     def rows(self, count: int) -> Iterator[dict[str, Any]]:
         """Yield rows for `Dataset.from_list`, as `Sources.rows`; `environment` names the one that TRL plays a row with."""

@@ -95,9 +95,15 @@ def names_of(name: str) -> Names:
         )
     if place := available().get(package):
         raise UsageError(f"an environment is called {package!r} already: {place}; choose another name")
-    if package in sys.stdlib_module_names or package in _IN_TEMPLATES or importlib.util.find_spec(package) is not None:
+    if package in sys.stdlib_module_names or package in _IN_TEMPLATES or _module_is_there(package):
         raise UsageError(f"a module is called {package!r} already, and would be hidden or hide this one; choose another name")
     return Names(distribution, package, "".join(map(str.capitalize, package.split("_"))) + "Environment")
+
+
+def _module_is_there(package: str) -> bool:
+    # The present folder too, from which `file:Class` names are read, though a command's path does not hold it.
+    here = Path.cwd() / f"{package}.py"
+    return here.is_file() or importlib.util.find_spec(package) is not None
 
 
 def make_package(name: str, kind: Kind, folder: Path | None = None) -> tuple[Names, Path, list[Path]]:

@@ -109,7 +109,7 @@ function sourcesPanel() {
     ...(many ? [{ name: "Input", text: true }] : []), { name: "Environment", text: true }, { name: "Prompts" }, { name: "Scored" },
     { name: "", bar: true }, { name: "Accuracy" }, { name: "95% interval", help: "a bootstrap that draws prompts" }, { name: "Mean reward" }, { name: "Tokens" },
   ];
-  const logged = head.inputs.some((one) => one.run) ? el("p", { class: "muted" }, "Of runs, over the logged samples, which are a few of each step; the curves cover all.") : null;
+  const logged = head.inputs.some((one) => one.run) ? el("p", { class: "muted" }, "Of runs, over the logged samples: a few of each step, of training and of evaluations together. This is no accuracy of the model; the curves cover all.") : null;
   return panel("By environment", logged, table(columns, rows, { class: "gauges" }));
 }
 

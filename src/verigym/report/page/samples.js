@@ -157,13 +157,17 @@ function sampleRow(id, texts, open) {
       head.index.sources.length > 1 ? addText(el("span", { class: "muted" }), oneLine(sourceOf(id), 40)) : null,
       el("span", { class: "row-numbers" }, numbers.map(([name, value]) => el("span", {}, el("small", {}, name), ` ${value}`)))),
     addText(el("span", { class: "clip", dir: "auto" }), oneLine(asked) || NONE),
-    addText(el("span", { class: "clip muted", dir: "auto" }), texts.completion === undefined ? oneLine(texts.reason || "") : end ? `\u2026${oneLine(end.slice(innerWidth < 700 ? -40 : -72))}` : "(empty)"));
+    addText(el("span", { class: "clip muted", dir: "auto" }), texts.completion === undefined ? oneLine(texts.reason || "") : end ? oneLine(lastOf(end, innerWidth < 700 ? 40 : 72)) : "(empty)"));
   row.dataset.id = id;
   row.addEventListener("keydown", (event) => {
     const next = { ArrowDown: row.nextElementSibling, ArrowUp: row.previousElementSibling }[event.key];
     if (next) { event.preventDefault(); next.focus(); next.click(); }
   });
   return row;
+}
+
+function lastOf(text, chars) {
+  return text.length > chars ? `\u2026${text.slice(-chars)}` : text;
 }
 
 async function openSample(id, parts, chosen = true) {
