@@ -143,6 +143,8 @@ def test_a_training_run_s_file_and_a_data_set(tmp_path: Path) -> None:
         f"model: m\noutput: o\nsources:\n  - {{environment: units}}\n"
         f"  - {{dataset: {tmp_path}/mine.yaml, name: mine, eval_split: null}}\n"
     )
+    (tmp_path / "least.yaml").write_text("sources:\n  - {environment: units, weight: 3}\n  - {environment: arithmetic}\n")
+    assert [row["source"] for row in open_sources(tmp_path / "least.yaml").rows(64)].count("units") == 48
     both = open_sources(tmp_path / "run.yaml", data_dir=tmp_path)
     assert {row["source"] for row in both.rows(8)} == {"units", "mine"}
 

@@ -155,3 +155,12 @@ def test_an_empty_folder_may_be_named(
 def test_where_an_environment_comes_from() -> None:
     assert registry.package_of("math") == ("verigym", registry.importlib.metadata.version("verigym"))
     assert registry.package_of("words:Backwards") is None
+
+
+def test_a_module_in_the_present_folder_takes_its_name_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "roman.py").write_text("")
+    assert main(["init", "roman"]) == 2
+    assert "a module is called 'roman' already" in capsys.readouterr().err

@@ -134,3 +134,22 @@ def test_curves_by_environment_and_component() -> None:
     assert train["steps"] == [1, 2] and train["values"]["kl"] == [0.01, None]
     assert train["values"]["status/truncated"] == [0.0, 0.5]  # a status that did not occur
     assert "held_out" not in panels
+
+
+def test_a_status_has_the_share_0_only_where_its_source_was_asked() -> None:
+    rows = [
+        {
+            "step": 1,
+            "kind": "train",
+            "a/unscored": 0.0,
+            "a/status/correct": 0.5,
+            "a/status/truncated": 0.5,
+            "status/correct": 0.5,
+        },
+        {"step": 2, "kind": "train", "a/unscored": 0.0, "a/status/correct": 1.0, "unscored": 0.0},
+        {"step": 3, "kind": "train", "b/unscored": 0.0, "unscored": 0.0},
+    ]
+    found = curves(0, rows, [])["kinds"]["train"]["values"]
+    assert found["a/status/correct"] == [0.5, 1.0, None]
+    assert found["a/status/truncated"] == [0.5, 0.0, None]
+    assert found["status/correct"] == [0.5, 0.0, 0.0]

@@ -88,12 +88,15 @@ def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = Re
     metrics = {place: read_metrics(one) for place, one in enumerate(inputs) if one.kind is Kind.RUN}
     share = _share_to_keep(inputs, metrics, options)
     packer, twins, tallies = Packer(), Twins(), [Tally() for _ in inputs]
+    figures = [Tally() for _ in inputs]  # of a run those of training alone: its evaluations ask the same few prompts again
     components: list[set[tuple[str, str]]] = [set() for _ in inputs]
     total = 0
     for place, one in enumerate(inputs):
         for record in _records(one, place, metrics.get(place, []), options):
             total += 1
             tallies[place].add(record)
+            if record.kind != "eval":
+                figures[place].add(record)
             twins.add(record)
             if one.kind is Kind.RUN:
                 components[place] |= {(record.source, name) for name, _ in record.texts.get("components", ())}
@@ -108,9 +111,9 @@ def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = Re
         "title": options.title or _title(inputs),
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "statuses": list(STATUSES),
-        "inputs": [_described(one, place, metrics, tallies[place]) for place, one in enumerate(inputs)],
+        "inputs": [_described(one, place, metrics, figures[place]) for place, one in enumerate(inputs)],
         "curves": [curves(place, rows, components[place]) for place, rows in metrics.items()],
-        "pairs": [_pair(inputs, other, twins, tallies) for other in range(1, len(inputs))],
+        "pairs": [_pair(inputs, other, twins, figures) for other in range(1, len(inputs))],
         "evaluations": _evaluations(inputs),
         "samples": total,
         "index": index,
@@ -180,7 +183,7 @@ def _shown_settings(settings: Any) -> list[list[str]]:
     sources = settings.get("sources")
     if isinstance(sources, list):
         named = [
-            str(one.get("label") or one.get("dataset") or one.get("environment")) for one in sources if isinstance(one, dict)
+            str(one.get("name") or one.get("dataset") or one.get("environment")) for one in sources if isinstance(one, dict)
         ]
         found.insert(1, ["sources", ", ".join(named)[:500]])
     return found

@@ -94,9 +94,15 @@ def curves(place: int, rows: Sequence[Mapping[str, Any]], components: Iterable[t
         if row["kind"] in ("train", "eval"):
             kinds.setdefault(row["kind"], Columns()).add(row)
     known = {kind: set(columns.values) for kind, columns in kinds.items()}
-    for columns in kinds.values():  # a status that did not occur in a step has the share 0
+    for columns in kinds.values():  # a status that did not occur in a step has the share 0, where its source had completions
         for name in [one for one in columns.values if f"/{one}".rpartition("/status/")[1]]:
-            columns.values[name] = [0.0 if value is None else value for value in columns.values[name]]
+            asked = columns.values.get(
+                f"{f'/{name}'.rpartition('/status/')[0]}/unscored".removeprefix("/"), columns.values[name]
+            )
+            columns.values[name] = [
+                0.0 if value is None and there is not None else value
+                for value, there in zip(columns.values[name], asked, strict=True)
+            ]
     sources = sorted(
         {name.removesuffix("/unscored") for names in known.values() for name in names if name.endswith("/unscored")}
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,15 +62,18 @@ class TextLimit:
         return f"{text[:head]}\n[... {left_out:,} characters left out ...]\n{text[len(text) - tail :]}"
 
 
+LARGEST = 1e100
+
+
 def number(value: Any) -> float | None:
-    """Return a finite number; None for anything else."""
+    """Return a number; None for anything else, and for what is beyond `LARGEST`, with which no figure can be computed."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
         found = float(value)
     except OverflowError:
         return None
-    return found if math.isfinite(found) else None
+    return found if abs(found) <= LARGEST else None  # which nan is not
 
 
 def whole(value: Any, otherwise: int = -1) -> int:
@@ -147,7 +149,8 @@ def turn_texts(turns: Any, limit: TextLimit) -> list[Fields]:
             one["name"] = text(turn["name"])
         if (reward := number(turn.get("reward"))) is not None:
             one["reward"] = reward
-        calls = [call for call in turn.get("calls") or () if isinstance(call, Mapping)]
+        listed = turn.get("calls")
+        calls = [call for call in listed if isinstance(call, Mapping)] if isinstance(listed, Sequence) else []
         if calls:
             one["calls"] = [_call(call, limit) for call in calls]
         found.append(one)

@@ -254,6 +254,8 @@ def test_most_completions_without_an_answer() -> None:
     (alarm,) = alarms(lambda step: {"no_answer": 0.5, "a/no_answer": 0.9, "a/truncated": 0.8, "b/no_answer": 0.1}, 5)
     assert alarm.seen == "no answer was found in 90% of the completions of a"
     assert alarm.advice == "80% are cut off: raise max_new_tokens"
+    shares = {"no_answer": 0.9, "status/no_answer": 0.8, "a/no_answer": 0.9, "a/status/no_answer": 0.8}
+    assert [alarm.sources for alarm in alarms(lambda step: shares, 5)] == [("a",)], "shares of statuses are no sources"
 
 
 def test_nothing_ever_right_and_everything_right() -> None:

@@ -79,7 +79,7 @@ function verdictsPanel() {
   const lines = [];
   head.inputs.forEach((one, place) => {
     if (one.run && Object.keys(one.run.statuses).length) lines.push([place, "all completions of training", one.run.statuses]);
-    if (one.figures.samples) lines.push([place, one.run ? "logged samples" : "all samples", one.figures.statuses]);
+    if (one.figures.samples) lines.push([place, one.run ? "logged samples of training" : "all samples", one.figures.statuses]);
   });
   if (!lines.length) return panel("Verdicts", el("p", { class: "empty" }, "No verdicts are logged yet."));
   const seen = head.statuses.filter((status) => lines.some(([, , statuses]) => statuses[status]));
@@ -109,7 +109,7 @@ function sourcesPanel() {
     ...(many ? [{ name: "Input", text: true }] : []), { name: "Environment", text: true }, { name: "Prompts" }, { name: "Scored" },
     { name: "", bar: true }, { name: "Accuracy" }, { name: "95% interval", help: "a bootstrap that draws prompts" }, { name: "Mean reward" }, { name: "Tokens" },
   ];
-  const logged = head.inputs.some((one) => one.run) ? el("p", { class: "muted" }, "Of runs, over the logged samples: a few of each step, of training and of evaluations together. This is no accuracy of the model; the curves cover all.") : null;
+  const logged = head.inputs.some((one) => one.run) ? el("p", { class: "muted" }, "Of runs, over the logged samples of training, which are a few of each step; the curves cover all, and evaluations.") : null;
   return panel("By environment", logged, table(columns, rows, { class: "gauges" }));
 }
 

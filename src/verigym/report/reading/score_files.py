@@ -73,13 +73,14 @@ def _sample(line: Row, place: int, source: str, texts: _Texts, limit: TextLimit,
     status, reward = verdict(score)
     graded = texts.of(line)
     shown: Fields = {"place": sample_place(line), **score_texts(score, limit)}
-    characters, group = -1, line.get("group")
+    characters, group, asked = -1, line.get("group"), None
     if graded is not None:
         characters = len(graded.completion.text)
         shown |= completion_texts(graded.completion.text, score.get("steps"), limit)
         shown["finish"] = text(graded.completion.finish_reason)
         if graded.prompt is not None:
-            group = group if texts.by_column else _prompt_text(graded.prompt)
+            asked = _prompt_text(graded.prompt)
+            group = group if texts.by_column else asked
             messages = graded.prompt if isinstance(graded.prompt, str) else [one.model_dump() for one in graded.prompt]
             shown["prompt"] = message_texts(messages, limit)
         if graded.completion.turns:
@@ -100,7 +101,7 @@ def _sample(line: Row, place: int, source: str, texts: _Texts, limit: TextLimit,
         status=status,
         reward=reward,
         prompt_id=identity(group),
-        twin_id=identity(line["row"], line["sample_index"], line.get("completion")),
+        twin_id=identity(line["row"], line["sample_index"], line.get("completion"), asked),
         tokens=-1 if tokens is None else len(tokens),
         characters=characters,
         difficulty=difficulty(kept, graded.data if graded is not None else None, column=column),
