@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -15,7 +16,7 @@ from verigym.envs.grading.breaker import Breaker
 from verigym.envs.grading.cache import ScoreCache
 from verigym.envs.grading.fair_queue import FairQueue
 from verigym.envs.grading.kill_rule import KillRule
-from verigym.envs.grading.process import NeverStarts
+from verigym.envs.grading.process import NeverStarts, refuse_after_fork
 from verigym.envs.grading.stats import StatsCounter, ThrottledLog
 from verigym.envs.grading.workers import InProcessWorker, Limits, ProcessWorker, Worker
 from verigym.envs.own_code import cache_code
@@ -79,6 +80,7 @@ class Engine:
         self._lock = threading.Lock()
         self._in_flight: dict[str, _Job] = {}
         self._slots: list[tuple[threading.Thread, Worker]] = []
+        self._begun_in: int | None = None
         self._closed = False
         self._unusable: UsageError | None = None
         """Why no worker can ever be started."""
@@ -96,6 +98,7 @@ class Engine:
 
     def _queued(self, job: _Job) -> list[Future[Score]]:
         futures: list[Future[Score]] = [Future() for _ in job.completions]
+        refuse_after_fork(self._begun_in, "the grader's workers")  # before the lock, which may have been held
         with self._lock:
             if self._closed:
                 raise UsageError("the grader is closed; make a new one")
@@ -144,6 +147,7 @@ class Engine:
         worker: Worker = ProcessWorker(self._environments, self._limits) if self._workers else InProcessWorker()
         thread = threading.Thread(target=self._work, args=(worker, started), name="verigym-grading", daemon=True)
         self._slots.append((thread, worker))
+        self._begun_in = os.getpid()
         thread.start()
 
     def _work(self, worker: Worker, started: Future[None] | None) -> None:

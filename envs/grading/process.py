@@ -233,6 +233,20 @@ def malformed(error: Exception) -> Died:
     return Died("crashed", f"the worker process sent a malformed answer: {describe(error)}")
 
 
+def refuse_after_fork(begun_in: int | None, what: str) -> None:
+    """Refuse to use threads and workers that a fork has left in the parent: nobody would answer.
+
+    Args:
+        begun_in: process that has started them; None if none are started.
+        what: they are, for the message.
+
+    Raises:
+        UsageError: it is another process than this one.
+    """
+    if begun_in is not None and begun_in != os.getpid():
+        raise UsageError(f"{what} were started in process {begun_in}, of which this one is a fork; make new ones here")
+
+
 def refuse_in_a_worker() -> None:
     """Refuse to start processes while a child process imports the script that made it.
 

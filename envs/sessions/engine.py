@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -11,6 +12,7 @@ from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Prompt
 from verigym.envs.grading.breaker import Breaker
+from verigym.envs.grading.process import refuse_after_fork
 from verigym.envs.grading.stats import ThrottledLog
 from verigym.envs.sessions.owner import Job, Owner
 from verigym.envs.sessions.record import EpisodeRecord, Played
@@ -35,6 +37,7 @@ class Engine:
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._owners: list[Owner] = []
+        self._begun_in: int | None = None
         self._closed = False
         self._unusable: UsageError | None = None
         """Why no worker can ever be started."""
@@ -45,6 +48,7 @@ class Engine:
         Raises:
             UsageError: the engine is closed, or no worker can ever be started.
         """
+        refuse_after_fork(self._begun_in, "the workers of the sessions")  # before the lock, which may have been held
         with self._lock:
             if self._closed:
                 raise UsageError("the sessions are closed; make new ones")
@@ -88,6 +92,7 @@ class Engine:
 
     def _add_owner(self, started: Future[None] | None) -> Owner:
         """Add a thread with its own worker. The lock is held."""
+        self._begun_in = os.getpid()
         worker: Worker = (
             ProcessWorker(self._environments, self._limits) if self._workers else InProcessWorker(self._environments)
         )

@@ -137,3 +137,33 @@ def test_workers_end_with_their_parent(tmp_path, ending, signals):
     assert eventually(lambda: not any(alive(pid) for pid in workers))
     if signals is signal.SIGINT:
         assert "KeyboardInterrupt" in err
+
+
+FORKED_SCRIPT = """
+    import os
+    from sample_envs import ScriptedEnvironment
+    from verigym.envs.contract.errors import UsageError
+    from verigym.envs.grading import Grader
+    if __name__ == "__main__":
+        env = ScriptedEnvironment()
+        item = (env.prompt("q", answer="1"), "1")
+        with Grader(env, workers=1) as grader:
+            %s
+            child = os.fork()
+            if not child:
+                try:
+                    print(grader.grade([item])[0].status, flush=True)
+                except UsageError as error:
+                    print(error, flush=True)
+                os._exit(0)
+            os.waitpid(child, 0)
+            print(grader.grade([item])[0].status, flush=True)
+"""
+
+
+def test_a_fork_is_told_that_the_workers_are_its_parent_s(tmp_path):
+    process = run(tmp_path, FORKED_SCRIPT % "grader.start()")
+    out, err = process.communicate(timeout=60)
+    told, parent = out.splitlines()
+    assert told.startswith("the grader's workers were started in process") and "make new ones here" in told, err
+    assert parent == "no_answer", "the parent goes on"
