@@ -120,7 +120,9 @@ class Service:
         watch("verigym_held_bytes", "Bodies of requests that are held.", lambda: self.app.held_bytes)
         watch("verigym_answers_kept", "Answers kept for idempotency keys, or on their way.", lambda: len(self.answers))
         watch("verigym_episodes_open", "Episodes open.", lambda: 0 if self.episodes is None else len(self.episodes))
-        watch("verigym_episodes_kept", "Ended episodes that are kept.", lambda: 0 if self.episodes is None else self.episodes.kept)
+        watch(
+            "verigym_episodes_kept", "Ended episodes that are kept.", lambda: 0 if self.episodes is None else self.episodes.kept
+        )
         watch("verigym_ready", "Whether work is taken.", lambda: self.ready and not self.desk.draining)
 
         def counters() -> dict[str, float]:
