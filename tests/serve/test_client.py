@@ -10,12 +10,23 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import httpx
 import pytest
 from service_process import Running, math_item
 
 from verigym import Completion, UsageError
-from verigym.client import AsyncClient, AsyncRemoteEpisode, Client, GeneratedTask, RemoteEpisode, RetryPolicy, ServiceError
-from verigym.client.wire import BatchRun, encode
+from verigym.client import (
+    AsyncClient,
+    AsyncRemoteEpisode,
+    Client,
+    GeneratedTask,
+    RemoteEpisode,
+    RetryPolicy,
+    ServiceError,
+    wire,
+)
+from verigym.client.retrying import Tries
+from verigym.client.wire import BatchRun, encode, line
 
 FAST = RetryPolicy(patience_s=20, first_s=0.01, longest_s=0.05)
 SCORE = {"reward": 1.0, "status": "correct"}
@@ -79,6 +90,14 @@ def test_without_blocking(service: Running) -> None:
         (lambda: Client.item("math", "4"), "either prompt, with reference, or task"),
         (lambda: Client.item("math", "4", prompt="?", key="no spaces"), "key"),
         (lambda: Client.item("math", "4", prompt=[{"role": "nobody", "content": ""}]), "role"),
+        (lambda: Client("http://localhost", token="two\nlines"), "the token holds"),
+        (lambda: Client("http://localhost", token="ünicode"), "the token holds"),
+        (lambda: Client("http://localhost").score("math", "4", prompt="?", key="no spaces"), "key 'no spaces': expected"),
+        (lambda: Client("http://localhost").score("math", "4", prompt="?", key=""), "key '': expected"),
+        (
+            lambda: Tries(RetryPolicy()).pause_s(httpx.LocalProtocolError("Illegal header")),
+            "cannot be sent: LocalProtocolError",
+        ),
         (lambda: RetryPolicy(patience_s=-1), "expected patience_s"),
         (lambda: list(Client("http://localhost").score_batch([], size=0)), "size is 0"),
     ],
@@ -179,8 +198,15 @@ def test_what_does_not_pass_is_raised_at_once(unsteady: Unsteady) -> None:
     assert len(unsteady.keys) == 1
 
 
+def test_parts_of_a_batch_end_at_their_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [Client.item(**math_item(completion="x" * length)) for length in (10, 10, 5000, 10, 10, 10)]
+    monkeypatch.setattr(wire, "PART_BYTES", 1000)
+    parts = [[json.loads(line) for line in run.body().splitlines()] for run in wire.runs(items, 2)]
+    assert [[len(one["completion"]) for one in part] for part in parts] == [[10, 10], [5000], [10, 10], [10]]
+
+
 def test_keys_of_the_user_are_kept() -> None:
-    run = BatchRun([Client.item(**math_item(key="mine")), Client.item(**math_item())], 10)
+    run = BatchRun([line(Client.item(**math_item(key="mine"))), line(Client.item(**math_item()))], 10)
     sent = [json.loads(line)["key"] for line in run.body().splitlines()]
     assert sent[0] == "mine" and len(sent[1]) == 32
     taken = [run.take(json.dumps({"index": 1, "score": SCORE})) for _ in range(2)]

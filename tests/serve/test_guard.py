@@ -78,6 +78,14 @@ def test_an_unauthenticated_body_is_not_waited_for(serve: Serve) -> None:
     assert service.metric("verigym_held_bytes", Authorization=f"Bearer {TOKEN}") == 0
 
 
+@pytest.mark.parametrize("body", ["Content-Length: 1000", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_no_body_is_held_for_a_path_without_a_token(service: Running, path: str, body: str) -> None:
+    answer = exchange(service.port, head(path, body, method="GET"), until=10)
+    assert status(answer) == 413 and b"connection: close" in answer.lower()
+    assert status(exchange(service.port, head(path, "Content-Length: 0", "Connection: close", method="GET"))) == 200
+
+
 def test_several_tokens_of_a_file(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_text(f"{TOKEN}\n\n{TOKEN}-new\n")
@@ -118,6 +126,9 @@ def test_hosts_and_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert [is_loopback(host) for host in ("0.0.0.0", "::", "10.1.1.1", "no-such-host.invalid")] == [False] * 4
     assert [is_local_name(host) for host in (b"LOCALHOST:1", b"[::1]", b"127.0.0.1")] == [True] * 3
     assert [is_local_name(host) for host in (None, b"", b"localhost.evil.example", b"[::2]", b"\xff", b"::1:80")] == [False] * 6
+    assert [is_local_name(host) for host in (b"[::1]:8642", b"[::1].evil.example", b"[::1]evil", b"[::1]:x")] == [True] + [
+        False
+    ] * 3
     refuse_open_service("0.0.0.0", Tokens([TOKEN]))
     refuse_open_service("127.0.0.1", Tokens([]))
     for bad, message in (("short", "has 5 characters"), ("a token with spaces", "spaces"), ("ünïcode-" * 3, "beyond ASCII")):

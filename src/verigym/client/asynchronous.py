@@ -38,7 +38,7 @@ class AsyncClient:
         retries: what is tried how long.
 
     Raises:
-        UsageError: the address is none.
+        UsageError: the address is none, or the token cannot be sent.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class AsyncClient:
             ServiceUnreachable: it could not be reached in time.
         """
         request = wire.request(environment, completion, prompt=prompt, reference=reference, task=task)
-        response = await self._ask("POST", "/score", wire.encode(request), key or wire.key())
+        response = await self._ask("POST", "/score", wire.encode(request), wire.checked_key(key))
         return wire.decode(response.content, Score)
 
     item = staticmethod(wire.item)
@@ -83,7 +83,7 @@ class AsyncClient:
 
         Args:
             items: made by `item`.
-            size: items of one request.
+            size: items of one request, at most; fewer where they are long.
 
         Raises:
             ServiceError: the service refuses a part.

@@ -74,8 +74,11 @@ class Tries:
             failure: an exception of the connection, or an answer with a status of `PASSING`.
 
         Raises:
+            UsageError: the request can be sent to nobody.
             ServiceUnreachable: there is to be none.
         """
+        if isinstance(failure, httpx.LocalProtocolError | httpx.UnsupportedProtocol):
+            raise UsageError(f"the request cannot be sent: {_named(failure)}") from failure
         now = time.monotonic()
         if not self._failures:
             self._since = now

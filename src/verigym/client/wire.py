@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any, TypeVar
 
 import httpx
@@ -16,6 +16,7 @@ from verigym.envs.contract.errors import UsageError, explain
 from verigym.envs.contract.schema import Completion, CompletionLike, Message, Turn
 from verigym.serve.reading import JSON, NDJSON
 from verigym.serve.schemas import (
+    KEY,
     BatchAnswer,
     BatchItem,
     ChatMessage,
@@ -29,6 +30,8 @@ from verigym.serve.tokens import VARIABLE
 
 M = TypeVar("M", bound=BaseModel)
 CONNECT_S = 10.0
+PART_BYTES = 8 * 2**20
+"""Encoded items of one part of a batch: a quarter of what a service takes by default."""
 NDJSON_HEADERS = {"Content-Type": NDJSON}
 
 
@@ -36,18 +39,32 @@ def settings(url: str, token: str | None, timeout_s: float) -> dict[str, Any]:
     """Return the arguments of an httpx client.
 
     Raises:
-        UsageError: the address is none.
+        UsageError: the address is none, or the token holds what no header can carry.
     """
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"url {url!r}: expected an address such as http://127.0.0.1:8642")
     token = os.environ.get(VARIABLE) if token is None else token
-    headers = {"Authorization": f"Bearer {token.strip()}"} if token else {}
+    token = (token or "").strip()
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise UsageError("the token holds spaces, line breaks or characters beyond ASCII, which a header cannot carry")
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     return {"base_url": url, "headers": headers, "timeout": httpx.Timeout(timeout_s, connect=CONNECT_S), "trust_env": False}
 
 
 def key() -> str:
     """Return a fresh idempotency key."""
     return uuid.uuid4().hex
+
+
+def checked_key(given: str | None) -> str:
+    """Return the user's idempotency key, or a fresh one.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if given is not None and not re.fullmatch(KEY, given):
+        raise UsageError(f"key {given[:50]!r}: expected 1 to 200 visible ASCII characters, without spaces")
+    return key() if given is None else given
 
 
 def headers_with(idempotency_key: str | None) -> dict[str, str]:
@@ -151,13 +168,12 @@ class BatchRun:
     """Some items on their way: sent again until each is answered, and each answer taken once.
 
     Args:
-        items: each gets a key if it has none.
+        lines: the items, as `line` encodes them.
         first: position of the first one in the whole batch.
     """
 
-    def __init__(self, items: Sequence[BatchItem], first: int) -> None:
-        keyed = (one if one.key is not None else one.model_copy(update={"key": key()}) for one in items)
-        self._left = {place: encode(one) for place, one in enumerate(keyed, first)}
+    def __init__(self, lines: Sequence[bytes], first: int) -> None:
+        self._left = dict(enumerate(lines, first))
         self._sent: list[int] = []
 
     @property
@@ -183,18 +199,28 @@ class BatchRun:
         return answer.model_copy(update={"index": place})
 
 
+def line(item: BatchItem) -> bytes:
+    """Return an item as a line of a batch, with a key of its own if it has none."""
+    return encode(item if item.key is not None else item.model_copy(update={"key": key()}))
+
+
 def runs(items: Iterable[BatchItem], size: int) -> Iterator[BatchRun]:
-    """Yield a batch in parts.
+    """Yield a batch in parts, each of at most `size` items and, but for one long item, `PART_BYTES` bytes.
 
     Raises:
         UsageError: the size is not positive.
     """
     if size < 1:
         raise UsageError(f"size is {size}; expected at least 1")
-    first, rest = 0, iter(items)
-    while part := list(islice(rest, size)):
+    first, part, held = 0, list[bytes](), 0
+    for encoded in map(line, items):
+        if part and (len(part) == size or held + len(encoded) > PART_BYTES):
+            yield BatchRun(part, first)
+            first, part, held = first + len(part), [], 0
+        part.append(encoded)
+        held += len(encoded) + 1
+    if part:
         yield BatchRun(part, first)
-        first += len(part)
 
 
 class EpisodeLog:

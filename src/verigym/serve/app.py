@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
@@ -19,7 +20,7 @@ from verigym.serve import openapi
 from verigym.serve.answers import Answers
 from verigym.serve.batches import BatchResponse, item_keys
 from verigym.serve.catalog import Catalog
-from verigym.serve.desk import Desk
+from verigym.serve.desk import Desk, ascii_json
 from verigym.serve.episodes import Episodes
 from verigym.serve.guard import Guard
 from verigym.serve.problems import STATUS, Code, Problem
@@ -61,6 +62,7 @@ class Service:
         timeout_s: of an item, and of a turn.
         cache: file of verdicts.
         concurrency: by environment, how many of its items may be graded at the same time.
+        aliases: other names of environments in requests.
 
     Raises:
         UsageError: an argument does not fit.
@@ -76,10 +78,11 @@ class Service:
         timeout_s: float = 30.0,
         cache: str | None = None,
         concurrency: Mapping[str, int] | None = None,
+        aliases: Mapping[str, str] | None = None,
     ) -> None:
         self.limits = limits
         self.metrics = counting.Metrics()
-        self.catalog = Catalog(environments)
+        self.catalog = Catalog(environments, aliases)
         self.grader = Grader(environments, workers=workers, timeout_s=timeout_s, cache=cache, concurrency=concurrency)
         self.answers = Answers(limits.kept_answers, limits.kept_bytes, limits.kept_s)
         self.desk = Desk(self.catalog, self.grader, self.answers, limits.pending_items, self.metrics)
@@ -117,6 +120,9 @@ class Service:
         watch("verigym_held_bytes", "Bodies of requests that are held.", lambda: self.app.held_bytes)
         watch("verigym_answers_kept", "Answers kept for idempotency keys, or on their way.", lambda: len(self.answers))
         watch("verigym_episodes_open", "Episodes open.", lambda: 0 if self.episodes is None else len(self.episodes))
+        watch(
+            "verigym_episodes_kept", "Ended episodes that are kept.", lambda: 0 if self.episodes is None else self.episodes.kept
+        )
         watch("verigym_ready", "Whether work is taken.", lambda: self.ready and not self.desk.draining)
 
         def counters() -> dict[str, float]:
@@ -244,27 +250,35 @@ def _episodes(app: FastAPI, episodes: Episodes) -> None:
         media_type(request.headers.get("content-type"), JSON)
         return read(body, model)
 
+    def answered(model: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+        # `response_model` only describes the routes: FastAPI's own answers are UTF-8, which takes no half surrogates.
+        return Response(ascii_json(model), status, headers, JSON)
+
     @app.post("/episodes", tags=["episodes"], status_code=201, response_model=OpenedEpisode, **openapi.OPEN)
-    async def open_episode(request: Request, response: Response, idempotency_key: IdempotencyKey = None) -> Any:
+    async def open_episode(request: Request, idempotency_key: IdempotencyKey = None) -> Response:
         """Begin an episode."""
         opened = await episodes.open(reading(request, await request.body(), OpenEpisode), idempotency_key)
-        response.headers["Location"] = f"/episodes/{opened.episode}"
-        return opened
+        try:
+            return answered(opened, 201, {"Location": f"/episodes/{opened.episode}"})
+        except Exception:  # nobody learns its id
+            episodes.drop(opened.episode)
+            raise
 
     @app.get("/episodes/{episode}", tags=["episodes"], response_model=EpisodeState, **openapi.STATE)
-    async def state(episode: EpisodeId) -> Any:
+    async def state(episode: EpisodeId) -> Response:
         """Return an episode as it stands."""
-        return episodes.state(episode)
+        return answered(episodes.state(episode))
 
     @app.post("/episodes/{episode}/turns", tags=["episodes"], response_model=TurnReply, **openapi.TURN)
-    async def turn(request: Request, episode: EpisodeId) -> Any:
+    async def turn(request: Request, episode: EpisodeId) -> Response:
         """Play the model's next text. A turn that comes again is answered again, and not played twice."""
-        return await episodes.turn(episode, reading(request, await request.body(), PlayTurn))
+        return answered(await episodes.turn(episode, reading(request, await request.body(), PlayTurn)))
 
     @app.post("/episodes/{episode}/end", tags=["episodes"], response_model=EndedEpisode, **openapi.END)
-    async def end(request: Request, episode: EpisodeId) -> Any:
+    async def end(request: Request, episode: EpisodeId) -> Response:
         """End an episode, and return it with its score."""
-        return await episodes.end(episode, reading(request, await request.body(), EndEpisode).finish_reason)
+        reason = reading(request, await request.body(), EndEpisode).finish_reason
+        return answered(await episodes.end(episode, reason))
 
     @app.delete("/episodes/{episode}", tags=["episodes"], status_code=204, response_class=Response, **openapi.DROP)
     async def drop(episode: EpisodeId) -> Response:

@@ -37,16 +37,33 @@ def load_served(named: Sequence[Served]) -> dict[str, Environment]:
     return by_name(loaded)
 
 
+def spellings(named: Sequence[Served], names: Sequence[str]) -> dict[str, str]:
+    """Return the names of environments by their `module:Class`, so that requests may use either; none for a class of several.
+
+    Args:
+        named: as the service was started with them.
+        names: of the environments that they became, in the same order.
+    """
+    given = [one.environment for one in named]
+    return {one: name for one, name in zip(given, names, strict=True) if ":" in one and given.count(one) == 1}
+
+
 class Catalog:
     """The environments of a service.
 
     Args:
         environments: by name.
+        aliases: other names of theirs.
     """
 
-    def __init__(self, environments: Mapping[str, Environment]) -> None:
+    def __init__(self, environments: Mapping[str, Environment], aliases: Mapping[str, str] | None = None) -> None:
         self.environments = dict(environments)
+        self._aliases = dict(aliases or {})
         self.interactive = {name: one for name, one in environments.items() if opens_sessions(one)}
+
+    def name(self, given: str) -> str:
+        """Return the name of the environment that a request calls so; what is no alias is returned as it is."""
+        return self._aliases.get(given, given)
 
     def require(self, request: ScoreRequest | OpenEpisode, place: str = "") -> Environment:
         """Return the environment of a request.
@@ -58,7 +75,7 @@ class Catalog:
         Raises:
             Problem: it is not served, or generates no tasks where one of its own is asked for.
         """
-        environment = self.environments.get(request.environment)
+        environment = self.environments.get(self.name(request.environment))
         if environment is None:
             hint = did_you_mean(request.environment[:100], self.environments)
             raise Problem("invalid", f"{place}environment {request.environment[:100]!r} is not served here{hint}")
@@ -71,6 +88,7 @@ class Catalog:
 
         Raises:
             Problem: as `require`, or the environment takes another reference.
+            EnvironmentFailure: our side could not make the task.
         """
         environment: Any = self.require(request)
         try:
@@ -93,6 +111,7 @@ class Catalog:
 
         Raises:
             Problem: as `prompt`, or the completion is in no form that is known.
+            EnvironmentFailure: as `prompt`.
         """
         prompt = self.prompt(request)
         if isinstance(request.completion, str):

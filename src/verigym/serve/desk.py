@@ -12,8 +12,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from pydantic import BaseModel
+
 from verigym.envs.contract.blame import describe
-from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.contract.schema import Completion, Prompt, Score, sha256_hex
 from verigym.envs.grading import Grader
 from verigym.serve.answers import Answers
@@ -41,9 +43,9 @@ class Answer:
 Done = Callable[[Answer], None]
 
 
-def score_json(score: Score) -> bytes:
-    """Return a score as JSON in ASCII: an answer may hold half surrogates, which no other form can carry."""
-    return json.dumps(score.model_dump(mode="json"), separators=(",", ":")).encode()
+def ascii_json(answer: BaseModel) -> bytes:
+    """Return a score or another answer as JSON in ASCII: it may hold half surrogates, which no other form can carry."""
+    return json.dumps(answer.model_dump(mode="json"), separators=(",", ":")).encode()
 
 
 class Desk:
@@ -112,12 +114,18 @@ class Desk:
         try:
             prompt, completion = self.catalog.item(request)
             return self._grade(prompt, completion, key, done)
+        except EnvironmentFailure as failure:  # while the task was made; no key has been claimed
+            score = failure.score()
+            self._metrics.graded(self.catalog.name(request.environment), score, 0.0)
+            self._finish(done, Answer(score=ascii_json(score)))
+            return None
         except Problem as found:
             problem = found
         except Exception as error:  # of an environment that makes its prompts; its item must not stay open for ever
             logger.warning("%s: an item could not be read", request.environment, exc_info=True)
             problem = Problem("internal", f"{request.environment}: the item could not be read: {describe(error)}")
-        self._metrics.item(request.environment if request.environment in self.catalog.environments else "", "problem")
+        name = self.catalog.name(request.environment)
+        self._metrics.item(name if name in self.catalog.environments else "", "problem")
         self._finish(done, Answer(problem=problem))
         return None
 
@@ -133,11 +141,12 @@ class Desk:
                 self.release()
                 return
             try:
-                score, kept = future.result(), True
+                score = future.result()
             except Exception as error:  # no worker can be started, which is no verdict
-                score, kept = Score.failed("unavailable", str(error), retryable=True), False
+                score = Score.failed("unavailable", str(error), retryable=True)
+            kept = score.error is None or not score.error.retryable
             self._metrics.graded(prompt.environment, score, time.perf_counter() - started)
-            answer = score_json(score)
+            answer = ascii_json(score)
             if key is not None:
                 (self.answers.settle if kept else self.answers.abandon)(key, answer)
             self._finish(done, Answer(score=answer))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any
 
 from pydantic import JsonValue, ValidationError
 
+from verigym.envs.contract.blame import describe
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError, explain
 from verigym.envs.contract.schema import FinishReason, Prompt, ScoreError, Turn
 from verigym.envs.contract.session import TOOLS, ToolSpec
@@ -22,6 +24,8 @@ from verigym.serve.metrics import Metrics
 from verigym.serve.problems import Problem
 from verigym.serve.schemas import EndedEpisode, EpisodeState, OpenedEpisode, OpenEpisode, PlayTurn, TurnReply, turns_of
 from verigym.serve.settings import ServiceLimits
+
+logger = logging.getLogger("verigym.serve")
 
 RETRY_S = 5
 
@@ -45,6 +49,8 @@ class _Open:
     outcome: Mapping[str, JsonValue] | None = None
     failure: ScoreError | None = None
     ending: tuple[FinishReason, asyncio.Task[EndedEpisode]] | None = None
+    ended: bool = False
+    """Whether it has its verdict, and is kept only for who asks again."""
     used: float = field(default_factory=time.monotonic)
 
     @property
@@ -73,10 +79,18 @@ class Episodes:
     def __init__(self, sessions: Sessions, catalog: Catalog, desk: Desk, limits: ServiceLimits, metrics: Metrics) -> None:
         self._sessions, self._catalog, self._desk, self._limits, self._metrics = sessions, catalog, desk, limits, metrics
         self._open: dict[str, _Open] = {}
+        self._opening = 0
+        """Places of episodes whose task is being made."""
         self._by_key: dict[str, tuple[OpenEpisode, asyncio.Task[OpenedEpisode]]] = {}
 
     def __len__(self) -> int:
-        return len(self._open)
+        """Episodes that are open, without those that have their verdict."""
+        return len(self._open) - self.kept
+
+    @property
+    def kept(self) -> int:
+        """Episodes that have their verdict and are kept."""
+        return sum(one.ended for one in self._open.values())
 
     async def open(self, request: OpenEpisode, key: str | None) -> OpenedEpisode:
         """Begin an episode; the same key gives the same one as long as it is open.
@@ -104,14 +118,26 @@ class Episodes:
             self._by_key.pop(key, None)
 
     async def _begin(self, request: OpenEpisode) -> OpenedEpisode:
-        if request.environment in self._catalog.environments and request.environment not in self._catalog.interactive:
+        name = self._catalog.name(request.environment)
+        if name in self._catalog.environments and name not in self._catalog.interactive:
             known = ", ".join(sorted(self._catalog.interactive))
             raise Problem("invalid", f"environment {request.environment!r} has no episodes; those with episodes: {known}")
-        if len(self._open) >= self._limits.episodes:
+        if len(self) + self._opening >= self._limits.episodes:
             raise Problem(
                 "overloaded", f"{self._limits.episodes:,} episodes are open, and no more may be", retry_after_s=RETRY_S
             )
-        prompt = await asyncio.to_thread(self._catalog.prompt, request)
+        self._opening += 1  # before anything is waited for, or others would take the same place
+        try:
+            prompt = await asyncio.to_thread(self._catalog.prompt, request)
+            return self._opened(request, prompt)
+        except EnvironmentFailure as failure:
+            if failure.retryable:
+                raise Problem("unavailable", str(failure), retry_after_s=RETRY_S) from None
+            raise Problem("internal", str(failure)) from None
+        finally:
+            self._opening -= 1
+
+    def _opened(self, request: OpenEpisode, prompt: Prompt) -> OpenedEpisode:
         turns = _turns(request)
         try:
             session = self._sessions.open(prompt, request.seed, turns=turns)
@@ -124,8 +150,7 @@ class Episodes:
         one = _Open(
             secrets.token_urlsafe(24), session, transcript, _tools(prompt), transcript.written, most, self._limits.body_bytes
         )
-        self._open[one.id] = one
-        return OpenedEpisode(
+        opened = OpenedEpisode(
             episode=one.id,
             environment=prompt.environment,
             messages=tuple(transcript.messages),
@@ -133,6 +158,8 @@ class Episodes:
             turn=one.next,
             max_turns=most,
         )
+        self._open[one.id] = one
+        return opened
 
     def _find(self, id: str) -> _Open:
         one = self._open.get(id)
@@ -183,22 +210,30 @@ class Episodes:
         return await asyncio.shield(task)
 
     async def _play(self, one: _Open, request: PlayTurn) -> TurnReply:
-        transcript = one.transcript
-        transcript.add(Turn(role="assistant", text=request.text))
         try:
-            answer = await asyncio.wrap_future(one.session.turn(request.text))
+            return await self._played(one, request)
         except SessionLimit as blamed:
             one.reason, one.outcome = "limit", {"limit": blamed.why}
             return TurnReply(turn=request.turn, done=True, limit=blamed.why)
-        except (EnvironmentFailure, UsageError) as error:
-            failure = error if isinstance(error, EnvironmentFailure) else EnvironmentFailure("unavailable", str(error))
-            one.reason, one.failure = "abort", failure.score().error
-            return TurnReply(turn=request.turn, done=True, failure=one.failure)
+        except EnvironmentFailure as error:
+            failure = error
+        except Exception as error:  # no text of the model's causes it, so the episode must not be graded as it stands
+            logger.warning("%s: a turn could not be answered", one.transcript.prompt.environment, exc_info=True)
+            failure = EnvironmentFailure("internal", f"the turn could not be answered: {describe(error)}")
         finally:
             one.used = time.monotonic()
-            self._metrics.turn(transcript.prompt.environment)
-        transcript.replace_last(answer.turn)
-        transcript.answer(answer.reply)
+            self._metrics.turn(one.transcript.prompt.environment)
+        one.reason, one.outcome, one.failure = "abort", None, failure.score().error
+        return TurnReply(turn=request.turn, done=True, failure=one.failure)
+
+    async def _played(self, one: _Open, request: PlayTurn) -> TurnReply:
+        one.transcript.add(Turn(role="assistant", text=request.text))
+        try:
+            answer = await asyncio.wrap_future(one.session.turn(request.text))
+        except UsageError as error:  # no worker can be started
+            raise EnvironmentFailure("unavailable", str(error)) from None
+        one.transcript.replace_last(answer.turn)
+        one.transcript.answer(answer.reply)
         if answer.reply.done:
             one.reason, one.outcome = "stop", answer.outcome
         return TurnReply(
@@ -210,7 +245,9 @@ class Episodes:
         )
 
     async def end(self, id: str, reason: FinishReason) -> EndedEpisode:
-        """End an episode and grade it; again, the same verdict. It is forgotten when it has been idle, or is deleted.
+        """End an episode and grade it; again, the same verdict.
+
+        It is forgotten when it has been idle, is deleted, or so many have ended since as may be open.
 
         Raises:
             Problem: there is no such episode, a turn is on its way, or there is no room to grade it.
@@ -244,14 +281,18 @@ class Episodes:
         score = await self._desk.judge(one.transcript.prompt, completion)
         self._metrics.episode_ended(one.reason)
         one.used = time.monotonic()
-        return EndedEpisode(completion=completion, score=score)
+        ended = EndedEpisode(completion=completion, score=score)
+        one.ended = True
+        while self.kept > self._limits.episodes:
+            self.drop(min((kept for kept in self._open.values() if kept.ended), key=lambda kept: kept.used).id)
+        return ended
 
     def drop(self, id: str) -> None:
         """Forget an episode, and close its session if it is open. An unknown id is forgotten already."""
         one = self._open.pop(id, None)
         if one is not None and one.ending is None:
             self._metrics.episode_ended("given_up")
-        self._by_key = {key: known for key, known in self._by_key.items() if not _opened(known[1], self._open)}
+        self._by_key = {key: known for key, known in self._by_key.items() if not _gone(known[1], self._open)}
 
     def drop_idle(self) -> None:
         """Give up episodes that nobody has asked for in a while."""
@@ -261,7 +302,7 @@ class Episodes:
                 self.drop(one.id)
 
 
-def _opened(task: asyncio.Task[OpenedEpisode], still: Mapping[str, _Open]) -> bool:
+def _gone(task: asyncio.Task[OpenedEpisode], still: Mapping[str, _Open]) -> bool:
     """Whether a task has opened an episode that is not there any more."""
     return task.done() and not task.cancelled() and task.exception() is None and task.result().episode not in still
 

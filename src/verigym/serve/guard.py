@@ -62,7 +62,10 @@ class Guard:
         try:
             try:
                 self._admit(scope)
-                body = await self._body(scope, receive, held)
+                if scope["path"] in FREE:
+                    _refuse_body(scope)
+                else:
+                    receive = _replay(await self._body(scope, receive, held), receive)
             except Problem as problem:
                 self._metrics.refused(problem.code)
                 await _answer(noting, problem)
@@ -71,7 +74,7 @@ class Guard:
                 return
             self.active += counted
             try:
-                await self._app(scope, _replay(body, receive), noting)
+                await self._app(scope, receive, noting)
             finally:
                 self.active -= counted
         finally:
@@ -120,6 +123,17 @@ class Guard:
         except TimeoutError:
             raise Problem("timeout", f"the body was not there after {self._limits.body_s:g} s") from None
         return b"".join(chunks)
+
+
+def _refuse_body(scope: Scope) -> None:
+    """Refuse a body where no token is asked for: whoever sends it could take the room of those who have one.
+
+    Raises:
+        Problem: one is announced.
+    """
+    for name, value in scope["headers"]:
+        if name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0")):
+            raise Problem("too_large", f"{scope['path']!r} takes no body; leave it out", headers={"Connection": "close"})
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

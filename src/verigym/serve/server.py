@@ -18,7 +18,7 @@ from verigym.envs.contract.errors import UsageError
 from verigym.envs.sessions.child import allow_files
 from verigym.exit_codes import ExitCode
 from verigym.serve.app import Service
-from verigym.serve.catalog import load_served
+from verigym.serve.catalog import load_served, spellings
 from verigym.serve.protocol import guarded_protocol
 from verigym.serve.settings import ServiceSettings
 from verigym.serve.tokens import read_tokens, refuse_open_service
@@ -173,6 +173,7 @@ def serve(settings: ServiceSettings) -> ExitCode:
         timeout_s=settings.timeout_s,
         cache=settings.cache,
         concurrency=_concurrency(settings, list(environments)),
+        aliases=spellings(settings.environments, list(environments)),
     )
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # anyone can send what is not HTTP, and would fill the log
     with contextlib.closing(service), contextlib.closing(listen(settings.host, settings.port)) as sock:

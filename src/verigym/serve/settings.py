@@ -43,7 +43,7 @@ class ServiceLimits(_Settings):
     kept_s: float = Field(default=3600.0, gt=0)
     """How long an answer is kept."""
     episodes: int = Field(default=256, ge=1)
-    """Open episodes."""
+    """Open episodes; and as many ended ones are kept, the newest."""
     episode_turns: int = Field(default=100, ge=1)
     """The model's turns in an episode."""
     episode_idle_s: float = Field(default=600.0, gt=0)

@@ -104,7 +104,9 @@ def is_local_name(host: bytes | None) -> bool:
         return False
     name = host.decode("latin-1").strip()
     if name.startswith("["):
-        name = name[1:].partition("]")[0]
+        name, _, rest = name[1:].partition("]")
+        if rest and not (rest.startswith(":") and rest[1:].isdecimal()):
+            return False
     elif name.count(":") == 1:
         name = name.partition(":")[0]
     if name.lower() == "localhost":
