@@ -62,9 +62,9 @@ check: setup
 
 # Strict: a broken link or anchor, or a page that is not in the navigation, fails it.
 docs: setup
-	@echo "==> building the documentation into build/site, in about ten seconds"
+	@echo "==> building the documentation into site, in about ten seconds"
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "open build/site/index.html; with the search: $(BIN)/python -m http.server --directory build/site"
+	@echo "open site/index.html; with the search: $(BIN)/python -m http.server --directory site"
 
 bench: setup
 	@for file in benchmarks/*.py; do echo "==> $$file"; $(BIN)/python $$file || exit 1; done

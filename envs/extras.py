@@ -47,7 +47,8 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 
 `pyproject.toml` says what an extra holds in all; several have packages in common."""
 
-_EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in packages}
+# Of several extras that hold a package the first is named.
+_EXTRA_OF = {package: extra for extra, packages in reversed(EXTRAS.items()) for package in packages}
 
 
 def install(package: str) -> str:
