@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 import pytest
-from adapter_environments import MIXTURE, WITH_TOOLS
+from adapter_environments import MIXTURE, WITH_TOOLS, Raises
 from adapter_venv import real_run
 from needs import lacking
 
@@ -33,6 +33,13 @@ def test_each_row_is_scored_by_its_source() -> None:
                 "acc": float(ours.status.value == "correct"),
                 "unscored": float(ours.reward is None),
             }
+
+
+@pytest.mark.filterwarnings("ignore:raises. its judge raises:UserWarning")
+def test_what_stands_in_for_a_withheld_reward_is_logged_as_that() -> None:
+    score = verl.compute_score(Raises(), columns={}, unscored=-0.5, workers=0, stop_after=None)
+    told = [asyncio.run(score("raises", "raise", "", {"question": "q"})) for _ in range(30)]
+    assert [one["unscored"] for one in told] == [float(one["score"] == -0.5) for one in told] == [0.0] * 19 + [1.0] * 11
 
 
 def test_stop_stops() -> None:
