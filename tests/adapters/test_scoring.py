@@ -127,6 +127,24 @@ def test_what_cannot_be_opened_is_told(what: Any, options: dict[str, Any], messa
         open_sources(what, **options)
 
 
+@pytest.mark.parametrize(
+    ("what", "given", "kind"),
+    [
+        (open_sources("units"), {"split": "test"}, "sources that are made already"),
+        (open_sources("units"), {"eval_split": "test", "eval_count": 2, "seed": 1}, "sources that are made already"),
+        (open_sources("units"), {"data_dir": "here"}, "sources that are made already"),
+        (MIXTURE, {"split": "test"}, "a mixture, whose sources have their own"),
+        (MIXTURE, {"eval_split": "test"}, "a mixture, whose sources have their own"),
+        (MIXTURE, {"data_dir": "here"}, "a mixture that reads no data set"),
+        ("units", {"data_dir": "here"}, "an environment, which reads no files"),
+        ("math", {"seed": 1}, "an environment that writes no tasks of its own"),
+    ],
+)
+def test_what_has_no_effect_is_refused(what: Any, given: dict[str, Any], kind: str) -> None:
+    with pytest.raises(UsageError, match=f"options {', '.join(given)} are given beside {kind}.*no effect; leave them out"):
+        open_sources(what, **given)
+
+
 def test_a_training_run_s_file_and_a_data_set(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("model: m\noutput: o\nsources:\n  - {environment: units}\n  - {dataset: mine.yaml}\n")
     (tmp_path / "mine.yaml").write_text(
