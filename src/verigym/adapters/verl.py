@@ -170,7 +170,7 @@ class _Played:
         while not episode.over:
             text = await self._sampled(sampling_params, priority)
             self.turns += 1
-            if len(self._mask) >= most:  # half a turn is not answered
+            if self._cut_off(most):  # half a turn is not answered
                 await episode.aend("length", text)
                 break
             started = loop.loop.time()
@@ -182,6 +182,11 @@ class _Played:
                 if len(self._mask) >= most:
                     await episode.aend("context")
         self.completion = episode.completion(self._written)
+
+    def _cut_off(self, most: int) -> bool:
+        """Whether the last turn is half a turn: its tokens are over, or used up before its end."""
+        ended = bool(self._written) and self._written[-1] == self._loop.tokenizer.eos_token_id
+        return len(self._mask) > most or (len(self._mask) == most and not ended)
 
     def tokens(self, most: int) -> dict[str, Any]:
         """Return the tokens as `AgentLoopOutput` has them."""
