@@ -24,9 +24,15 @@ class Health:
     Args:
         name: of the function.
         stop_after: see `reward_function`.
+
+    Raises:
+        UsageError: `stop_after` is no whole number above 0.
     """
 
     def __init__(self, name: str, stop_after: int | None) -> None:
+        whole = isinstance(stop_after, int) and not isinstance(stop_after, bool)
+        if stop_after is not None and not (whole and stop_after > 0):
+            raise UsageError(f"{name}: stop_after={stop_after!r}: expected a whole number above 0, or None for never")
         self.name, self.stop_after = name, stop_after
         self.rewarded = 0
         """Completions with a reward."""

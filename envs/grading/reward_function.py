@@ -52,8 +52,6 @@ def reward_function(
         raise UsageError(
             f"reward_function: name={name!r}: expected a text that is not empty; leave it out for the environment's"
         )
-    if stop_after is not None and not (isinstance(stop_after, int) and stop_after > 0):
-        raise UsageError(f"reward_function: stop_after={stop_after!r}: expected a whole number above 0, or None for never")
     return RewardFunction(made, columns or {}, made.name if name is None else name, stop_after, settings)
 
 

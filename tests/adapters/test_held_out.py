@@ -53,6 +53,22 @@ def test_a_mixture_and_an_environment_of_one_s_own() -> None:
     assert not list(open_held_out(verigym.load("math")).held_out())
 
 
+@pytest.mark.parametrize(
+    ("what", "given"),
+    [
+        (open_held_out(MIXTURE, count=1), {"split": "dev"}),
+        (open_held_out(MIXTURE, count=1), {"count": 3}),
+        (open_held_out(MIXTURE, count=1), {"data_dir": "here"}),
+        (MIXTURE, {"split": "dev"}),
+        ("arithmetic", {"data_dir": "here"}),
+        ("math", {"count": 3}),
+    ],
+)
+def test_what_has_no_effect_is_refused(what: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"options {', '.join(given)} are given beside .*no effect; leave them out"):
+        open_held_out(what, **given)
+
+
 def test_a_source_without_a_held_out_split_is_refused() -> None:
     mixture: dict[str, Any] = {"sources": [{"environment": "units", "eval_split": None}]}
     with pytest.raises(UsageError, match="eval_split is null"):

@@ -76,7 +76,7 @@ def test_a_text_that_was_cut_off_is_not_answered_and_tools_are() -> None:
 
 
 def test_tasks_are_found_by_number_by_seed_and_in_turn(scorer: Scorer) -> None:
-    rows = Rows(open_sources(MIXTURE, eval_split="test"), 12)
+    rows = Rows(open_sources(MIXTURE), 12)
     assert (rows.count("train"), rows.count("test")) == (12, 0)
     cells = [rows.cell("train", number, None) for number in range(12)]
     assert cells == [row["verigym"] for row in scorer.sources.rows(12)]

@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
-from adapter_environments import MIXTURE, WITH_TOOLS
+from adapter_environments import MIXTURE, WITH_TOOLS, Raises
 from adapter_venv import real_run
 from needs import needs
 
-from verigym.adapters import UnscoredError, open_sources, openrlhf
+from verigym.adapters import Always, Scorer, UnscoredError, open_sources, openrlhf
 from verigym.envs import UsageError
 
 END = "<|im_end|>"
@@ -110,9 +110,11 @@ def test_the_endpoint_answers_one_item_by_numbers_and_more_by_lists() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"{", "EOF"),
-        (b"[]", "object"),
-        (b"[" * 100_000, "recursion"),
+        (b"{", "Expecting property name"),
+        (b"[]", "a mapping of the fields"),
+        (b"[" * 100_000, "nested deeper"),
+        (b"\xff", "decode"),
+        (b'{"query": [], "query": []}', "occurs twice"),
         (b'{"query": ["q"]}', "'prompts'"),
         (b'{"query": "q", "prompts": ["q"], "labels": ["l"]}', "'query'"),
         (b'{"query": ["q"], "prompts": ["q"], "labels": ["l"]}', "holds no JSON"),
@@ -122,6 +124,43 @@ def test_the_endpoint_answers_one_item_by_numbers_and_more_by_lists() -> None:
 def test_what_the_endpoint_cannot_use_is_a_400(body: bytes, message: str) -> None:
     status, found = posted(openrlhf.app(MIXTURE, unscored="stop", workers=0), body)
     assert status == 400 and message in found["error"], found
+
+
+@needs("starlette")
+def test_half_a_surrogate_in_a_completion_is_graded() -> None:
+    queries, prompts, labels, _ = items(1, ())
+    query = queries[0].removesuffix(END) + "\ud800" + END
+    given = json.dumps({"query": [query], "prompts": prompts[:1], "labels": labels[:1]})
+    status, found = posted(openrlhf.app(MIXTURE, unscored="stop", workers=0), given.encode())
+    assert (status, found["extra_logs"]["unscored"]) == (200, 0.0), found
+
+
+def test_the_items_of_a_call_are_graded_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[int] = []
+    submitted: list[Any] = []
+    submit, after = Scorer.submit, Always.after
+
+    def counted(self: Scorer, *item: Any) -> Any:
+        submitted.append(item)
+        return submit(self, *item)
+
+    def seen(self: Always, *more: Any) -> Any:
+        waited.append(len(submitted))
+        return after(self, *more)
+
+    monkeypatch.setattr(Scorer, "submit", counted)
+    monkeypatch.setattr(Always, "after", seen)
+    *given, rewards = items(4, ())
+    openrlhf.reward_func(MIXTURE, unscored=0.0, workers=0, retries=0)(*given)
+    assert waited == [len(rewards)] * len(rewards), "all are queued before the first is waited for"
+
+
+@pytest.mark.filterwarnings("ignore:raises. its judge raises:UserWarning")
+def test_what_stands_in_for_a_withheld_reward_is_logged_as_that() -> None:
+    reward_func = openrlhf.reward_func(Raises(), columns={}, unscored=-0.5, workers=0, stop_after=None)
+    found = reward_func(["q: raise"] * 30, ["q: "] * 30, [{}] * 30)
+    stood_in = [float(reward == -0.5) for reward in found["rewards"].tolist()]
+    assert sum(stood_in) == 11 and found["extra_logs"]["unscored"].tolist() == stood_in
 
 
 @needs("starlette")

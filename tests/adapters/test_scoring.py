@@ -127,6 +127,24 @@ def test_what_cannot_be_opened_is_told(what: Any, options: dict[str, Any], messa
         open_sources(what, **options)
 
 
+@pytest.mark.parametrize(
+    ("what", "given", "kind"),
+    [
+        (open_sources("units"), {"split": "test"}, "sources that are made already"),
+        (open_sources("units"), {"eval_split": "test", "eval_count": 2, "seed": 1}, "sources that are made already"),
+        (open_sources("units"), {"data_dir": "here"}, "sources that are made already"),
+        (MIXTURE, {"split": "test"}, "a mixture, whose sources have their own"),
+        (MIXTURE, {"eval_split": "test"}, "a mixture, whose sources have their own"),
+        (MIXTURE, {"data_dir": "here"}, "a mixture that reads no data set"),
+        ("units", {"data_dir": "here"}, "an environment, which reads no files"),
+        ("math", {"seed": 1}, "an environment that writes no tasks of its own"),
+    ],
+)
+def test_what_has_no_effect_is_refused(what: Any, given: dict[str, Any], kind: str) -> None:
+    with pytest.raises(UsageError, match=f"options {', '.join(given)} are given beside {kind}.*no effect; leave them out"):
+        open_sources(what, **given)
+
+
 def test_a_training_run_s_file_and_a_data_set(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("model: m\noutput: o\nsources:\n  - {environment: units}\n  - {dataset: mine.yaml}\n")
     (tmp_path / "mine.yaml").write_text(
@@ -160,9 +178,9 @@ def test_stop_stops_and_a_number_is_told() -> None:
         task = scorer.task({}, "Hello?")
         with pytest.raises(UnscoredError, match="the server is away"):
             Always(scorer, "stop").reward(task, "hi")
-        reward, score = Always(scorer, -0.25).reward(task, "hi")
-        assert (reward, score.reward) == (-0.25, None)
-        assert asyncio.run(Always(scorer, 0).areward(task, "hi"))[0] == 0.0
+        told = Always(scorer, -0.25).reward(task, "hi")
+        assert (told.reward, told.score.reward, told.stand_in) == (-0.25, None, True)
+        assert asyncio.run(Always(scorer, 0).areward(task, "hi")).reward == 0.0
 
 
 @pytest.mark.parametrize("kind", ["reward", "areward"])
@@ -173,7 +191,7 @@ def test_retry_tries_again_and_then_stops(monkeypatch: pytest.MonkeyPatch, kind:
         task, always = scorer.task({}, "Hello?"), Always(scorer, "retry")
 
         def reward() -> float:
-            return always.reward(task, "hi")[0] if kind == "reward" else asyncio.run(always.areward(task, "hi"))[0]
+            return always.reward(task, "hi").reward if kind == "reward" else asyncio.run(always.areward(task, "hi")).reward
 
         env.fails = 2
         assert reward() == 1.0
@@ -186,10 +204,16 @@ def test_retry_tries_again_and_then_stops(monkeypatch: pytest.MonkeyPatch, kind:
         assert env.fails == 1, "what no further try helps is not tried again"
 
 
+@pytest.mark.parametrize("stop_after", [0, -1, "64", 1.5, True])
+def test_when_to_stop_is_a_whole_number(stop_after: Any) -> None:
+    with pytest.raises(UsageError, match=r"stop_after=.*: expected a whole number above 0, or None for never"):
+        Scorer("math", stop_after=stop_after, workers=0)
+
+
 def test_a_run_that_learns_nothing_ends() -> None:
     with Scorer(Away(), workers=0, retries=0, stop_after=3) as scorer:
         always, task = Always(scorer, 0.0), scorer.task({}, "Hello?")
         for _ in range(2):
-            assert always.reward(task, "hi")[0] == 0.0
+            assert always.reward(task, "hi").reward == 0.0
         with pytest.raises(UsageError, match="the last 3 completions have got no reward: the server is away"):
             always.reward(task, "hi")

@@ -6,14 +6,16 @@ import asyncio
 import importlib.util
 import inspect
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from adapter_environments import MIXTURE, WITH_TOOLS
+from adapter_environments import MIXTURE, WITH_TOOLS, Raises
 from adapter_venv import real_run
 from needs import lacking
 
-from verigym.adapters import UnscoredError, open_sources, verl
+from verigym.adapters import Scorer, UnscoredError, open_sources, verl
+from verigym.adapters.episodes import Episodes
 from verigym.envs import UsageError
 
 
@@ -33,6 +35,13 @@ def test_each_row_is_scored_by_its_source() -> None:
                 "acc": float(ours.status.value == "correct"),
                 "unscored": float(ours.reward is None),
             }
+
+
+@pytest.mark.filterwarnings("ignore:raises. its judge raises:UserWarning")
+def test_what_stands_in_for_a_withheld_reward_is_logged_as_that() -> None:
+    score = verl.compute_score(Raises(), columns={}, unscored=-0.5, workers=0, stop_after=None)
+    told = [asyncio.run(score("raises", "raise", "", {"question": "q"})) for _ in range(30)]
+    assert [one["unscored"] for one in told] == [float(one["score"] == -0.5) for one in told] == [0.0] * 19 + [1.0] * 11
 
 
 def test_stop_stops() -> None:
@@ -70,6 +79,46 @@ def test_unscored_has_no_default() -> None:
         verl.compute_score("math")  # type: ignore[call-arg]
     with pytest.raises(UsageError, match="expected 'stop', 'retry' or a number"):
         verl.compute_score("math", unscored=None)  # type: ignore[arg-type]
+
+
+class Scripted:
+    """What the agent loop's base class of verl gives: a server that says one text after another, one token a character."""
+
+    eos_token_id, pad_token_id = 0, None
+
+    def __init__(self, texts: list[str], response_length: int) -> None:
+        self.texts = iter(texts)
+        self.rollout_config = SimpleNamespace(response_length=response_length)
+        self.loop = SimpleNamespace(time=lambda: 0.0)
+        self.server_manager = self.tokenizer = self
+
+    def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
+        return "".join(map(chr, ids))
+
+    async def generate(self, **asked: Any) -> Any:
+        ids = [ord(one) for one in next(self.texts)]
+        return SimpleNamespace(token_ids=ids, log_probs=None, num_preempted=None, extra_fields={})
+
+    async def ct_build_initial_tokens(self, messages: Any, tools: Any) -> list[int]:
+        return [7]
+
+    async def ct_merge_assistant_token(self, ids: Any, new: Any, mask: Any, logprobs: Any, assistant_logprobs: Any) -> Any:
+        return SimpleNamespace(token_ids=[*ids, *new]), [*mask, *[1] * len(new)], logprobs
+
+
+@pytest.mark.parametrize(
+    ("text", "response_length", "reason"),
+    [("42\0", 4, "stop"), ("42\0", 3, "stop"), ("423", 3, "length"), ("42\0", 2, "length")],
+)
+def test_a_turn_that_ends_with_the_last_token_is_whole(text: str, response_length: int, reason: str) -> None:
+    with Scorer({"sources": [{"environment": "arithmetic", "tools": {"calculator": {}}}]}, workers=0) as scorer:
+        episodes = Episodes(scorer)
+        (label,) = scorer.sources.environments
+        one = label, scorer.sources.first(label)
+        played = verl._Played(Scripted([text], response_length), one, "r", [])
+        asyncio.run(played.play(episodes.open(one, "0"), {}, 0))
+        episodes.close()
+    assert played.completion.finish_reason == reason and len(played.tokens(response_length)["response_ids"]) <= response_length
 
 
 @lacking("elsewhere", importlib.util.find_spec("verl") is not None, "verl is installed")

@@ -49,6 +49,17 @@ class Half(BaseEnvironment[Nothing, Options]):
         return next(text for text in map(str, range(100)) if int(sha256_hex(text)[:8], 16) % 2 == 0)
 
 
+class Raises(BaseEnvironment[Nothing, Options]):
+    """Its judge raises on one text, which is held against the text until it is too often."""
+
+    name, version, reference_type, options_type = "raises", "1", Nothing, Options
+
+    def judge(self, prompt: Prompt, reference: Nothing, completion: Completion) -> Score:
+        if completion.text == "raise":
+            raise ZeroDivisionError
+        return Score.correct()
+
+
 class Hangs(BaseEnvironment[Nothing, Options]):
     """Never ends on one text, and pays for every other."""
 

@@ -5,7 +5,18 @@
 hangs or crashes is killed and costs no other item anything.
 """
 
-from verigym.adapters.scoring import Always, Scorer, Unscored, UnscoredError
+from verigym.adapters.scoring import Always, Scorer, Told, Unscored, UnscoredError
 from verigym.adapters.sources import COLUMN, Sources, open_held_out, open_sources, row_of
 
-__all__ = ["COLUMN", "Always", "Scorer", "Sources", "Unscored", "UnscoredError", "open_held_out", "open_sources", "row_of"]
+__all__ = [
+    "COLUMN",
+    "Always",
+    "Scorer",
+    "Sources",
+    "Told",
+    "Unscored",
+    "UnscoredError",
+    "open_held_out",
+    "open_sources",
+    "row_of",
+]

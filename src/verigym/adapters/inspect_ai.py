@@ -115,7 +115,7 @@ def player(what: Scorer | Episodes) -> inspect_ai.solver.Solver:
 def task(
     what: SourcesLike | Sources,
     *,
-    split: str = "test",
+    split: str | None = None,
     count: int | None = None,
     max_turns: int = 8,
     data_dir: Path | str | None = None,
@@ -126,7 +126,7 @@ def task(
 
     Args:
         what: as `open_held_out` takes it.
-        split: to evaluate.
+        split: to evaluate, as `open_held_out` takes it.
         count: most rows of each source; None for all.
         max_turns: the model's turns, where tasks are episodes.
         data_dir: folder of the local files of data sets; the hub where left out.

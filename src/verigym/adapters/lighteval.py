@@ -101,7 +101,7 @@ def tasks(
     what: SourcesLike | Sources,
     *,
     folder: Path | str,
-    split: str = "test",
+    split: str | None = None,
     count: int | None = None,
     data_dir: Path | str | None = None,
     options: Mapping[str, Any] | None = None,
@@ -113,7 +113,7 @@ def tasks(
     Args:
         what: as `open_held_out` takes it.
         folder: where the rows are written, for lighteval reads data sets from the hub or from a folder.
-        split: to evaluate.
+        split: to evaluate, as `open_held_out` takes it.
         count: most rows of each source; None for all.
         data_dir: folder of the local files of data sets; the hub where left out.
         options: of the environment, where `what` is a name.

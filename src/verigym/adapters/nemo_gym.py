@@ -209,7 +209,8 @@ class Endpoints:
             verdict = await self._scorer.ascore(task, completion)
             reward = self._scorer.reward(verdict)
         else:
-            reward, verdict = await self._always.areward(task, completion)
+            told = await self._always.areward(task, completion)
+            reward, verdict = told.reward, told.score
         return {"reward": MASKED if reward is None else reward, "mask_sample": reward is None, **_told(verdict)}
 
 

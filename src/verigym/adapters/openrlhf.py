@@ -12,10 +12,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from verigym.adapters.scoring import Always, Scorer, Unscored, UnscoredError
+from verigym.adapters.scoring import Always, Scorer, Told, Unscored, UnscoredError
 from verigym.adapters.sources import COLUMN, Sources, SourcesLike
+from verigym.envs import strict_json
 from verigym.envs.contract.errors import UsageError, explain
-from verigym.envs.contract.schema import Score, Status
+from verigym.envs.contract.schema import Prompt, Status
 from verigym.envs.contract.session import opens_sessions
 from verigym.envs.extras import need
 
@@ -106,7 +107,7 @@ def app(
 
     async def answer(request: Any) -> Any:
         try:
-            asked = _Asked.model_validate_json(await request.body())
+            asked = _Asked.model_validate(strict_json.loads((await request.body()).decode("utf-8")))
             found = await concurrency.run_in_threadpool(judge, asked.query, asked.prompts, asked.labels)
         except UnscoredError as error:
             return responses.JSONResponse({"error": str(error)}, status_code=503)
@@ -158,18 +159,21 @@ class _Judge:
     def __call__(self, queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
         if not len(queries) == len(prompts) == len(labels):
             raise ValueError(f"unequal lengths: query {len(queries)}, prompts {len(prompts)}, labels {len(labels)}")
-        told = [self._one(*item) for item in zip(queries, prompts, labels, strict=True)]
+        items = [self._item(*item) for item in zip(queries, prompts, labels, strict=True)]
+        # All are queued before the first is waited for, so that the workers share them.
+        queued = [self.scorer.submit(*item) for item in items]
+        told: list[Told] = [self._always.after(future.result(), *item) for future, item in zip(queued, items, strict=True)]
         return {
-            "rewards": [reward for reward, _ in told],
+            "rewards": [one.reward for one in told],
             "extra_logs": {
-                "correct": [float(score.status is Status.CORRECT) for _, score in told],
-                "unscored": [float(score.reward is None) for _, score in told],
+                "correct": [float(one.score.status is Status.CORRECT) for one in told],
+                "unscored": [float(one.stand_in) for one in told],
             },
         }
 
-    def _one(self, query: str, prompt: str, label: Any) -> tuple[float, Score]:
+    def _item(self, query: str, prompt: str, label: Any) -> tuple[tuple[str, Prompt], str]:
         row = {LABEL: label} if self._in_columns else {COLUMN: label}
-        return self._always.reward(self.scorer.task(row, prompt), completion_text(query, prompt, self._ends))
+        return self.scorer.task(row, prompt), completion_text(query, prompt, self._ends)
 
 
 def completion_text(query: str, prompt: str, ends: Sequence[str] = ENDS) -> str:

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -130,6 +131,17 @@ class Scorer:
         self.close()
 
 
+@dataclass(frozen=True)
+class Told:
+    """What a trainer that cannot leave a completion out is told of one."""
+
+    reward: float
+    score: Score
+    """The verdict. It may hold a reward that is withheld, because its judge raises too often."""
+    stand_in: bool
+    """Whether `reward` is the number that stands in for a reward that is missing or withheld."""
+
+
 class Always:
     """Rewards for trainers that cannot leave a completion out: always a number, or an error.
 
@@ -148,21 +160,24 @@ class Always:
             raise UsageError(f"unscored={unscored!r}: expected 'stop', 'retry' or a number{hint}")
         self.scorer, self.unscored = scorer, unscored
 
-    def reward(self, task: tuple[str, Prompt], completion: CompletionLike) -> tuple[float, Score]:
-        """Return the reward and the verdict that it is of.
+    def reward(self, task: tuple[str, Prompt], completion: CompletionLike) -> Told:
+        """Return the reward, the verdict, and whether the reward is one.
 
         Raises:
             UnscoredError: there is no reward, and `unscored` says to stop.
         """
-        score = self.scorer.score(task, completion)
+        return self.after(self.scorer.score(task, completion), task, completion)
+
+    def after(self, score: Score, task: tuple[str, Prompt], completion: CompletionLike) -> Told:
+        """As `reward`, of a completion whose first verdict is known."""
         for wait_s in self._waits(score, completion):
             time.sleep(wait_s)
             score = self.scorer.score(task, completion)
             if score.reward is not None:
                 break
-        return self._told(score), score
+        return self._told(score)
 
-    async def areward(self, task: tuple[str, Prompt], completion: CompletionLike) -> tuple[float, Score]:
+    async def areward(self, task: tuple[str, Prompt], completion: CompletionLike) -> Told:
         """As `reward`, without blocking the event loop."""
         score = await self.scorer.ascore(task, completion)
         for wait_s in self._waits(score, completion):
@@ -170,7 +185,7 @@ class Always:
             score = await self.scorer.ascore(task, completion)
             if score.reward is not None:
                 break
-        return self._told(score), score
+        return self._told(score)
 
     def _waits(self, score: Score, completion: CompletionLike) -> Iterator[float]:
         """Yield the waits before further tries. An episode that our side broke off is no other by being graded again."""
@@ -178,17 +193,17 @@ class Always:
         if self.unscored == "retry" and score.error is not None and score.error.retryable and not broken_off:
             yield from WAITS_S
 
-    def _told(self, score: Score) -> float:
+    def _told(self, score: Score) -> Told:
         reward = self.scorer.reward(score)
         if reward is not None:
-            return reward
+            return Told(reward, score, stand_in=False)
         if isinstance(self.unscored, str):
             why = score.error.message if score.error is not None else "its judge raises too often"
             raise UnscoredError(
                 f"a completion has no reward ({why}), and this trainer cannot leave it out: mend the cause, or give "
                 "unscored=NUMBER and know that it is trained on"
             )
-        return float(self.unscored)
+        return Told(float(self.unscored), score, stand_in=True)
 
 
 def completion_of(text: str, token_ids: Any = None, finish_reason: Any = None) -> Completion:

@@ -58,7 +58,7 @@ def environment(
             self.max_turns = max_turns or int(self._row.get("max_turns") or 1)
             self._task: tuple[str, Prompt] | None = None
             self._episode: PlayedEpisode | None = None
-            self._told: dict[str, float] = {}
+            self._metrics: dict[str, float] = {}
 
         def init(self, prompt: list[dict[str, str]]) -> tuple[list[dict[str, str]], dict[str, Any]]:
             """Begin the episode; the model is told of its tools in the first message."""
@@ -77,14 +77,14 @@ def environment(
             if not self._episode.over:
                 said = [{"role": reply.role, "content": reply.content} for reply in replies]
                 return theirs.BaseTextEnvStepOutput(observations=said, reward=0.0, done=False, metadata={})
-            reward, score = always.reward(self._task, self._episode.completion())
-            self._told = {"unscored": float(score.reward is None), "turns": float(self.turns)}
-            metadata = {"status": score.status.value, "reason": score.reason, "unscored": score.reward is None}
-            return theirs.BaseTextEnvStepOutput(observations=[], reward=reward, done=True, metadata=metadata)
+            told = always.reward(self._task, self._episode.completion())
+            self._metrics = {"unscored": float(told.stand_in), "turns": float(self.turns)}
+            metadata = {"status": told.score.status.value, "reason": told.score.reason, "unscored": told.stand_in}
+            return theirs.BaseTextEnvStepOutput(observations=[], reward=told.reward, done=True, metadata=metadata)
 
         def get_metrics(self) -> dict[str, float]:
             """Return whether the episode went without a reward, and its turns."""
-            return dict(self._told)
+            return dict(self._metrics)
 
         def close(self) -> None:
             """End an episode that SkyRL breaks off."""

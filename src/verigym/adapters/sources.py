@@ -32,6 +32,8 @@ BATCH = 64
 """Rows within which each source has its share."""
 NO_SPLIT = "(none)"
 """The training split of a source that is only evaluated: any of its splits may be what is evaluated."""
+NO_TASKS = "an environment that writes no tasks of its own"
+NO_FILES = "an environment, which reads no files"
 
 SourcesLike = Environment | str | Path | Mapping[str, Any]
 
@@ -131,59 +133,66 @@ def row_of(label: str, prompt: Prompt) -> dict[str, Any]:
 def open_sources(
     what: SourcesLike | Sources,
     *,
-    split: str = "train",
+    split: str | None = None,
     eval_split: str | None = None,
-    eval_count: int = 0,
+    eval_count: int | None = None,
     data_dir: Path | str | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     **options: Any,
 ) -> Sources:
-    """Return what is to be scored and trained on.
+    """Return what is to be scored and trained on. What is given and has no effect is refused.
 
     Args:
         what: an environment, its name or `module:Class`, the name or YAML file of a data set, the name or file of a suite, the
             file of a training run, or a mapping with `sources` as such a file has them.
-        split: to train on, where `what` is an environment or a data set.
-        eval_split: held-out split, where `what` is an environment or a data set.
-        eval_count: most held-out rows of each source.
+        split: to train on, where `what` is an environment or a data set; by default `train`. A mixture's sources name their own.
+        eval_split: held-out split, where `what` is an environment or a data set; none by default. A mixture's sources name theirs.
+        eval_count: most held-out rows of each source; by default 0.
         data_dir: folder of the local files of data sets; the hub where left out.
-        seed: key of the order of rows.
+        seed: key of the order of rows; by default 0.
         options: of the environment, where `what` is a name.
 
     Raises:
-        UsageError: nothing is called so, an option does not fit, or a data set cannot be read.
+        UsageError: nothing is called so, an option does not fit or has no effect, or a data set cannot be read.
     """
+    splits = _given(split=split, eval_split=eval_split)
+    others = _given(eval_count=eval_count, data_dir=data_dir, seed=seed)
     if isinstance(what, Sources):
-        _refuse_options("sources that are made already", options)
+        _refuse_options("sources that are made already", {**splits, **others, **options})
         return what
     if not isinstance(what, str | Path | Mapping):
         environment = require_environment(what, "environment")
         _refuse_options("an environment that is made already", options)
         given = {environment.name: environment}
         if not isinstance(environment, TaskSource):
+            _refuse_options(NO_TASKS, {**splits, **others})
             return Sources(given)
-        configs = [SourceConfig(environment=environment.name, split=split, eval_split=eval_split)]
-        return _made(configs, seed, eval_count, given)
+        _refuse_options(NO_FILES, _given(data_dir=data_dir))
+        configs = [SourceConfig(environment=environment.name, split=split or "train", eval_split=eval_split)]
+        return _made(configs, seed or 0, eval_count or 0, given)
     if not isinstance(what, Mapping) and _names_environment(str(what)):
         made = load_environment(str(what), **options)
-        return open_sources(made, split=split, eval_split=eval_split, eval_count=eval_count, seed=seed)
-    fields = _fields(what, split, eval_split, Path(data_dir) if data_dir else None, options)
-    return _made([_config(one) for one in fields], seed, eval_count)
+        return open_sources(made, **splits, **others)
+    fields = _fields(what, {"split": "train", "eval_split": None, **splits}, splits, data_dir, options)
+    return _made([_config(one) for one in fields], seed or 0, eval_count or 0)
 
 
 def open_held_out(
     what: SourcesLike | Sources,
     *,
-    split: str = "test",
+    split: str | None = None,
     count: int | None = None,
     data_dir: Path | str | None = None,
     **options: Any,
 ) -> Sources:
     """Return what is to be evaluated, whose `held_out` rows are those that `verigym eval` takes. Nothing is trained on.
 
+    What is given and has no effect is refused.
+
     Args:
         what: as `open_sources` takes it.
-        split: to evaluate, where `what` is an environment or a data set; a mixture's sources name their own `eval_split`.
+        split: to evaluate, where `what` is an environment or a data set; by default `test`. A mixture's sources name their own
+            `eval_split`.
         count: most rows of each source; None for all, which environments that generate tasks do not have.
         data_dir: folder of the local files of data sets; the hub where left out.
         options: of the environment, where `what` is a name.
@@ -191,12 +200,14 @@ def open_held_out(
     Raises:
         UsageError: as `open_sources`, a source has no held-out split, or it generates tasks and `count` is None.
     """
+    splits = _given(split=split)
     if isinstance(what, Sources):
-        _refuse_options("sources that are made already", options)
+        _refuse_options("sources that are made already", {**splits, **_given(count=count, data_dir=data_dir), **options})
         return what
+    split = split or "test"
     given: dict[str, Environment] = {}
     if isinstance(what, Mapping) or (isinstance(what, str | Path) and not _names_environment(str(what))):
-        fields = _fields(what, NO_SPLIT, split, Path(data_dir) if data_dir else None, options)
+        fields = _fields(what, {"split": NO_SPLIT, "eval_split": split}, splits, data_dir, options)
         configs = [_config(one) for one in fields]
     else:
         if isinstance(what, str | Path):
@@ -206,7 +217,9 @@ def open_held_out(
         _refuse_options("an environment that is made already", options)
         given = {environment.name: environment}
         if not isinstance(environment, TaskSource):
+            _refuse_options(NO_TASKS, {**splits, **_given(count=count, data_dir=data_dir)})
             return Sources(given)
+        _refuse_options(NO_FILES, _given(data_dir=data_dir))
         configs = [SourceConfig(environment=environment.name, split=NO_SPLIT, eval_split=split)]
     _refuse_doubles(configs)
     made = []
@@ -219,22 +232,37 @@ def open_held_out(
 
 
 def _fields(
-    what: str | Path | Mapping[str, Any], split: str, eval_split: str | None, data_dir: Path | None, options: dict[str, Any]
+    what: str | Path | Mapping[str, Any],
+    splits: Mapping[str, str | None],
+    chosen: Mapping[str, Any],
+    folder: Path | str | None,
+    options: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    """Return the fields of each source."""
+    """Return the fields of each source.
+
+    Args:
+        what: no environment.
+        splits: `split` and `eval_split` of a data set.
+        chosen: those that the caller named, which a mixture refuses.
+        folder: of the local files of data sets.
+        options: of the environment of a data set, which a mixture refuses.
+    """
+    data_dir = Path(folder) if folder else None
     name = str(what) if not isinstance(what, Mapping) else "sources"
     in_file = read_document(name).fields if name.endswith((".yaml", ".yml")) else what if isinstance(what, Mapping) else {}
     if isinstance(in_file.get("sources"), list):
-        _refuse_options("a mixture, whose sources have their own", options)
+        _refuse_options("a mixture, whose sources have their own", {**chosen, **options})
+        if not any("dataset" in one for one in in_file["sources"]):
+            _refuse_options("a mixture that reads no data set", _given(data_dir=folder))
         if isinstance(what, Mapping) or "model" in in_file or set(in_file) == {"sources"}:
             here = {} if data_dir is None else {"data_dir": data_dir}
             return [{**here, **one} if "dataset" in one else dict(one) for one in in_file["sources"]]
         return list(load_suite(name).fields(data_dir)["sources"])
     if name in datasets_available() or in_file:
-        one: dict[str, Any] = {"dataset": name, "split": split, "eval_split": eval_split, "options": options}
+        one: dict[str, Any] = {"dataset": name, **splits, "options": options}
         return [one if data_dir is None else {**one, "data_dir": data_dir}]
     if name in available_suites():
-        _refuse_options("a suite, whose sources have their own", options)
+        _refuse_options("a suite, whose sources have their own", {**chosen, **options})
         return list(load_suite(name).fields(data_dir)["sources"])
     known = [*available(), *datasets_available(), *available_suites()]
     raise UsageError(f"no environment, data set or suite is called {name!r}{did_you_mean(name, known)}")
@@ -264,6 +292,11 @@ def _refuse_doubles(configs: list[SourceConfig]) -> None:
             raise UsageError(f"sources: two are called {config.label!r}; give one a `name`")
 
 
+def _given(**options: Any) -> dict[str, Any]:
+    """Return those that the caller gave; None is what is left out."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def _refuse_options(kind: str, options: Mapping[str, Any]) -> None:
     if options:
-        raise UsageError(f"options {', '.join(options)} are given beside {kind}; leave them out")
+        raise UsageError(f"options {', '.join(options)} are given beside {kind}, so that they have no effect; leave them out")

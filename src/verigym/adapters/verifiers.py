@@ -71,7 +71,7 @@ def plugin(
     if eval_split is not None and not evaluate:
         raise UsageError(f"eval_split={eval_split!r} has no effect without evaluate=True; `split` is what is trained on")
     vf = need("verifiers.v1", WHAT)
-    ours = _Ours(what, count, evaluate, eval_split or "test", data_dir, max_turns, turn_timeout_s, settings)
+    ours = _Ours(what, count, evaluate, eval_split, data_dir, max_turns, turn_timeout_s, settings)
     task_type = _task_type(vf, ours)
     data_type = task_type.data_type()
 
@@ -112,7 +112,7 @@ class _Ours:
         what: SourcesLike | Sources,
         count: int | None,
         evaluate: bool,
-        eval_split: str,
+        eval_split: str | None,
         data_dir: Path | str | None,
         max_turns: int,
         turn_timeout_s: float,

@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any
 
 from verigym.adapters.episodes import Episodes, PlayedEpisode
-from verigym.adapters.scoring import Always, Scorer, Unscored
+from verigym.adapters.scoring import Always, Scorer, Told, Unscored
 from verigym.adapters.sources import COLUMN, Sources, SourcesLike, open_sources
 from verigym.envs.contract.errors import UsageError
-from verigym.envs.contract.schema import Prompt, Score, Status
+from verigym.envs.contract.schema import Prompt, Status
 from verigym.envs.contract.session import TOOLS, opens_sessions
 from verigym.envs.extras import need
 
@@ -62,8 +62,7 @@ def compute_score(
                 f"source {label!r} has episodes, whose turns are not in one text: play it with "
                 f"verigym.adapters.verl.agent_loop, which its rows name (agent_name: {AGENT})"
             )
-        reward, score = await always.areward((label, prompt), solution_str)
-        return _told(reward, score)
+        return _logged(await always.areward((label, prompt), solution_str))
 
     return compute_score
 
@@ -133,17 +132,17 @@ def agent_loop(
             request = f"det-{int(priority)}" if exact else uuid.uuid4().hex
             played = _Played(self, task, request, messages)
             await played.play(episodes.open(task, f"{task[1].key}/{request}"), sampling_params, int(priority))
-            reward, score = await always.areward(task, played.completion)
+            told = await always.areward(task, played.completion)
             return theirs.AgentLoopOutput(
                 **played.tokens(self.rollout_config.response_length),
-                reward_score=reward,
+                reward_score=told.reward,
                 num_turns=played.turns,
                 metrics=theirs.AgentLoopMetrics(**played.seconds),
                 extra_fields={
                     **played.extra_fields,
                     "turn_scores": [],
                     "tool_rewards": [],
-                    "reward_extra_info": _told(reward, score),
+                    "reward_extra_info": _logged(told),
                 },
             )
 
@@ -171,7 +170,7 @@ class _Played:
         while not episode.over:
             text = await self._sampled(sampling_params, priority)
             self.turns += 1
-            if len(self._mask) >= most:  # half a turn is not answered
+            if self._cut_off(most):  # half a turn is not answered
                 await episode.aend("length", text)
                 break
             started = loop.loop.time()
@@ -183,6 +182,11 @@ class _Played:
                 if len(self._mask) >= most:
                     await episode.aend("context")
         self.completion = episode.completion(self._written)
+
+    def _cut_off(self, most: int) -> bool:
+        """Whether the last turn is half a turn: its tokens are over, or used up before its end."""
+        ended = bool(self._written) and self._written[-1] == self._loop.tokenizer.eos_token_id
+        return len(self._mask) > most or (len(self._mask) == most and not ended)
 
     def tokens(self, most: int) -> dict[str, Any]:
         """Return the tokens as `AgentLoopOutput` has them."""
@@ -224,10 +228,10 @@ class _Played:
         self._ids = merged.token_ids
 
 
-def _told(reward: float, score: Score) -> dict[str, float]:
+def _logged(told: Told) -> dict[str, float]:
     """Return what verl logs beside the reward, numbers alone, with the same keys for each completion."""
     return {
-        "score": reward,
-        "acc": float(score.status is Status.CORRECT),
-        "unscored": float(score.reward is None),
+        "score": told.reward,
+        "acc": float(told.score.status is Status.CORRECT),
+        "unscored": float(told.stand_in),
     }

@@ -125,7 +125,8 @@ class RequestQueue:
         changed = self._changed[number]
         with changed:
             while not self.stop.is_set():
-                for place, one in enumerate(self._open):
+                # A server that is away would only fail, and each failure counts against the request's tries.
+                for place, one in enumerate(self._open if number not in self._away else ()):
                     if one.home is None or one.home == number or one.home in self._away:
                         del self._open[place]
                         return one
