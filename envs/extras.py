@@ -48,7 +48,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 `pyproject.toml` says what an extra holds in all; several have packages in common."""
 
 # Of several extras that hold a package the first is named.
-_EXTRA_OF = {package: extra for extra, packages in reversed(EXTRAS.items()) for package in packages}
+_EXTRA_OF = {package: extra for extra, packages in reversed(list(EXTRAS.items())) for package in packages}
 
 
 def install(package: str) -> str:
