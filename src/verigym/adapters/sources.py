@@ -170,7 +170,7 @@ def open_sources(
             _refuse_options(NO_TASKS, {**splits, **others})
             return Sources(given)
         _refuse_options(NO_FILES, _given(data_dir=data_dir))
-        configs = [SourceConfig(environment=environment.name, split=split or "train", eval_split=eval_split)]
+        configs = [SourceConfig(environment=environment.name, split="train" if split is None else split, eval_split=eval_split)]
         return _made(configs, seed or 0, eval_count or 0, given)
     if not isinstance(what, Mapping) and _names_environment(str(what)):
         made = load_environment(str(what), **options)
@@ -206,7 +206,7 @@ def open_held_out(
     if isinstance(what, Sources):
         _refuse_options("sources that are made already", {**splits, **_given(count=count, data_dir=data_dir), **options})
         return what
-    split = split or "test"
+    split = "test" if split is None else split
     given: dict[str, Environment] = {}
     if isinstance(what, Mapping) or (isinstance(what, str | Path) and not _names_environment(str(what))):
         fields = _fields(what, {"split": NO_SPLIT, "eval_split": split}, splits, data_dir, options)
