@@ -145,8 +145,15 @@ def open_sources(
     Args:
         what: an environment, its name or `module:Class`, the name or YAML file of a data set, the name or file of a suite, the
             file of a training run, or a mapping with `sources` as such a file has them.
+<<<<<<< HEAD
         split: to train on, where `what` is an environment or a data set; by default `train`. A mixture's sources have theirs.
         eval_split: held-out split, where `what` is an environment or a data set; none by default. A mixture's have theirs.
+=======
+        split: to train on, where `what` is an environment or a data set; by default `train`. A mixture's sources name
+            their own.
+        eval_split: held-out split, where `what` is an environment or a data set; none by default. A mixture's sources name
+            theirs.
+>>>>>>> fix-adapters
         eval_count: most held-out rows of each source; by default 0.
         data_dir: folder of the local files of data sets; the hub where left out.
         seed: key of the order of rows; by default 0.
@@ -168,7 +175,7 @@ def open_sources(
             _refuse_options(NO_TASKS, {**splits, **others})
             return Sources(given)
         _refuse_options(NO_FILES, _given(data_dir=data_dir))
-        configs = [SourceConfig(environment=environment.name, split=split or "train", eval_split=eval_split)]
+        configs = [SourceConfig(environment=environment.name, split="train" if split is None else split, eval_split=eval_split)]
         return _made(configs, seed or 0, eval_count or 0, given)
     if not isinstance(what, Mapping) and _names_environment(str(what)):
         made = load_environment(str(what), **options)
@@ -204,7 +211,7 @@ def open_held_out(
     if isinstance(what, Sources):
         _refuse_options("sources that are made already", {**splits, **_given(count=count, data_dir=data_dir), **options})
         return what
-    split = split or "test"
+    split = "test" if split is None else split
     given: dict[str, Environment] = {}
     if isinstance(what, Mapping) or (isinstance(what, str | Path) and not _names_environment(str(what))):
         fields = _fields(what, {"split": NO_SPLIT, "eval_split": split}, splits, data_dir, options)
