@@ -145,15 +145,8 @@ def open_sources(
     Args:
         what: an environment, its name or `module:Class`, the name or YAML file of a data set, the name or file of a suite, the
             file of a training run, or a mapping with `sources` as such a file has them.
-<<<<<<< HEAD
         split: to train on, where `what` is an environment or a data set; by default `train`. A mixture's sources have theirs.
         eval_split: held-out split, where `what` is an environment or a data set; none by default. A mixture's have theirs.
-=======
-        split: to train on, where `what` is an environment or a data set; by default `train`. A mixture's sources name
-            their own.
-        eval_split: held-out split, where `what` is an environment or a data set; none by default. A mixture's sources name
-            theirs.
->>>>>>> fix-adapters
         eval_count: most held-out rows of each source; by default 0.
         data_dir: folder of the local files of data sets; the hub where left out.
         seed: key of the order of rows; by default 0.
