@@ -136,3 +136,22 @@ def requests_of(
         for p, (prompt, keys) in enumerate(zip(prompts, row_keys, strict=True))
         for g, key in enumerate(keys)
     ]
+
+
+def generate_by_play(
+    engine: EpisodeEngine,
+    prompts: Sequence[Sequence[int]],
+    row_keys: Sequence[Sequence[tuple[object, ...]]],
+    max_new_tokens: int,
+    temperature: float,
+    on_finished: OnFinished,
+) -> list[list[Generated]]:
+    """Return what `Engine.generate` does, for an engine whose `play` does the work."""
+    done: dict[tuple[int, int], Generated] = {}
+
+    def finished(p: int, g: int, generated: Generated) -> None:
+        done[p, g] = generated
+        on_finished(p, g, generated)
+
+    engine.play(requests_of(prompts, row_keys, max_new_tokens), temperature=temperature, on_finished=finished)
+    return [[done[p, g] for g in range(len(keys))] for p, keys in enumerate(row_keys)]

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Self
 
 from verigym.trainer.config.run import TrainConfig
-from verigym.trainer.engines.base import Arrivals, Generated, OnFinished, Request, requests_of
+from verigym.trainer.engines.base import Arrivals, Generated, OnFinished, Request, generate_by_play
 from verigym.trainer.engines.sampling import Parameter, sampling_parameters
 from verigym.trainer.engines.vllm.calls import Vllm
 from verigym.trainer.models.codec import Codec
@@ -91,14 +91,7 @@ class VllmEngine:
         Raises:
             UsageError: a prompt is too long for vLLM's max_model_len.
         """
-        done: dict[tuple[int, int], Generated] = {}
-
-        def finished(p: int, g: int, generated: Generated) -> None:
-            done[p, g] = generated
-            on_finished(p, g, generated)
-
-        self.play(requests_of(prompts, row_keys, max_new_tokens), temperature=temperature, on_finished=finished)
-        return [[done[p, g] for g in range(len(keys))] for p, keys in enumerate(row_keys)]
+        return generate_by_play(self, prompts, row_keys, max_new_tokens, temperature, on_finished)
 
     def play(
         self,

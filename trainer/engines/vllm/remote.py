@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.run import TrainConfig
-from verigym.trainer.engines.base import Arrivals, Generated, OnFinished, Request, requests_of
+from verigym.trainer.engines.base import Arrivals, Generated, OnFinished, Request, generate_by_play
 from verigym.trainer.engines.sampling import sampling_parameters
 from verigym.trainer.engines.vllm.client import Client
 from verigym.trainer.engines.vllm.request_queue import Homes, OpenRequest, RequestQueue, ServerAnswer
@@ -136,14 +136,7 @@ class VllmServerEngine:
         Raises:
             UsageError: a server stays unreachable, keeps failing, or refuses a request.
         """
-        done: dict[tuple[int, int], Generated] = {}
-
-        def finished(p: int, g: int, generated: Generated) -> None:
-            done[p, g] = generated
-            on_finished(p, g, generated)
-
-        self.play(requests_of(prompts, row_keys, max_new_tokens), temperature=temperature, on_finished=finished)
-        return [[done[p, g] for g in range(len(keys))] for p, keys in enumerate(row_keys)]
+        return generate_by_play(self, prompts, row_keys, max_new_tokens, temperature, on_finished)
 
     def play(
         self,
