@@ -72,11 +72,15 @@ def scratch_qwen3(
     heads: int = 4,
     intermediate_size: int = 640,
     max_positions: int = 512,
+    vocabulary_size: int | None = None,
     seed: int = 0,
 ) -> Qwen3ForCausalLM:
-    """Return a randomly initialised Qwen3 model whose weights depend on the seed alone."""
+    """Return a randomly initialised Qwen3 model whose weights depend on the seed alone.
+
+    A `vocabulary_size` above the tokenizer's gives tokens that have no text, as published models have them.
+    """
     config = Qwen3Config(
-        vocab_size=len(tokenizer),
+        vocab_size=vocabulary_size or len(tokenizer),
         hidden_size=hidden_size,
         intermediate_size=intermediate_size,
         num_hidden_layers=layers,

@@ -1,0 +1,281 @@
+"""`CHECKS`: what is checked, by name. A check returns figures, or raises: `Broken` where something does not hold."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from verigym.trainer.gpu_check import speed
+from verigym.trainer.gpu_check.configurations import CONFIGURATIONS
+from verigym.trainer.gpu_check.runs import Ran, differences, overheard, run, share_equal
+from verigym.trainer.gpu_check.task import ENVIRONMENTS, write_model
+from verigym.trainer.monitoring.logs import read_rows
+
+Figures = dict[str, float | str]
+KEEP_SAMPLED: Mapping[str, Any] = {"correction": "token_truncated"}
+"""Settings with which the sampler's log-probabilities are kept and compared with the learner's."""
+
+
+class Broken(Exception):
+    """What a check found does not hold."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something that must hold on a GPU."""
+
+    claim: str
+    """What must hold, for a table."""
+    find: Callable[[Path, str], Figures]
+    """Takes an empty folder and the device, and returns figures."""
+    packages: tuple[str, ...] = ()
+    """Modules that it needs beside those of the extra `train`."""
+    gpus: int = 1
+    """GPUs that it needs."""
+
+
+def require(holds: bool, otherwise: str) -> None:
+    """Raise `Broken` with this text where something does not hold."""
+    if not holds:
+        raise Broken(otherwise)
+
+
+def mismatch(done: Ran) -> float:
+    """Return the largest of the steps' mean differences between the sampler's and the learner's log-probabilities, in nats."""
+    # A step whose rewards are all equal has none.
+    return max(float(row["logprob_mismatch"]) for row in done.rows if "logprob_mismatch" in row)
+
+
+def rates(place: Path, device: str) -> Figures:
+    """Measure the device's own rates, beside which the others can be read."""
+    where = torch.device(device)
+    return {
+        "copy_gb_s": speed.copy_rate(where) / 1e9,
+        "bf16_tflop_s": speed.matmul_rate(where, torch.bfloat16) / 1e12,
+        "fp32_tflop_s": speed.matmul_rate(where, torch.float32, 4096) / 1e12,
+    }
+
+
+def compared(
+    place: Path, device: str, configurations: Mapping[str, Mapping[str, Any]] = CONFIGURATIONS, **more: Any
+) -> Figures:
+    """Run each configuration on the CPU and on the device; the first step must be the same, later ones are reported.
+
+    From the second step on, a gradient of nearly nothing may have another sign, which Adam makes a whole step of.
+    """
+    model = write_model(place / "model")
+    off: dict[str, str] = {}
+    worst, equal = 0.0, []
+    for name, fields in configurations.items():
+        native = fields.get("engine", "native") == "native"
+        there = run(model, place / device / name, device=device, threads=1, **fields, **(more if native else {}))
+        here = run(model, place / "cpu" / name, device="cpu", threads=1, **fields)
+        found = differences(there.rows[0], here.rows[0])
+        worst = max(worst, *found.values())
+        equal.append(share_equal(there.texts, here.texts))
+        if there.texts[0] != here.texts[0]:
+            off[name] = f"other texts ({share_equal(there.texts[:1], here.texts[:1]):.0%} equal)"
+        elif too_far := [f"{figure} {times:.0f} times the tolerance" for figure, times in found.items() if times > 1]:
+            off[name] = ", ".join(too_far)
+        if graph := [line for line in there.said if "CUDA graphs are off" in line]:
+            off[name] = graph[0]
+    require(not off, f"{len(off)} of {len(configurations)} runs differ from the CPU's in their first step: {off}")
+    return {"runs": len(configurations), "worst_of_tolerance": worst, "texts_equal": min(equal)}
+
+
+def learns(place: Path, device: str) -> Figures:
+    """Train for 30 steps in bf16, after which the reward must be twice the first."""
+    done = run(write_model(place / "model"), place / "run", device=device, dtype="bf16", steps=30, group_size=8, **KEEP_SAMPLED)
+    first, last = done.rows[0]["reward"], done.rows[-1]["reward"]
+    gap = mismatch(done)
+    require(last > 2 * first, f"the reward went from {first:.3f} to {last:.3f} in 30 steps")
+    require(gap < 0.05, f"the sampler's and the learner's log-probabilities differ by {gap:.3g} a token in bf16")
+    return {"reward_first": first, "reward_last": last, "logprob_mismatch": gap}
+
+
+def graphs(place: Path, device: str) -> Figures:
+    """Sample with CUDA graphs, without them and with transformers' generate: same tokens in fp32, and steps were captured."""
+    model = write_model(place / "model")
+    made: list[object] = []
+
+    class Counted(torch.cuda.CUDAGraph):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            made.append(None)
+
+    real = torch.cuda.CUDAGraph
+    fields: dict[str, Any] = {"device": device, "max_new_tokens": 64, "group_size": 8, **KEEP_SAMPLED}
+    torch.cuda.CUDAGraph = Counted  # type: ignore[misc]
+    try:
+        fast = run(model, place / "graphs", cuda_graphs=True, **fields)
+    finally:
+        torch.cuda.CUDAGraph = real  # type: ignore[misc]
+    slow = run(model, place / "none", cuda_graphs=False, **fields)
+    other = run(model, place / "transformers", engine="transformers", **fields)
+    require(bool(made), "no step was captured: " + "; ".join(fast.said))
+    for name, texts in (("without graphs", slow.texts), ("with engine transformers", other.texts)):
+        share = share_equal(fast.texts[:1], texts[:1])
+        require(share == 1, f"{share:.0%} of the first step's texts are those {name}")
+    gap = mismatch(fast)
+    require(gap < 1e-4, f"the sampler's and the learner's log-probabilities differ by {gap:.3g} a token in fp32")
+    return {"captured": len(made), "logprob_mismatch": gap}
+
+
+def resumed(place: Path, device: str) -> Figures:
+    """Run 4 steps twice, and once in two halves: halves must be as near to the whole as a repetition is."""
+    model = write_model(place / "model")
+    fields: dict[str, Any] = {"device": device, "checkpoint_every": 1, "steps": 4}
+    whole, again = (run(model, place / name, **fields) for name in ("whole", "again"))
+    run(model, place / "halves", **{**fields, "steps": 2})
+    halves = run(model, place / "halves", **fields)
+    repeated, gone_on = distance(whole, again), distance(whole, halves)
+    require(gone_on <= max(2 * repeated, 1e-5), f"weights are {gone_on:.2g} off after a resume, {repeated:.2g} when repeated")
+    return {"repeated_weights_off": repeated, "resumed_weights_off": gone_on}
+
+
+def distance(one: Ran, other: Ran) -> float:
+    """Return the largest difference between two runs' final weights."""
+    from safetensors.torch import load_file
+
+    mine, theirs = (load_file(done.model / "model.safetensors") for done in (one, other))
+    return max(float((mine[name] - theirs[name]).abs().max()) for name in mine)
+
+
+def overlapped(place: Path, device: str) -> Figures:
+    """Sample ahead in a thread, with graphs, while the policy is updated: as it does on the CPU."""
+    return compared(place, device, {"one_step": {"overlap": "one_step", "steps": 4}})
+
+
+def eight_bits(place: Path, device: str) -> Figures:
+    """Train with 8-bit moments, and adapters on a base in 4 bits."""
+    model = write_model(place / "model", hidden_size=256, intermediate_size=512)
+    plain = run(model, place / "plain", device=device, dtype="bf16", learning_rate=1e-3, steps=3)
+    small = run(model, place / "eight", device=device, dtype="bf16", learning_rate=1e-3, steps=3, optimizer="adamw_8bit")
+    four = run(model, place / "four", device=device, dtype="bf16", lora_rank=8, lora_base="4bit", steps=3, **KEEP_SAMPLED)
+    share = share_equal(plain.texts[:1], small.texts[:1])
+    require(share == 1, f"the optimizer changes the first step's texts: {share:.0%} are equal")
+    gap = mismatch(four)
+    require(gap < 0.1, f"the sampler's and the learner's log-probabilities differ by {gap:.3g} a token on a base in 4 bits")
+    return {"grad_norm_8bit": small.rows[-1]["grad_norm"], "logprob_mismatch_4bit": gap}
+
+
+def liger(place: Path, device: str) -> Figures:
+    """Train with Liger's kernels: figures of the first step as without them."""
+    model = write_model(place / "model", hidden_size=256, intermediate_size=512)
+    fields: dict[str, Any] = {"device": device, "learning_rate": 1e-3}
+    plain, fused = run(model, place / "plain", **fields), run(model, place / "liger", liger=True, **fields)
+    share = share_equal(plain.texts[:1], fused.texts[:1])
+    found = differences(plain.rows[0], fused.rows[0])
+    require(share >= 0.9, f"{share:.0%} of the first step's texts are those without Liger")
+    if share == 1:
+        off = {name: times for name, times in found.items() if times > 10}
+        require(not off, f"figures of the first step differ, in units of the tolerance: {off}")
+    return {"texts_equal": share, "worst_of_tolerance": max(found.values())}
+
+
+def stages(place: Path, device: str) -> Figures:
+    """Train by SFT, a reward model and a process reward model: first updates as on the CPU."""
+    from verigym.trainer.gpu_check.stages import first_updates
+
+    found = first_updates(place, device)
+    off = {name: times for name, times in found.items() if max(times.values()) > 1}
+    require(not off, f"first updates differ from the CPU's, in units of the tolerance: {off}")
+    return {name: max(times.values()) for name, times in found.items()}
+
+
+def sampling(place: Path, device: str) -> Figures:
+    """Sample with half a billion parameters in bf16, with graphs and without: 64 completions of 256 tokens."""
+    from verigym.trainer.engines.native.engine import NativeEngine
+    from verigym.trainer.models.codec import Codec
+    from verigym.trainer.models.loading import load_model
+
+    config = speed.half_billion(place, device)
+    model, tokenizer = load_model(config.model, torch.device(device))
+    codec = Codec(tokenizer)
+    prompts = [list(codec.encode_text(f"train {n} plus " * 24))[:128] for n in range(8)]
+    found: Figures = {}
+    for name, static in (("graphs", True), ("plain", False)):
+        engine = NativeEngine(model, codec, rows_at_a_time=64, dtype="bf16", static_cache=static)
+        with overheard() as said:
+            found[f"tokens_s_{name}"] = tokens_a_second(engine, prompts, torch.device(device))
+        require(not any("graphs are off" in line for line in said), "; ".join(said))
+    return found
+
+
+def tokens_a_second(engine: Any, prompts: Sequence[Sequence[int]], device: torch.device) -> float:
+    """Return how many tokens are sampled a second, with 8 completions a prompt."""
+    keys = [[("speed", p, g) for g in range(8)] for p in range(len(prompts))]
+    made: list[list[list[Any]]] = []
+
+    def sample() -> None:
+        made.append(engine.generate(prompts, keys, max_new_tokens=256, temperature=1.0, on_finished=lambda *_: None))
+
+    seconds = speed.timed(sample, 2, device)
+    return sum(len(one.token_ids) for group in made[-1] for one in group) / seconds
+
+
+def whole_steps(place: Path, device: str) -> Figures:
+    """Train half a billion parameters in bf16 for 4 steps, beside what `--dry-run` says before of memory."""
+    from verigym.trainer.dry_run.estimate import estimate_run
+    from verigym.trainer.loop import train
+
+    config = speed.half_billion(place, device, steps=4, **KEEP_SAMPLED)
+    estimate = estimate_run(config, ENVIRONMENTS)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    train(config, ENVIRONMENTS)
+    peak = torch.cuda.max_memory_allocated()
+    rows = [row for row in read_rows(config.output / "metrics.jsonl") if row["kind"] == "train"]
+    last = rows[-1]
+    figures: Figures = {"peak_gb": peak / 1e9, "estimated_gb": estimate.memory.peak / 1e9}
+    figures |= {name: last[name] for name in sorted(last) if name.endswith("_s") or name == "logprob_mismatch"}
+    said = f"the run took {figures['peak_gb']:.1f} GB, and --dry-run said {figures['estimated_gb']:.1f}"
+    require(peak <= 1.05 * estimate.memory.peak, said)
+    return figures
+
+
+def several(place: Path, device: str) -> Figures:
+    """Train with two processes over NCCL, the weights sharded: texts and figures of the first step as in one process."""
+    model = write_model(place / "model")
+    alone = run(model, place / "alone", device=device, cuda_graphs=False)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["-m", "verigym.trainer.gpu_check.child", "run", str(model), str(place / "together"), device]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    require(done.returncode == 0, "torchrun: " + done.stderr[-1500:])
+    together = run(model, place / "together", device=device, cuda_graphs=False)  # finished already: reads what is there
+    share = share_equal(alone.texts[:1], together.texts[:1])
+    require(share == 1, f"{share:.0%} of the first step's texts are those of one process")
+    found = differences(alone.rows[0], together.rows[0])
+    return {"worst_of_tolerance": max(found.values()), "weights_off": distance(alone, together)}
+
+
+def vllm(place: Path, device: str) -> Figures:
+    """Sample with vLLM in this process, asleep during updates: its log-probabilities stay the learner's after updates."""
+    model = write_model(place / "model", hidden_size=256, intermediate_size=512)
+    fields: dict[str, Any] = {"device": device, "learning_rate": 1e-3, "steps": 4, "max_new_tokens": 64}
+    done = run(model, place / "run", engine="vllm", dtype="bf16", **KEEP_SAMPLED, **fields)
+    gap = mismatch(done)
+    require(gap < 0.05, f"log-probabilities differ by {gap:.3g} a token: were the weights pushed?")
+    return {"logprob_mismatch": gap}
+
+
+CHECKS: Mapping[str, Check] = {
+    "rates": Check("the device answers; its own rates", rates),
+    "runs": Check("losses, KL, critic, adapters and the rest give the CPU's texts and figures", compared, ("peft",)),
+    "graphs": Check("CUDA graphs are captured and change no token", graphs),
+    "learning": Check("bf16 learns, and the sampler's log-probabilities are the learner's", learns),
+    "resume": Check("a run that was stopped ends with the weights of one that was not", resumed),
+    "overlap": Check("overlap: one_step samples the CPU's texts beside an update", overlapped),
+    "stages": Check("SFT, a reward model and a process reward model begin as on the CPU", stages),
+    "eight_bits": Check("8-bit moments and 4-bit bases train", eight_bits, ("bitsandbytes", "peft")),
+    "liger": Check("Liger's kernels give the figures that the model's own modules give", liger, ("liger_kernel",)),
+    "sampling": Check("half a billion parameters are sampled, with graphs and without", sampling),
+    "step": Check("half a billion parameters train within the memory that --dry-run says", whole_steps),
+    "nccl": Check("two processes over NCCL train as one does", several, gpus=2),
+    "vllm": Check("vLLM sleeps, wakes and gets every update's weights", vllm, ("vllm",)),
+}

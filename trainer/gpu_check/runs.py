@@ -1,0 +1,80 @@
+"""Short runs of the trainer, and what is compared between two of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verigym.trainer.config.run import build_config
+from verigym.trainer.gpu_check.configurations import FIGURES
+from verigym.trainer.gpu_check.task import ENVIRONMENTS, settings
+from verigym.trainer.monitoring.logs import read_rows
+
+TOLERANCE = 1e-3
+"""Relative difference of a figure that two devices may have in fp32, and in absolute terms a hundredth of it: sums are made in
+another order."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A finished run."""
+
+    rows: tuple[Mapping[str, Any], ...]
+    """Its metrics of training steps, by step."""
+    texts: tuple[tuple[str, ...], ...]
+    """Its completions, by step."""
+    said: tuple[str, ...]
+    """What the trainer logged, such as that a fast path was not taken."""
+    model: Path
+    """Folder of the final model."""
+
+
+def run(model: Path, output: Path, **more: Any) -> Ran:
+    """Train for a few steps in this process; see `task.settings`."""
+    from verigym.trainer.loop import train
+
+    with overheard() as said:
+        final = train(build_config(settings(model, output, **more), "gpu-check"), ENVIRONMENTS)
+    texts: dict[int, list[str]] = {}
+    for sample in read_rows(output / "samples.jsonl"):
+        texts.setdefault(sample["step"], []).append(sample["completion"])
+    trained = tuple(row for row in read_rows(output / "metrics.jsonl") if row["kind"] == "train")
+    return Ran(trained, tuple(tuple(texts[step]) for step in sorted(texts)), tuple(said), final)
+
+
+@contextmanager
+def overheard() -> Iterator[list[str]]:
+    """Collect what the trainer's log says inside the context."""
+    logger = logging.getLogger("verigym.trainer")
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        yield said
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def differences(row: Mapping[str, Any], other: Mapping[str, Any], figures: Sequence[str] = FIGURES) -> dict[str, float]:
+    """Return by how many times `TOLERANCE` each figure of two steps differs; infinite where one of them lacks it."""
+    found: dict[str, float] = {}
+    for name in figures:
+        if name in row or name in other:
+            one, two = row.get(name, float("nan")), other.get(name, float("nan"))
+            bound = TOLERANCE * max(abs(one), abs(two)) + TOLERANCE / 100
+            found[name] = abs(one - two) / bound if one == one and two == two else float("inf")
+    return found
+
+
+def share_equal(texts: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> float:
+    """Return the share of completions that are the same in both runs."""
+    pairs = [pair for mine, theirs in zip(texts, others, strict=True) for pair in zip(mine, theirs, strict=True)]
+    return sum(one == two for one, two in pairs) / len(pairs)
