@@ -17,11 +17,12 @@ from importlib.metadata import version
 import torch
 import transformers
 
+from trainer_parts import setting
 from trainer_parts.ours import Ours
 from trainer_parts.peer_generate import transformers_generate
 from trainer_parts.reward import Waiting
 from trainer_parts.rows import extra_peak_bytes, make_rows
-from trainer_parts.setting import LEAST, STEP, UPDATE, Shape, make_model
+from trainer_parts.setting import LARGE, LEAST, STEP, UPDATE, Shape, make_model
 
 HAS_TRL = importlib.util.find_spec("trl") is not None
 if HAS_TRL:
@@ -29,6 +30,12 @@ if HAS_TRL:
 
 Ratios = dict[str, float]
 clock = time.perf_counter
+
+
+def synchronized() -> float:
+    """Wait for the GPU, and return the time."""
+    torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def in_turns(repeats: int, **sides: Callable[[int], object]) -> dict[str, float]:
@@ -74,7 +81,8 @@ def gradients(repeats: int) -> Ratios:
 
 def whole_step(shape: Shape, repeats: int, name: str) -> Ratios:
     """Prompts to new weights: tokenizing, generation, verdicts, advantages, gradient, clipping, AdamW."""
-    ours, theirs = Ours(shape), Theirs(shape, steps=repeats + 1)
+    rows = 32 if setting.DEVICE.type == "cuda" else 8
+    ours, theirs = Ours(shape), Theirs(shape, steps=repeats + 1, rows_at_a_time=rows)
     own, others = theirs.train_in_turns(ours.step, clock)
     skip = shape.rows  # the first step of each side is not counted
     mean_theirs, mean_ours = (statistics.mean(side.lengths[skip:]) for side in (theirs, ours))
@@ -88,6 +96,11 @@ def whole_step(shape: Shape, repeats: int, name: str) -> Ratios:
 def step(repeats: int) -> Ratios:
     """The case we are made for."""
     return whole_step(STEP, repeats, "step")
+
+
+def large(repeats: int) -> Ratios:
+    """A model that a GPU is for."""
+    return whole_step(LARGE, repeats, "step_large")
 
 
 def least(repeats: int) -> Ratios:
@@ -195,6 +208,7 @@ def grading(repeats: int) -> Ratios:
 MEASURES: dict[str, tuple[Callable[[int], Ratios], str, bool]] = {
     "gradients": (gradients, "the gradients of both sides agree", True),
     "step": (step, "whole step, 4 prompts of 256 tokens x 8, lengths as they fall: at least 3", True),
+    "large": (large, "whole step of half a billion parameters, 8 prompts of 256 tokens x 8, lengths as they fall", True),
     "least": (least, "whole step, 4 prompts of 32 tokens x 2, all of 128 tokens: at least 1.2", True),
     "update": (update, "update alone, 256 + 128 tokens, vocabulary 32,768: time at least 2.5, memory at most 0.5", True),
     "generation": (generation, "generation, lengths as they fall: at least 3", False),
@@ -211,12 +225,17 @@ def main(description: str) -> None:
     parser.add_argument(
         "--cpu", action="store_true", help="CPU seconds of this process instead of wall time; grading: wall time"
     )
-    parser.add_argument("--only", nargs="+", choices=MEASURES, default=list(MEASURES))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda measures `large` alone, in bf16")
+    parser.add_argument("--only", nargs="+", choices=MEASURES, default=[name for name in MEASURES if name != "large"])
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     global clock
     if arguments.cpu:
         clock = time.process_time
+    if arguments.device == "cuda":
+        arguments.only = ["large"]
+        setting.DEVICE = torch.device("cuda")
+        clock = synchronized
     torch.set_num_threads(arguments.threads)
     transformers.utils.logging.set_verbosity_error()
     warnings.filterwarnings("ignore", category=FutureWarning)
@@ -225,7 +244,8 @@ def main(description: str) -> None:
         return
     peers = f"transformers {version('transformers')}, TRL {version('trl') if HAS_TRL else 'not installed'}"
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; torch {torch.__version__}, {peers}")
-    print(f"{arguments.threads} threads, float32, median of {arguments.repeats}, {'CPU' if arguments.cpu else 'wall'} seconds")
+    number = "float32" if arguments.device == "cpu" else f"bf16 on {torch.cuda.get_device_name()}"
+    print(f"{arguments.threads} threads, {number}, median of {arguments.repeats}, {'CPU' if arguments.cpu else 'wall'} seconds")
     ratios: Ratios = {}
     for name in arguments.only:
         measure, what, needs_trl = MEASURES[name]

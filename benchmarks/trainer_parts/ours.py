@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from trainer_parts import setting
 from trainer_parts.reward import Parity
 from trainer_parts.setting import Shape, codec, make_model, prompt_text
 from verigym import Grader
@@ -46,6 +47,8 @@ class Ours:
         workers: int = 1,
     ) -> None:
         self.shape, self.budget = shape, budget
+        self.on_gpu = setting.DEVICE.type == "cuda"
+        self.dtype = "bf16" if self.on_gpu else "fp32"
         self.codec = codec(shape.vocabulary)
         self.model = make_model(shape)
         self.environment = environment or Parity()
@@ -65,7 +68,7 @@ class Ours:
         """Generate and grade the completions of a step."""
         tasks = [(self.source, self.prompt(step * self.shape.prompts + place)) for place in range(self.shape.prompts)]
         groups = collect(
-            NativeEngine(self.model, self.codec, rows_at_a_time=512, dtype="fp32"),
+            NativeEngine(self.model, self.codec, rows_at_a_time=512, dtype=self.dtype, static_cache=self.on_gpu),
             self.codec,
             lambda source: self.grader,
             tasks,
@@ -80,7 +83,9 @@ class Ours:
     def gradient(self, rows: Sequence[TrainingRow]) -> dict[str, float]:
         """Compute the gradient of a batch, from zero."""
         self.optimizer.zero_grad(set_to_none=True)
-        return accumulate(self.model, rows, self.objective, token_budget=self.budget, pad_id=self.codec.pad_id, dtype="fp32")
+        return accumulate(
+            self.model, rows, self.objective, token_budget=self.budget, pad_id=self.codec.pad_id, dtype=self.dtype
+        )
 
     def step(self, number: int) -> None:
         """Take one whole step, from prompts to new weights."""

@@ -14,6 +14,9 @@ from verigym.trainer.models.codec import Codec
 from verigym.trainer.models.scratch import scratch_qwen3, scratch_tokenizer
 from verigym.trainer.rng import keyed_random, keyed_uniforms
 
+DEVICE = torch.device("cpu")
+"""Of both sides; the command line sets it. On CUDA both compute in bf16 over fp32 weights, else in fp32."""
+
 # Every completion's first dimension is made this large at the embedding, and so nearly constant behind the last norm:
 # the end-of-sequence token's own weight there is then a bias of its logit, in a model with tied and bias-free weights.
 CARRIER = 0.3
@@ -30,6 +33,10 @@ class Shape:
     mean_tokens: float | None
     """Completions end by themselves after about this many tokens, at most `new_tokens`; None: never by themselves."""
     vocabulary: int = 512
+    hidden_size: int = 256
+    layers: int = 3
+    heads: int = 4
+    intermediate_size: int = 640
 
     @property
     def rows(self) -> int:
@@ -39,6 +46,19 @@ class Shape:
 
 STEP = Shape(prompts=4, group=8, prompt_tokens=256, new_tokens=256, mean_tokens=90)
 LEAST = Shape(prompts=4, group=2, prompt_tokens=32, new_tokens=128, mean_tokens=None)
+LARGE = Shape(
+    prompts=8,
+    group=8,
+    prompt_tokens=256,
+    new_tokens=512,
+    mean_tokens=180,
+    vocabulary=32768,
+    hidden_size=896,
+    layers=24,
+    heads=14,
+    intermediate_size=4864,
+)
+"""Layers of the size of Qwen2.5-0.5B's, for a GPU."""
 UPDATE = Shape(prompts=2, group=8, prompt_tokens=256, new_tokens=128, mean_tokens=None, vocabulary=32768)
 
 
@@ -58,7 +78,15 @@ def prompt_text(number: int, tokens: int) -> str:
 @lru_cache
 def _calibrated(shape: Shape) -> Any:
     tokenizer = codec(shape.vocabulary).tokenizer
-    model = scratch_qwen3(tokenizer, max_positions=1024).eval()
+    model = scratch_qwen3(
+        tokenizer,
+        hidden_size=shape.hidden_size,
+        layers=shape.layers,
+        heads=shape.heads,
+        intermediate_size=shape.intermediate_size,
+        max_positions=1024,
+    ).eval()
+    model = model.to(DEVICE)
     weight = model.get_input_embeddings().weight
     with torch.no_grad():
         weight[:, 0] = CARRIER
@@ -70,7 +98,7 @@ def _calibrated(shape: Shape) -> Any:
         answers = torch.randint(
             tokenizer.eos_token_id + 1, len(tokenizer), (len(tokens), shape.new_tokens), generator=generator
         )
-        ids = torch.cat([torch.tensor(tokens), answers], dim=1)
+        ids = torch.cat([torch.tensor(tokens), answers], dim=1).to(DEVICE)
         low, high = CARRIER, 2.0
         for _ in range(12):
             weight[tokenizer.eos_token_id, 0] = (low + high) / 2

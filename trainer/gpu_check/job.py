@@ -37,17 +37,17 @@ class Finding:
     """The end of what a broken check wrote."""
 
 
-def run_checks(names: Sequence[str], device: str = "cuda", limit_s: float = CHECK_S) -> Iterator[Finding]:
+def run_checks(names: Sequence[str], gpus: int, device: str = "cuda", limit_s: float = CHECK_S) -> Iterator[Finding]:
     """Yield what each check finds, in this order.
 
     Args:
         names: of `checks.CHECKS`.
+        gpus: that torch sees here.
         device: where they run.
         limit_s: most seconds of one check.
     """
     from verigym.trainer.gpu_check.checks import CHECKS
 
-    gpus = gpu_count()
     for name in names:
         check = CHECKS[name]
         lacking = [package for package in check.packages if importlib.util.find_spec(package) is None]
@@ -86,15 +86,11 @@ def _last_document(out: str) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def gpu_count() -> int:
-    """Return how many GPUs torch sees; asked in another process, so that this one keeps no memory on them."""
-    code = "import torch; print(torch.cuda.device_count() if torch.cuda.is_available() else 0)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    return int(done.stdout or 0)
-
-
 def machine() -> dict[str, Any]:
-    """Return what the report says of the machine: names, memory and versions, nothing of its user."""
+    """Return what the report says of the machine: names, memory and versions, nothing of its user.
+
+    torch is asked in another process, so that this one keeps no memory on a GPU.
+    """
     code = (
         "import json, torch; p = torch.cuda.get_device_properties(0) if torch.cuda.is_available() else None; "
         "print(json.dumps({'gpu': p and p.name, 'gpu_memory_gb': p and p.total_memory / 1e9, "

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from verigym.envs import BaseEnvironment, Completion, Environment, Options, Prompt, Reference, Score
+from verigym.envs import BaseEnvironment, Completion, Options, Prompt, Reference, Score
 
 RIGHT_FROM = 0.9
 """Share of digits from which a completion counts as right."""
@@ -37,7 +37,7 @@ class DigitShare(BaseEnvironment[Nothing, Options]):
         return "0"
 
 
-ENVIRONMENTS: Mapping[str, Environment] = {"digit-share": DigitShare()}
+ENVIRONMENTS: Mapping[str, Any] = {"digit-share": DigitShare()}
 
 
 def write_model(

@@ -34,17 +34,18 @@ def gpu_check(
 
     print("loading torch", file=sys.stderr, flush=True)
     from verigym.trainer.gpu_check.checks import CHECKS
-    from verigym.trainer.gpu_check.job import gpu_count, machine, run_checks
+    from verigym.trainer.gpu_check.job import machine, run_checks
 
     names = only or list(CHECKS)
     if unknown := [name for name in names if name not in CHECKS]:
         raise UsageError(f"--only: there is no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
-    if not gpu_count():
+    about = machine()
+    if not about.get("gpus"):
         raise UsageError("torch sees no CUDA device here, so there is nothing to check")
     findings: list[dict[str, Any]] = []
-    document = {"machine": machine(), "findings": findings}
+    document = {"machine": about, "findings": findings}
     table = Table("check", "what must hold", "found", "s", "figures", box=None)
-    for finding in run_checks(names):
+    for finding in run_checks(names, about["gpus"]):
         print(f"{finding.name}: {finding.outcome} {finding.why}"[:300], file=sys.stderr, flush=True)
         findings.append(asdict(finding))
         # After each check, so that a machine that goes down leaves what was found.

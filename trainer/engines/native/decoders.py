@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary
 import torch
 from transformers.cache_utils import DynamicCache
 
-from verigym.trainer.engines.native.cuda_graphs import CapturedGraphs, Record, cuda_record
+from verigym.trainer.engines.native import cuda_graphs
+from verigym.trainer.engines.native.cuda_graphs import CapturedGraphs, Record
 from verigym.trainer.engines.native.growing_cache import grow_in_place
 from verigym.trainer.engines.native.llama_step import LlamaStep, unknown_parts
 from verigym.trainer.engines.native.prefix_cache import PrefixCache
@@ -287,7 +288,9 @@ def build_decoder(model: Any, positions: int, max_new_tokens: int, pad_id: int, 
         return PlainDecoder(model, pad_id, max_new_tokens)
     if static_rows is None:
         return SharedDecoder(model, positions, pad_id)
-    return StaticDecoder(model, positions, pad_id, static_rows, cuda_record() if model.device.type == "cuda" else None)
+    return StaticDecoder(
+        model, positions, pad_id, static_rows, cuda_graphs.cuda_record() if model.device.type == "cuda" else None
+    )
 
 
 _decodable: WeakKeyDictionary[Any, dict[torch.dtype | None, bool]] = WeakKeyDictionary()
@@ -306,10 +309,25 @@ def decodable(model: Any) -> bool:
     return known[dtype]
 
 
+STRICT, LOOSE = 1e-3, 5e-2
+"""Difference of log-probabilities that rounding explains, relative and absolute: in float32, and in half precision."""
+
+
 def _obstacle(model: Any) -> str:
+    """Return why the model must be decoded by its own modules; empty if it need not.
+
+    Under autocast, float32 shows first whether the layers are understood, since half precision would hide much.
+    """
     unknown = unknown_parts(model)
     if unknown:
         return unknown
+    kind, wide = model.device.type, model.get_input_embeddings().weight.dtype.itemsize >= 4
+    with torch.autocast(kind, enabled=False):
+        reason = _difference(model, STRICT if wide else LOOSE)
+    return _difference(model, LOOSE) if not reason and torch.is_autocast_enabled(kind) else reason
+
+
+def _difference(model: Any, tolerance: float) -> str:
     rows = [(0, [0, 1, 2]), (0, [0, 1, 2]), (1, [3, 1])]
     with torch.no_grad(), evaluating(model):
         try:
@@ -317,7 +335,6 @@ def _obstacle(model: Any) -> str:
         except (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     shared, plain = tried
-    tolerance = 1e-3 if plain.dtype.itemsize >= 4 else 5e-2
     near = torch.allclose(shared.double(), plain.double(), rtol=tolerance, atol=tolerance)
     return "" if near else "its log-probabilities would be others"
 
