@@ -143,10 +143,16 @@ def _prompt_tokens(run: Run, sources: Sequence[Source]) -> float:
 
 
 class SavedBytes:
-    """Hooks of autograd that count the bytes kept for the backward pass, without the models' own weights."""
+    """Hooks of autograd that count the bytes kept for the backward pass.
+
+    The models' own weights do not count, nor what has the shape of a weight: autocast's copies and gradients of weights do not
+    grow with the tokens, and a large model's are more than a few tokens keep.
+    """
 
     def __init__(self, *models: Any) -> None:
-        self._weights = {parameter.untyped_storage().data_ptr() for model in models for parameter in model.parameters()}
+        parameters = [parameter for model in models for parameter in model.parameters()]
+        self._weights = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+        self._shapes = {tuple(parameter.shape) for parameter in parameters if parameter.dim() > 1}
         self._kept: dict[int, int] = {}
         self._backward = False
         self.peak = 0
@@ -156,7 +162,8 @@ class SavedBytes:
         if self._backward:  # the next micro-batch: what the last one kept is gone
             self._kept, self._backward = {}, False
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._weights:
+        of_weight = tuple(tensor.shape) in self._shapes or tuple(tensor.shape[::-1]) in self._shapes
+        if storage.data_ptr() not in self._weights and not of_weight:
             self._kept[storage.data_ptr()] = storage.nbytes()
             self.peak = max(self.peak, sum(self._kept.values()))
         return tensor

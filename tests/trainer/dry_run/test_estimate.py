@@ -212,6 +212,15 @@ def test_what_is_kept_for_the_backward_pass_is_counted_once() -> None:
     assert saved.peak == 2 * (2 * 4 * 4), "the input of the layer and that of the square; not the weights"
 
 
+def test_copies_of_weights_that_autocast_makes_are_no_activations() -> None:
+    layer = torch.nn.Linear(64, 48, bias=False)
+    saved = SavedBytes(layer)
+    inputs = torch.randn(2, 64, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack), torch.autocast("cpu", dtype=torch.bfloat16):
+        layer(inputs).sum().backward()
+    assert saved.peak == 2 * 64 * 2, "the input in bfloat16, and not 48 x 64 numbers"
+
+
 def test_what_does_not_fit_is_refused_with_what_to_change(model_folder: Path, tmp_path: Path) -> None:
     settings = config(model_folder, tmp_path)
     big_model = replace(model_shape(str(model_folder), settings), parameters=10**9, trained=(10**9,))
