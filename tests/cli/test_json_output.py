@@ -135,6 +135,8 @@ SANDBOX: dict[str, tuple[str, Check]] = {
     "sandbox test": ("sandbox test program.py --tests tests.json", lambda found: found["reward"] == 1.0),
     "sandbox self-check": ("sandbox self-check", lambda found: {one["group"] for one in found["probes"]} and "level" in found),
 }
+WITH_A_GPU = ("gpu-check",)
+"""Run in tests/trainer/gpu_check."""
 TRAINING = ("train", "eval", "quickstart", "pairs", "reward-model", "step-labels", "prm", "pipeline run", "pipeline plan")
 """Commands that the slow test at the end runs."""
 
@@ -161,7 +163,7 @@ def test_every_command_has_it_or_a_reason() -> None:
 
 
 def test_every_command_with_it_is_run() -> None:
-    run: set[Words] = {tuple(name.split()) for name in (*QUICK, *SANDBOX, *TRAINING) if not name.endswith("NAME")}
+    run: set[Words] = {tuple(name.split()) for name in (*QUICK, *SANDBOX, *TRAINING, *WITH_A_GPU) if not name.endswith("NAME")}
     assert run == set(commands()) - set(WITHOUT)
 
 

@@ -17,33 +17,12 @@ import pytest
 from needs import needs
 from runs import rows, run, settings
 
+from verigym.trainer.gpu_check.configurations import CONFIGURATIONS, FIGURES
+
 pytestmark = [pytest.mark.slow, needs("peft")]
 
 SCRIPT = Path(__file__).parent / "support/run_pretending.py"
 
-RUNS: Mapping[str, Mapping[str, Any]] = {
-    "plain": {},
-    "transformers": {"engine": "transformers"},
-    "evaluated": {"eval_every": 1, "eval_prompts": 2},
-    "kl": {"kl_coef": 0.1, "kl_estimator": "k3"},
-    "kl_in_reward": {"kl_coef": 0.1, "kl_place": "reward"},
-    "new_reference": {"kl_coef": 0.1, "reference_every": 1},
-    "entropy": {"entropy_coef": 0.01},
-    "epochs": {"updates_per_step": 2, "epochs_per_step": 2},
-    "gspo": {"loss": "gspo", "aggregation": "sequence_mean", "epochs_per_step": 2},
-    "cispo": {"loss": "cispo", "epochs_per_step": 2},
-    "correction": {"correction": "token_truncated"},
-    "opsm": {"correction": "opsm", "correction_options": {"delta": 0.1}, "epochs_per_step": 2},
-    "gae": {"advantage": "gae", "kl_coef": 0.1, "kl_place": "reward"},
-    "lora": {"lora_rank": 2},
-    "lora_kl": {"lora_rank": 2, "kl_coef": 0.1, "reference_every": 1},
-    "checkpointing": {"gradient_checkpointing": True},
-    "own_prompts": {"shared_prefix": False},
-    "chunks": {"logprob_chunk": 7},
-    "micro_batches": {"micro_batch_tokens": 64},
-    "dynamic": {"dynamic_sampling": True, "replay_share": 0.25, "curriculum": True},
-    "overlong": {"overlong_cache": 4},
-}
 QUICK = ("plain", "kl", "gae", "lora")
 
 MIXED: Mapping[str, Mapping[str, Any]] = {
@@ -60,8 +39,6 @@ MIXED: Mapping[str, Mapping[str, Any]] = {
 }
 """Ten functions of the trainer whose results are put on the CPU, and settings under which they run."""
 
-SEEN = ("loss", "grad_norm", "reward", "completion_tokens", "sampled_nll", "kl", "clip_fraction", "value_loss", "correction")
-
 
 def run_pretending(runs: Sequence[Mapping[str, Any]], folder: Path) -> list[dict[str, Any]]:
     path = folder / "configs.json"
@@ -74,7 +51,7 @@ def run_pretending(runs: Sequence[Mapping[str, Any]], folder: Path) -> list[dict
 
 def compare(names: Sequence[str], model: Path, folder: Path) -> None:
     """The texts are the same; figures agree to rounding, for a subclass has other nodes in the graph of gradients."""
-    runs = {name: {**RUNS[name], "steps": 2, "threads": 1, "samples_per_step": 16} for name in names}
+    runs = {name: {**CONFIGURATIONS[name], "steps": 2, "threads": 1, "samples_per_step": 16} for name in names}
     pretended = [
         settings(model, folder / "cuda" / name, device="cuda", **without_graphs(fields), **fields)
         for name, fields in runs.items()
@@ -86,7 +63,7 @@ def compare(names: Sequence[str], model: Path, folder: Path) -> None:
         texts = [read_texts(folder / device / name) for device in ("cpu", "cuda")]
         assert texts[0] == texts[1] and len(texts[0]) >= 8, name
         for there, here in zip(found, wanted, strict=True):
-            figures = [{key: row[key] for key in SEEN if key in row} for row in (there, here)]
+            figures = [{key: row[key] for key in FIGURES if key in row} for row in (there, here)]
             assert figures[0] == pytest.approx(figures[1], rel=1e-3, abs=1e-5), name
 
 
@@ -104,7 +81,7 @@ def test_quick_runs_are_the_cpu_s(letters_model: Path, tmp_path: Path) -> None:
 
 
 def test_all_runs_are_the_cpu_s(letters_model: Path, tmp_path: Path) -> None:
-    compare([name for name in RUNS if name not in QUICK], letters_model, tmp_path)
+    compare([name for name in CONFIGURATIONS if name not in QUICK], letters_model, tmp_path)
 
 
 def test_a_device_mix_up_put_in_by_hand_is_caught_ten_times_of_ten(letters_model: Path, tmp_path: Path) -> None:

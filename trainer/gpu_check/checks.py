@@ -76,8 +76,8 @@ def compared(
     worst, equal = 0.0, []
     for name, fields in configurations.items():
         native = fields.get("engine", "native") == "native"
-        there = run(model, place / device / name, device=device, threads=1, **fields, **(more if native else {}))
-        here = run(model, place / "cpu" / name, device="cpu", threads=1, **fields)
+        there = run(model, place / "there" / name, device=device, threads=1, **fields, **(more if native else {}))
+        here = run(model, place / "here" / name, device="cpu", threads=1, **fields)
         found = differences(there.rows[0], here.rows[0])
         worst = max(worst, *found.values())
         equal.append(share_equal(there.texts, here.texts))

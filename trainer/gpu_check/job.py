@@ -98,7 +98,5 @@ def machine() -> dict[str, Any]:
         "'torch': torch.__version__, 'cuda': torch.version.cuda}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    from verigym.grade.manifest import versions
-
     about = {"python": platform.python_version(), "system": platform.platform()}
-    return {**about, **_last_document(done.stdout), "versions": versions()}
+    return {**about, **_last_document(done.stdout)}

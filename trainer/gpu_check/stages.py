@@ -48,8 +48,8 @@ def first_updates(place: Path, device: str) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for name, (train, kind, data) in trained.items():
         first: list[Mapping[str, Any]] = []
-        for on in ("cpu", device):
-            output = place / on / name
+        for where, on in (("here", "cpu"), ("there", device)):
+            output = place / where / name
             train(kind(model=str(model), output=output, data=(data,), device=on, **QUICK))
             rows = [row for row in read_rows(output / "metrics.jsonl") if row["kind"] == "train"]
             assert len(rows) == STEPS

@@ -30,6 +30,7 @@ def gpu_check(
 
     from verigym.envs.console import print_table
     from verigym.envs.contract.errors import UsageError
+    from verigym.grade.manifest import versions
     from verigym.grade.out_file import write_atomically
 
     print("loading torch", file=sys.stderr, flush=True)
@@ -39,7 +40,7 @@ def gpu_check(
     names = only or list(CHECKS)
     if unknown := [name for name in names if name not in CHECKS]:
         raise UsageError(f"--only: there is no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
-    about = machine()
+    about = {**machine(), "versions": versions()}
     if not about.get("gpus"):
         raise UsageError("torch sees no CUDA device here, so there is nothing to check")
     findings: list[dict[str, Any]] = []

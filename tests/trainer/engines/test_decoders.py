@@ -10,6 +10,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from verigym.trainer.engines.native.decoders import PlainDecoder, SharedDecoder, build_decoder, decodable
+from verigym.trainer.logprobs.forward import autocast
 from verigym.trainer.rng import keyed_random, keyed_uniforms
 
 SIZES: dict[str, Any] = {
@@ -110,3 +111,31 @@ def test_a_model_that_only_looks_known_is_found_out(tiny_model: Any) -> None:
     model = copy.deepcopy(tiny_model)
     model.model.layers[0].register_forward_hook(lambda module, given, out: out * 1.5)
     assert not decodable(model)
+
+
+@pytest.fixture
+def like_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under autocast to bf16 CUDA multiplies with float32 results where asked to, and its log-softmax is float32."""
+    multiply, log_softmax = torch.bmm, torch.Tensor.log_softmax
+
+    def bmm(a: torch.Tensor, b: torch.Tensor, *, out_dtype: torch.dtype | None = None) -> torch.Tensor:
+        if out_dtype is None:
+            return multiply(a, b)
+        with torch.autocast("cpu", enabled=False):
+            return multiply(a.to(out_dtype), b.to(out_dtype))
+
+    monkeypatch.setattr(torch, "bmm", bmm)
+    monkeypatch.setattr(torch.Tensor, "log_softmax", lambda self, dim: log_softmax(self.float(), dim))
+
+
+def test_bf16_rounds_more_and_is_decodable_all_the_same(like_cuda: None, tiny_model: Any) -> None:
+    with autocast(tiny_model.device, "bf16"):
+        assert decodable(tiny_model)
+
+
+def test_bf16_hides_no_wrong_layer(like_cuda: None, tiny_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A difference that bf16 would explain, and float32 does not."""
+    real = SharedDecoder.step
+    monkeypatch.setattr(SharedDecoder, "step", lambda self, token_B: real(self, token_B) * 1.2)
+    with autocast(tiny_model.device, "bf16"):
+        assert not decodable(tiny_model)
