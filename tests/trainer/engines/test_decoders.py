@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
+from verigym.trainer.engines.native import decoders
 from verigym.trainer.engines.native.decoders import PlainDecoder, SharedDecoder, build_decoder, decodable
 from verigym.trainer.logprobs.forward import autocast
 from verigym.trainer.rng import keyed_random, keyed_uniforms
@@ -134,8 +135,12 @@ def test_bf16_rounds_more_and_is_decodable_all_the_same(like_cuda: None, tiny_mo
 
 
 def test_bf16_hides_no_wrong_layer(like_cuda: None, tiny_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A difference that bf16 would explain, and float32 does not."""
-    real = SharedDecoder.step
-    monkeypatch.setattr(SharedDecoder, "step", lambda self, token_B: real(self, token_B) * 1.2)
-    with autocast(tiny_model.device, "bf16"):
-        assert not decodable(tiny_model)
+    """A difference that rounding to bf16 would explain, and rounding to float32 does not."""
+    found = []
+    for strict in (decoders.STRICT, 1.0):
+        model = copy.deepcopy(tiny_model)
+        model.model.layers[0].register_forward_hook(lambda module, given, out: out * 1.2)
+        monkeypatch.setattr(decoders, "STRICT", strict)
+        with autocast(model.device, "bf16"):
+            found.append(decodable(model))
+    assert found == [False, True]
