@@ -7,8 +7,7 @@ SEED ?= 0
 # Compiled files are kept: compiling the tests takes longer than collecting them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup quickstart recipes test test-all test-vllm check docs bench clean
-.PHONY: setup quickstart recipes test test-all test-vllm test-adapters check bench clean
+.PHONY: setup quickstart recipes test test-all test-vllm test-adapters gpu-check check docs bench clean
 
 setup: $(VENV)/.installed
 
@@ -52,6 +51,10 @@ test-adapters: setup
 	@echo "==> scoring and training with other trainers, each in a virtual environment of its own, in .venv-adapters; minutes each"
 	@VERIGYM_TEST_ADAPTERS=1 VERIGYM_ADAPTER_VENVS=$${VERIGYM_ADAPTER_VENVS:-$(CURDIR)/.venv-adapters} OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -q -rs tests/adapters -m slow
+
+gpu-check: setup
+	@echo "==> checking what only a GPU can show, five to ten minutes; the report goes into gpu-check.json"
+	@$(BIN)/verigym gpu-check
 
 check: setup
 	@echo "==> ruff, mypy, layout and import direction"

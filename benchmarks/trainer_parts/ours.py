@@ -49,7 +49,7 @@ class Ours:
         self.shape, self.budget = shape, budget
         self.on_gpu = setting.DEVICE.type == "cuda"
         self.dtype = "bf16" if self.on_gpu else "fp32"
-        self.codec = codec(shape.vocabulary)
+        self.codec = codec()
         self.model = make_model(shape)
         self.environment = environment or Parity()
         self.source = Source(self.environment.name, self.environment, 1.0, self.prompt, ())

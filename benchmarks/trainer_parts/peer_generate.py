@@ -12,7 +12,7 @@ from trainer_parts.setting import Shape, codec, prompt_text
 
 def transformers_generate(model: Any, shape: Shape, step: int) -> int:
     """Sample a step's completions with transformers' `generate` and return the number of tokens, padding left out."""
-    text = codec(shape.vocabulary)
+    text = codec()
     numbers = [step * shape.prompts + place for place in range(shape.prompts) for _ in range(shape.group)]
     ids = torch.tensor([text.encode_text(prompt_text(number, shape.prompt_tokens) + "\n") for number in numbers])
     torch.manual_seed(step)

@@ -23,7 +23,7 @@ def make_rows(shape: Shape, key: str, *, zero_groups: int = 0, off_policy: float
         off_policy: where above 0, old log-probabilities are given: a uniform distribution's, give or take half of this.
     """
     random = keyed_random("rows", key)
-    text = codec(shape.vocabulary)
+    text = codec()
     counts = iter(lengths(shape.rows, shape, key))
     rows = []
     for group in range(shape.prompts):

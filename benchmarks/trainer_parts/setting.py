@@ -63,11 +63,9 @@ UPDATE = Shape(prompts=2, group=8, prompt_tokens=256, new_tokens=128, mean_token
 
 
 @lru_cache
-def codec(vocabulary: int) -> Codec:
-    """A tokenizer of exactly so many tokens; those that its few training texts do not give are never in a prompt."""
-    tokenizer = scratch_tokenizer([f"{n} plus {n * 7} is {n * 8}" for n in range(500)], min(vocabulary, 512))
-    tokenizer.add_tokens([f"<unused{n}>" for n in range(vocabulary - len(tokenizer))])
-    return Codec(tokenizer)
+def codec() -> Codec:
+    """A small tokenizer. The models have more tokens than it, as published ones do; these have no text."""
+    return Codec(scratch_tokenizer([f"{n} plus {n * 7} is {n * 8}" for n in range(500)], 512))
 
 
 def prompt_text(number: int, tokens: int) -> str:
@@ -77,7 +75,7 @@ def prompt_text(number: int, tokens: int) -> str:
 
 @lru_cache
 def _calibrated(shape: Shape) -> Any:
-    tokenizer = codec(shape.vocabulary).tokenizer
+    tokenizer = codec().tokenizer
     model = scratch_qwen3(
         tokenizer,
         hidden_size=shape.hidden_size,
@@ -85,6 +83,7 @@ def _calibrated(shape: Shape) -> Any:
         heads=shape.heads,
         intermediate_size=shape.intermediate_size,
         max_positions=1024,
+        vocabulary_size=shape.vocabulary,
     ).eval()
     model = model.to(DEVICE)
     weight = model.get_input_embeddings().weight
@@ -93,10 +92,10 @@ def _calibrated(shape: Shape) -> Any:
         if shape.mean_tokens is None:
             weight[tokenizer.eos_token_id, 0] = -10.0
             return model
-        tokens = [list(codec(shape.vocabulary).encode_text(prompt_text(row, shape.prompt_tokens) + "\n")) for row in range(8)]
+        tokens = [list(codec().encode_text(prompt_text(row, shape.prompt_tokens) + "\n")) for row in range(8)]
         generator = torch.Generator().manual_seed(0)
         answers = torch.randint(
-            tokenizer.eos_token_id + 1, len(tokenizer), (len(tokens), shape.new_tokens), generator=generator
+            tokenizer.eos_token_id + 1, shape.vocabulary, (len(tokens), shape.new_tokens), generator=generator
         )
         ids = torch.cat([torch.tensor(tokens), answers], dim=1).to(DEVICE)
         low, high = CARRIER, 2.0

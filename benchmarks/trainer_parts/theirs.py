@@ -44,7 +44,7 @@ class Theirs:
     ) -> None:
         self.shape = shape
         self.rows_at_a_time = rows_at_a_time
-        self.codec = codec(shape.vocabulary)
+        self.codec = codec()
         self.lengths: list[int] = []
         self.folder = tempfile.TemporaryDirectory()
         on_gpu = setting.DEVICE.type == "cuda"
