@@ -174,8 +174,15 @@ def eight_bits(place: Path, device: str) -> Figures:
 
 
 def liger(place: Path, device: str) -> Figures:
-    """Train with Liger's kernels: figures of the first step as without them."""
+    """Train with Liger's kernels: they are in the model, and figures of the first step are as without them."""
+    from verigym.trainer.models.liger import use_liger
+    from verigym.trainer.models.loading import load_model
+
     model = write_model(place / "model", hidden_size=256, intermediate_size=512)
+    patched, _ = load_model(model, torch.device(device))
+    use_liger(patched, torch.device(device))
+    replaced = liger_modules(patched)
+    require(replaced > 0, "no module of the model was replaced by Liger's")
     fields: dict[str, Any] = {"device": device, "learning_rate": 1e-3}
     plain, fused = run(model, place / "plain", **fields), run(model, place / "liger", liger=True, **fields)
     share = share_equal(plain.texts[:1], fused.texts[:1])
@@ -184,7 +191,13 @@ def liger(place: Path, device: str) -> Figures:
     if share == 1:
         off = {name: times for name, times in found.items() if times > 10}
         require(not off, f"figures of the first step differ, in units of the tolerance: {off}")
-    return {"texts_equal": share, "worst_of_tolerance": max(found.values())}
+    return {"replaced": replaced, "texts_equal": share, "worst_of_tolerance": max(found.values())}
+
+
+def liger_modules(model: torch.nn.Module) -> int:
+    """Return how many modules run a function of Liger's, which is bound to each of them."""
+    functions = (getattr(module.forward, "__func__", module.forward) for module in model.modules())
+    return sum(str(getattr(function, "__module__", "")).startswith("liger_kernel") for function in functions)
 
 
 def stages(place: Path, device: str) -> Figures:
