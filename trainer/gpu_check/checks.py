@@ -179,12 +179,13 @@ def liger(place: Path, device: str) -> Figures:
     from verigym.trainer.models.loading import load_model
 
     model = write_model(place / "model", hidden_size=256, intermediate_size=512)
+    fields: dict[str, Any] = {"device": device, "learning_rate": 1e-3}
+    plain, fused = run(model, place / "plain", **fields), run(model, place / "liger", liger=True, **fields)
+    # Last: what it puts into the module of transformers stays for all models of this process.
     patched, _ = load_model(model, torch.device(device))
     use_liger(patched, torch.device(device))
     replaced = liger_modules(patched)
     require(replaced > 0, "no module of the model was replaced by Liger's")
-    fields: dict[str, Any] = {"device": device, "learning_rate": 1e-3}
-    plain, fused = run(model, place / "plain", **fields), run(model, place / "liger", liger=True, **fields)
     share = share_equal(plain.texts[:1], fused.texts[:1])
     found = differences(plain.rows[0], fused.rows[0])
     require(share >= 0.9, f"{share:.0%} of the first step's texts are those without Liger")
