@@ -4,6 +4,7 @@ from verigym.envs.composition.operators import AllOf, AnyOf, Gate, WeightedSum
 from verigym.envs.conformance import check_env
 from verigym.envs.contract.base import BaseEnvironment, Environment, ExpectedVerdicts, Options, TaskSource
 from verigym.envs.contract.errors import EnvironmentFailure, UsageError
+from verigym.envs.contract.generated import GeneratedTasks, Made
 from verigym.envs.contract.schema import (
     Completion,
     Message,
@@ -32,8 +33,10 @@ __all__ = [
     "EnvironmentFailure",
     "ExpectedVerdicts",
     "Gate",
+    "GeneratedTasks",
     "Grader",
     "Interactive",
+    "Made",
     "Message",
     "Options",
     "Prompt",

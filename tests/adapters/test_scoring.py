@@ -217,3 +217,11 @@ def test_a_run_that_learns_nothing_ends() -> None:
             assert always.reward(task, "hi").reward == 0.0
         with pytest.raises(UsageError, match="the last 3 completions have got no reward: the server is away"):
             always.reward(task, "hi")
+
+
+def test_what_no_source_would_use_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="eval_count is 5 and no source has an eval_split to hold rows out of"):
+        open_sources("arithmetic", eval_count=5)
+    sources = {"sources": [{"dataset": "gsm8k", "data_dir": str(tmp_path)}]}
+    with pytest.raises(UsageError, match="data_dir are given beside a mixture whose data sets all name theirs"):
+        open_sources(sources, data_dir=tmp_path)

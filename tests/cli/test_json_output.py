@@ -256,7 +256,7 @@ def test_a_comparison(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_file_of_bad_rows_gives_a_document_too(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("bad.jsonl").write_text('{"prompt": 3, "answer": "4", "completion": "x"}\n')
-    assert main(["grade", "bad.jsonl", "--env", "math", "--workers", "0", "--json"]) == 1
+    assert main(["grade", "bad.jsonl", "--env", "math", "--workers", "0", "--json"]) == ExitCode.NONE_SCORED
     found = document(capsys)
     assert (found["n"], found["bad_rows"]) == (0, 1) and found["first_bad"]
 

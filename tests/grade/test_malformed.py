@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from verigym.cli import main
+from verigym.exit_codes import ExitCode
 from verigym.grade.out_file import sidecar
 
 GOOD = {"prompt": "1+1?", "answer": "2", "completion": r"\boxed{2}"}
@@ -152,7 +153,7 @@ def test_a_bad_row_is_listed_and_the_rest_is_graded(case, tmp_path, capsys):
 def test_all_rows_bad(tmp_path, capsys):
     source = tmp_path / IN
     source.write_bytes(b"x\ny\n")
-    assert main(["grade", str(source), "--env", "math", "--out", str(tmp_path / OUT), "--workers", "0"]) == 1
+    assert main(["grade", str(source), "--env", "math", "--out", str(tmp_path / OUT), "--workers", "0"]) == ExitCode.NONE_SCORED
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert f"error: all 2 rows of {source} are bad; the first, line 1: not JSON" in error
@@ -163,7 +164,7 @@ def test_all_rows_bad(tmp_path, capsys):
 def test_all_rows_bad_leave_nothing_beside_the_input(tmp_path, capsys):
     source = tmp_path / IN
     source.write_bytes(b"x\ny\n")
-    assert main(["grade", str(source), "--env", "math", "--workers", "0"]) == 1
+    assert main(["grade", str(source), "--env", "math", "--workers", "0"]) == ExitCode.NONE_SCORED
     assert "line 1: not JSON" in (error := capsys.readouterr().err) and "; --out names a file" in error
     assert [path.name for path in tmp_path.iterdir()] == [IN]
 

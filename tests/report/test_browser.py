@@ -120,7 +120,7 @@ def test_filters_orders_and_search(page: Page, run_page: Path) -> None:
     choose(page, "Order", "advantage")
     page.until("document.querySelector('.sample-row').innerText.includes('+1.50')")
     choose(page, "Order", "reward-low")
-    page.until("document.querySelector('.sample-row').innerText.includes('wrong')")
+    page.until("document.querySelector('.sample-row').innerText.includes('incorrect')")
     assert "unscored" in rows(page)[-1]  # what has no reward stands last either way
     choose(page, "Verdict", "3")
     assert "no answer" in until_rows(page, 1)[0]

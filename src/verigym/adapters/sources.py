@@ -169,12 +169,12 @@ def open_sources(
             return Sources(given)
         _refuse_options(NO_FILES, _given(data_dir=data_dir))
         configs = [SourceConfig(environment=environment.name, split="train" if split is None else split, eval_split=eval_split)]
-        return _made(configs, seed or 0, eval_count or 0, given)
+        return _made(configs, seed or 0, eval_count, given)
     if not isinstance(what, Mapping) and _names_environment(str(what)):
         made = load_environment(str(what), **options)
         return open_sources(made, **splits, **others)
     fields = _fields(what, {"split": "train", "eval_split": None, **splits}, splits, data_dir, options)
-    return _made([_config(one) for one in fields], seed or 0, eval_count or 0)
+    return _made([_config(one) for one in fields], seed or 0, eval_count)
 
 
 def open_held_out(
@@ -256,6 +256,8 @@ def _fields(
             _refuse_options("a mixture that reads no data set", _given(data_dir=folder))
         if isinstance(what, Mapping) or "model" in in_file or set(in_file) == {"sources"}:
             here = {} if data_dir is None else {"data_dir": data_dir}
+            if all("data_dir" in one for one in in_file["sources"] if "dataset" in one):
+                _refuse_options("a mixture whose data sets all name theirs", here)
             return [{**here, **one} if "dataset" in one else dict(one) for one in in_file["sources"]]
         return list(load_suite(name).fields(data_dir)["sources"])
     if name in datasets_available() or in_file:
@@ -275,9 +277,15 @@ def _config(fields: Mapping[str, Any]) -> SourceConfig:
         raise UsageError(f"source: {explain(error, SourceConfig.model_fields)}") from None
 
 
-def _made(configs: list[SourceConfig], seed: int, eval_count: int, given: Mapping[str, Environment] | None = None) -> Sources:
+def _made(
+    configs: list[SourceConfig], seed: int, eval_count: int | None, given: Mapping[str, Environment] | None = None
+) -> Sources:
     _refuse_doubles(configs)
-    sources = tuple(make_source(config, seed, eval_count, given) for config in configs)
+    if eval_count is not None and not any(config.eval_split for config in configs):
+        raise UsageError(
+            f"eval_count is {eval_count} and no source has an eval_split to hold rows out of; give eval_split, or leave it out"
+        )
+    sources = tuple(make_source(config, seed, eval_count or 0, given) for config in configs)
     return Sources({source.label: source.environment for source in sources}, sources, seed)
 
 

@@ -159,7 +159,7 @@ def grade(
             remove(outcome.summary_path)
         where = "--out names a file, beside which all are listed" if beside else f"see {outcome.bad_path}"
         complain(f"all {outcome.bad_rows} rows of {input} are bad; the first, {outcome.first_bad}; {where}")
-        return Result(ExitCode.FAILED, document)
+        return Result(ExitCode.NONE_SCORED, document)
     show(outcome)
     show_hints(outcome)
     failed = _warned(outcome)

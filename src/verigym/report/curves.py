@@ -33,7 +33,7 @@ PANELS = (
     Panel("status", "Verdicts", "share of all completions", tuple(f"status/{name}" for name in STATUSES), share=True),
     Panel("length", "Length", "mean tokens of a completion", ("completion_tokens",)),
     Panel("truncated", "Cut off by the token limit", "share of completions", ("truncated",), share=True),
-    Panel("no_answer", "Without an answer", "share of scored completions", ("no_answer",), share=True),
+    Panel("no_answer", "No answer", "share of scored completions", ("no_answer",), share=True),
     Panel("nll", "Sampled NLL, an estimate of the entropy", "nats a token", ("sampled_nll",)),
     Panel("entropy", "Entropy", "nats a token", ("entropy",)),
     Panel("kl", "KL to the reference", "nats a token", ("kl",)),

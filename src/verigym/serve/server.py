@@ -145,7 +145,7 @@ def configured(service: Service) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         backlog=BACKLOG,
-        timeout_keep_alive=int(max(service.limits.idle_s, 1)),
+        timeout_keep_alive=service.limits.idle_s,
         timeout_graceful_shutdown=int(LAST_S),
         h11_max_incomplete_event_size=HEAD_BYTES,
     )

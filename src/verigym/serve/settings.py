@@ -30,8 +30,8 @@ class ServiceLimits(_Settings):
     """Time for a request's head, from the connection or from its first byte."""
     body_s: float = Field(default=60.0, gt=0)
     """Time for a request's body."""
-    idle_s: float = Field(default=15.0, gt=0)
-    """How long a connection is kept between requests."""
+    idle_s: int = Field(default=15, ge=1)
+    """How long a connection is kept between requests, in whole seconds."""
     write_s: float = Field(default=60.0, gt=0)
     """How long a client may leave a batch's answers unread before its connection is cut."""
     drain_s: float = Field(default=60.0, gt=0)

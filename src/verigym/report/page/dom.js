@@ -94,7 +94,7 @@ function badge(status) {
 }
 
 const STATUS_NAMES = {
-  correct: "correct", partial: "partial", incorrect: "wrong", no_answer: "no answer", truncated: "truncated", limit: "limit", error: "unscored",
+  correct: "correct", partial: "partial", incorrect: "incorrect", no_answer: "no answer", truncated: "truncated", limit: "limit", error: "unscored",
 };
 
 // A horizontal bar whose parts are shares of 1; sizes are set one by one, because the page allows no style attributes.

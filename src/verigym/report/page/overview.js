@@ -124,9 +124,7 @@ function difficultyPanel() {
       ]);
     }
   });
-  if (!rows.length) {
-    return panel("Pass rate by difficulty", el("p", { class: "empty" }, "No task says how difficult it is. --difficulty NAME names the column or the metadata that does; level and difficulty are found by themselves."));
-  }
+  if (!rows.length) return null; // docs/report.md says how to name the column
   const columns = [
     ...(many ? [{ name: "Input", text: true }] : []), { name: "Difficulty", text: true }, { name: "Prompts" }, { name: "", bar: true },
     { name: "Pass rate" }, { name: "95% interval", help: "a bootstrap that draws prompts" },
@@ -164,7 +162,7 @@ function lengthFigures() {
   const width = Math.max(1, Math.ceil((most - values[0]) / 40));
   const least = Math.floor(values[0] / width) * width;
   const bins = Math.floor((most - least) / width) + 1;
-  const groups = [["right", (id) => statusOf(id) === "correct", () => statusColor("correct")], ["not right", (id) => statusOf(id) !== "correct", () => statusColor("incorrect")]];
+  const groups = [["correct", (id) => statusOf(id) === "correct", () => statusColor("correct")], ["not correct", (id) => statusOf(id) !== "correct", () => statusColor("incorrect")]];
   const lines = groups.map(([label, belongs, lineColor]) => {
     const counts = new Array(bins + 1).fill(0);
     let total = 0;

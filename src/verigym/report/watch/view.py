@@ -18,7 +18,7 @@ from verigym.terminal import printable
 NARROW = 70
 """Columns below which accuracy and length have no curves."""
 STYLES = {"correct": "green", "partial": "cyan", "incorrect": "red", "error": "bright_black"}
-NAMES = {"incorrect": "wrong", "no_answer": "no answer", "error": "unscored"}
+NAMES = {"no_answer": "no answer", "error": "unscored"}
 HEADS = {"reward": "reward", "accuracy": "accuracy", "completion_tokens": "tokens"}
 
 
