@@ -86,7 +86,9 @@ class Case:
 
     @property
     def wall_s(self) -> float:
-        """Wall and CPU limit: less than the usual where a program is to run into it."""
+        """Wall and CPU limit: short where a program may run into it, long where time must not decide."""
+        if self.expect == "ACCEPT" or self.expect in ("REJECT:memory", "REJECT:output", "REJECT:runtime"):
+            return 10.0
         if self.id.startswith("X-B") and self.expect == "REJECT:time":
             return 0.6
         return 1.0 if self.id.split("-")[-1][0] == "B" and self.expect.startswith("REJECT") else 2.0
