@@ -27,7 +27,7 @@ def cannot_start(error: Exception) -> UsageError:
 
 
 class Engine:
-    """Up to `max(workers, 1)` owners, each with one worker, started when first needed."""
+    """Runs sessions in at most `max(workers, 1)` worker processes, each started when it is first needed."""
 
     def __init__(self, environments: Mapping[str, Environment], workers: int, limits: Limits) -> None:
         self._environments, self._workers, self._limits = environments, workers, limits
