@@ -195,9 +195,9 @@ _CALLS, _HARNESS, _PROGRAM, _WARMUP = (
     f"verigym.sandbox.inside.{name}" for name in ("candidate.calls", "testside.harness", "program", "cell.warmup")
 )
 _loaded: dict[str, Any] = {}
-# Modules that programs import often. Each page of a module is mapped and unmapped in every run: with inspect,
-# hashlib, shutil and the like, a run costs an eighth more.
+# Modules that most programs import. Each page of a module is mapped and unmapped in every run: with datetime, decimal and
+# fractions, a test costs a sixteenth more; with inspect, hashlib, shutil and the like, an eighth.
 _PRELOADED = """
-abc ast atexit bisect collections collections.abc copy datetime decimal enum fractions functools heapq itertools json math
+abc ast atexit bisect collections collections.abc copy enum functools heapq itertools json math
 operator random re signal string struct sys time typing
 """.split()
