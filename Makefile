@@ -18,7 +18,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt lock.txt
 	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(VENV); \
 		else $(PYTHON) -m venv --without-pip $(VENV) && $(BIN)/python .ci/bootstrap_pip.py; fi
 	@echo "==> installing verigym with its training and development packages (some minutes)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --constraint constraints.txt --constraint lock.txt --editable '.[train,data,math-verify,lora,quant,dev,docker,constraints,format,match,games,language,retrieval,mcp,serve,client,docs]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --constraint constraints.txt --constraint lock.txt --editable '.[train,data,math-verify,lora,quant,dev,docker,constraints,format,match,games,language,retrieval,mcp,serve,client,docs,scale]'
 	@# Compiling every file takes a minute. Programs in the sandbox cannot keep compiled files, so what they import is compiled here.
 	@$(BIN)/python -c 'import datasets, numpy, sympy, torch'
 	@touch $@

@@ -35,6 +35,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "openenv": ("openenv",),
     "nemo-gym": ("nemo_gym",),
     "boards": ("wandb", "trackio"),
+    "scale": ("simpy",),
     "serve": ("fastapi", "starlette", "uvicorn", "h11", "prometheus_client"),
     "client": ("httpx",),
     "trl": ("trl",),

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from commands import Path as Words
 from commands import commands, flags
+from scale_runs import write_run
 from terminals import environment, verigym
 
 from verigym.cli import main
@@ -73,6 +74,8 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "run").mkdir()
+    write_run(tmp_path / "run")
     return tmp_path
 
 
@@ -97,6 +100,7 @@ QUICK: dict[str, tuple[str, Check]] = {
         "grade rows.jsonl --env math --out graded.jsonl --workers 0",
         lambda found: found["accuracy"] == 2 / 3 and found == {**summary("graded.jsonl"), "first_bad": ""},
     ),
+    "scale": ("scale run --gpus 2", lambda found: [one["servers"] for one in found["plans"]] == [1]),
     "report": ("report scores.jsonl", lambda found: (found["samples"], found["path"]) == (1, "scores.report.html")),
     "bench math": ("bench math cases.jsonl", lambda found: next(iter(found["groups"]["answers"].values()))["accuracy"] == 1.0),
     "validate": (

@@ -162,8 +162,8 @@ def test_the_file_system_is_mounted_once_and_anew_only_where_it_must_be(box: Loc
         text(box, "import os; os.chmod('.', 0)")  # of a folder that is gone afterwards
         return mounts(box) == before
 
-    # The kernel gives back the inodes of removed files a little later. On a busy machine they may still count when the cell looks:
-    # it then mounts anew, to be sure that nothing is left.
+    # The kernel gives back the inodes of removed files a little later. On a busy machine they may still count when the cell
+    # looks: it then mounts anew, to be sure that nothing is left.
     assert any(kept() for _ in range(20))
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TypedDict, cast
 
 import torch
@@ -330,10 +331,10 @@ def refuse_accepted_canaries(groups: Sequence[Group]) -> None:
 
 
 def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Return mean reward, accuracy, lengths and counts of failures, over all sources and for each source.
+    """Return mean reward, accuracy, lengths, times of verdicts and counts of failures, over all sources and for each source.
 
-    Means are over scored completions; without any, the metric is absent rather than zero. `status/STATUS` is a share of all
-    completions, absent where none has the status.
+    Means of verdicts are over scored completions; without any, the metric is absent rather than zero. `status/STATUS` is a
+    share of all completions, absent where none has the status.
     """
     metrics: dict[str, float] = {}
     labels = sorted({group.source for group in groups})
@@ -352,6 +353,11 @@ def verdict_metrics(groups: Sequence[Group]) -> dict[str, float]:
             metrics[f"{prefix}status/{status.value}"] = count / len(scores)
         lengths = [done.length for group in members for done in group.generated]
         metrics[f"{prefix}completion_tokens"] = sum(lengths) / len(lengths)
+        metrics[f"{prefix}completion_tokens_max"] = max(lengths)
+        metrics[f"{prefix}verdict_s"] = fmean(score.seconds for score in scores)
+        metrics[f"{prefix}verdict_max_s"] = max(score.seconds for score in scores)
+        if label:
+            metrics[f"{prefix}completions"] = len(scores)
         metrics[f"{prefix}truncated"] = sum(sum(group.truncated) for group in members) / len(lengths)
         total = sum(logp for group in members for done in group.generated for logp in done.logprobs)
         metrics[f"{prefix}sampled_nll"] = -total / sum(lengths)

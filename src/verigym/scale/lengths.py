@@ -1,0 +1,46 @@
+"""Distributions of lengths and times that metrics describe by two figures: their mean, and the largest of a step."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from statistics import NormalDist
+
+_LARGEST_SIGMA = 2.5
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    """A log-normal distribution, cut at `most`.
+
+    Lengths of completions and times of verdicts are positive with a long tail to the right.
+    """
+
+    mu: float
+    sigma: float
+    most: float
+
+    @classmethod
+    def of(cls, mean: float, largest: float, count: float, most: float = math.inf) -> LogNormal:
+        """Return the distribution with this mean, of which `count` draws have a maximum of about `largest`.
+
+        The maximum of n draws is about exp(mu + sigma z), with z the normal quantile of (n - 3/8) / (n + 1/4) (Blom, 1958), and
+        the mean is exp(mu + sigma^2 / 2). Their ratio gives sigma = z - sqrt(z^2 - 2 ln(largest / mean)). A ratio beyond any
+        log-normal gives sigma = z, at most 2.5.
+
+        Args:
+            mean: of all draws; positive.
+            largest: mean of the maxima of `count` draws.
+            count: draws of one step.
+            most: no draw is larger.
+        """
+        if largest <= mean or count <= 1:
+            return cls(math.log(mean), 0.0, most)
+        z = NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
+        sigma = min(z - math.sqrt(max(0.0, z * z - 2 * math.log(largest / mean))), _LARGEST_SIGMA)
+        return cls(math.log(mean) - sigma * sigma / 2, sigma, most)
+
+    def draw(self, randomness: random.Random) -> float:
+        """Return one draw."""
+        return min(self.most, math.exp(randomness.gauss(self.mu, self.sigma)) if self.sigma else math.exp(self.mu))

@@ -1,0 +1,82 @@
+"""Plans: the model over numbers of servers and workers, and the fewest workers that are enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+from verigym.scale.calibration import Costs
+from verigym.scale.simulation import Plant, Prediction, simulate
+
+ENOUGH = 1.05
+"""A step this much longer than with any number of workers still counts as not waiting for them."""
+MOST_WORKERS = 4096
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plant and what the model says of it."""
+
+    plant: Plant
+    completions: int
+    prediction: Prediction
+
+    @property
+    def bound(self) -> str:
+        """Return what a step waits for most: `generation`, `grading` or `update`."""
+        of = self.prediction
+        parts = {"generation": of.generation_s, "grading": of.grade_wait_s, "update": of.update_s}
+        return max(parts, key=lambda name: parts[name])
+
+    def figures(self) -> dict[str, Any]:
+        """Return all figures, for JSON."""
+        return {**asdict(self.plant), "completions": self.completions, **asdict(self.prediction), "bound": self.bound}
+
+
+def plan(costs: Costs, plant: Plant, completions: int | None = None) -> Plan:
+    """Return what the model says of one plant; `completions` as in `simulate`."""
+    count = completions or round(costs.completions)
+    return Plan(plant, count, simulate(costs, plant, completions=count))
+
+
+def grid(
+    costs: Costs, servers: Iterable[int], workers: Iterable[int], overlap: Sequence[bool], completions: int | None = None
+) -> list[Plan]:
+    """Return a plan for each combination."""
+    return [plan(costs, Plant(s, w, 1, o), completions) for s, w, o in product(servers, workers, overlap)]
+
+
+def fewest_workers(costs: Costs, plant: Plant, completions: int | None = None) -> Plan:
+    """Return the plan with the fewest workers whose step is at most `ENOUGH` times that of a plant with a worker a completion.
+
+    Args:
+        costs: from `calibrate`.
+        plant: its `workers` are not used.
+        completions: as in `simulate`.
+    """
+
+    def with_workers(count: int) -> Plan:
+        return plan(costs, Plant(plant.servers, count, plant.learners, plant.overlap), completions)
+
+    most = min(MOST_WORKERS, max(1, completions or round(costs.completions)))
+    best = with_workers(most)
+    low, high = 1, most
+    while low < high:
+        middle = (low + high) // 2
+        if with_workers(middle).prediction.step_s <= ENOUGH * best.prediction.step_s:
+            high = middle
+        else:
+            low = middle + 1
+    return with_workers(low)
+
+
+def split(costs: Costs, gpus: int, overlap: bool, completions: int | None = None) -> list[Plan]:
+    """Return a plan for each way to split GPUs into servers and learners, each with the fewest workers that are enough.
+
+    With one GPU, server and learner take turns on it.
+    """
+    if gpus == 1:
+        return [fewest_workers(costs, Plant(overlap=False), completions)]
+    return [fewest_workers(costs, Plant(s, 1, gpus - s, overlap), completions) for s in range(1, gpus)]
