@@ -184,6 +184,10 @@ def test_a_body_that_is_too_large(tight: Running) -> None:
     chunked = httpx.post(f"{tight.url}/score", content=iter([b" " * 3000] * 3), headers=HEADERS, trust_env=False)
     assert (chunked.status_code, chunked.json()["error"]) == (413, "too_large")
     assert status(exchange(tight.port, head("/score", "Content-Length: 99999999999999999999", "Connection: close"))) == 413
+    with socket.create_connection(("127.0.0.1", tight.port), timeout=30) as sock:
+        sock.sendall(head("/score", "Content-Length: 20000000", "Connection: close"))
+        sock.sendall(b" " * 20_000_000)  # can be sent to its end, so that every client reads the answer
+        assert status(sock.recv(65536)) == 413
     expecting = head("/score", "Content-Length: 9999", "Expect: 100-continue", "Connection: close")
     assert status(exchange(tight.port, expecting)) == 413
     alive(tight)

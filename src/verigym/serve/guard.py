@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -24,6 +25,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 FREE = ("/healthz", "/readyz")
 """Paths that need no token: what looks after the process asks them."""
 OTHER = "other"
+LINGER_S = 2.0
+"""How long the rest of a refused body is read, so that its sender sees the answer."""
 
 
 class Guard:
@@ -68,7 +71,7 @@ class Guard:
                     receive = _replay(await self._body(scope, receive, held), receive)
             except Problem as problem:
                 self._metrics.refused(problem.code)
-                await _answer(noting, problem)
+                await _answer(noting, problem, receive if _sends_on(scope, problem) else None)
                 return
             except ConnectionError:
                 return
@@ -146,10 +149,31 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-async def _answer(send: Send, problem: Problem) -> None:
+def _sends_on(scope: Scope, problem: Problem) -> bool:
+    """Return whether a body may still come on a connection that the server closes after the answer.
+
+    A client that announces `Expect: 100-continue` sends no body before it is told to.
+    """
+    headers = dict(scope["headers"])
+    closes = b"close" in headers.get(b"connection", b"").lower() or "Connection" in problem.headers
+    return closes and b"expect" not in headers and problem.code != "timeout"
+
+
+async def _answer(send: Send, problem: Problem, receive: Receive | None = None) -> None:
+    """Send the answer of a refused request.
+
+    With `receive`, the rest of its body is read and dropped afterwards, for `LINGER_S` at most: a connection that is closed while
+    bytes are there that nobody read may take with it an answer that the client has not read (RFC 9112, section 9.6).
+    """
     headers = {"Content-Type": "application/json", "Content-Length": str(len(problem.body)), **problem.headers}
     if problem.code == "timeout":  # what is left of one that is too large is dropped: its sender must see the answer
         headers["Connection"] = "close"
     raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": problem.status, "headers": raw})
-    await send({"type": "http.response.body", "body": problem.body, "more_body": False})
+    if receive is not None:
+        await send({"type": "http.response.body", "body": problem.body, "more_body": True})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_S):
+                while (await receive()).get("more_body", False):
+                    pass
+    await send({"type": "http.response.body", "body": b"" if receive is not None else problem.body, "more_body": False})
