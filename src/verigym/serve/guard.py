@@ -162,8 +162,8 @@ def _sends_on(scope: Scope, problem: Problem) -> bool:
 async def _answer(send: Send, problem: Problem, receive: Receive | None = None) -> None:
     """Send the answer of a refused request.
 
-    With `receive`, the rest of its body is read and dropped afterwards, for `LINGER_S` at most: a connection that is closed while
-    bytes are there that nobody read may take with it an answer that the client has not read (RFC 9112, section 9.6).
+    With `receive`, the rest of its body is read and dropped afterwards, for `LINGER_S` at most: a connection that is closed
+    while bytes are there that nobody read may take with it an answer that the client has not read (RFC 9112, section 9.6).
     """
     headers = {"Content-Type": "application/json", "Content-Length": str(len(problem.body)), **problem.headers}
     if problem.code == "timeout":  # what is left of one that is too large is dropped: its sender must see the answer
