@@ -11,8 +11,8 @@ log-probabilities, and as many completions.
   `--dry-run` prints, here from the synchronous runs' own times. Generation and update have one thread each: the figure is
   for two free cores.
 
-What is done already in DIR is not done again. The last line is one JSON object. It takes an hour on two cores, so nothing is run
-without --output; check `uptime` before you believe a gain.
+What is done already in DIR is not done again. The last line is one JSON object. It takes an hour on two cores, so nothing is
+run without --output; check `uptime` before you believe a gain.
 """
 
 from __future__ import annotations

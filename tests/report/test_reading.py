@@ -141,6 +141,13 @@ def test_a_folder_of_stages_gives_each_of_them(tmp_path: Path) -> None:
     assert [one.label for one in find_inputs([str(tmp_path / "whole")])] == ["grpo", "sft"]
 
 
+def test_runs_of_a_pipeline_are_called_by_their_stages(tmp_path: Path) -> None:
+    for name in ("start-0a1b2c3d", "rl-0a1b2c3d", "rl-4e5f6a7b", "first-abcdefgh"):
+        make_run(tmp_path / "whole" / name)
+    found = [one.label for one in find_inputs([str(tmp_path / "whole")])]
+    assert found == ["first-abcdefgh", "rl-0a1b2c3d", "rl-4e5f6a7b", "start"]
+
+
 def test_equal_names_are_told_apart_by_their_folders(tmp_path: Path) -> None:
     paths = [str(make_run(tmp_path / name / "grpo")) for name in ("one", "two")]
     assert [one.label for one in find_inputs(paths)] == ["one/grpo", "two/grpo"]

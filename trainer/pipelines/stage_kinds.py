@@ -49,7 +49,7 @@ KINDS: dict[str, StageKind] = {
     ),
     "grpo": StageKind(
         "verigym.trainer.config.run:TrainConfig",
-        "verigym.trainer.loop:train",
+        "verigym.trainer.stages.grpo:grpo",
         "model",
         "reinforcement learning, the fields of `verigym train`",
     ),

@@ -130,6 +130,8 @@ def test_the_manifest_says_how_all_of_it_was_made(finished: Path) -> None:
     assert stages["traces"]["figures"]["kept"] >= 1
     assert {"rl/all", "rl/units", "sft/all"} <= set(stages["held-out"]["figures"])
     assert Path(stages["sft"]["product"], "model.safetensors").exists()
+    (trained,) = (finished / "out").glob("rl-*")
+    assert (trained / "curves.png").stat().st_size > 1000 and "held" in (trained / "samples.html").read_text()
     assert words(finished / "recipe.yaml") == dict.fromkeys(stages, "done")
 
 

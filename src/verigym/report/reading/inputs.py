@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,6 +14,7 @@ from verigym.report.rows import first_row, read_json
 
 WANTED = "a run's folder, a file of scores of `verigym grade`, or the folder of `verigym eval`"
 MOST_INPUTS = 64
+_STAGE = re.compile(r"(.+)-[0-9a-f]{8}")
 
 
 class Kind(StrEnum):
@@ -91,7 +93,21 @@ def _in_folder(folder: Path) -> list[Input]:
     below = [one for path in sorted(folder.iterdir()) if path.is_dir() for one in _below(path)]
     if not below:
         raise UsageError(f"{folder} holds neither metrics.jsonl nor samples; expected {WANTED}")
+    _name_stages(below)
     return below
+
+
+def _name_stages(below: Sequence[Input]) -> None:
+    """Call the runs of a pipeline's stages by the stages' names, where no two have one name.
+
+    A stage's folder is called `NAME-HASH`; a stage that was run with other settings before has two folders.
+    """
+    stages = {id(one): _STAGE.fullmatch(one.label) for one in below if one.path.is_dir()}
+    names = [found[1] for found in stages.values() if found]
+    for one in below:
+        found = stages.get(id(one))
+        if found and names.count(found[1]) == 1:
+            one.label = found[1]
 
 
 def _below(folder: Path) -> list[Input]:
