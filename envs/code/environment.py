@@ -48,6 +48,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
     version = "8"
     reference_type = CodeReference
     options_type = CodeOptions
+    resources = ("sandbox",)
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

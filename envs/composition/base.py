@@ -29,7 +29,7 @@ from verigym.envs.contract.schema import (
 )
 from verigym.envs.contract.session import TOOLS, Interactive, Session, opens_sessions
 from verigym.envs.extraction.gold import gold_candidates
-from verigym.envs.grading.judging import grades_groups, is_hardened, judge_group, judge_one
+from verigym.envs.grading.judging import grades_groups, is_hardened, judge_group, judge_one, resources_of
 
 ALGEBRA_VERSION = "2"
 EMPTY = Completion(text="", finish_reason="stop")
@@ -155,6 +155,11 @@ class Composition(ABC):
     def hardened(self) -> bool:
         """Whether all parts are hardened. A part that is not reports its own exceptions."""
         return all(map(is_hardened, self.parts.values()))
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """What a node of a cluster must have to grade all parts."""
+        return tuple(sorted({name for part in self.parts.values() for name in resources_of(part)}))
 
     @property
     def scores_steps(self) -> bool:

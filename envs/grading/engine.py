@@ -22,10 +22,11 @@ from verigym.envs.grading.workers import InProcessWorker, Limits, ProcessWorker,
 from verigym.envs.own_code import cache_code
 
 BACKOFF_S = 0.1
+LOOK_AHEAD = 256
 
 
 @dataclass
-class _Job:
+class Job:
     """One item, or a group that is judged together."""
 
     environment: Environment
@@ -44,6 +45,7 @@ class _Job:
 
     @property
     def futures(self) -> list[Future[Score]]:
+        """All futures that wait for this job."""
         return [future for row in self.waiting for future in row]
 
 
@@ -74,29 +76,38 @@ class Engine:
         """Kept verdicts of a user's environment depend on its code too: its author may edit it and not raise `version`."""
         self.counter = StatsCounter()
         self._log = ThrottledLog()
-        self._queue: FairQueue[_Job] = FairQueue(concurrency)
+        self._queue: FairQueue[Job] = FairQueue(concurrency)
         self._rule = KillRule(self.counter, self._log, closing=lambda: self._closed)
         self._breakers = {name: Breaker() for name in environments}
         self._lock = threading.Lock()
-        self._in_flight: dict[str, _Job] = {}
+        self._in_flight: dict[str, Job] = {}
         self._slots: list[tuple[threading.Thread, Worker]] = []
         self._begun_in: int | None = None
         self._closed = False
         self._unusable: UsageError | None = None
         """Why no worker can ever be started."""
 
+    @property
+    def look_ahead(self) -> int:
+        """Items that keep all workers busy."""
+        return LOOK_AHEAD
+
+    def figures(self) -> list[Any]:
+        """Return each node's part in the grading; without a cluster there is none."""
+        return []
+
     def submit(self, environment: Environment, prompt: Prompt, completion: Completion) -> Future[Score]:
         """Queue one item, or share the result of an equal one that is being graded."""
         key = sha256_hex(f"{environment.grader}{self._code[environment.name]}|{prompt.key}|{completion.digest}")
-        return self._queued(_Job(environment, prompt, (completion,), False, key, []))[0]
+        return self._queued(Job(environment, prompt, (completion,), False, key, []))[0]
 
     def submit_group(self, environment: Environment, prompt: Prompt, completions: Sequence[Completion]) -> list[Future[Score]]:
         """Queue a group that is judged together, or share the results of an equal one that is being graded."""
         digests = "|".join(completion.digest for completion in completions)
         key = sha256_hex(f"{environment.grader}{self._code[environment.name]}|{prompt.key}|together|{digests}")
-        return self._queued(_Job(environment, prompt, tuple(completions), True, key, []))
+        return self._queued(Job(environment, prompt, tuple(completions), True, key, []))
 
-    def _queued(self, job: _Job) -> list[Future[Score]]:
+    def _queued(self, job: Job) -> list[Future[Score]]:
         futures: list[Future[Score]] = [Future() for _ in job.completions]
         refuse_after_fork(self._begun_in, "the grader's workers")  # before the lock, which may have been held
         with self._lock:
@@ -112,9 +123,13 @@ class Engine:
             job.waiting.append(futures)
             self._in_flight[job.key] = job
             self._queue.put(job.environment.name, job)
-            if len(self._slots) < max(self._workers, 1) and self._queue.backlog():
-                self._add_slot(None)
+            self._staff()
         return futures
+
+    def _staff(self) -> None:
+        """Add a worker where items wait for one. The lock is held."""
+        if len(self._slots) < max(self._workers, 1) and self._queue.backlog():
+            self._add_slot(None)
 
     def start(self) -> None:
         """Start all workers and wait until they are ready; raise the first WorkerStartError."""
@@ -131,16 +146,18 @@ class Engine:
         with self._lock:
             self._closed = True
             rest = self._queue.close()
-            slots = list(self._slots)
-        for thread, worker in slots:
-            # A worker that is just being started shows up a moment later, hence again and again.
-            while thread.is_alive() and thread is not threading.current_thread():
-                worker.kill()
-                thread.join(0.02)
+        self._end_workers()
         for job in rest:
             self._resolve_all(job, Score.failed("unavailable", "the grader was closed", retryable=True))
         if self._cache is not None:
             self._cache.close()
+
+    def _end_workers(self) -> None:
+        for thread, worker in list(self._slots):
+            # A worker that is just being started shows up a moment later, hence again and again.
+            while thread.is_alive() and thread is not threading.current_thread():
+                worker.kill()
+                thread.join(0.02)
 
     def _add_slot(self, started: Future[None] | None) -> None:
         """Add a thread with its own worker, started at once if someone waits for `started`. The lock is held."""
@@ -172,16 +189,9 @@ class Engine:
         finally:
             worker.stop()
 
-    def _handle(self, job: _Job, worker: Worker) -> None:
-        if self._abandoned(job):
+    def _handle(self, job: Job, worker: Worker) -> None:
+        if self._abandoned(job) or self._from_cache(job):
             return
-        if self._cache is not None:
-            cached = [self._cache.get(key) for key in job.keys]
-            whole = [score for score in cached if score is not None]
-            if len(whole) == len(cached):
-                self.counter.add("cache_hits", len(whole))
-                self._resolve(job, whole)
-                return
         name = job.environment.name
         verdict = self._rule.judge(
             worker, job.environment, job.prompt, job.completions, self._breakers[name], together=job.together
@@ -192,12 +202,28 @@ class Engine:
                 return
             for error in errors:
                 self._log.warn(name, error.kind, f"no score ({error.kind}): {error.message}")
-        if self._cache is not None and verdict.cacheable:
-            for key, score in zip(job.keys, verdict.scores, strict=True):
-                self._cache.put(key, score)
+        if verdict.cacheable:
+            self._keep(job, verdict.scores)
         self._resolve(job, verdict.scores)
 
-    def _again(self, job: _Job) -> bool:
+    def _from_cache(self, job: Job) -> bool:
+        """Resolve a job whose verdicts are all in the cache; return whether they are."""
+        if self._cache is None:
+            return False
+        cached = [self._cache.get(key) for key in job.keys]
+        whole = [score for score in cached if score is not None]
+        if len(whole) < len(cached):
+            return False
+        self.counter.add("cache_hits", len(whole))
+        self._resolve(job, whole)
+        return True
+
+    def _keep(self, job: Job, scores: Sequence[Score]) -> None:
+        if self._cache is not None:
+            for key, score in zip(job.keys, scores, strict=True):
+                self._cache.put(key, score)
+
+    def _again(self, job: Job) -> bool:
         """Queue the job for a later try, if it has any left."""
         with self._lock:
             if self._closed or job.attempts >= self._retries:
@@ -207,7 +233,7 @@ class Engine:
             self._queue.put(job.environment.name, job, delay_s=BACKOFF_S * 2**job.attempts)
             return True
 
-    def _abandoned(self, job: _Job) -> bool:
+    def _abandoned(self, job: Job) -> bool:
         """Drop a job whose futures are all cancelled."""
         with self._lock:
             if not all(future.cancelled() for future in job.futures):
@@ -215,7 +241,7 @@ class Engine:
             self._in_flight.pop(job.key, None)
             return True
 
-    def _refuse(self, job: _Job, error: NeverStarts) -> None:
+    def _refuse(self, job: Job, error: NeverStarts) -> None:
         """Raise the error from the job's futures: the call is wrong, which a score of None would hide."""
         with self._lock:
             self._unusable = self._unusable or cannot_start(error)
@@ -225,10 +251,10 @@ class Engine:
             if not future.done() and future.set_running_or_notify_cancel():
                 future.set_exception(self._unusable)
 
-    def _resolve_all(self, job: _Job, score: Score) -> None:
+    def _resolve_all(self, job: Job, score: Score) -> None:
         self._resolve(job, [score] * len(job.completions))
 
-    def _resolve(self, job: _Job, scores: Sequence[Score]) -> None:
+    def _resolve(self, job: Job, scores: Sequence[Score]) -> None:
         with self._lock:
             self._in_flight.pop(job.key, None)
             waiting = list(job.waiting)

@@ -7,7 +7,7 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -48,6 +48,26 @@ class FairQueue(Generic[T]):
                 self._waiting -= 1
             return None
 
+    def take_ready(self, most: int, lanes: Collection[str]) -> list[tuple[str, T]]:
+        """Return at most `most` items of these lanes that are ready and whose lanes have room, without waiting."""
+        found: list[tuple[str, T]] = []
+        with self._changed:
+            self._promote()
+            while not self._closed and len(found) < most and (one := self._next(lanes)) is not None:
+                found.append(one)
+        return found
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something is put or a lane gets room, or `seconds` are over."""
+        with self._changed:
+            if not self._closed:
+                self._changed.wait(seconds)
+
+    def waiting(self, lane: str) -> int:
+        """Return how many items of a lane have not been taken."""
+        with self._changed:
+            return len(self._lanes.get(lane, ())) + sum(entry[2] == lane for entry in self._later)
+
     def done(self, lane: str) -> None:
         """Give a lane its place back."""
         with self._changed:
@@ -75,9 +95,9 @@ class FairQueue(Generic[T]):
             _, _, lane, item = heapq.heappop(self._later)
             self._lanes.setdefault(lane, deque()).append(item)
 
-    def _next(self) -> tuple[str, T] | None:
+    def _next(self, lanes: Collection[str] | None = None) -> tuple[str, T] | None:
         for lane, items in self._lanes.items():
-            if items and self._out.get(lane, 0) < self._limits.get(lane, 1 << 30):
+            if items and (lanes is None or lane in lanes) and self._out.get(lane, 0) < self._limits.get(lane, 1 << 30):
                 self._out[lane] = self._out.get(lane, 0) + 1
                 item = items.popleft()
                 self._lanes[lane] = self._lanes.pop(lane)  # to the end of the turn order

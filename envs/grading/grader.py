@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from verigym.envs.contract.base import Environment, require_environment
 from verigym.envs.contract.errors import UsageError, did_you_mean
@@ -18,6 +18,7 @@ from verigym.envs.grading.cache import ScoreCache
 from verigym.envs.grading.closing import close_at_the_end
 from verigym.envs.grading.engine import Engine, cannot_start
 from verigym.envs.grading.judging import grades_groups
+from verigym.envs.grading.placement import open_cluster
 from verigym.envs.grading.process import WorkerStartError, refuse_in_a_worker
 from verigym.envs.grading.stats import GraderStats
 from verigym.envs.grading.workers import Limits
@@ -26,7 +27,6 @@ Item = tuple[Prompt, CompletionLike]
 Environments = Environment | Sequence[Environment] | Mapping[str, Environment]
 
 MAX_DEFAULT_WORKERS = 8
-LOOK_AHEAD = 256
 
 
 class Grader:
@@ -46,6 +46,8 @@ class Grader:
         cache: a file that keeps verdicts across runs. Errors are never kept. A verdict is used again for the same grader id,
             prompt and completion, and of an environment of yours for the same code (`own_code.cache_code`).
         start_timeout_s: wall time a worker may take to start.
+        cluster: grade on the nodes of a cluster, `ray` or `ray:ADDRESS`. `workers` are then those of each node, by default one
+            a core, and `concurrency` is that of the whole cluster; the cache stays here.
     """
 
     def __init__(
@@ -59,11 +61,13 @@ class Grader:
         concurrency: Mapping[str, int] | None = None,
         cache: Path | str | None = None,
         start_timeout_s: float = 60.0,
+        cluster: str | None = None,
     ) -> None:
         self._environments = by_name(environments)
         numbers = {"workers": workers, "timeout_s": timeout_s, "start_timeout_s": start_timeout_s, "retries": retries}
         for name, value in {**numbers, "memory_bytes": memory_bytes}.items():
             _refuse(value is not None and not isinstance(value, int | float), f"{name}={value!r}: expected a number")
+        per_node = workers
         if workers is None:
             workers = min(len(os.sched_getaffinity(0)), MAX_DEFAULT_WORKERS)
         _refuse(workers < 0, f"workers={workers}: expected 0 or more")
@@ -75,15 +79,18 @@ class Grader:
             if name not in self._environments:
                 raise UsageError(f"concurrency: no environment {name!r}{did_you_mean(name, self._environments)}")
             _refuse(limit < 1, f"concurrency of {name!r} is {limit}: expected 1 or more")
-        self._engine = Engine(
-            self._environments,
-            workers=workers,
-            limits=Limits(timeout_s, memory_bytes, start_timeout_s),
-            retries=retries,
-            concurrency=concurrency or {},
-            cache=ScoreCache(Path(cache)) if cache is not None else None,
+        shared: dict[str, Any] = {
+            "limits": Limits(timeout_s, memory_bytes, start_timeout_s),
+            "retries": retries,
+            "concurrency": concurrency or {},
+            "cache": ScoreCache(Path(cache)) if cache is not None else None,
+        }
+        self._engine = (
+            Engine(self._environments, workers=workers, **shared)
+            if cluster is None
+            else open_cluster(cluster, self._environments, workers=per_node, **shared)
         )
-        self._workers = workers
+        self._workers = workers if cluster is None else 1
         # A grader that nobody holds is closed. Futures hold it, so it is not closed under an item that somebody waits for.
         self._close = close_at_the_end(self, self._engine)
 
@@ -92,12 +99,23 @@ class Grader:
         """The counters as they are now."""
         return self._engine.counter.snapshot()
 
+    @property
+    def look_ahead(self) -> int:
+        """Items that keep all workers busy."""
+        return self._engine.look_ahead
+
+    @property
+    def nodes(self) -> list[Any]:
+        """With `cluster`, each node's part in the grading (`cluster.engine.NodeFigures`); else empty."""
+        return self._engine.figures()
+
     def grade(self, items: Iterable[Item]) -> list[Score]:
         """Return one score an item, in order."""
         return list(self.stream(items))
 
-    def stream(self, items: Iterable[Item], *, look_ahead: int = LOOK_AHEAD) -> Iterator[Score]:
-        """Yield one score an item, in order, holding at most `look_ahead` items at a time."""
+    def stream(self, items: Iterable[Item], *, look_ahead: int | None = None) -> Iterator[Score]:
+        """Yield one score an item, in order, holding at most `look_ahead` items at a time; by default what all workers need."""
+        look_ahead = self.look_ahead if look_ahead is None else look_ahead
         pending: deque[Future[Score]] = deque()
         try:
             for prompt, completion in items:
@@ -114,8 +132,9 @@ class Grader:
         """Return one score an item, in order, without blocking the event loop."""
         return [score async for score in self.astream(items)]
 
-    async def astream(self, items: Iterable[Item], *, look_ahead: int = LOOK_AHEAD) -> AsyncIterator[Score]:
+    async def astream(self, items: Iterable[Item], *, look_ahead: int | None = None) -> AsyncIterator[Score]:
         """Yield one score an item, in order, without blocking the event loop."""
+        look_ahead = self.look_ahead if look_ahead is None else look_ahead
         pending: deque[asyncio.Future[Score]] = deque()
         try:
             for prompt, completion in items:

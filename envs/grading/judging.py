@@ -39,6 +39,11 @@ def is_hardened(environment: Environment) -> bool:
     return bool(getattr(environment, "hardened", False))
 
 
+def resources_of(environment: Environment) -> tuple[str, ...]:
+    """Return what a node of a cluster must have to grade this: `sandbox`, `lean`, `gpu`. Not part of the contract."""
+    return tuple(getattr(environment, "resources", ()))
+
+
 def grades_groups(environment: Environment) -> bool:
     """Whether the environment judges the completions of a prompt together. Not part of the contract."""
     return bool(getattr(environment, "grades_groups", False))

@@ -37,6 +37,7 @@ class LeanEnvironment(BaseEnvironment[LeanReference, LeanOptions]):
     version = "1"
     reference_type = LeanReference
     options_type = LeanOptions
+    resources = ("lean", "sandbox")
 
     def check(self) -> None:
         """Look for Lean, its libraries and the sandbox, and run the known good and bad submissions.

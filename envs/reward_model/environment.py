@@ -79,6 +79,11 @@ class RewardModelEnvironment(BaseEnvironment[RewardModelReference, RewardModelOp
     # What a text is worth is the model's opinion, which no text must win and none must lose.
     expected_verdicts = ExpectedVerdicts(gold="free", echo="free", garbage="free", hacks="free")
 
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """What a node of a cluster must have: a GPU where `device` names one."""
+        return ("gpu",) if self.options.device == "cuda" else ()
+
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._weights = fingerprint(self.options.model)

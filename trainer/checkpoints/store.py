@@ -42,6 +42,7 @@ FREE_FIELDS = (
         "checkpoint_minutes",
         "keep_checkpoints",
         "workers",
+        "cluster",
         "grade_timeout_s",
         "grade_memory_mb",
     }

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 from verigym.datasets_cfg.suites import SuiteSource, load_suite, run_places, suite_document
 from verigym.datasets_cfg.yamlfile import Document, checked, read_document
 from verigym.envs.contract.errors import UsageError, explain
+from verigym.envs.grading.placement import Cluster
 from verigym.trainer.config.checks import refuse_ineffective
 from verigym.trainer.config.engine import EngineFields
 from verigym.trainer.config.episodes import EpisodeFields
@@ -109,6 +110,8 @@ class TrainConfig(
 
     workers: int | None = Field(default=None, ge=0)
     """Grading processes; one per core by default. 0 grades inside the trainer, without protection."""
+    cluster: Cluster | None = None
+    """Grade on the nodes of a cluster, `ray` or `ray:ADDRESS`; `workers` are then those of each node."""
     grade_timeout_s: float = Field(default=30.0, gt=0)
     """Most seconds of wall time for one verdict."""
     grade_memory_mb: int = Field(default=4096, ge=64)

@@ -126,6 +126,7 @@ def refuse_alone(config: TrainConfig) -> None:
         "optimizer: adamw_8bit": config.optimizer == "adamw_8bit",
         "advantage: gae": config.advantage == "gae",
         f"overlap: {config.overlap}": config.overlap != "none",
+        f"cluster: {config.cluster}": config.cluster is not None,
     }
     for setting, on in single_process_settings.items():
         if on:

@@ -234,7 +234,10 @@ def _picked(
         logger.warning("picker %s: %d samples of %s have no reward and are judged again", name, failed, label)
     logger.info("picker %s judges the samples of %s", name, label)
     limits: dict[str, Any] = {"timeout_s": config.grade_timeout_s, "memory_bytes": config.grade_memory_mb * 2**20}
-    with Grader(picker, workers=config.workers, **limits) as grader, Progress(f"picking {label}") as progress:
+    with (
+        Grader(picker, workers=config.workers, cluster=config.cluster, **limits) as grader,
+        Progress(f"picking {label}") as progress,
+    ):
         waiting: list[dict[int, Future[Score]]] = []
         for one, known in zip(found, before, strict=True):
             again = [place for place, reward in enumerate(known) if reward is None]

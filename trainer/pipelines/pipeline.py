@@ -29,6 +29,7 @@ DONE = "stage.json"
 FREE = frozenset(
     {
         "workers",
+        "cluster",
         "grade_timeout_s",
         "grade_memory_mb",
         "checkpoint_every",

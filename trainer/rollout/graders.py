@@ -9,7 +9,7 @@ from typing import Any
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.session import opens_sessions
 from verigym.envs.grading import Grader
-from verigym.envs.grading.pools import pools
+from verigym.envs.grading.placement import pools
 from verigym.envs.sessions import Sessions
 from verigym.trainer.config.episodes import EpisodeFields
 from verigym.trainer.config.run import TrainConfig
@@ -22,6 +22,7 @@ def open_graders(sources: Sequence[Source], config: TrainConfig, world: World = 
     """Yield each source's grader, by label. Sources share one grader unless two set one environment's options differently."""
     made, pool_of = pools({source.label: source.environment for source in sources})
     limits: dict[str, Any] = {"timeout_s": config.grade_timeout_s, "memory_bytes": config.grade_memory_mb * 2**20}
+    limits["cluster"] = config.cluster
     with ExitStack() as stack:
         graders = [stack.enter_context(Grader(pool, workers=world.workers(config.workers), **limits)) for pool in made]
         for grader in graders:

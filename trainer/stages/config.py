@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from verigym.datasets_cfg.load import load_config
+from verigym.envs.grading.placement import Cluster
 from verigym.envs.registry import origin
 from verigym.trainer.config.checks import ENGINE_RULES, RUN_RULES, Rule, refuse_ineffective
 from verigym.trainer.config.engine import EngineFields
@@ -225,6 +226,8 @@ class SamplerFields(StageFields, EngineFields):
     """Prompts that are sampled, graded and written together; a stopped stage resumes after the last ones written."""
     workers: int | None = Field(default=None, ge=0)
     """Grading processes; one a core by default. 0 grades in this process, without protection."""
+    cluster: Cluster | None = None
+    """Grade on the nodes of a cluster, `ray` or `ray:ADDRESS`; `workers` are then those of each node."""
     grade_timeout_s: float = Field(default=30.0, gt=0)
     """Wall time of one verdict."""
     grade_memory_mb: int = Field(default=4096, ge=64)

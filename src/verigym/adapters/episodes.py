@@ -20,7 +20,7 @@ from verigym.envs.contract.errors import EnvironmentFailure, UsageError
 from verigym.envs.contract.schema import Completion, FinishReason, Message, Prompt, ScoreError, Turn
 from verigym.envs.contract.session import TOOLS, opens_sessions
 from verigym.envs.contract.transcript import Transcript
-from verigym.envs.grading.pools import pools
+from verigym.envs.grading.placement import pools
 from verigym.envs.sessions import Answer, Episode, SessionLimit, Sessions
 from verigym.envs.tools.call_formats import DEFAULT, CallFormat
 

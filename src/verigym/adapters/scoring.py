@@ -17,7 +17,7 @@ from verigym.envs.contract.errors import UsageError, did_you_mean
 from verigym.envs.contract.schema import Completion, CompletionLike, Prompt, Score
 from verigym.envs.grading.grader import Grader
 from verigym.envs.grading.health import Health
-from verigym.envs.grading.pools import pools
+from verigym.envs.grading.placement import pools
 from verigym.envs.grading.reference_columns import PromptLike, ReferenceColumns
 
 Unscored = Literal["stop", "retry"] | float

@@ -10,7 +10,7 @@ import typer
 
 from verigym.cli.common import completion
 from verigym.cli.common.json_output import Json, Result, json_output
-from verigym.cli.common.options import EnvironmentOptions, TimeoutS, Workers
+from verigym.cli.common.options import Cluster, EnvironmentOptions, TimeoutS, Workers
 from verigym.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def grade(
     k: Annotated[str | None, typer.Option(help="For pass@k and maj@k, such as 1,4,16.")] = None,
     format: Annotated[str | None, typer.Option(help="jsonl, csv or parquet; told from the name by default.")] = None,
     workers: Workers = None,
+    cluster: Cluster = None,
     timeout_s: TimeoutS = 30.0,
     cache: Annotated[Path | None, typer.Option(help="File that keeps verdicts across runs.")] = None,
     overwrite: Annotated[
@@ -146,6 +147,7 @@ def grade(
         data=joined,
         ks=counts(k, "--k"),
         workers=workers,
+        cluster=cluster,
         timeout_s=timeout_s,
         cache=cache,
         overwrite=overwrite,

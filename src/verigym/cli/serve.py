@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from verigym.cli.common.options import EnvironmentOptions
+from verigym.cli.common.options import Cluster, EnvironmentOptions
 
 
 def serve(
@@ -30,6 +30,7 @@ def serve(
         Path | None, typer.Option(help="File with tokens, one a line. By default the variable VERIGYM_TOKEN.")
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Grading processes.")] = None,
+    cluster: Cluster = None,
     timeout_s: Annotated[float | None, typer.Option(min=0.001, help="Wall time of one item or turn, 30 by default.")] = None,
     cache: Annotated[Path | None, typer.Option(help="File that keeps verdicts across restarts.")] = None,
     limit: Annotated[
@@ -51,6 +52,7 @@ def serve(
         "port": port,
         "token_file": None if token_file is None else str(token_file),
         "workers": workers,
+        "cluster": cluster,
         "timeout_s": timeout_s,
         "cache": None if cache is None else str(cache),
     }

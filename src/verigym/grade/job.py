@@ -52,6 +52,8 @@ class GradeJob(BaseModel):
     """The data set that the samples name tasks of; None where prompt and reference stand in the rows."""
     ks: tuple[int, ...] = ()
     workers: int | None = None
+    cluster: str | None = None
+    """As the Grader takes it."""
     timeout_s: float = Field(default=30.0, gt=0, allow_inf_nan=False)
     cache: Path | None = None
     overwrite: bool = False
@@ -121,7 +123,7 @@ def run(job: GradeJob) -> Outcome:
         settings, made_by = _settings(job, columns, setup), {"command": job.command, "input": job.input, "versions": versions()}
         if (importable_packages := importable(environment)) is not None:
             made_by["programs_import"] = importable_packages
-        grader = Grader(environment, workers=job.workers, timeout_s=job.timeout_s, cache=job.cache)
+        grader = Grader(environment, workers=job.workers, timeout_s=job.timeout_s, cache=job.cache, cluster=job.cluster)
         with grader, OutFile(job.out, settings, made_by, overwrite=job.overwrite) as out:
             with BadRows(bad_path, source.name) as bad, Progress("grading") as progress:
                 remove(summary_path)

@@ -59,6 +59,7 @@ class Service:
         tokens: none where the service listens on loopback alone.
         limits: on requests.
         workers: grading processes, and as many for sessions.
+        cluster: as the Grader takes it; sessions stay on this machine.
         timeout_s: of an item, and of a turn.
         cache: file of verdicts.
         concurrency: by environment, how many of its items may be graded at the same time.
@@ -75,6 +76,7 @@ class Service:
         tokens: Tokens,
         limits: ServiceLimits,
         workers: int | None = None,
+        cluster: str | None = None,
         timeout_s: float = 30.0,
         cache: str | None = None,
         concurrency: Mapping[str, int] | None = None,
@@ -83,7 +85,9 @@ class Service:
         self.limits = limits
         self.metrics = counting.Metrics()
         self.catalog = Catalog(environments, aliases)
-        self.grader = Grader(environments, workers=workers, timeout_s=timeout_s, cache=cache, concurrency=concurrency)
+        self.grader = Grader(
+            environments, workers=workers, timeout_s=timeout_s, cache=cache, concurrency=concurrency, cluster=cluster
+        )
         self.answers = Answers(limits.kept_answers, limits.kept_bytes, limits.kept_s)
         self.desk = Desk(self.catalog, self.grader, self.answers, limits.pending_items, self.metrics)
         self.sessions: Sessions | None = None

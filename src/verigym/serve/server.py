@@ -170,6 +170,7 @@ def serve(settings: ServiceSettings) -> ExitCode:
         tokens=tokens,
         limits=settings.limits,
         workers=settings.workers,
+        cluster=settings.cluster,
         timeout_s=settings.timeout_s,
         cache=settings.cache,
         concurrency=_concurrency(settings, list(environments)),

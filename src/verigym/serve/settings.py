@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from verigym.envs.grading.placement import Cluster
+
 
 class _Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
@@ -85,6 +87,8 @@ class ServiceSettings(_Settings):
     """File with tokens, one a line. By default the environment variable VERIGYM_TOKEN."""
     workers: int | None = Field(default=None, ge=1)
     """Processes that grade, and as many that hold sessions; by default one a usable core, at most 8."""
+    cluster: Cluster | None = None
+    """Grade on the nodes of a cluster, `ray` or `ray:ADDRESS`; sessions stay on this machine."""
     timeout_s: float = Field(default=30.0, gt=0)
     """Wall time that one item, or one turn of an episode, may take."""
     cache: str | None = None

@@ -17,4 +17,7 @@ EnvironmentOptions = Annotated[
     ),
 ]
 Workers = Annotated[int | None, typer.Option(min=0, help="Grading processes; 0 grades in this process, without limits.")]
+Cluster = Annotated[
+    str | None, typer.Option(help="Grade on the nodes of a cluster, ray or ray:ADDRESS; --workers are then those of each node.")
+]
 TimeoutS = Annotated[float, typer.Option(min=0.001, help="Wall time that one completion may take.")]

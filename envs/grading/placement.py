@@ -1,0 +1,90 @@
+"""Where items are graded: which environments can share a Grader, and the clusters that its workers can be on.
+
+Clusters stand in a table by kind; each is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator
+
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from verigym.envs.grading.engine import Engine
+
+CLUSTERS: Mapping[str, str] = {"ray": "verigym.cluster.ray_cluster:open_engine"}
+"""By kind, `module:function` of what takes the environments, an address and the engine's settings."""
+
+
+def named_cluster(cluster: str) -> str:
+    """Return the name of a cluster; for a setting that takes one.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    try:
+        check_cluster(cluster)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    return cluster
+
+
+Cluster = Annotated[str, AfterValidator(named_cluster)]
+"""A setting: `KIND` or `KIND:ADDRESS`."""
+
+
+def check_cluster(cluster: str) -> tuple[str, str]:
+    """Return the kind and the address that `KIND` or `KIND:ADDRESS` names; the address may be empty.
+
+    Raises:
+        UsageError: there is no such kind.
+    """
+    kind, _, address = cluster.partition(":")
+    if kind not in CLUSTERS:
+        raise UsageError(
+            f"cluster {cluster!r}: expected {' or '.join(CLUSTERS)}, or KIND:ADDRESS{did_you_mean(kind, CLUSTERS)}"
+        )
+    return kind, address
+
+
+def open_cluster(cluster: str, environments: Mapping[str, Environment], **settings: Any) -> Engine:
+    """Return the engine of a Grader on a cluster.
+
+    Args:
+        cluster: `KIND` or `KIND:ADDRESS`.
+        environments: by name.
+        settings: of the engine.
+
+    Raises:
+        UsageError: there is no such kind, or its package is not installed.
+    """
+    kind, address = check_cluster(cluster)
+    module, _, function = CLUSTERS[kind].partition(":")
+    engine: Engine = getattr(importlib.import_module(module), function)(environments, address, **settings)
+    return engine
+
+
+def pools(environments: Mapping[str, Environment]) -> tuple[list[dict[str, Environment]], dict[str, int]]:
+    """Return environments by name, in as few pools as can be, and the number of each one's pool by its label.
+
+    A grader routes by an environment's name, so two that have one name and differ in their options are in different pools.
+
+    Args:
+        environments: by label.
+    """
+    made: list[dict[str, Environment]] = []
+    pool_of: dict[str, int] = {}
+    for label, environment in environments.items():
+        for number, pool in enumerate([*made, None]):
+            if pool is None:
+                made.append({environment.name: environment})
+            elif pool.setdefault(environment.name, environment).grader != environment.grader:
+                continue
+            pool_of[label] = number
+            break
+    return made, pool_of

@@ -1,0 +1,335 @@
+"""`ClusterEngine`: the Grader's engine where the workers are those of a cluster's nodes.
+
+The queue, shared results, the cache and the counters are on the driver, as without a cluster. Each node has a thread here that
+hands it tasks, a bounded number at a time, and takes verdicts back. A verdict counts once, by its task's number: what a
+node had not answered when it was lost is queued again, and a late answer is to a number that nobody knows any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from verigym.cluster.nodes import Cluster, NeverHosts, Node, NodeInfo, NodeLost, Task
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.blame import describe
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Score, Status
+from verigym.envs.grading.cache import ScoreCache
+from verigym.envs.grading.engine import Engine, Job
+from verigym.envs.grading.judging import resources_of
+from verigym.envs.grading.workers import Limits
+
+logger = logging.getLogger("verigym.cluster")
+
+IN_FLIGHT = 512
+"""Tasks that a node has at a time."""
+BATCH = 256
+"""Tasks that are handed over at once."""
+WAIT_S = 0.05
+"""How long a node may keep an answer back while it has nothing new."""
+LOOK_S = 0.5
+"""Time between two looks at which nodes there are."""
+NO_NODE_S = 60.0
+"""How long an environment may be without a node that may grade it before its items are refused."""
+AGAIN_S = 5.0
+"""After which time a host is started anew on a node that is there still, though its host was lost."""
+MOST_LOSSES = 3
+"""An item that was on so many nodes when they were lost is not given to another: it may be the cause."""
+
+
+@dataclass
+class NodeState:
+    """What the driver knows of a node."""
+
+    info: NodeInfo
+    lanes: frozenset[str]
+    """Environments that it may grade."""
+    thread: threading.Thread | None = None
+    node: Node | None = None
+    held: dict[int, Job] = field(default_factory=dict)
+    """Jobs without an answer yet, by their task's number."""
+    graded: int = 0
+    busy_s: float = 0.0
+    """Seconds that earlier hosts on it graded."""
+    since: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+    lost: bool = False
+    """Whether its host was lost, which may have been the host's end alone and not the node's."""
+    why: str = ""
+    """Why it is not used any more; empty while it is."""
+
+    def again(self) -> bool:
+        """Return whether it is time to try another host on it."""
+        return self.lost and self.ended is not None and time.monotonic() - self.ended > AGAIN_S
+
+
+@dataclass(frozen=True)
+class NodeFigures:
+    """A node's part in the grading."""
+
+    name: str
+    graded: int
+    rate: float
+    """Items a second since it joined."""
+    in_flight: int
+    state: str
+    """`grading`, `starting`, or why it is not used any more."""
+
+
+class ClusterEngine(Engine):
+    """Grades jobs on the nodes of a cluster.
+
+    Args:
+        environments: by name.
+        cluster: called once, when the first job is there or `start` is called.
+        limits: of one item and a worker's start, on the nodes.
+        concurrency: by environment, how many of its items may be graded at a time in the whole cluster.
+        cache: on the driver.
+    """
+
+    def __init__(
+        self,
+        environments: Mapping[str, Environment],
+        cluster: Callable[[], Cluster],
+        *,
+        limits: Limits,
+        concurrency: Mapping[str, int],
+        cache: ScoreCache | None,
+        no_node_s: float = NO_NODE_S,
+    ) -> None:
+        super().__init__(environments, workers=1, limits=limits, retries=0, concurrency=concurrency, cache=cache)
+        self._make = cluster
+        self._cluster: Cluster | None = None
+        self._no_node_s = no_node_s
+        self._states: dict[str, NodeState] = {}
+        self._needs = {name: frozenset(resources_of(one)) for name, one in environments.items()}
+        self._numbers = itertools.count()
+        self._losses: dict[str, int] = {}
+        """How often a job was lost with its node, by the job's key."""
+        self._covered = dict.fromkeys(environments, time.monotonic())
+        """When each environment last had a node that may grade it."""
+        self._watcher: threading.Thread | None = None
+        self._stopped = threading.Event()
+        self._first = threading.Event()
+        """Set once a node is ready."""
+
+    @property
+    def look_ahead(self) -> int:
+        """Items that keep all nodes busy."""
+        return max(2, len(self._states)) * 2 * IN_FLIGHT
+
+    def figures(self) -> list[NodeFigures]:
+        """Return each node's part, in the order in which they joined."""
+        now = time.monotonic()
+        return [
+            NodeFigures(
+                name=one.info.name,
+                graded=one.graded,
+                rate=one.graded / max(1e-9, one.busy_s + (one.ended or now) - one.since),
+                in_flight=len(one.held),
+                state=one.why or ("grading" if one.node is not None else "starting"),
+            )
+            for one in list(self._states.values())
+        ]
+
+    def start(self) -> None:
+        """Join the cluster and wait until the first node is ready.
+
+        Raises:
+            UsageError: no node was ready in time, or none may grade one of the environments.
+        """
+        with self._lock:
+            self._staff()
+        while not self._first.wait(0.05):
+            if self._unusable is not None:
+                raise self._unusable
+            if self._closed:
+                return
+
+    def _staff(self) -> None:
+        if self._watcher is None and not self._closed:
+            self._begun_in = os.getpid()
+            self._covered = dict.fromkeys(self._covered, time.monotonic())
+            self._watcher = threading.Thread(target=self._watch, name="verigym-cluster", daemon=True)
+            self._watcher.start()
+
+    def _watch(self) -> None:
+        """Follow which nodes there are, until the engine is closed."""
+        try:
+            self._cluster = self._make()
+            while not self._stopped.is_set():
+                self._look(self._cluster.nodes())
+                self._refuse_what_no_node_may_grade()
+                self._stopped.wait(LOOK_S)
+        except UsageError as error:
+            self._give_up(error)
+        except Exception as error:
+            logger.exception("the cluster cannot be watched any more")
+            self._give_up(UsageError(f"the cluster cannot be reached: {describe(error)}"))
+
+    def _look(self, found: Mapping[str, NodeInfo]) -> None:
+        for key, info in found.items():
+            known = self._states.get(key)
+            if known is not None and not known.again():
+                continue
+            lanes = frozenset(name for name, needs in self._needs.items() if needs <= info.resources)
+            state = NodeState(info, lanes, graded=known.graded if known else 0, busy_s=known.busy_s if known else 0.0)
+            self._states[key] = state
+            if not lanes:
+                state.why, state.ended = "has none of the resources that are needed", time.monotonic()
+                continue
+            state.thread = threading.Thread(
+                target=self._serve, args=(key, state), name=f"verigym-node-{info.name}", daemon=True
+            )
+            state.thread.start()
+
+    def _refuse_what_no_node_may_grade(self) -> None:
+        now = time.monotonic()
+        covered = {lane for state in self._states.values() if not state.why for lane in state.lanes}
+        self._covered.update(dict.fromkeys(covered, now))
+        for name, last in self._covered.items():
+            if now - last < self._no_node_s:
+                continue
+            if not self._first.is_set() or self._queue.waiting(name):
+                self._give_up(self._nobody(name))
+                return
+
+    def _nobody(self, name: str) -> UsageError:
+        needs = sorted(self._needs[name])
+        seen = [f"{one.info.name} ({', '.join(sorted(one.info.resources)) or 'no resources'}; {one.why or 'in use'})"
+                for one in self._states.values()]  # fmt: skip
+        what = f"a node with the resource{'s' if len(needs) > 1 else ''} {', '.join(needs)}" if needs else "a node"
+        example = ", ".join(f'"{need}": 1' for need in needs if need != "gpu")
+        hint = f"; start one by: ray start --resources '{{{example}}}'" if example else ""
+        return UsageError(
+            f"no node of the cluster may grade {name!r}: it needs {what}, and for {self._no_node_s:g} s there was none; "
+            f"seen: {'; '.join(seen) or 'none'}{hint}"
+        )
+
+    def _give_up(self, error: UsageError) -> None:
+        """Raise the error from everything that waits, and from what is submitted later."""
+        with self._lock:
+            self._unusable = self._unusable or error
+            jobs = list(self._in_flight.values())
+            self._in_flight.clear()
+        for job in jobs:
+            for future in job.futures:
+                if not future.done() and future.set_running_or_notify_cancel():
+                    future.set_exception(self._unusable)
+
+    def _serve(self, key: str, state: NodeState) -> None:
+        """Hand a node its tasks and take its verdicts, until it is lost or the engine is closed."""
+        assert self._cluster is not None
+        try:
+            node = self._cluster.open(key)
+            state.node = node
+            state.since = time.monotonic()
+            self._first.set()
+            while not self._stopped.is_set():
+                tasks = self._taken(state)
+                if not tasks and not state.held:
+                    self._queue.wait(WAIT_S)
+                    continue
+                reply = node.exchange(tasks, WAIT_S)
+                self.counter.add("retries", reply.retries)
+                self.counter.add("worker_deaths", reply.worker_deaths)
+                for number, scores in reply.scores:
+                    self._answered(state, number, scores)
+        except NodeLost as lost:
+            state.why, state.lost = f"lost: {lost}", True
+            logger.warning("node %s is lost: %s; its %d items go to others", state.info.name, lost, len(state.held))
+        except NeverHosts as error:
+            state.why = f"cannot grade: {error}"
+            logger.warning("node %s cannot grade: %s", state.info.name, error)
+        except Exception as error:  # nothing that happens in here may lose an item
+            state.why = f"failed: {describe(error)}"
+            logger.exception("node %s is not used any more", state.info.name)
+        finally:
+            state.ended = time.monotonic()
+            state.busy_s += state.ended - state.since
+            state.since = state.ended
+            if not self._stopped.is_set():
+                if state.node is not None:  # a host that cannot be reached may be there still
+                    with contextlib.suppress(Exception):
+                        state.node.close()
+                self._hand_on(state)
+
+    def _taken(self, state: NodeState) -> list[Task]:
+        """Return the next tasks of a node, and note that it holds them."""
+        tasks = []
+        room = min(BATCH, IN_FLIGHT - len(state.held))
+        for lane, job in self._queue.take_ready(room, state.lanes):
+            try:
+                if self._abandoned(job) or self._from_cache(job):
+                    self._queue.done(lane)
+                    continue
+            except Exception as error:
+                self._resolve_all(job, Score.failed("internal", f"grading failed: {describe(error)}"))
+                self._queue.done(lane)
+                continue
+            number = next(self._numbers)
+            state.held[number] = job
+            tasks.append(Task(number, job.prompt, job.completions, job.together))
+        return tasks
+
+    def _answered(self, state: NodeState, number: int, scores: list[Score]) -> None:
+        job = state.held.pop(number)
+        state.graded += len(scores)
+        self._losses.pop(job.key, None)
+        for score in scores:
+            if score.error is not None:
+                self._log.warn(job.environment.name, score.error.kind, f"no score ({score.error.kind}): {score.error.message}")
+        if all(score.error is None and score.status is not Status.LIMIT for score in scores):
+            self._keep(job, scores)
+        self._resolve(job, scores)
+        self._queue.done(job.environment.name)
+
+    def _hand_on(self, state: NodeState) -> None:
+        """Queue what a lost node had not answered for others."""
+        held, state.held = state.held, {}
+        for job in held.values():
+            self._queue.done(job.environment.name)
+            losses = self._losses[job.key] = self._losses.get(job.key, 0) + 1
+            if losses >= MOST_LOSSES:
+                del self._losses[job.key]
+                self._resolve_all(
+                    job, Score.failed("unavailable", f"{losses} nodes were lost while they had this item", retryable=True)
+                )
+            else:
+                self._queue.put(job.environment.name, job)
+
+    def _end_workers(self) -> None:
+        self._stopped.set()
+        threads = [self._watcher, *(state.thread for state in self._states.values())]
+        for state in list(self._states.values()):
+            if state.node is not None and not state.why:
+                with contextlib.suppress(Exception):
+                    state.node.close()
+        for thread in threads:
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(5.0)
+        for state in list(self._states.values()):
+            for job in state.held.values():
+                self._resolve_all(job, Score.failed("unavailable", "the grader was closed", retryable=True))
+        if self._cluster is not None:
+            with contextlib.suppress(Exception):
+                self._cluster.close()
+
+
+def grader_settings(limits: Limits, workers: int | None, retries: int) -> dict[str, Any]:
+    """Return the settings of the Grader on a node."""
+    return {
+        "workers": workers,
+        "timeout_s": limits.timeout_s,
+        "memory_bytes": limits.memory_bytes,
+        "start_timeout_s": limits.start_timeout_s,
+        "retries": retries,
+    }

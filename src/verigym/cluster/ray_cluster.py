@@ -1,0 +1,170 @@
+"""The nodes of a Ray cluster. An actor a node hosts the Grader with its worker processes; Ray carries tasks and verdicts.
+
+Ray retries nothing here: an actor that is gone is a node that is lost, and the engine decides what becomes of its items.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from verigym.cluster.engine import ClusterEngine, grader_settings
+from verigym.cluster.nodes import NeverHosts, NodeHost, NodeInfo, NodeLost, Reply, Task
+from verigym.envs.contract.base import Environment
+from verigym.envs.contract.errors import UsageError
+from verigym.envs.extras import need
+from verigym.envs.grading.cache import ScoreCache
+from verigym.envs.grading.workers import Limits
+
+START_S = 120.0
+"""How long a host may take to be ready: its process, its imports, its workers."""
+ANSWER_S = 60.0
+"""How long an exchange may take. It waits for no item, so a node that is later is taken for lost."""
+OURS = ("sandbox", "lean")
+"""Resources by which nodes are told apart, beside Ray's own GPU: `ray start --resources '{"sandbox": 1}'`."""
+
+
+def open_engine(
+    environments: Mapping[str, Environment],
+    address: str,
+    *,
+    workers: int | None,
+    limits: Limits,
+    retries: int,
+    concurrency: Mapping[str, int],
+    cache: ScoreCache | None,
+) -> ClusterEngine:
+    """Return an engine on a Ray cluster.
+
+    Args:
+        environments: by name.
+        address: of the cluster, as `ray.init` takes it; empty for the one that RAY_ADDRESS names, or a new one on this machine.
+        workers: processes on each node; None for one for each of its cores.
+        limits: of one item and of a worker's start.
+        retries: further tries of an item on its node.
+        concurrency: by environment, in the whole cluster.
+        cache: on this machine.
+
+    Raises:
+        UsageError: Ray is not installed, or `workers` is 0.
+    """
+    need("ray", "cluster: ray")
+    if workers == 0:
+        raise UsageError("workers=0 grades in this process, and `cluster` on others; leave one of them out")
+    settings = grader_settings(limits, workers, retries)
+    return ClusterEngine(
+        environments,
+        lambda: RayCluster(address, dict(environments), settings),
+        limits=limits,
+        concurrency=concurrency,
+        cache=cache,
+    )
+
+
+class RayCluster:
+    """The nodes of a Ray cluster; a `Cluster`.
+
+    Args:
+        address: as in `open_engine`.
+        environments: by name; sent to every node, where their modules must be importable.
+        settings: of the Grader on each node.
+    """
+
+    def __init__(self, address: str, environments: dict[str, Environment], settings: Mapping[str, Any]) -> None:
+        import ray
+
+        self._environments, self._settings = environments, settings
+        self._ours = not ray.is_initialized()
+        if self._ours:
+            try:
+                ray.init(address or None, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+            except ValueError:  # an option is for new clusters, and RAY_ADDRESS or `address` names one
+                ray.init(address or None, log_to_driver=False, logging_level=logging.ERROR)
+            except ConnectionError as error:
+                where = address or "RAY_ADDRESS"
+                raise UsageError(
+                    f"cluster: no Ray cluster answers at {where}: {error}; `ray status` says what is there"
+                ) from None
+
+    def nodes(self) -> Mapping[str, NodeInfo]:
+        """Return the nodes that are alive and have cores."""
+        import ray
+
+        found = {}
+        for one in ray.nodes():
+            resources = one.get("Resources", {})
+            if one.get("Alive") and resources.get("CPU", 0) >= 1:
+                offered = {name for name in OURS if resources.get(name, 0) > 0} | (
+                    {"gpu"} if resources.get("GPU", 0) > 0 else set()
+                )
+                name = f"{one.get('NodeName', '')}/{one['NodeID'][:6]}"
+                found[one["NodeID"]] = NodeInfo(name, frozenset(offered))
+        return found
+
+    def open(self, node: str) -> RayNode:
+        """Start the host on a node; see `Cluster.open`."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        cores = next((one["Resources"].get("CPU", 0) for one in ray.nodes() if one["NodeID"] == node and one["Alive"]), 0)
+        if cores < 1:
+            raise NodeLost("it has left the cluster")
+        workers = int(cores) if self._settings["workers"] is None else int(self._settings["workers"])
+        actor = ray.remote(NodeHost).options(
+            num_cpus=min(workers, cores),
+            max_restarts=0,
+            max_task_retries=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+        )
+        host = RayNode(actor.remote(self._environments, {**self._settings, "workers": workers}))
+        try:
+            host.exchange((), 0.0, START_S)
+        except NodeLost as lost:
+            host.close()
+            raise NodeLost(f"no host was ready there: {lost}") from None
+        return host
+
+    def close(self) -> None:
+        """Leave the cluster if it was joined here."""
+        import ray
+
+        if self._ours:
+            ray.shutdown()
+
+
+class RayNode:
+    """An actor that hosts a Grader; a `Node`."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def exchange(self, tasks: Sequence[Task], wait_s: float, answer_s: float = ANSWER_S) -> Reply:
+        """Hand over tasks, and return what is finished; see `Node.exchange`."""
+        return self._asked(lambda: self._actor.exchange.remote(list(tasks), wait_s), answer_s)
+
+    def _asked(self, call: Callable[[], Any], answer_s: float) -> Reply:
+        import ray
+
+        try:
+            reply: Reply = ray.get(call(), timeout=answer_s)
+        except ray.exceptions.GetTimeoutError:
+            raise NodeLost(f"it gave no answer for {answer_s:g} s") from None
+        except ray.exceptions.RayTaskError as error:
+            cause = error.cause if isinstance(error.cause, NeverHosts) else None
+            raise NeverHosts(str(cause or error)) from None
+        except ray.exceptions.RayActorError as error:
+            if "NeverHosts" in str(error):  # it was raised where the host was made
+                raise NeverHosts(str(error).strip().splitlines()[-1]) from None
+            raise NodeLost(str(error).strip().splitlines()[0][:200]) from None
+        except ray.exceptions.RayError as error:
+            raise NodeLost(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}") from None
+        return reply
+
+    def close(self) -> None:
+        """Kill the actor; its workers end with it."""
+        import ray
+
+        with contextlib.suppress(Exception):
+            ray.kill(self._actor)
