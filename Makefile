@@ -7,7 +7,7 @@ SEED ?= 0
 # Compiled files are kept: compiling the tests takes longer than collecting them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup quickstart recipes test test-all test-vllm test-adapters gpu-check check docs bench clean
+.PHONY: setup quickstart recipes test test-all test-vllm test-adapters test-ray gpu-check check docs bench clean
 
 setup: $(VENV)/.installed
 
@@ -51,6 +51,11 @@ test-adapters: setup
 	@echo "==> scoring and training with other trainers, each in a virtual environment of its own, in .venv-adapters; minutes each"
 	@VERIGYM_TEST_ADAPTERS=1 VERIGYM_ADAPTER_VENVS=$${VERIGYM_ADAPTER_VENVS:-$(CURDIR)/.venv-adapters} OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -q -rs tests/adapters -m slow
+
+test-ray: setup
+	@echo "==> grading on two Ray nodes of this machine, in a virtual environment of its own, .venv-ray; three minutes"
+	@VERIGYM_TEST_RAY=1 VERIGYM_RAY_VENV=$${VERIGYM_RAY_VENV:-$(CURDIR)/.venv-ray} \
+		$(BIN)/python -m pytest -q -rs tests/cluster/test_ray.py
 
 gpu-check: setup
 	@echo "==> checking what only a GPU can show, five to ten minutes; the report goes into gpu-check.json"

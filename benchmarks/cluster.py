@@ -1,11 +1,11 @@
-"""Grading on a Ray cluster of two nodes on this machine, while one node is killed and one is added; and beside the local Grader.
+"""Grading on a Ray cluster of two nodes on this machine, while one is killed and one is added; and beside the local Grader.
 
     python benchmarks/cluster.py [--items N] [--compared N] [--rounds N]
 
 - `exact`: N short gradings of `match` with a known verdict each; a third of the way one node is killed, at half one is added.
   Counts results, wrong ones and ones without a verdict, and the memory of this process.
-- `ratio`: as many gradings on two nodes with one worker each, and by the local Grader with two workers, in turns: wall time and CPU
-  time of all processes.
+- `ratio`: as many gradings on two nodes with one worker each, and by the local Grader with two workers, in turns: wall time
+  and CPU time of all processes.
 
 Needs Ray; the last line is one JSON object. Check `uptime` first: both sides want both cores.
 """
@@ -111,8 +111,11 @@ def ratio(cluster: Any, env: Any, count: int, rounds: int) -> dict[str, Any]:
     found = {
         what: statistics.median(of["local"]) / statistics.median(of["cluster"]) for what, of in (("wall", wall), ("cpu", cpu))
     }
-    print(f"  {count:,} items: local {count / statistics.median(wall['local']):,.0f} a second, two nodes "
-          f"{count / statistics.median(wall['cluster']):,.0f}; {found['wall']:.2f} by wall, {found['cpu']:.2f} by CPU")  # fmt: skip
+    rates = {side: count / statistics.median(seconds) for side, seconds in wall.items()}
+    print(
+        f"  {count:,} items: local {rates['local']:,.0f} a second, two nodes {rates['cluster']:,.0f}; "
+        f"{found['wall']:.2f} by wall, {found['cpu']:.2f} by CPU"
+    )
     return found
 
 

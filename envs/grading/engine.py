@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.blame import describe

@@ -97,6 +97,10 @@ NEEDS = {
         lambda: "" if os.environ.get("VERIGYM_TEST_ADAPTERS") else "real runs of the adapters are not asked for",
         "make test-adapters",
     ),
+    "ray": Need(
+        lambda: "" if os.environ.get("VERIGYM_TEST_RAY") else "grading on Ray is not asked for",
+        "make test-ray",
+    ),
     "packages": _tried("a package index that pip reaches"),
     "response templates": _tried("pip install 'transformers>=5.15'"),
     "lean": Need(lambda: "" if os.environ.get("LEAN4_BIN") else "no Lean 4 is named by LEAN4_BIN", "LEAN4_BIN=path/to/lean"),

@@ -33,6 +33,8 @@ from verigym.grade.summary import Summary, summarise
 from verigym.grade.tasks import DataJob, Joined, Tasks, check_usable, completion_columns, reading_options
 from verigym.terminal import complain
 
+_NODES_EVERY = 500
+"""Completions between two looks at the rates of a cluster's nodes."""
 SIDECARS = ("meta.json", "bad.jsonl", "disagreements.jsonl", "summary.json", "retried.jsonl", "partial")
 
 
@@ -87,6 +89,8 @@ class Outcome:
     """How the versions that made earlier lines differ from the present ones."""
     joined: Joined | None
     hints: tuple[Hint, ...]
+    nodes: tuple[Any, ...] = ()
+    """With a cluster, each node's part (`cluster.engine.NodeFigures`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,7 @@ def run(job: GradeJob) -> Outcome:
             other_versions=out.other_versions,
             joined=setup.tasks.joined() if setup.tasks else None,
             hints=tuple(_hints(job, setup, summary, ungraded.specimens)),
+            nodes=tuple(grader.nodes),
         )
         write_atomically(summary_path, _summary_json(job, settings, made_by, outcome))
     return outcome
@@ -251,7 +256,7 @@ class _UngradedItems:
 
 
 def _grade(ungraded: _UngradedItems, grader: Grader, out: OutFile, source: Source, progress: Progress) -> None:
-    done = 0
+    done, nodes = 0, ""
     for score in grader.stream(ungraded):
         item, replaced = ungraded.waiting.popleft()
         line = _line(item, ungraded.columns, score)
@@ -261,7 +266,10 @@ def _grade(ungraded: _UngradedItems, grader: Grader, out: OutFile, source: Sourc
             out.replace(replaced, line)
         ungraded.specimens.see(item, line["score"])
         done += 1
-        progress.update(done, ungraded.graded(source.fraction()), f", {ungraded.bad.count:,} bad" if ungraded.bad.count else "")
+        if done % _NODES_EVERY == 1:
+            nodes = "".join(f"; {one.name} {one.rate:,.0f}/s" for one in grader.nodes)
+        bad = f", {ungraded.bad.count:,} bad" if ungraded.bad.count else ""
+        progress.update(done, ungraded.graded(source.fraction()), bad + nodes)
     if ungraded.stopped is not None:
         raise ungraded.stopped
 

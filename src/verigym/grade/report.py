@@ -83,6 +83,8 @@ def summary_rows(outcome: Outcome) -> list[tuple[str, str]]:
     rows.append(("scores", str(outcome.summary_path).removesuffix(".summary.json")))
     rows.append(("grader", ", ".join(summary.graders) or "-"))
     rows.append(("seconds", f"{outcome.seconds:.1f}"))
+    for one in outcome.nodes:
+        rows.append((f"node {one.name}", f"{one.graded:,} graded, {one.rate:,.0f} items a second, {one.state}"))
     return rows
 
 

@@ -1,0 +1,141 @@
+"""Grading on Ray nodes of this machine: run by `test_ray.py` in an environment that has Ray. The last line is JSON."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import ray
+from ray.cluster_utils import Cluster
+from slow_env import Sleeper
+
+from verigym import UsageError, load
+from verigym.envs.grading import Grader
+
+COUNT = 6000
+
+
+def numbers(env: Any, count: int) -> Any:
+    """Yield items, every third of which is wrong."""
+    prompts = [env.prompt(f"Which number comes after {place}?", kind="exact", answer=str(place + 1)) for place in range(100)]
+    for number in range(count):
+        place = number % 100
+        yield prompts[place], f"<answer>{place + (0 if number % 3 == 0 else 1)}</answer> {number}"
+
+
+def killed_and_added(cluster: Cluster) -> dict[str, Any]:
+    """Kill a node a third of the way, add one at half."""
+    env = load("match")
+    joined = cluster.add_node(num_cpus=1)
+    rewards = []
+    with Grader(env, cluster="ray", workers=1) as grader:
+        for number, score in enumerate(grader.stream(numbers(env, COUNT))):
+            rewards.append(score.reward)
+            if number == COUNT // 3:
+                cluster.remove_node(joined, allow_graceful=False)
+            if number == COUNT // 2:
+                joined = cluster.add_node(num_cpus=1)
+        graded, nodes = sum(one.graded for one in grader.nodes), len(grader.nodes)
+    cluster.remove_node(joined)
+    right = rewards == [float(number % 3 != 0) for number in range(COUNT)]
+    return {"right": right, "graded": graded, "nodes": nodes}
+
+
+def host_killed() -> dict[str, Any]:
+    """End the actor, and not the node that it is on."""
+    env = load("match")
+    rewards, killed = [], 0
+    with Grader(env, cluster="ray", workers=1) as grader:
+        for number, score in enumerate(grader.stream(numbers(env, COUNT // 3))):
+            rewards.append(score.reward)
+            if number == 500:
+                for process in psutil.Process().children(recursive=True):
+                    if "NodeHost" in " ".join(process.cmdline()):
+                        process.send_signal(signal.SIGKILL)
+                        killed += 1
+        states = {one.state for one in grader.nodes}
+    right = rewards == [float(number % 3 != 0) for number in range(COUNT // 3)]
+    return {"right": right, "killed": killed, "states": sorted(states)}
+
+
+def mixture() -> dict[str, Any]:
+    """Compare the verdicts on mathematics, programs and an environment that hangs with those of the local Grader."""
+    math, code, sleeper = load("math"), load("code"), Sleeper()
+    tests = [{"type": "call", "function": "f", "args": [n], "expected": 2 * n} for n in range(3)]
+    items: list[Any] = []
+    for number in range(40):
+        items.append((math.prompt(f"What is {number} + 1?", answer=str(number + 1)), f"\\boxed{{{number + number % 2}}}"))
+        program = f"```python\ndef f(n):\n    return {1 + number % 2} * n  # {number}\n```"
+        items.append((code.prompt("Write f.", tests=tests), program))
+        items.append((sleeper.prompt("Go.", seconds=60.0 if number % 20 == 7 else 0.01), f"text {number}"))
+    environments = [math, code, sleeper]
+    with Grader(environments, workers=1, timeout_s=3.0, retries=0) as grader:
+        here = [(score.status.value, score.reward) for score in grader.grade(items)]
+    with Grader(environments, cluster="ray", workers=1, timeout_s=3.0, retries=0) as grader:
+        there = [(score.status.value, score.reward) for score in grader.grade(items)]
+    return {"items": len(items), "equal": here == there, "unscored": sum(reward is None for _, reward in there)}
+
+
+def refused() -> str:
+    """Return what is said where no node has Lean."""
+    lean = load("lean")
+    with Grader(lean, cluster="ray", workers=1) as grader:
+        grader._engine._no_node_s = 3.0  # type: ignore[attr-defined]
+        try:
+            grader.grade([(lean.prompt("Prove it.", name="t", statement="theorem t : True"), "by trivial")])
+        except UsageError as error:
+            return str(error)
+    return ""
+
+
+def command(address: str) -> dict[str, Any]:
+    """Compare `verigym grade` with and without `--cluster`."""
+    rows = [{"prompt": f"{n}+1?", "answer": str(n + 1), "completion": f"\\boxed{{{n + n % 2}}}"} for n in range(50)]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    found = []
+    for name, options in (("here", []), ("there", ["--cluster", f"ray:{address}", "--workers", "1"])):
+        done = subprocess.run(
+            [sys.executable, "-m", "verigym", "grade", "rows.jsonl", "--env", "math", "--out", f"{name}.jsonl", *options],
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        lines = [json.loads(line) for line in Path(f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+        found.append([(line["row"], line["score"]["reward"], line["score"]["status"]) for line in lines])
+        shown = done.stdout + done.stderr
+    return {"equal": found[0] == found[1], "lines": len(found[1]), "nodes": "items a second" in shown}
+
+
+def main() -> None:
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "resources": {"sandbox": 1}, "include_dashboard": False}
+    )
+    try:
+        ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
+        parts = {
+            "killed_and_added": lambda: killed_and_added(cluster),
+            "host_killed": host_killed,
+            "mixture": mixture,
+            "refused": refused,
+            "command": lambda: command(cluster.address),
+        }
+        found = {}
+        for name, part in parts.items():
+            start = time.monotonic()
+            found[name] = part()
+            print(f"{name}: {time.monotonic() - start:.1f} s, {found[name]}", flush=True)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
