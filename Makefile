@@ -7,7 +7,7 @@ SEED ?= 0
 # Compiled files are kept: compiling the tests takes longer than collecting them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup quickstart recipes test test-all test-vllm test-adapters test-ray gpu-check check docs bench clean
+.PHONY: setup quickstart recipes test test-all test-vllm test-adapters test-ray chaos soak gpu-check check docs bench clean
 
 setup: $(VENV)/.installed
 
@@ -56,6 +56,16 @@ test-ray: setup
 	@echo "==> grading on two Ray nodes of this machine, in a virtual environment of its own, .venv-ray; three minutes"
 	@VERIGYM_TEST_RAY=1 VERIGYM_RAY_VENV=$${VERIGYM_RAY_VENV:-$(CURDIR)/.venv-ray} \
 		$(BIN)/python -m pytest -q -rs tests/cluster/test_ray.py
+
+chaos: setup
+	@echo "==> faults put in by hand: docs/reliability.md says what must hold; some minutes"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile -m chaos
+
+MINUTES ?= 10
+EVERY ?= 60
+soak: setup
+	@echo "==> a run with random kills beside one that is left alone, $(MINUTES) minutes"
+	@$(BIN)/python benchmarks/soak.py --minutes $(MINUTES) --every $(EVERY)
 
 gpu-check: setup
 	@echo "==> checking what only a GPU can show, five to ten minutes; the report goes into gpu-check.json"

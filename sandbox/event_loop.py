@@ -11,6 +11,8 @@ from verigym.sandbox.spec import RunResult, RunStatus, SandboxFailure
 
 KILL_GRACE_S = 1.0
 _LONGEST_S = 1e6  # the longest timeout that poll accepts
+STILL_S = 1.0
+"""A wait that ends so much later than it had to means that this process was stopped: no run has to pay for that."""
 QUIET_S = 0.005
 """Output of a run is not polled for this long after its start: most runs are over by then, and are read once."""
 
@@ -130,13 +132,24 @@ def poll_runs(
             _register(poll, handlers, watch, select.POLLIN)
         if write:
             _register(poll, handlers, write, select.POLLOUT)
-        for fd, _events in poll.poll(max(0.0, min(*waits, _LONGEST_S)) * 1000 + 0.5):
+        wait = max(0.0, min(*waits, _LONGEST_S))
+        begun = time.monotonic()
+        events = poll.poll(wait * 1000 + 0.5)
+        _give_back(active, time.monotonic() - begun - wait)
+        for fd, _events in events:
             if fd in handlers:
                 handlers[fd]()
             elif not owners[fd].done:
                 owners[fd].on_readable(fd)
         for run in active:
             _watch_the_clock(run)
+
+
+def _give_back(runs: Sequence[Run], late_s: float) -> None:
+    """Move the deadlines of runs by the time that this process stood still, as under SIGSTOP or on a paused machine."""
+    if late_s >= STILL_S:
+        for run in runs:
+            run.deadline += late_s
 
 
 def _register(

@@ -20,6 +20,7 @@ _SUPPORT = str(Path(__file__).parent / "support")
 if _SUPPORT not in sys.path:
     sys.path.append(_SUPPORT)
 
+from catalogue import ROOT, named  # noqa: E402
 from needs import SHARED, require, summary  # noqa: E402
 
 # A shell starts what it runs in the background with SIGINT ignored, and whatever tests start would inherit it.
@@ -29,8 +30,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse names that show a set or a gzip file's time, and begin with the files that take long.
+    """Refuse names that show a set or a gzip file's time, mark the faults, and begin with the files that take long.
 
     Both differ by process, and the parallel runner refuses tests whose names do. It gives a process whole files:
     one of minutes that came last would be waited for with the other core idle.
@@ -38,6 +40,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
     for item in items:
+        if (item.path.relative_to(ROOT).as_posix(), getattr(item, "originalname", "")) in named():
+            item.add_marker("chaos")
         values = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
         if any(isinstance(value, set | frozenset) and len(value) > 1 and str(value) in item.name for value in values):
             raise pytest.UsageError(f"{item.nodeid}: a set in a test's name has no order, write it as a list")

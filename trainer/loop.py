@@ -165,7 +165,7 @@ class Run:
                     self._evaluate_if_due(log, progress, stop)
                 while self.done < config.steps:
                     start = time.perf_counter()
-                    batch = self.ahead.take() or self._rollouts_or_stop(stop)
+                    batch = self.ahead.take() or self._rollouts_or_stop(stop, log)
                     metrics = {**score_metrics(batch.sampled), **verdict_metrics(batch.sampled), **batch.metrics}
                     metrics |= episode_metrics(batch.sampled, self.positions)
                     metrics.update(reflection_metrics([text for group in batch.sampled for text in group.texts]))
@@ -189,12 +189,12 @@ class Run:
                     alarms = [self.causes.named(with_texts(alarm, batch.sampled)) for alarm in watch.update(row)]
                     report_alarms(alarms, logger.warning, log.event)
                     if world.any(stop.requested):  # an evaluation that is due now is made by the resumed run
-                        self._stop(stop)
+                        self._stop(stop, log)
                     self._evaluate_if_due(log, progress, stop)
                     by_step = self.done == config.steps or self.done % config.checkpoint_every == 0
                     if by_step or world.any(world.main and self.timer.due):
                         with self.clock("checkpoint"):
-                            self._save(by_time=not by_step)
+                            self._save(log, by_time=not by_step)
                 for line in unscored.closing(log.history()):
                     progress.say(line)
             finally:
@@ -204,10 +204,10 @@ class Run:
         refuse_silent(self.builder.bugs.silent(), final)
         return final
 
-    def _stop(self, stop: StopRequest) -> NoReturn:
+    def _stop(self, stop: StopRequest, log: RunLog) -> NoReturn:
         """Save a checkpoint and end the run."""
         if self.done and self.done != self.saved:
-            self._save()
+            self._save(log)
         after = f"after step {self.done} of {self.config.steps}" if self.done else BEFORE
         raise stop.interrupted(f"stopped {after}")
 
@@ -225,7 +225,7 @@ class Run:
         # On a request to stop it is finished, for the checkpoint of this step holds it.
         self.ahead.start(lambda give_up: self.rollouts(following, give_up).off_policy())
 
-    def _rollouts_or_stop(self, stop: StopRequest) -> Batch:
+    def _rollouts_or_stop(self, stop: StopRequest, log: RunLog) -> Batch:
         if self.world.size > 1:  # the processes would have to agree
             return self.rollouts(self.done)
         before = dict(self.builder.mixture.drawn), self.builder.state()
@@ -233,9 +233,10 @@ class Run:
             return self.rollouts(self.done, lambda: stop.urgent)
         except Dropped:
             self.builder.restore(*before)
-            self._stop(stop)
+            self._stop(stop, log)
 
-    def _save(self, by_time: bool = False) -> None:
+    def _save(self, log: RunLog, by_time: bool = False) -> None:
+        log.sync()
         self.saved = self.done
         store.save(
             self.checkpoints,
@@ -299,11 +300,11 @@ class Run:
                     self.episodes,
                 )
         except Dropped:
-            self._stop(stop)
+            self._stop(stop, log)
         if groups:
             log.metrics(self.done, "eval", metrics)
             self._record_causes(log, groups)
             log.samples(self.done, "eval", groups, 4 * len(self.builder.mixture.sources))
             progress.evaluated(self.done, metrics)
         if self.world.any(stop.requested):
-            self._stop(stop)
+            self._stop(stop, log)

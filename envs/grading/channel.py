@@ -15,6 +15,8 @@ from verigym.sandbox.inside.wire import frames
 MAX_MESSAGE_BYTES = 64 * 2**20
 _LENGTH_BYTES = 4
 _CHUNK_BYTES = 1 << 16
+STILL_S = 1.0
+"""A wait that ends so much later than its deadline means that this process was stopped."""
 
 
 def encode(message: dict[str, Any]) -> bytes:
@@ -61,8 +63,16 @@ class Channel:
 
     def _read(self, size: int, deadline: float | None) -> bytes:
         while len(self._buffer) < size:
+            begun = time.monotonic()
             self._arm(deadline)
-            chunk = self._socket.recv(_CHUNK_BYTES)
+            try:
+                chunk = self._socket.recv(_CHUNK_BYTES)
+            except TimeoutError:
+                late = time.monotonic() - max(begun, deadline or 0.0)
+                if deadline is None or late < STILL_S:
+                    raise
+                deadline += late  # this process was stopped, as under SIGSTOP: the other side need not pay for that
+                continue
             if not chunk:
                 raise EOFError("the other side closed the connection")
             self._buffer += chunk

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError
 
 from verigym.envs.contract.errors import UsageError
 from verigym.envs.hub import hub_or_cache
@@ -43,7 +44,7 @@ def load_model(path: str | Path, device: torch.device, *, auto: Any = None, **ho
             tokenizer = transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False)
             kind = auto or transformers.AutoModelForCausalLM
             model = kind.from_pretrained(path, **{"dtype": torch.float32, **how}, trust_remote_code=False)
-        except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:  # the last: a cut file
             what = "the directory" if Path(path).is_dir() else "the hub's"
             raise UsageError(f"model: {what} {path!r} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
     return model.to(device), tokenizer

@@ -108,8 +108,17 @@ class RunLog:
 
     def _write(self, name: str, row: Mapping[str, Any]) -> None:
         # A lone surrogate cannot be written as UTF-8; JSON escapes keep it readable.
-        self._files[name].write(json.dumps(row) + "\n")
-        self._files[name].flush()
+        try:
+            self._files[name].write(json.dumps(row) + "\n")
+            self._files[name].flush()
+        except OSError as error:
+            error.filename = str(self._paths[name])  # which a write does not know
+            raise
+
+    def sync(self) -> None:
+        """Make sure that all rows are on the disk: a checkpoint must not be newer than the rows of its steps."""
+        for file in self._files.values():
+            os.fsync(file.fileno())
 
     def close(self) -> None:
         """Flush and close everything."""

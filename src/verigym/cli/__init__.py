@@ -5,7 +5,9 @@ Commands import what they need when they run, so that `--help` stays quick.
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -114,7 +116,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from verigym.cli.common.values import misused
     from verigym.envs.console import is_plain
     from verigym.envs.contract.errors import UsageError
-    from verigym.envs.extras import missing
 
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
@@ -146,10 +147,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return ExitCode.USAGE
         if callable(message):
             return _failed(error, misused(error))
-        if isinstance(error, ImportError) and (lack := missing(error)):
-            return _failed(error, str(lack))
+        if explained := _explained(error):
+            return _failed(error, *explained)
         text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         return _failed(error, f"unexpected {text}; set {DEBUG_VARIABLE}=1 for the traceback", ExitCode.FAILED)
+
+
+def _explained(error: Exception) -> tuple[str, ExitCode] | None:
+    """Return what to say of an error of the machine's, and the exit code; None where it is a bug."""
+    from verigym.envs.extras import missing
+
+    if isinstance(error, ImportError) and (lack := missing(error)):
+        return str(lack), ExitCode.USAGE
+    full = _cannot_write(error)
+    return (full, ExitCode.FAILED) if full else None
+
+
+def _cannot_write(error: Exception) -> str:
+    """Return what to do where `error`, or one it comes from, says that the file system takes no more; else an empty text."""
+    numbers = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+    cause: BaseException | None = error
+    while cause is not None:
+        # safetensors raises an error of its own, with the system's in its text.
+        number = (
+            cause.errno
+            if isinstance(cause, OSError)
+            else _number_in(cause)
+            if "safetensors" in type(cause).__module__
+            else None
+        )
+        if number in numbers:
+            where = f"{cause.filename}: " if isinstance(cause, OSError) and cause.filename else ""
+            return (
+                f"{where}a file cannot be written: {os.strerror(number)}; what was saved before is kept: "
+                "make room, then give the same command again"
+            )
+        cause = cause.__cause__ or cause.__context__
+    return ""
+
+
+def _number_in(error: BaseException) -> int | None:
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found[1]) if found else None
 
 
 def _set_up_help() -> None:

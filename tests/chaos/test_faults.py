@@ -1,0 +1,212 @@
+"""Faults that no other test has: a full disk, a clock that jumps, files that are cut, processes that stand still."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verigym.cli import main
+
+RUNNER = Path(__file__).parent / "support/run_with_fault.py"
+SECONDS = 300
+STEPS = 8
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any, tiny_model: Any) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    tiny_model.save_pretrained(folder)
+    tiny_tokenizer.save_pretrained(folder)
+    return folder
+
+
+def configured(folder: Path, model: Path, **changed: Any) -> Path:
+    """Write a run's settings and return their file."""
+    folder.mkdir(exist_ok=True)
+    fields = {
+        "model": str(model),
+        "output": str(folder / "out"),
+        "sources": [{"environment": "arithmetic", "options": {"digits": 1}}],
+        "steps": STEPS,
+        "prompts_per_step": 2,
+        "group_size": 4,
+        "max_new_tokens": 8,
+        "learning_rate": 1e-3,
+        "kl_coef": 0.01,
+        "checkpoint_every": 2,
+        "eval_every": 0,
+        "device": "cpu",
+        "threads": 1,
+        "workers": 1,
+        "loggers": [],
+    }
+    path = folder / "run.json"
+    path.write_text(json.dumps(fields | changed), encoding="utf-8")
+    return path
+
+
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=SECONDS)
+
+
+def end(output: Path) -> tuple[str, list[int]]:
+    """Return the hash of the final weights, and the steps that are logged."""
+    rows = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    weights = hashlib.sha256((output / "final/model.safetensors").read_bytes()).hexdigest()
+    return weights, [row["step"] for row in rows if row["kind"] == "train"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[int]]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    done = run("-m", "verigym", "train", "--config", configured(folder, model))
+    assert done.returncode == 0, done.stderr
+    return end(folder / "out")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [3, 6])
+def test_a_full_disk_ends_a_run_in_one_sentence_and_costs_no_step(
+    model: Path, undisturbed: tuple[str, list[int]], tmp_path: Path, step: int
+) -> None:
+    config = configured(tmp_path, model)
+    full = run(RUNNER, "full", str(step), config)
+    assert full.returncode == 1
+    *_, said = full.stderr.strip().splitlines()
+    assert said.startswith("error: ") and "a file cannot be written: " in said and "make room" in said, full.stderr
+    assert not (tmp_path / "out/final/model.safetensors").exists()
+    again = run("-m", "verigym", "train", "--config", config)
+    assert again.returncode == 0, again.stderr
+    assert end(tmp_path / "out") == undisturbed
+
+
+@pytest.mark.slow
+def test_a_clock_that_jumps_changes_nothing(model: Path, undisturbed: tuple[str, list[int]], tmp_path: Path) -> None:
+    done = run(RUNNER, "clock", "2", configured(tmp_path, model))
+    assert done.returncode == 0, done.stderr
+    assert end(tmp_path / "out") == undisturbed
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_anything_is_computed(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    config = configured(tmp_path / "run", model, output=str(tmp_path / "file/out"))
+    assert main(["train", "--config", str(config)]) == 2
+    assert "file/out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_weights_that_were_not_fetched_whole_are_named(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], share: float
+) -> None:
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    for path in model.iterdir():
+        (cut / path.name).write_bytes(path.read_bytes())
+    weights = (cut / "model.safetensors").read_bytes()
+    (cut / "model.safetensors").write_bytes(weights[: int(share * len(weights))])
+    assert main(["train", "--config", str(configured(tmp_path / "run", cut))]) == 2
+    said = capsys.readouterr().err
+    assert str(cut) in said and "error: " in said and "Traceback" not in said, said
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl.gz", "rows.parquet"])
+def test_a_data_file_that_was_not_fetched_whole_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    import gzip
+
+    import pyarrow
+    import pyarrow.parquet
+
+    rows = [{"prompt": f"{n}+1?", "answer": str(n + 1), "completion": f"\\boxed{{{n}}} {'x' * 50}"} for n in range(500)]
+    path = tmp_path / name
+    if name.endswith("gz"):
+        path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    else:
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    code = main(["grade", str(path), "--env", "math", "--out", str(tmp_path / "scores.jsonl"), "--workers", "0"])
+    said = capsys.readouterr().err
+    assert code == 2 and name in said and "error: " in said, said
+
+
+STILL = """
+import os, sys, threading, time
+from verigym.sandbox import Limits, Program, open_sandbox
+if __name__ == "__main__":
+    box = open_sandbox(workers=1)
+    limits = Limits(wall_s=3, cpu_s=3, memory_mb=256)
+    box.run(Program(source="print(1)"), b"", limits)
+    print("ready", flush=True)
+    print(box.run(Program(source="import time; time.sleep(1.5); print(2)"), b"", limits).status.value, flush=True)
+    box.close()
+"""
+GRADING = """
+import sys
+sys.path.insert(0, {support!r})
+from still_env import Still
+from verigym.envs.grading import Grader
+if __name__ == "__main__":
+    env = Still()
+    with Grader(env, workers=1, timeout_s=3.0, retries=0) as grader:
+        grader.start()
+        print("ready", flush=True)
+        print(grader.grade([(env.prompt("Wait."), "text")])[0].status.value, flush=True)
+"""
+
+
+def stopped_for(script: Path, seconds: float) -> str:
+    """Run a script, stop its first process for a while once it is ready, and return what it prints then."""
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            time.sleep(0.5)
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(seconds)
+            process.send_signal(signal.SIGCONT)
+            return process.stdout.read().strip()
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("box")
+def test_a_run_does_not_pay_for_the_time_that_its_supervisor_stands_still(tmp_path: Path) -> None:
+    script = tmp_path / "still.py"
+    script.write_text(STILL)
+    assert stopped_for(script, 6.0) == "ok"
+
+
+@pytest.mark.slow
+def test_a_verdict_does_not_pay_for_the_time_that_the_grader_stands_still(tmp_path: Path) -> None:
+    (tmp_path / "still_env.py").write_text(
+        textwrap.dedent('''
+            import time
+            from verigym import BaseEnvironment, Options, Reference, Score
+
+            class Nothing(Reference):
+                """No fields."""
+
+            class Still(BaseEnvironment[Nothing, Options]):
+                name, version, reference_type = "still", "1", Nothing
+
+                def judge(self, prompt, reference, completion):
+                    time.sleep(1.5)
+                    return Score.correct()
+
+                def gold(self, prompt):
+                    return "text"
+            ''')
+    )
+    script = tmp_path / "grading.py"
+    script.write_text(GRADING.format(support=str(tmp_path)))
+    assert stopped_for(script, 6.0) == "correct"
