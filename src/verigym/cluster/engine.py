@@ -33,7 +33,7 @@ IN_FLIGHT = 512
 """Tasks that a node has at a time."""
 BATCH = 256
 """Tasks that are handed over at once."""
-WAIT_S = 0.05
+WAIT_S = 0.1
 """How long a node may keep an answer back while it has nothing new."""
 LOOK_S = 0.5
 """Time between two looks at which nodes there are."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -107,18 +108,29 @@ class NodeHost:
             raise NeverHosts(str(error)) from None
         self._finished: queue.SimpleQueue[tuple[int, list[Score]]] = queue.SimpleQueue()
         self._told = self._grader.stats
+        self._pending = 0
+        """Tasks whose verdicts have not been returned."""
+        self._few = 2 * max(1, settings.get("workers") or 1)
+        """So many tasks keep the workers busy for one more exchange."""
 
     def exchange(self, tasks: Sequence[Task], wait_s: float) -> Reply:
-        """Take tasks, and return what is finished; see `Node.exchange`."""
+        """Take tasks, and return what is finished; see `Node.exchange`.
+
+        An exchange costs more than many a verdict, so it goes on for `wait_s` unless the workers are about to run out of tasks.
+        """
         for task in tasks:
             self._begin(task)
+        self._pending += len(tasks)
         scores: list[tuple[int, list[Score]]] = []
-        try:
-            scores.append(self._finished.get(timeout=wait_s))
-            while True:
-                scores.append(self._finished.get_nowait())
-        except queue.Empty:
-            pass
+        end = time.monotonic() + wait_s
+        while self._pending:
+            try:
+                scores.append(self._finished.get(timeout=max(0.0, end - time.monotonic())))
+            except queue.Empty:
+                break
+            self._pending -= 1
+            if self._pending <= self._few and self._finished.empty():
+                break
         told, self._told = self._told, self._grader.stats
         return Reply(scores, self._told.retries - told.retries, self._told.worker_deaths - told.worker_deaths)
 

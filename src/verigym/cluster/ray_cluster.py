@@ -6,7 +6,9 @@ Ray retries nothing here: an actor that is gone is a node that is lost, and the 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +16,7 @@ from verigym.cluster.engine import ClusterEngine, grader_settings
 from verigym.cluster.nodes import NeverHosts, NodeHost, NodeInfo, NodeLost, Reply, Task
 from verigym.envs.contract.base import Environment
 from verigym.envs.contract.errors import UsageError
+from verigym.envs.contract.schema import Completion, Prompt
 from verigym.envs.extras import need
 from verigym.envs.grading.cache import ScoreCache
 from verigym.envs.grading.workers import Limits
@@ -22,6 +25,10 @@ START_S = 120.0
 """How long a host may take to be ready: its process, its imports, its workers."""
 ANSWER_S = 60.0
 """How long an exchange may take. It waits for no item, so a node that is later is taken for lost."""
+KEPT_PROMPTS = 4096
+"""Prompts that are kept packed here, and unpacked on each node."""
+PackedTask = tuple[int, bytes, list[tuple[str, Completion | None]], bool]
+"""Number, prompt, completions, and whether they are judged together."""
 OURS = ("sandbox", "lean")
 """Resources by which nodes are told apart, beside Ray's own GPU: `ray start --resources '{"sandbox": 1}'`."""
 
@@ -76,6 +83,7 @@ class RayCluster:
         import ray
 
         self._environments, self._settings = environments, settings
+        self._packed = PackedPrompts()
         self._ours = not ray.is_initialized()
         if self._ours:
             try:
@@ -112,13 +120,13 @@ class RayCluster:
         if cores < 1:
             raise NodeLost("it has left the cluster")
         workers = int(cores) if self._settings["workers"] is None else int(self._settings["workers"])
-        actor = ray.remote(NodeHost).options(
+        actor = ray.remote(RayHost).options(
             num_cpus=min(workers, cores),
             max_restarts=0,
             max_task_retries=0,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )
-        host = RayNode(actor.remote(self._environments, {**self._settings, "workers": workers}))
+        host = RayNode(actor.remote(self._environments, {**self._settings, "workers": workers}), self._packed)
         try:
             host.exchange((), 0.0, START_S)
         except NodeLost as lost:
@@ -134,15 +142,61 @@ class RayCluster:
             ray.shutdown()
 
 
+class RayHost(NodeHost):
+    """The actor. A prompt with many completions is unpacked once."""
+
+    def __init__(self, environments: Mapping[str, Environment], settings: Mapping[str, Any]) -> None:
+        super().__init__(environments, settings)
+        self._prompt = functools.lru_cache(KEPT_PROMPTS)(pickle.loads)
+
+    def exchange_packed(self, tasks: Sequence[PackedTask], wait_s: float) -> Reply:
+        """Take tasks as they travel, and return what is finished; see `Node.exchange`."""
+        unpacked = [
+            Task(number, self._prompt(prompt), tuple(_completion(text, more) for text, more in completions), together)
+            for number, prompt, completions, together in tasks
+        ]
+        return self.exchange(unpacked, wait_s)
+
+
+class PackedPrompts:
+    """The prompts that were sent last, as bytes. Used by the threads of all nodes; a prompt that two pack at once is no harm."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    def __call__(self, prompt: Prompt) -> bytes:
+        """Return a prompt as bytes."""
+        packed = self._kept.get(prompt.key)
+        if packed is None:
+            packed = pickle.dumps(prompt, pickle.HIGHEST_PROTOCOL)
+            if len(self._kept) >= KEPT_PROMPTS:
+                self._kept.clear()
+            self._kept[prompt.key] = packed
+        return packed
+
+
+def _plain(completion: Completion) -> tuple[str, Completion | None]:
+    """Return a completion's text, and the completion itself where it is more than that: objects take longer to travel."""
+    more = completion.model_fields_set - {"text"}
+    return completion.text, completion if more else None
+
+
+def _completion(text: str, whole: Completion | None) -> Completion:
+    return Completion(text=text) if whole is None else whole
+
+
 class RayNode:
     """An actor that hosts a Grader; a `Node`."""
 
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
+    def __init__(self, actor: Any, packed: Callable[[Prompt], bytes]) -> None:
+        self._actor, self._packed = actor, packed
 
     def exchange(self, tasks: Sequence[Task], wait_s: float, answer_s: float = ANSWER_S) -> Reply:
         """Hand over tasks, and return what is finished; see `Node.exchange`."""
-        return self._asked(lambda: self._actor.exchange.remote(list(tasks), wait_s), answer_s)
+        sent = [
+            (task.number, self._packed(task.prompt), [_plain(one) for one in task.completions], task.together) for task in tasks
+        ]
+        return self._asked(lambda: self._actor.exchange_packed.remote(sent, wait_s), answer_s)
 
     def _asked(self, call: Callable[[], Any], answer_s: float) -> Reply:
         import ray

@@ -56,7 +56,7 @@ def host_killed() -> dict[str, Any]:
             rewards.append(score.reward)
             if number == 500:
                 for process in psutil.Process().children(recursive=True):
-                    if "NodeHost" in " ".join(process.cmdline()):
+                    if "RayHost" in " ".join(process.cmdline()):
                         process.send_signal(signal.SIGKILL)
                         killed += 1
         states = {one.state for one in grader.nodes}
