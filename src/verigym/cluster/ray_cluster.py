@@ -159,7 +159,7 @@ class RayHost(NodeHost):
 
 
 class PackedPrompts:
-    """The prompts that were sent last, as bytes. Used by the threads of all nodes; a prompt that two pack at once is no harm."""
+    """The prompts that were sent last, as bytes. Threads of all nodes share them; one that two threads pack is no harm."""
 
     def __init__(self) -> None:
         self._kept: dict[str, bytes] = {}
