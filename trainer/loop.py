@@ -269,6 +269,7 @@ class Run:
                 world=self.world,
                 give_up=give_up,
                 episodes=self.episodes,
+                sampling=self.learner.sampling,
             )
 
         with self.clock("generate_grade"):
@@ -297,6 +298,7 @@ class Run:
                     self.world,
                     lambda: alone and stop.urgent,
                     self.episodes,
+                    self.learner.sampling,
                 )
         except Dropped:
             self._stop(stop)

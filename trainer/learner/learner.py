@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.rows import credits_of, training_rows
 from verigym.trainer.credit.training_row import TrainingRow
-from verigym.trainer.distributed.fsdp import ShardedPolicy, clip_gradients, shard
+from verigym.trainer.distributed.fsdp import ShardedPolicy, clip_gradients, gathered, shard
+from verigym.trainer.distributed.full_shards import FullyShardedPolicy, load_sharded
 from verigym.trainer.distributed.sharded_checkpoint import (
     load_weights,
     own_rows,
@@ -39,7 +41,6 @@ from verigym.trainer.models.loading import load_model, pick_device, positions_of
 from verigym.trainer.models.lora import (
     EarlierAdapter,
     WithoutAdapter,
-    export_policy,
     load_adapter,
     load_policy,
     save_adapter,
@@ -80,11 +81,10 @@ class Learner:
         self.config, self.world = config, world
         self.credit = credits_of(config, environments or {})
         self.device = pick_device(config.device)
-        self.model, tokenizer = load_policy(config.model, config, config.seed, world.loading(self.device), whole_model(start))
-        if config.liger:
-            use_liger(self.model, self.device)
+        self.full = config.shard == "full" and world.size > 1
+        self.sharded, tokenizer = self._policy(whole_model(start))
+        self.model = self.sharded.model
         self.codec = Codec(tokenizer, self.model.generation_config)
-        self.sharded = ShardedPolicy(self.model, world, self.device)
         self.optimizer = build_optimizer(self.model.parameters(), config)
         if start:
             restore(start, self.model, self.optimizer)
@@ -95,17 +95,44 @@ class Learner:
         self.objective = self._objective(start)
         self.critic = Critic(config, self.device, start) if config.advantage == "gae" else None
 
+    def _policy(self, start: Path | None) -> tuple[ShardedPolicy | FullyShardedPolicy, Any]:
+        config, world = self.config, self.world
+        if self.full:
+            model, tokenizer = load_sharded(start / "model" if start else config.model, world, self.device, trained=True)
+            if config.liger:
+                use_liger(model, self.device)
+            return FullyShardedPolicy(model, world), tokenizer
+        if config.shard == "full":
+            logger.warning("shard: full has no effect in one process; start several by torchrun")
+        model, tokenizer = load_policy(config.model, config, config.seed, world.loading(self.device), start)
+        if config.liger:
+            use_liger(model, self.device)
+        return ShardedPolicy(model, world, self.device), tokenizer
+
+    def sampling(self) -> AbstractContextManager[None]:
+        """Return a context in which each process may sample as much as it has to; all processes enter it."""
+        return gathered(self.model)
+
+    def _reference(self) -> Any:
+        """Load the KL's reference, the initial model."""
+        if self.full:
+            reference, _ = load_sharded(self.config.model, self.world, self.device, trained=False)
+        else:
+            reference, _ = load_model(self.config.model, self.world.loading(self.device))
+            reference.requires_grad_(False)
+        if self.config.liger:
+            use_liger(reference, self.device)
+        if not self.full:
+            shard(reference, self.world, self.device)
+        return reference
+
     def _objective(self, start: Path | None) -> Objective:
         config = self.config
         reference: Any = None
         if config.kl_coef > 0 and config.lora_rank:
             reference = EarlierAdapter(self.model) if config.reference_every else WithoutAdapter(self.model)
         elif config.kl_coef > 0:
-            reference, _ = load_model(config.model, self.world.loading(self.device))
-            reference.requires_grad_(False)
-            if config.liger:
-                use_liger(reference, self.device)
-            shard(reference, self.world, self.device)
+            reference = self._reference()
         if start and isinstance(reference, EarlierAdapter):
             load_adapter(reference.tensors, start / f"{REFERENCE}.safetensors")
         elif start and config.reference_every:
@@ -145,6 +172,8 @@ class Learner:
         # Not at the end of the previous step, whose checkpoint must not depend on whether another step follows.
         renewed = self._renew_reference(step)
         forward = forward_options(config, self.codec.pad_id, config.dtype)
+        if self.full:  # the processes' prompts would have to end their backward passes together
+            forward["shared_prefix"] = False
         distributed = {**forward, "world": self.world}
         penalties_BT, metrics = None, dict[str, float]()
         if config.kl_place == "reward" and config.kl_coef > 0 and groups:
@@ -217,8 +246,8 @@ class Learner:
 
     def export(self, folder: Path) -> Path:
         """Write the policy and its tokenizer as a folder that transformers loads."""
+        self.sharded.export(folder)
         if self.world.main:
-            export_policy(self.sharded.inference_copy, folder)
             self.codec.tokenizer.save_pretrained(folder)
         self.world.wait()
         return folder

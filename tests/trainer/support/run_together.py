@@ -19,6 +19,7 @@ from exact import float64
 from letters import LettersEnvironment
 
 from verigym.trainer.config.run import build_config
+from verigym.trainer.distributed import full_shards
 from verigym.trainer.distributed.torchrun import launched_rank
 from verigym.trainer.learner import learner
 from verigym.trainer.loop import train
@@ -37,7 +38,16 @@ def load_exactly(path: str | Path, device: torch.device) -> tuple[Any, Any]:
     return float64(transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64)).to(device), tokenizer
 
 
+make_empty = full_shards.empty_model
+
+
+def empty_exactly(path: str, dtype: torch.dtype) -> Any:
+    """Take the place of `empty_model`, in the same way."""
+    return float64(make_empty(path, torch.float64)) if loading["exactly"] else make_empty(path, dtype)
+
+
 def compute_exactly(replace: Callable[[Any, str, Any], None]) -> None:
+    replace(full_shards, "empty_model", empty_exactly)
     for module in (learner, lora):
         replace(module, "load_model", load_exactly)
 

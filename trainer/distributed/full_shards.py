@@ -1,0 +1,267 @@
+"""`shard: full`: a model that no process ever holds as a whole.
+
+Each process reads its rows of every matrix from the files of the model. A repeated layer is gathered when it runs and freed
+after it, and its gradient is summed over the processes and cut into rows before the next layer's begins. What is not in a
+repeated layer (embeddings, last norm, head) is gathered within `gathered`, because the chunked log-probabilities read the head,
+and its gradient, too, is cut after each micro-batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor
+from transformers.core_model_loading import revert_weight_conversion
+
+from verigym.envs.contract.errors import UsageError
+from verigym.trainer.distributed.lock_step import LockStep, run_one_token
+from verigym.trainer.distributed.sharded_checkpoint import fill_rows
+from verigym.trainer.distributed.world import World
+from verigym.trainer.logprobs.forward import usable_head
+from verigym.trainer.models.path import require_model
+
+INDEX = "model.safetensors.index.json"
+PART_BYTES = 2**31
+"""Most bytes of a file of the final model, which the first process holds while it collects them; one tensor may be larger."""
+
+
+class FullyShardedPolicy:
+    """A policy whose layers are gathered one at a time, wherever they run; the same interface as `fsdp.ShardedPolicy`."""
+
+    def __init__(self, model: Any, world: World) -> None:
+        """Take a model of `load_sharded`."""
+        self.model = self.inference_copy = model
+        self._world = world
+
+    def gather(self) -> None:
+        """Do nothing: layers are gathered when they run."""
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """Do nothing: parameters are this process's rows outside of `gathered`."""
+        yield
+
+    def reduce_gradients(self) -> None:
+        """Do nothing: gradients were summed and cut in each backward pass."""
+
+    def export(self, folder: Path) -> None:
+        """Write the model as a folder that transformers loads; all processes call this."""
+        export_sharded(self.model, folder, self._world)
+
+
+def repeated_layers(model: nn.Module) -> list[nn.Module]:
+    """Return the blocks that a model is a stack of: the members of its module list whose class has the most parameters.
+
+    Raises:
+        UsageError: it has no module list.
+    """
+    stacks = [list(module) for module in model.modules() if isinstance(module, nn.ModuleList) and len(module)]
+    if not stacks:
+        raise UsageError(f"shard: full needs a model of repeated layers, and {type(model).__name__} has none; set shard to optimizer")
+
+    def weight(layers: list[nn.Module]) -> int:
+        [(kind, _)] = Counter(map(type, layers)).most_common(1)
+        return sum(parameter.numel() for layer in layers if type(layer) is kind for parameter in layer.parameters())
+
+    return max(stacks, key=weight)
+
+
+def empty_model(path: str, dtype: torch.dtype) -> Any:
+    """Return a model with its buffers, whose parameters have shapes and no memory."""
+    config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False)
+    with _parameters_on_meta():
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
+    if (Path(path) / "generation_config.json").is_file():
+        model.generation_config = transformers.GenerationConfig.from_pretrained(path)
+    return model.eval()
+
+
+@contextmanager
+def _parameters_on_meta() -> Iterator[None]:
+    """Let modules that are made within this context drop the memory of each parameter as soon as it is registered."""
+    register = nn.Module.register_parameter
+
+    def register_empty(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        if parameter is not None and not parameter.is_meta:  # a tied one is registered twice
+            parameter = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+        register(module, name, parameter)
+
+    nn.Module.register_parameter = register_empty  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        nn.Module.register_parameter = register  # type: ignore[method-assign]
+
+
+def load_sharded(path: str | Path, world: World, device: torch.device, *, trained: bool) -> tuple[Any, Any]:
+    """Load a model, each process its rows, and the tokenizer.
+
+    Args:
+        path: directory of a model whose weights are safetensors.
+        world: the processes.
+        device: of this process.
+        trained: False for a reference, whose weights never get a gradient.
+
+    Raises:
+        UsageError: there is no such directory, or its weights cannot be read in rows.
+    """
+    path = require_model(path)
+    if not Path(path).is_dir():
+        raise UsageError(f"shard: full reads a model's files here, and {path!r} is a hub's; download it and name its folder")
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        model = empty_model(path, torch.float32)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        message = " ".join(str(error).split())[:300]
+        raise UsageError(f"model: the directory {path!r} cannot be loaded: {message}") from None
+    names = dict(model.named_parameters())
+    if revert_weight_conversion(model, names).keys() != names.keys():
+        raise UsageError(
+            f"shard: full reads and writes tensors one by one, and those of {model.config.model_type} are stored in another "
+            "form than the model's; set shard to optimizer"
+        )
+    model.requires_grad_(trained)
+    shard_fully(model, world, device)
+    _load_rows(model, Path(path))
+    _begin(model)
+    return model, tokenizer
+
+
+def shard_fully(model: Any, world: World, device: torch.device) -> None:
+    """Cut a model without memory into rows and give this process memory for its own; what they hold is not set."""
+    mesh = init_device_mesh(device.type, (world.size,))
+    for layer in repeated_layers(model):
+        fully_shard(layer, mesh=mesh, reshard_after_forward=True)
+    fully_shard(model, mesh=mesh, reshard_after_forward=False)
+    buffers = {name: buffer.to(device, copy=True) for name, buffer in model.named_buffers()}
+    model.to_empty(device=device)
+    for name, buffer in buffers.items():
+        owner, _, last = name.rpartition(".")
+        setattr(model.get_submodule(owner), last, buffer)
+
+
+def _begin(model: Any) -> None:
+    """Make the first pass, in which FSDP finds its root, and everything that a model is asked once."""
+    with torch.no_grad():
+        run_one_token(model, backward=False)
+    for part in [module for module in model.modules() if isinstance(module, FSDPModule)]:
+        # As in `fsdp.shard`: token weights of the whole batch make the gradient a sum.
+        part.set_gradient_divide_factor(1.0)
+        part.set_force_sum_reduction_for_comms(True)
+    model.set_reshard_after_backward(False, recurse=False)
+    model.reshard()
+    model._lock_step = LockStep(model)
+    with gathered(model):
+        usable_head(model)
+
+
+def lock_step_of(model: Any) -> LockStep | None:
+    """Return the lock step of a fully sharded model; None of any other."""
+    found: LockStep | None = getattr(model, "_lock_step", None)
+    return found
+
+
+@contextmanager
+def gathered(model: Any) -> Iterator[None]:
+    """Let each process run this fully sharded model any number of times, in lock step with the others."""
+    lock_step = lock_step_of(model)
+    assert lock_step is not None
+    model.unshard()
+    try:
+        with lock_step.open():
+            yield
+    finally:
+        model.reshard()
+
+
+def _load_rows(model: Any, folder: Path) -> None:
+    files = _files_of(folder)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name not in files:
+                raise UsageError(f"{folder} has no tensor {name!r}, which {type(model).__name__} needs; set shard to optimizer")
+            with safe_open(folder / files[name], framework="pt") as file:
+                rows = file.get_slice(name)
+                if tuple(rows.get_shape()) != tuple(parameter.shape):
+                    raise UsageError(
+                        f"{folder / files[name]}: {name} has the shape {rows.get_shape()}, config.json says {list(parameter.shape)}"
+                    )
+                fill_rows(parameter, lambda start, stop, rows=rows: rows[start:stop])
+
+
+def _files_of(folder: Path) -> dict[str, str]:
+    """Return the file of each tensor, by name.
+
+    Raises:
+        UsageError: the folder has no safetensors.
+    """
+    if (folder / INDEX).is_file():
+        found: dict[str, str] = json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"]
+        return found
+    if not (folder / "model.safetensors").is_file():
+        raise UsageError(f"shard: full reads model.safetensors or {INDEX}, and {folder} has neither; save the model as safetensors")
+    with safe_open(folder / "model.safetensors", framework="pt") as file:
+        return dict.fromkeys(file.keys(), "model.safetensors")
+
+
+def export_sharded(model: Any, folder: Path, world: World, part_bytes: int = PART_BYTES) -> None:
+    """Write a model as a folder that transformers loads, one tensor after the other; all processes call this.
+
+    Args:
+        model: fully sharded.
+        folder: made if absent; the first process writes.
+        world: the processes.
+        part_bytes: most bytes of a file, unless a tensor is larger.
+    """
+    parameters = list(model.named_parameters())
+    parts: list[list[str]] = [[]]
+    held = 0
+    for name, parameter in parameters:
+        size = parameter.numel() * parameter.element_size()
+        if parts[-1] and held + size > part_bytes:
+            parts.append([])
+            held = 0
+        parts[-1].append(name)
+        held += size
+    files = [f"model-{n:05d}-of-{len(parts):05d}.safetensors" for n in range(1, len(parts) + 1)]
+    files = files if len(parts) > 1 else ["model.safetensors"]
+    named = dict(parameters)
+    if world.main:
+        folder.mkdir(parents=True, exist_ok=True)
+    for file, names in zip(files, parts, strict=True):
+        tensors: dict[str, torch.Tensor] = {}
+        for name in names:
+            whole = whole_tensor(named[name])
+            if world.main:
+                tensors[name] = whole.cpu()
+        if world.main:
+            save_file(tensors, folder / file, metadata={"format": "pt"})
+    if not world.main:
+        return
+    if len(files) > 1:
+        total = sum(parameter.numel() * parameter.element_size() for parameter in named.values())
+        owners = {name: file for file, names in zip(files, parts, strict=True) for name in names}
+        index = {"metadata": {"total_size": total}, "weight_map": owners}
+        (folder / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    model.config.architectures = [type(model).__name__.removeprefix("FSDP")]
+    model.config.dtype = parameters[0][1].dtype
+    model.config.save_pretrained(folder)
+    if getattr(model, "generation_config", None) is not None:
+        model.generation_config.save_pretrained(folder)
+
+
+def whole_tensor(parameter: torch.Tensor) -> torch.Tensor:
+    """Return a parameter's value from all processes' rows, which all call this."""
+    return parameter.detach().full_tensor() if isinstance(parameter, DTensor) else parameter.detach()
