@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,9 @@ def repeated_layers(model: nn.Module) -> list[nn.Module]:
     """
     stacks = [list(module) for module in model.modules() if isinstance(module, nn.ModuleList) and len(module)]
     if not stacks:
-        raise UsageError(f"shard: full needs a model of repeated layers, and {type(model).__name__} has none; set shard to optimizer")
+        raise UsageError(
+            f"shard: full needs a model of repeated layers, and {type(model).__name__} has none; set shard to optimizer"
+        )
 
     def weight(layers: list[nn.Module]) -> int:
         [(kind, _)] = Counter(map(type, layers)).most_common(1)
@@ -142,9 +145,16 @@ def load_sharded(path: str | Path, world: World, device: torch.device, *, traine
 def shard_fully(model: Any, world: World, device: torch.device) -> None:
     """Cut a model without memory into rows and give this process memory for its own; what they hold is not set."""
     mesh = init_device_mesh(device.type, (world.size,))
-    for layer in repeated_layers(model):
+    layers: list[Any] = list(repeated_layers(model))
+    for layer in layers:
         fully_shard(layer, mesh=mesh, reshard_after_forward=True)
     fully_shard(model, mesh=mesh, reshard_after_forward=False)
+    # By default FSDP prefetches in the order of past passes, which differs between processes: see `lock_step.run_one_token`.
+    for layer, following in pairwise(layers):
+        layer.set_modules_to_forward_prefetch([following])
+        following.set_modules_to_backward_prefetch([layer])
+    for part in (layers[0], model):
+        part.set_modules_to_backward_prefetch([part])  # nothing, as it is there already; an empty list would be the default
     buffers = {name: buffer.to(device, copy=True) for name, buffer in model.named_buffers()}
     model.to_empty(device=device)
     for name, buffer in buffers.items():
@@ -211,7 +221,9 @@ def _files_of(folder: Path) -> dict[str, str]:
         found: dict[str, str] = json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"]
         return found
     if not (folder / "model.safetensors").is_file():
-        raise UsageError(f"shard: full reads model.safetensors or {INDEX}, and {folder} has neither; save the model as safetensors")
+        raise UsageError(
+            f"shard: full reads model.safetensors or {INDEX}, and {folder} has neither; save the model as safetensors"
+        )
     with safe_open(folder / "model.safetensors", framework="pt") as file:
         return dict.fromkeys(file.keys(), "model.safetensors")
 

@@ -29,7 +29,6 @@ from verigym.trainer.distributed.world import SOLO, World
 from verigym.trainer.loop import train
 
 
-
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any, tiny_model: Any) -> Path:
     """A model that one token in eight ends, so that lengths differ; its matrices do not divide by two evenly everywhere."""

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 SUPPORT = Path(__file__).parent
 STEPS = 5
-SECONDS = 240
+SECONDS = 150
 
 
 def settings(folder: Path, model: Path, **changes: Any) -> Path:
@@ -69,10 +69,12 @@ MASKED: dict[str, Any] = {
 }
 
 
-def launch(*configs: Path, options: Sequence[str] = (), **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run configurations one after the other in two processes."""
+def launch(
+    *configs: Path, options: Sequence[str] = (), script: str = "run_together.py", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run configurations one after the other in two processes, or another script with these arguments."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *options]
-    command = [*torchrun, str(SUPPORT / "run_together.py"), *map(str, configs)]
+    command = [*torchrun, str(SUPPORT / script), *map(str, configs)]
     variables = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables) as process:
         try:
