@@ -20,8 +20,8 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from verigym.trainer.distributed.full_shards import lock_step_of
 from verigym.trainer.distributed.full_shards import gathered as lock_step_passes
+from verigym.trainer.distributed.full_shards import lock_step_of
 from verigym.trainer.distributed.world import World
 from verigym.trainer.models.lora import export_policy
 
@@ -95,6 +95,9 @@ def clip_gradients(parameters: Iterable[torch.Tensor], max_norm: float) -> torch
 class ShardedPolicy:
     """A policy that is trained while sharded over processes, with a copy for inference and export that shares its weights."""
 
+    in_rows: bool
+    """Whether each process saves its own rows; if not, the first one saves the whole model."""
+
     def __init__(self, model: Any, world: World, device: torch.device) -> None:
         """Shard the model in place; its parameters are then this process's rows, for which an optimizer can be made.
 
@@ -105,6 +108,7 @@ class ShardedPolicy:
         """
         self.model = model
         self.inference_copy = _inference_copy(model, device) if world.size > 1 else model
+        self.in_rows = world.size > 1
         self._world = world
         shard(model, world, device)
 

@@ -41,6 +41,8 @@ PART_BYTES = 2**31
 class FullyShardedPolicy:
     """A policy whose layers are gathered one at a time, wherever they run; the same interface as `fsdp.ShardedPolicy`."""
 
+    in_rows = True
+
     def __init__(self, model: Any, world: World) -> None:
         """Take a model of `load_sharded`."""
         self.model = self.inference_copy = model
@@ -204,9 +206,10 @@ def _load_rows(model: Any, folder: Path) -> None:
                 raise UsageError(f"{folder} has no tensor {name!r}, which {type(model).__name__} needs; set shard to optimizer")
             with safe_open(folder / files[name], framework="pt") as file:
                 rows = file.get_slice(name)
-                if tuple(rows.get_shape()) != tuple(parameter.shape):
+                shape = list(rows.get_shape())
+                if shape != list(parameter.shape):
                     raise UsageError(
-                        f"{folder / files[name]}: {name} has the shape {rows.get_shape()}, config.json says {list(parameter.shape)}"
+                        f"{folder / files[name]}: {name} has shape {shape}, config.json says {list(parameter.shape)}"
                     )
                 fill_rows(parameter, lambda start, stop, rows=rows: rows[start:stop])
 

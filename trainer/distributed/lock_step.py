@@ -1,9 +1,9 @@
 """Lock step: processes that share every layer of a model run it the same number of times.
 
 A layer whose weights are sharded is gathered by all processes together whenever it runs. But a process samples its own
-completions and trains on its own rows, so the numbers of its passes differ from the others'. Before each pass within a `LockStep`
-the processes therefore exchange one number: who has a pass to make. One that has none left makes a pass of a single token instead,
-with a gradient of exactly zero where the others train, until no process has any left.
+completions and trains on its own rows, so the numbers of its passes differ from the others'. Before each pass within a
+`LockStep` the processes therefore exchange one number: who has a pass to make. One that has none left makes a pass of a single
+token instead, with a gradient of exactly zero where the others train, until no process has any left.
 """
 
 from __future__ import annotations

@@ -43,10 +43,15 @@ def restore(start: Path, model: Any, optimizer: torch.optim.Optimizer) -> None:
         load_shards(start, model, optimizer)
         return
     saved = torch.load(start / "optimizer.pt", map_location="cpu", weights_only=True, mmap=True)
+    restore_optimizer(saved, model, optimizer)
+
+
+def restore_optimizer(saved: Mapping[str, Any], model: Any, optimizer: torch.optim.Optimizer) -> None:
+    """Load the `state_dict` of a single process's optimizer, or of a model's rows their part of it."""
     if any(isinstance(parameter, DTensor) for parameter in model.parameters()):
         load_whole_optimizer(saved, optimizer)
     else:
-        optimizer.load_state_dict(saved)  # moves its tensors to the parameters' device
+        optimizer.load_state_dict(dict(saved))  # moves its tensors to the parameters' device
 
 
 def save_shards(folder: Path, model: Any, optimizer: torch.optim.Optimizer, world: World) -> None:
@@ -129,7 +134,7 @@ def load_whole_optimizer(saved: Mapping[str, Any], optimizer: torch.optim.Optimi
                 state[kind] = value
                 continue
             state[kind] = torch.zeros_like(parameter)
-            fill_rows(state[kind], _rows_of_tensor(value))
+            fill_rows(state[kind], rows_of_tensor(value))
 
 
 def own_rows(tensor: torch.Tensor) -> torch.Tensor:
@@ -159,7 +164,8 @@ def fill_rows(target: torch.Tensor, rows: Rows) -> None:
         own.copy_(rows(start, start + len(own)))
 
 
-def _rows_of_tensor(whole: torch.Tensor) -> Rows:
+def rows_of_tensor(whole: torch.Tensor) -> Rows:
+    """Return what reads rows of a tensor."""
     return lambda start, stop: whole[start:stop]
 
 

@@ -18,6 +18,7 @@ from verigym.trainer.credit.rows import credits_of, training_rows
 from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.distributed.fsdp import ShardedPolicy, clip_gradients, gathered, shard
 from verigym.trainer.distributed.full_shards import FullyShardedPolicy, load_sharded
+from verigym.trainer.distributed.replicated import ReplicatedPolicy
 from verigym.trainer.distributed.sharded_checkpoint import (
     load_weights,
     own_rows,
@@ -52,6 +53,9 @@ logger = logging.getLogger("verigym.trainer")
 
 REFERENCE = "reference"
 """Name of the reference's weights in the checkpoint of a run that renews its reference."""
+
+Policy = ShardedPolicy | FullyShardedPolicy | ReplicatedPolicy
+"""How the processes hold the policy."""
 
 COUNTS = ("trained_rows", "rows_with_advantage", "rows_with_gradient")
 """Metrics that are summed over the updates of one epoch; the others are means over all updates of a step."""
@@ -93,9 +97,9 @@ class Learner:
         if positions is not None and config.max_new_tokens >= positions:
             raise UsageError(f"max_new_tokens is {config.max_new_tokens}, but the model has {positions} positions in all")
         self.objective = self._objective(start)
-        self.critic = Critic(config, self.device, start) if config.advantage == "gae" else None
+        self.critic = Critic(config, self.device, start, world) if config.advantage == "gae" else None
 
-    def _policy(self, start: Path | None) -> tuple[ShardedPolicy | FullyShardedPolicy, Any]:
+    def _policy(self, start: Path | None) -> tuple[Policy, Any]:
         config, world = self.config, self.world
         if self.full:
             model, tokenizer = load_sharded(start / "model" if start else config.model, world, self.device, trained=True)
@@ -104,9 +108,13 @@ class Learner:
             return FullyShardedPolicy(model, world), tokenizer
         if config.shard == "full":
             logger.warning("shard: full has no effect in one process; start several by torchrun")
-        model, tokenizer = load_policy(config.model, config, config.seed, world.loading(self.device), start)
+        copied = config.lora_rank > 0 and world.size > 1
+        place = self.device if copied else world.loading(self.device)
+        model, tokenizer = load_policy(config.model, config, config.seed, place, start)
         if config.liger:
             use_liger(model, self.device)
+        if copied:
+            return ReplicatedPolicy(model, world), tokenizer
         return ShardedPolicy(model, world, self.device), tokenizer
 
     def sampling(self) -> AbstractContextManager[None]:
@@ -223,23 +231,25 @@ class Learner:
         """Write the policy, its tokenizer and the optimizer's state.
 
         With several processes, each writes its rows of weights and state; tokenizer and settings are those of the run's model.
+        Adapters, which all processes hold alike, are written by the first.
         """
-        if self.world.size > 1:
-            with self.sharded.released():
-                save_shards(folder, self.model, self.optimizer, self.world)
-            self._save_reference(folder)
-            return
         self._save_reference(folder)
-        save_policy(self.model, self.codec.tokenizer, folder)
-        torch.save(self.optimizer.state_dict(), folder / "optimizer.pt")
         if self.critic:
             self.critic.save(folder)
+        if self.sharded.in_rows:
+            with self.sharded.released():
+                save_shards(folder, self.model, self.optimizer, self.world)
+        elif self.world.main:
+            save_policy(self.model, self.codec.tokenizer, folder)
+            torch.save(self.optimizer.state_dict(), folder / "optimizer.pt")
 
     def _save_reference(self, folder: Path) -> None:
         reference = self.objective.reference
         if not self.config.reference_every:
             return
         if isinstance(reference, EarlierAdapter):
+            if not self.world.main:
+                return
             save_adapter(reference.tensors, folder / f"{REFERENCE}.safetensors")
         else:
             save_weights(folder / REFERENCE, reference, self.world)

@@ -1,4 +1,4 @@
-"""`shard: full` in two processes does what one process does: weights to 1e-8 in float64, the same logs, a final model of the same form.
+"""`shard: full` in two processes does what one does: weights to 1e-8 in float64, the same logs, the same form of final model.
 
 Legend of the folders: `one` was trained by one process, `optimizer` and `full` by two with that `shard`.
 """

@@ -21,7 +21,7 @@ from letters import LettersEnvironment
 from verigym.trainer.config.run import build_config
 from verigym.trainer.distributed import full_shards
 from verigym.trainer.distributed.torchrun import launched_rank
-from verigym.trainer.learner import learner
+from verigym.trainer.learner import critic, learner
 from verigym.trainer.loop import train
 from verigym.trainer.models import lora
 from verigym.trainer.models.loading import load_model
@@ -30,10 +30,10 @@ loading = {"exactly": True}
 """False for the runs in folders that are called `plain`."""
 
 
-def load_exactly(path: str | Path, device: torch.device) -> tuple[Any, Any]:
+def load_exactly(path: str | Path, device: torch.device, **how: Any) -> tuple[Any, Any]:
     """Take the place of `load_model`: nothing is rounded to float32, so that the order of sums hardly shows."""
     if not loading["exactly"]:
-        return load_model(path, device)
+        return load_model(path, device, **how)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     return float64(transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64)).to(device), tokenizer
 
@@ -48,7 +48,7 @@ def empty_exactly(path: str, dtype: torch.dtype) -> Any:
 
 def compute_exactly(replace: Callable[[Any, str, Any], None]) -> None:
     replace(full_shards, "empty_model", empty_exactly)
-    for module in (learner, lora):
+    for module in (learner, lora, critic):
         replace(module, "load_model", load_exactly)
 
 
