@@ -170,6 +170,11 @@ class TrainConfig(
         for setting, on in needs.items():
             if on:
                 raise ValueError(f"shard full does not go with {setting}, which reads whole weights; set shard to optimizer")
+        if self.dtype == "bf16" and not self.gradient_checkpointing:
+            raise ValueError(
+                "shard full with dtype bf16 would keep a bfloat16 copy of every layer for the backward pass; set "
+                "gradient_checkpointing to true"
+            )
 
 
 def _with_suite(fields: Mapping[str, Any]) -> dict[str, Any]:

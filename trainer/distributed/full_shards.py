@@ -28,7 +28,7 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.distributed.lock_step import LockStep, run_one_token
-from verigym.trainer.distributed.sharded_checkpoint import fill_rows
+from verigym.trainer.distributed.sharded_checkpoint import fill_rows, rows_of_tensor
 from verigym.trainer.distributed.world import World
 from verigym.trainer.logprobs.forward import usable_head
 from verigym.trainer.models.path import require_model
@@ -98,10 +98,10 @@ def _parameters_on_meta() -> Iterator[None]:
     """Let modules that are made within this context drop the memory of each parameter as soon as it is registered."""
     register = nn.Module.register_parameter
 
-    def register_empty(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
-        if parameter is not None and not parameter.is_meta:  # a tied one is registered twice
-            parameter = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
-        register(module, name, parameter)
+    def register_empty(self: nn.Module, name: str, param: nn.Parameter | None) -> None:
+        if param is not None and not param.is_meta:  # a tied one is registered twice
+            param = nn.Parameter(param.to("meta"), requires_grad=param.requires_grad)
+        register(self, name, param)
 
     nn.Module.register_parameter = register_empty  # type: ignore[method-assign]
     try:
@@ -191,10 +191,13 @@ def gathered(model: Any) -> Iterator[None]:
     lock_step = lock_step_of(model)
     assert lock_step is not None
     model.unshard()
+    cached = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)  # it would hold a bfloat16 copy of every layer
     try:
         with lock_step.open():
             yield
     finally:
+        torch.set_autocast_cache_enabled(cached)
         model.reshard()
 
 
@@ -211,7 +214,7 @@ def _load_rows(model: Any, folder: Path) -> None:
                     raise UsageError(
                         f"{folder / files[name]}: {name} has shape {shape}, config.json says {list(parameter.shape)}"
                     )
-                fill_rows(parameter, lambda start, stop, rows=rows: rows[start:stop])
+                fill_rows(parameter, rows_of_tensor(rows))
 
 
 def _files_of(folder: Path) -> dict[str, str]:
@@ -279,4 +282,5 @@ def export_sharded(model: Any, folder: Path, world: World, part_bytes: int = PAR
 
 def whole_tensor(parameter: torch.Tensor) -> torch.Tensor:
     """Return a parameter's value from all processes' rows, which all call this."""
-    return parameter.detach().full_tensor() if isinstance(parameter, DTensor) else parameter.detach()
+    value = parameter.detach()
+    return value.full_tensor() if isinstance(value, DTensor) else value

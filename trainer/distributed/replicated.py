@@ -42,7 +42,7 @@ class ReplicatedPolicy:
         gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in trained]
         summed = torch.cat([gradient.flatten() for gradient in gradients])
         distributed.all_reduce(summed)
-        for parameter, part in zip(trained, summed.split([one.numel() for one in trained]), strict=True):
+        for parameter, part in zip(trained, torch.split(summed, [one.numel() for one in trained]), strict=True):
             parameter.grad = part.view_as(parameter)
 
     def export(self, folder: Path) -> None:

@@ -164,8 +164,8 @@ def fill_rows(target: torch.Tensor, rows: Rows) -> None:
         own.copy_(rows(start, start + len(own)))
 
 
-def rows_of_tensor(whole: torch.Tensor) -> Rows:
-    """Return what reads rows of a tensor."""
+def rows_of_tensor(whole: Any) -> Rows:
+    """Return what reads rows of a tensor, or of safetensors' slice of a file."""
     return lambda start, stop: whole[start:stop]
 
 

@@ -69,6 +69,8 @@ def test_the_logs_are_those_of_one_process(kind: str, runs: Path) -> None:
         assert len(mine) == len(theirs) > 0
         for row, expected in zip(mine, theirs, strict=True):
             assert row.pop("kind") == expected.pop("kind")
+            for one in (row, expected):
+                one.pop("value_clip_fraction", None)  # of values that have hardly moved, rounding decides
             assert row == pytest.approx(expected, rel=1e-4, abs=1e-7)
     written, expected = ([sample["completion"] for sample in samples(runs / f"{kind}-{number}")] for number in ("two", "one"))
     assert written == expected

@@ -17,7 +17,13 @@ from run_together import compute_exactly, run_all
 from safetensors.torch import load_file
 from together import MASKED, STEPS, distance, launch, metrics, rewound, samples, settings, weights
 
+from verigym.envs.contract.errors import UsageError
+from verigym.trainer.config.run import build_config
+from verigym.trainer.distributed.full_shards import empty_model, repeated_layers
+from verigym.trainer.learner.learner import Learner
+
 FULL = {"shard": "full"}
+HALF = {"dtype": "bf16", "gradient_checkpointing": True, "steps": 2, "eval_every": 0}
 
 
 @pytest.fixture(scope="module")
@@ -40,18 +46,69 @@ def runs(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path:
     checkpointed = {"gradient_checkpointing": True, "engine": "transformers", "steps": 2, "eval_every": 0}
     with pytest.MonkeyPatch.context() as patch:
         compute_exactly(patch.setattr)
-        run_all(root / "one/config.json", root / "one-masked/config.json")
+        run_all(root / "one/config.json", root / "one-masked/config.json", settings(root / "half-one/plain", model_folder, **HALF))
         configs = [
             settings(root / "full", model_folder, **FULL),
             settings(root / "full-masked", model_folder, **MASKED, **FULL),
             settings(root / "full-checkpointing", model_folder, **checkpointed, **FULL),
             rewound(root / "one", root / "one-full", 3, model_folder, **FULL),
+            settings(root / "half/plain", model_folder, **{**HALF, **FULL}),
             settings(root / "plain", model_folder, steps=2, eval_every=0, **FULL),
         ]
         done = launch(*configs)
         assert done.returncode == 0, done.stderr[-3000:]
         run_all(rewound(root / "full", root / "full-one", 3, model_folder))
     return root
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lora_rank": 4}, "shard full does not go with lora_rank, which reads whole weights; set shard to optimizer"),
+        ({"advantage": "gae", **MASKED}, "shard full does not go with advantage gae"),
+        ({"cuda_graphs": True}, "shard full does not go with cuda_graphs true"),
+        ({"engine": "vllm"}, "shard full does not go with engine vllm"),
+        ({"dtype": "bf16"}, "shard full with dtype bf16 would keep a bfloat16 copy .*; set gradient_checkpointing to true"),
+    ],
+)
+def test_what_needs_whole_weights_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    fields = json.loads(settings(tmp_path, tmp_path, **FULL).read_text())
+    with pytest.raises(UsageError, match=message):
+        build_config(fields | change, "test")
+    build_config(fields, "test")
+
+
+def test_in_one_process_it_says_that_it_has_no_effect(
+    model_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fields = json.loads(settings(tmp_path, model_folder, **MASKED, **FULL).read_text())
+    Learner(build_config(fields, "test"))
+    assert "shard: full has no effect in one process; start several by torchrun" in caplog.text
+
+
+def test_the_repeated_layers_are_found_by_their_size() -> None:
+    experts = torch.nn.ModuleList(torch.nn.Linear(2, 2) for _ in range(9))
+
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.experts = copy.deepcopy(experts)
+
+    blocks = torch.nn.ModuleList(Block() for _ in range(3))
+    model = torch.nn.ModuleDict({"ends": torch.nn.Linear(9, 9), "blocks": blocks})
+    assert repeated_layers(model) == list(blocks), "not the experts within one of them"
+    with pytest.raises(UsageError, match="needs a model of repeated layers, and Linear has none; set shard to optimizer"):
+        repeated_layers(torch.nn.Linear(2, 2))
+
+
+def test_a_model_is_made_without_memory_and_read_in_rows(model_folder: Path, tiny_model: Any) -> None:
+    empty = empty_model(str(model_folder), torch.float32)
+    assert all(parameter.is_meta for parameter in empty.parameters())
+    buffers = dict(tiny_model.named_buffers())
+    assert buffers.keys() == dict(empty.named_buffers()).keys() and buffers
+    assert all(torch.equal(buffer, buffers[name]) for name, buffer in empty.named_buffers())
+    assert (empty.lm_head.weight is empty.model.embed_tokens.weight) == tiny_model.config.tie_word_embeddings
+    assert torch.nn.Linear(2, 2).weight.device.type == "cpu", "what is made afterwards has memory"
 
 
 @pytest.mark.slow
@@ -102,6 +159,14 @@ def test_in_float32_it_is_so_within_rounding(runs: Path) -> None:
     plain, exact = metrics(runs / "plain")[0], metrics(runs / "one")[0]
     for name in ("loss", "grad_norm", "kl"):
         assert plain[name] == pytest.approx(exact[name], rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_in_bfloat16_it_computes_the_same_steps(runs: Path) -> None:
+    mine, theirs = metrics(runs / "half/plain"), metrics(runs / "half-one/plain")
+    for row, expected in zip(mine, theirs, strict=True):
+        for name in ("loss", "grad_norm", "kl", "reward", "completion_tokens"):
+            assert row[name] == pytest.approx(expected[name], rel=2e-2, abs=1e-3)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ SECONDS = 150
 
 def settings(folder: Path, model: Path, **changes: Any) -> Path:
     """Write a run's configuration and return its path."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     fields = {
         "model": str(model),
         "output": str(folder / "out"),
