@@ -165,7 +165,7 @@ class TrainConfig(
             "lora_rank": self.lora_rank > 0,
             "advantage gae": self.advantage == "gae",
             "cuda_graphs true": self.cuda_graphs is True,
-            f"engine {self.engine}": self.engine not in ("native", "transformers"),
+            "engine vllm": self.engine == "vllm",
         }
         for setting, on in needs.items():
             if on:

@@ -39,9 +39,10 @@ def test_weights_are_pushed_once_and_prompts_are_divided(tmp_path: Path, policy:
     asked, pushed = {}, {}
     with pytest.MonkeyPatch.context() as patch:
         compute_exactly(patch.setattr)
-        for name in ("one", "two", "restarted"):
+        for name in ("one", "two", "full", "restarted"):
             with small_server(policy) as server:
-                config = settings(tmp_path / name, model_folder, **SERVED, vllm_urls=[server.url])
+                shard = "full" if name == "full" else "optimizer"
+                config = settings(tmp_path / name, model_folder, **SERVED, vllm_urls=[server.url], shard=shard)
                 if name == "restarted":
                     server.tricks.extend([*[None] * 30, "restart", *[None] * 20, "drop"])
                 if name == "one":
@@ -51,9 +52,9 @@ def test_weights_are_pushed_once_and_prompts_are_divided(tmp_path: Path, policy:
                     assert done.returncode == 0, done.stderr[-3000:]
                 asked[name] = sorted(map(tuple, server.prompts))
                 pushed[name] = server.engine.calls.count("reload_weights")
-    assert asked["two"] == asked["restarted"] == asked["one"]
-    assert pushed["two"] == pushed["one"] == 4, "before the first step and after each, by one process"
-    for name in ("two", "restarted"):
+    assert asked["two"] == asked["full"] == asked["restarted"] == asked["one"]
+    assert pushed["two"] == pushed["full"] == pushed["one"] == 4, "before the first step and after each, by one process"
+    for name in ("two", "full", "restarted"):
         for row, expected in zip(metrics(tmp_path / name), metrics(tmp_path / "one"), strict=True):
             assert row.pop("kind") == expected.pop("kind")
             assert row == pytest.approx(expected, rel=1e-5, abs=1e-6)

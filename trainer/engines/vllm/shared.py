@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from verigym.trainer.distributed.full_shards import lock_step_of
 from verigym.trainer.distributed.world import World
 from verigym.trainer.engines.vllm.remote import VllmServerEngine
 from verigym.trainer.engines.vllm.server import Weights
+from verigym.trainer.engines.weights import policy_weights
 
 
 class SharedServersEngine(VllmServerEngine):
@@ -26,6 +28,9 @@ class SharedServersEngine(VllmServerEngine):
         """
         if self.world.main:
             super().sync()
+        elif lock_step_of(self.model) is not None:
+            for _ in policy_weights(self.model):  # the first process gathers and writes them
+                pass
         pushed = self.world.first(self._pushed)
         if self.world.main:
             return
