@@ -206,7 +206,8 @@ def _load_rows(model: Any, folder: Path) -> None:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name not in files:
-                raise UsageError(f"{folder} has no tensor {name!r}, which {type(model).__name__} needs; set shard to optimizer")
+                kind = type(model).__name__.removeprefix("FSDP")
+                raise UsageError(f"{folder} has no tensor {name!r}, which {kind} needs; set shard to optimizer")
             with safe_open(folder / files[name], framework="pt") as file:
                 rows = file.get_slice(name)
                 shape = list(rows.get_shape())

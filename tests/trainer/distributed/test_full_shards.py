@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,16 @@ import pytest
 import torch
 import transformers
 from run_together import compute_exactly, run_all
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from together import MASKED, STEPS, distance, launch, metrics, rewound, samples, settings, weights
+from torch import distributed
 
 from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.run import build_config
-from verigym.trainer.distributed.full_shards import empty_model, repeated_layers
+from verigym.trainer.distributed.full_shards import INDEX, empty_model, export_sharded, gathered, load_sharded, repeated_layers
+from verigym.trainer.distributed.world import SOLO, World
 from verigym.trainer.learner.learner import Learner
+from verigym.trainer.logprobs.forward import completion_logprobs
 
 FULL = {"shard": "full"}
 HALF = {"dtype": "bf16", "gradient_checkpointing": True, "steps": 2, "eval_every": 0}
@@ -39,7 +43,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any, 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path:
-    """Runs of one process and of two, and one of each that the other sort has ended."""
+    """Runs of one process and of two, and some that were begun by one number of processes and ended by another."""
     root = tmp_path_factory.mktemp("runs")
     settings(root / "one", model_folder)
     settings(root / "one-masked", model_folder, **MASKED)
@@ -60,6 +64,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path:
         done = launch(*configs)
         assert done.returncode == 0, done.stderr[-3000:]
         run_all(rewound(root / "full", root / "full-one", 3, model_folder))
+        done = launch(rewound(root / "full", root / "full-three", 3, model_folder, **FULL), processes=3)
+        assert done.returncode == 0, done.stderr[-3000:]
     return root
 
 
@@ -113,6 +119,82 @@ def test_a_model_is_made_without_memory_and_read_in_rows(model_folder: Path, tin
     assert torch.nn.Linear(2, 2).weight.device.type == "cpu", "what is made afterwards has memory"
 
 
+@pytest.fixture
+def alone() -> Iterator[World]:
+    """A process group of one process, in which a model can be sharded, too."""
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield SOLO
+    distributed.destroy_process_group()
+
+
+FAMILIES: dict[str, Any] = {
+    "gpt2": transformers.GPT2Config(vocab_size=99, n_positions=32, n_embd=16, n_layer=3, n_head=2),
+    "llama": transformers.LlamaConfig(
+        vocab_size=99, hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1
+    ),
+    "qwen2": transformers.Qwen2Config(
+        vocab_size=99, hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1
+    ),
+    "gemma2": transformers.Gemma2Config(
+        vocab_size=99, hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1,
+        head_dim=8,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_models_of_other_families_are_read_run_and_written(
+    family: str, alone: World, tmp_path: Path, tiny_tokenizer: Any
+) -> None:
+    plain = transformers.AutoModelForCausalLM.from_config(FAMILIES[family], dtype=torch.float32).eval()
+    plain.save_pretrained(tmp_path / "model", max_shard_size=4000)  # several files
+    tiny_tokenizer.save_pretrained(tmp_path / "model")
+    model, _ = load_sharded(tmp_path / "model", alone, torch.device("cpu"), trained=True)
+    prompts, completions = [[1, 2, 3], [4]], [[5, 6], [7, 8, 9]]
+    expected, mask = completion_logprobs(plain, prompts, completions, temperature=1.0, pad_id=0)
+    (expected * mask).sum().backward()
+    with gathered(model):
+        found, _ = completion_logprobs(model, prompts, completions, temperature=1.0, pad_id=0)
+        (found * mask).sum().backward()
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    gradients = {name: parameter.grad for name, parameter in plain.named_parameters()}
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad.full_tensor(), gradients[name], rtol=1e-4, atol=1e-5, msg=name)
+    export_sharded(model, tmp_path / "again", alone, part_bytes=4000)
+    assert (tmp_path / "again" / INDEX).is_file()
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again", dtype=torch.float32)
+    assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in plain.state_dict().items())
+
+
+def test_a_model_that_cannot_be_read_in_rows_is_refused(alone: World, tmp_path: Path, tiny_tokenizer: Any) -> None:
+    experts = transformers.Qwen3MoeConfig(
+        vocab_size=99, hidden_size=16, intermediate_size=24, moe_intermediate_size=8, num_hidden_layers=2, num_experts=4,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=8,
+    )  # fmt: skip
+    transformers.AutoModelForCausalLM.from_config(experts).save_pretrained(tmp_path / "experts")
+    folders = {"experts": "those of qwen3_moe are stored in another form than the model's; set shard to optimizer"}
+    plain = transformers.AutoModelForCausalLM.from_config(FAMILIES["llama"], dtype=torch.float32)
+    for name, message in {
+        "absent": "no tensor 'model.norm.weight', which LlamaForCausalLM needs",
+        "shape": r"model.norm.weight has shape \[3\], config.json says \[16\]",
+        "files": "reads model.safetensors or model.safetensors.index.json, and .* has neither",
+    }.items():
+        folders[name] = message
+        plain.save_pretrained(tmp_path / name)
+        file = tmp_path / name / "model.safetensors"
+        tensors = load_file(file)
+        tensors["model.norm.weight"] = torch.zeros(3)
+        if name == "absent":
+            del tensors["model.norm.weight"]
+        save_file(tensors, file)
+        if name == "files":
+            file.unlink()
+    for name, message in folders.items():
+        tiny_tokenizer.save_pretrained(tmp_path / name)
+        with pytest.raises(UsageError, match=message):
+            load_sharded(tmp_path / name, alone, torch.device("cpu"), trained=True)
+
+
 @pytest.mark.slow
 def test_the_weights_are_those_of_one_process(runs: Path, model_folder: Path) -> None:
     before = load_file(model_folder / "model.safetensors")
@@ -149,7 +231,7 @@ def test_checkpointed_layers_and_the_other_engine_do_the_same(runs: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["one-full", "full-one"])
+@pytest.mark.parametrize("name", ["one-full", "full-one", "full-three"])
 def test_a_checkpoint_is_read_by_another_number_of_processes(name: str, runs: Path) -> None:
     assert distance(runs / name, runs / "one") < 1e-8
     assert [row["step"] for row in metrics(runs / name)] == [*range(1, STEPS + 1)]

@@ -70,10 +70,10 @@ MASKED: dict[str, Any] = {
 
 
 def launch(
-    *configs: Path, options: Sequence[str] = (), script: str = "run_together.py", **variables: str
+    *configs: Path, options: Sequence[str] = (), script: str = "run_together.py", processes: int = 2, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run configurations one after the other in two processes, or another script with these arguments."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *options]
+    """Run configurations one after the other in several processes, or another script with these arguments."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", *options]
     command = [*torchrun, str(SUPPORT / script), *map(str, configs)]
     variables = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables) as process:
