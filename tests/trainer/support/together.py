@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 SUPPORT = Path(__file__).parent
 STEPS = 5
-SECONDS = 150
+SECONDS = 240
 
 
 def settings(folder: Path, model: Path, **changes: Any) -> Path:
