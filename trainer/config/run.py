@@ -163,7 +163,6 @@ class TrainConfig(
         """Refuse what needs the whole weights in one process, which `shard: full` never has."""
         needs = {
             "lora_rank": self.lora_rank > 0,
-            "advantage gae": self.advantage == "gae",
             "cuda_graphs true": self.cuda_graphs is True,
             "engine vllm": self.engine == "vllm",
         }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -110,7 +110,9 @@ def _parameters_on_meta() -> Iterator[None]:
         nn.Module.register_parameter = register  # type: ignore[method-assign]
 
 
-def load_sharded(path: str | Path, world: World, device: torch.device, *, trained: bool) -> tuple[Any, Any]:
+def load_sharded(
+    path: str | Path, world: World, device: torch.device, *, trained: bool, wrap: Callable[[Any], Any] | None = None
+) -> tuple[Any, Any]:
     """Load a model, each process its rows, and the tokenizer.
 
     Args:
@@ -118,6 +120,8 @@ def load_sharded(path: str | Path, world: World, device: torch.device, *, traine
         world: the processes.
         device: of this process.
         trained: False for a reference, whose weights never get a gradient.
+        wrap: makes another model of the one without memory, such as a critic, which has the decoder as `base_model`. Parameters
+            that it adds keep their values.
 
     Raises:
         UsageError: there is no such directory, or its weights cannot be read in rows.
@@ -137,15 +141,29 @@ def load_sharded(path: str | Path, world: World, device: torch.device, *, traine
             f"shard: full reads and writes tensors one by one, and those of {model.config.model_type} are stored in another "
             "form than the model's; set shard to optimizer"
         )
+    prefix = model.base_model_prefix
+    if wrap is not None:
+        model = wrap(model)
+    stored = {
+        name: name if wrap is None else name.replace("base_model.", f"{prefix}.", 1) for name, _ in model.named_parameters()
+    }
+    made = {name: parameter.detach().clone() for name, parameter in model.named_parameters() if not parameter.is_meta}
     model.requires_grad_(trained)
     shard_fully(model, world, device)
-    _load_rows(model, Path(path))
+    for name, parameter in model.named_parameters():
+        if name in made:
+            fill_rows(parameter, rows_of_tensor(made[name]))
+    _load_rows(model, Path(path), {name: file_name for name, file_name in stored.items() if name not in made})
     _begin(model)
     return model, tokenizer
 
 
 def shard_fully(model: Any, world: World, device: torch.device) -> None:
-    """Cut a model without memory into rows and give this process memory for its own; what they hold is not set."""
+    """Cut a model without memory into rows and give this process memory for its own.
+
+    Parameters that have memory keep their values; what the others hold is not set.
+    """
+    made = {name: parameter.detach().clone() for name, parameter in model.named_parameters() if not parameter.is_meta}
     mesh = init_device_mesh(device.type, (world.size,))
     layers: list[Any] = list(repeated_layers(model))
     for layer in layers:
@@ -162,6 +180,9 @@ def shard_fully(model: Any, world: World, device: torch.device) -> None:
     for name, buffer in buffers.items():
         owner, _, last = name.rpartition(".")
         setattr(model.get_submodule(owner), last, buffer)
+    for name, parameter in model.named_parameters():
+        if name in made:
+            fill_rows(parameter, rows_of_tensor(made[name]))
 
 
 def _begin(model: Any) -> None:
@@ -201,21 +222,20 @@ def gathered(model: Any) -> Iterator[None]:
         model.reshard()
 
 
-def _load_rows(model: Any, folder: Path) -> None:
+def _load_rows(model: Any, folder: Path, stored: Mapping[str, str]) -> None:
+    """Read this process's rows of the parameters in `stored`, which gives their names in the files."""
     files = _files_of(folder)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name not in files:
-                kind = type(model).__name__.removeprefix("FSDP")
-                raise UsageError(f"{folder} has no tensor {name!r}, which {kind} needs; set shard to optimizer")
-            with safe_open(folder / files[name], framework="pt") as file:
-                rows = file.get_slice(name)
-                shape = list(rows.get_shape())
-                if shape != list(parameter.shape):
-                    raise UsageError(
-                        f"{folder / files[name]}: {name} has shape {shape}, config.json says {list(parameter.shape)}"
-                    )
-                fill_rows(parameter, rows_of_tensor(rows))
+    parameters = dict(model.named_parameters())
+    for name, own in stored.items():
+        if own not in files:
+            kind = type(model).__name__.removeprefix("FSDP")
+            raise UsageError(f"{folder} has no tensor {own!r}, which {kind} needs; set shard to optimizer")
+        with safe_open(folder / files[own], framework="pt") as file:
+            rows = file.get_slice(own)
+            shape, wanted = list(rows.get_shape()), list(parameters[name].shape)
+            if shape != wanted:
+                raise UsageError(f"{folder / files[own]}: {own} has the shape {shape}, config.json says {wanted}")
+            fill_rows(parameters[name], rows_of_tensor(rows))
 
 
 def _files_of(folder: Path) -> dict[str, str]:

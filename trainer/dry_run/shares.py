@@ -57,6 +57,7 @@ def process_memory(shape: ModelShape, config: TrainConfig, processes: int) -> Me
         gradients=cut(4 * size) + 4 * (shape.ends + held),  # one that is computed and one that is being summed
         optimizer=cut(needs.optimizer),
         reference=cut(needs.reference),
+        critic=cut(8 * size + moment_bytes(shape.tensors, config.optimizer)) if critic else 0,
     )
 
 

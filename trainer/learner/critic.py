@@ -19,7 +19,8 @@ from verigym.trainer.advantages.gae import gae, value_loss, whitened
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.training_row import TrainingRow
 from verigym.trainer.distributed.balance import share_rows
-from verigym.trainer.distributed.fsdp import ShardedPolicy, clip_gradients
+from verigym.trainer.distributed.fsdp import ShardedPolicy, clip_gradients, gathered
+from verigym.trainer.distributed.full_shards import FullyShardedPolicy, load_sharded
 from verigym.trainer.distributed.sharded_checkpoint import (
     fill_rows,
     load_shards,
@@ -59,7 +60,8 @@ class ValueModel(torch.nn.Module):
         with torch.no_grad():
             self.value_head.weight.copy_(torch.randn(1, size, generator=generator) / (size + 1))
             self.value_head.bias.zero_()
-        self.value_head.to(self.device, base_model.dtype)
+        place = self.device
+        self.value_head.to("cpu" if place.type == "meta" else place, base_model.dtype)
 
     def forward(self, input_ids: torch.Tensor, **how: Any) -> CausalLMOutput:
         """Return the values as if they were logits; FSDP makes its own passes so, updates do not."""
@@ -88,9 +90,17 @@ class Critic:
             UsageError: the initial model does not exist.
         """
         self.config, self.world = config, world
-        base = decoder(load_model(config.model, world.loading(device))[0])
-        self.model = ValueModel(base, config.seed).eval()
-        self.sharded = ShardedPolicy(self.model, world, device)
+        self.sharded: ShardedPolicy | FullyShardedPolicy
+
+        def on_decoder(model: Any) -> ValueModel:
+            return ValueModel(decoder(model), config.seed).eval()
+
+        if config.shard == "full" and world.size > 1:
+            self.model, _ = load_sharded(config.model, world, device, trained=True, wrap=on_decoder)
+            self.sharded = FullyShardedPolicy(self.model, world)
+        else:
+            self.model = on_decoder(load_model(config.model, world.loading(device))[0])
+            self.sharded = ShardedPolicy(self.model, world, device)
         self.optimizer = build_optimizer(self.model.parameters(), config)
         if start:
             self._restore(start)
@@ -200,15 +210,16 @@ def accumulate_values(
     prompts, completions = [row.prompt_ids for row in rows], [row.token_ids for row in rows]
     total = clipped = 0.0
     local = share_rows(prompts, completions, [b for b, row in enumerate(rows) if any(row.trained_mask)], world)
-    for batch, run in micro_batch_passes(model, prompts, completions, local, how):
-        values_BT = run(None).logp_BT
-        old_BT, returns_BT = (padded([getattr(rows[b], name) for b in batch], values_BT) for name in ("values", "returns"))
-        loss_BT, clipped_BT = value_loss(values_BT, old_BT, returns_BT, value_clip=value_clip)
-        part_BT = weights_BT[batch, : values_BT.shape[1]].to(values_BT)
-        loss = weighted_sum(loss_BT, part_BT)
-        loss.backward()  # type: ignore[no-untyped-call]
-        total += float(loss.detach())
-        clipped += float(weighted_sum(clipped_BT.to(values_BT.dtype), part_BT))
+    with gathered(model):
+        for batch, run in micro_batch_passes(model, prompts, completions, local, how):
+            values_BT = run(None).logp_BT
+            old_BT, returns_BT = (padded([getattr(rows[b], name) for b in batch], values_BT) for name in ("values", "returns"))
+            loss_BT, clipped_BT = value_loss(values_BT, old_BT, returns_BT, value_clip=value_clip)
+            part_BT = weights_BT[batch, : values_BT.shape[1]].to(values_BT)
+            loss = weighted_sum(loss_BT, part_BT)
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+            clipped += float(weighted_sum(clipped_BT.to(values_BT.dtype), part_BT))
     return world.total({"value_loss": total, "value_clip_fraction": clipped})
 
 

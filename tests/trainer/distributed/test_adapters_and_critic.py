@@ -44,6 +44,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path:
         compute_exactly(patch.setattr)
         run_all(*(settings(root / f"{kind}-one", model_folder, **changes) for kind, changes in KINDS.items()))
         configs = [settings(root / f"{kind}-two", model_folder, **changes) for kind, changes in KINDS.items()]
+        configs.append(settings(root / "critic-full", model_folder, **KINDS["critic"], shard="full"))
+        configs.append(rewound(root / "critic-one", root / "critic-one-full", 3, model_folder, **KINDS["critic"], shard="full"))
         for kind, changes in KINDS.items():
             configs.append(rewound(root / f"{kind}-one", root / f"{kind}-one-two", 3, model_folder, **changes))
         done = launch(*configs)
@@ -82,6 +84,15 @@ def test_the_logs_are_those_of_one_process(kind: str, runs: Path) -> None:
 def test_a_checkpoint_is_read_by_another_number_of_processes(begun: str, kind: str, runs: Path) -> None:
     assert distance(runs / f"{kind}-{begun}", runs / f"{kind}-one") < BOUND[kind]
     assert [row["step"] for row in metrics(runs / f"{kind}-{begun}")] == [*range(1, STEPS + 1)]
+
+
+@pytest.mark.slow
+def test_the_critic_does_the_same_fully_sharded(runs: Path) -> None:
+    for name in ("critic-full", "critic-one-full"):
+        assert distance(runs / name, runs / "critic-one") < BOUND["critic"]
+    for row, expected in zip(metrics(runs / "critic-full"), metrics(runs / "critic-one"), strict=True):
+        for name in ("value", "value_loss", "critic_grad_norm", "explained_variance", "loss", "reward"):
+            assert row[name] == pytest.approx(expected[name], rel=1e-5, abs=1e-9)
 
 
 @pytest.mark.slow

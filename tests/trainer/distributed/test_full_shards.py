@@ -73,7 +73,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path:
     ("change", "message"),
     [
         ({"lora_rank": 4}, "shard full does not go with lora_rank, which reads whole weights; set shard to optimizer"),
-        ({"advantage": "gae", **MASKED}, "shard full does not go with advantage gae"),
         ({"cuda_graphs": True}, "shard full does not go with cuda_graphs true"),
         ({"engine": "vllm"}, "shard full does not go with engine vllm"),
         ({"dtype": "bf16"}, "shard full with dtype bf16 would keep a bfloat16 copy .*; set gradient_checkpointing to true"),
@@ -176,7 +175,7 @@ def test_a_model_that_cannot_be_read_in_rows_is_refused(alone: World, tmp_path: 
     plain = transformers.AutoModelForCausalLM.from_config(FAMILIES["llama"], dtype=torch.float32)
     for name, message in {
         "absent": "no tensor 'model.norm.weight', which LlamaForCausalLM needs",
-        "shape": r"model.norm.weight has shape \[3\], config.json says \[16\]",
+        "shape": r"model.norm.weight has the shape \[3\], config.json says \[16\]",
         "files": "reads model.safetensors or model.safetensors.index.json, and .* has neither",
     }.items():
         folders[name] = message

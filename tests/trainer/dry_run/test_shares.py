@@ -98,6 +98,9 @@ def test_what_is_not_divided(shapes: dict[str, ModelShape]) -> None:
     shape, size = shapes["Qwen2.5-0.5B"], 494_032_768
     critic = process_memory(shape, run(advantage="gae"), 4)
     assert critic.critic == 8 * size + 4 * size
+    assert process_memory(shape, run(advantage="gae", shard="full"), 4).critic == 4 * size, (
+        "its layers run when the policy's do not"
+    )
     adapted = ModelShape(**{**shape.__dict__, "trained": (1000,)})
     needs = process_memory(adapted, run(lora_rank=8), 4)
     assert (needs.weights, needs.gradients, needs.optimizer) == (4 * size + 4000, 4000, 8000), "each process holds all of it"
