@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from chats import chatting_model
 from run_together import compute_exactly, run_all
 from safetensors.torch import load_file, save_file
 from together import MASKED, STEPS, distance, launch, metrics, rewound, samples, settings, weights
@@ -260,6 +261,34 @@ def test_the_final_model_is_an_ordinary_folder(runs: Path) -> None:
         assert (mine / name).read_text() == (theirs / name).read_text()
     model = transformers.AutoModelForCausalLM.from_pretrained(mine, dtype=torch.float64)
     assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in weights(runs / "full").items())
+
+
+@pytest.mark.slow
+def test_episodes_of_different_lengths_keep_step(tmp_path: Path) -> None:
+    model, codec = chatting_model()
+    model.save_pretrained(tmp_path / "model")
+    codec.tokenizer.save_pretrained(tmp_path / "model")
+    fields = {
+        **MASKED,
+        "sources": [{"environment": "chat"}, {"environment": "letters"}],
+        "steps": 2,
+        "prompts_per_step": 5,
+        "max_turns": 3,
+        "max_turn_tokens": 8,
+        "max_new_tokens": 24,
+        "truncated": "score",
+        "workers": 1,
+        "samples_per_step": 20,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        compute_exactly(patch.setattr)
+        run_all(settings(tmp_path / "one", tmp_path / "model", **fields))
+    done = launch(settings(tmp_path / "full", tmp_path / "model", **fields, **FULL))
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sum(row["chat/turns"] for row in metrics(tmp_path / "one")) > 2, "some episodes have several turns"
+    mine, theirs = ([sample["completion"] for sample in samples(tmp_path / name)] for name in ("full", "one"))
+    assert mine == theirs
+    assert distance(tmp_path / "full", tmp_path / "one") < 1e-8
 
 
 @pytest.mark.slow

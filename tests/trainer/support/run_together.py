@@ -15,9 +15,11 @@ from typing import Any
 
 import torch
 import transformers
+from chats import ChatEnvironment
 from exact import float64
 from letters import LettersEnvironment
 
+from verigym.envs.contract.base import Environment
 from verigym.trainer.config.run import build_config
 from verigym.trainer.distributed import full_shards
 from verigym.trainer.distributed.torchrun import launched_rank
@@ -25,6 +27,8 @@ from verigym.trainer.learner import critic, learner
 from verigym.trainer.loop import train
 from verigym.trainer.models import lora
 from verigym.trainer.models.loading import load_model
+
+ENVIRONMENTS: dict[str, Environment] = {"letters": LettersEnvironment(), "chat": ChatEnvironment()}
 
 loading = {"exactly": True}
 """False for the runs in folders that are called `plain`."""
@@ -55,7 +59,7 @@ def compute_exactly(replace: Callable[[Any, str, Any], None]) -> None:
 def run_all(*configs: str | Path) -> None:
     for config in configs:
         loading["exactly"] = Path(config).parent.name != "plain"
-        train(build_config(json.loads(Path(config).read_text()), str(config)), {"letters": LettersEnvironment()})
+        train(build_config(json.loads(Path(config).read_text()), str(config)), ENVIRONMENTS)
 
 
 def signal_after(steps: int, number: int) -> None:
