@@ -194,9 +194,7 @@ def _begin(model: Any) -> None:
         part.set_gradient_divide_factor(1.0)
         part.set_force_sum_reduction_for_comms(True)
         # All processes sum the same gradients: that of a parameter which no token reached here counts as 0.
-        if hasattr(
-            part, "set_reduce_scatter_unused_params"
-        ):  # of newer torch
+        if hasattr(part, "set_reduce_scatter_unused_params"):  # of newer torch
             part.set_reduce_scatter_unused_params(True)
     model.set_reshard_after_backward(False, recurse=False)
     model.reshard()
