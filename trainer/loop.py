@@ -130,7 +130,7 @@ class Run:
         policy = self.learner.sharded.inference_copy
         overlapped = config.overlap != "none" and not ENGINES[config.engine].own_weights
         self.snapshot = Snapshot(policy) if overlapped else None
-        self.engine: Engine = build_engine(roomy, self.snapshot.model if self.snapshot else policy, self.codec)
+        self.engine: Engine = build_engine(roomy, self.snapshot.model if self.snapshot else policy, self.codec, world)
 
     def run(self, stop: StopRequest) -> Path:
         """Train to the last step and return the final model's folder.
@@ -270,6 +270,7 @@ class Run:
                 world=self.world,
                 give_up=give_up,
                 episodes=self.episodes,
+                sampling=self.learner.sampling,
             )
 
         with self.clock("generate_grade"):
@@ -298,6 +299,7 @@ class Run:
                     self.world,
                     lambda: alone and stop.urgent,
                     self.episodes,
+                    self.learner.sampling,
                 )
         except Dropped:
             self._stop(stop, log)

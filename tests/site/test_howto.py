@@ -48,7 +48,12 @@ SHOWN = {
     "howto/mix.md": {"mixture": ["step 2/2", "units"], "compose": ["1.2"]},
     "howto/choose_a_loss.md": {"preset": ["step 2/2"]},
     "howto/tools_and_turns.md": {"train": ["step 2/2"], "play": ["correct"]},
-    "howto/scale.md": {"price": ["memory", "native generation"], "torchrun": ["step 2/2"]},
+    "howto/scale.md": {
+        "price": ["memory", "native generation"],
+        "torchrun": ["step 2/2"],
+        "full": ["step 2/2"],
+        "plan": ["8 processes"],
+    },
     "howto/dead_run.md": {
         "dead": ["nothing_right", "dead_run", "the run stopped with"],
         "show_warnings": ["dead_run"],

@@ -63,6 +63,7 @@ NEEDS = {
     "curl": _tool("curl"),
     "gcc": _tool("gcc"),
     "g++": _tool("g++"),
+    "ip": _tool("ip", "iproute2"),
     "make": _tool("make"),
     "node": _tool("node", "nodejs"),
     "python3": _tool("python3"),

@@ -22,6 +22,7 @@ from verigym.envs.contract.schema import canonical_json, sha256_hex
 from verigym.envs.file_hash import file_sha256
 from verigym.trainer.checkpoints.run_record import starts
 from verigym.trainer.config.engine import EngineFields
+from verigym.trainer.config.model import ShardFields
 from verigym.trainer.config.monitoring import MonitoringFields, ResumeFields
 from verigym.trainer.config.step_settings import StepSettings
 from verigym.trainer.distributed.world import SOLO, World
@@ -32,6 +33,7 @@ logger = logging.getLogger("verigym.trainer")
 FREE_FIELDS = (
     set(MonitoringFields.model_fields)
     | set(ResumeFields.model_fields)
+    | set(ShardFields.model_fields)
     | (set(EngineFields.model_fields) - {"engine"})
     | {
         "output",

@@ -83,6 +83,7 @@ ENGINES: Mapping[str, EngineEntry] = {
         ),
         required=("vllm_urls",),
         own_weights=True,
+        distributed=True,
         joins=True,
     ),
 }

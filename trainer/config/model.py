@@ -38,6 +38,13 @@ class AdapterFields(OptimizerFields):
         return self
 
 
+class ShardFields(Frozen):
+    """What several processes (torchrun) divide among them. A run may be resumed with another value."""
+
+    shard: Literal["optimizer", "full"] = "optimizer"
+    """optimizer: weights and gradients are whole in each process while it samples and updates. full: one layer at a time is."""
+
+
 class KernelFields(Frozen):
     """Optimisations that need a GPU. They change results by rounding only."""
 

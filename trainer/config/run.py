@@ -19,7 +19,7 @@ from verigym.envs.grading.placement import Cluster
 from verigym.trainer.config.checks import refuse_ineffective
 from verigym.trainer.config.engine import EngineFields
 from verigym.trainer.config.episodes import EpisodeFields
-from verigym.trainer.config.model import AdapterFields, KernelFields
+from verigym.trainer.config.model import AdapterFields, KernelFields, ShardFields
 from verigym.trainer.config.monitoring import MonitoringFields, ResumeFields
 from verigym.trainer.config.overrides import overriding
 from verigym.trainer.config.presets import with_preset
@@ -60,6 +60,7 @@ class TrainConfig(
     AdapterFields,
     EngineFields,
     KernelFields,
+    ShardFields,
     MonitoringFields,
     ResumeFields,
 ):
@@ -150,6 +151,8 @@ class TrainConfig(
             raise ValueError("overlap samples while the policy is updated, when vLLM sleeps; set vllm_sleep to false")
         if self.lora_base != "fp32" and self.dtype != "bf16":
             raise ValueError(f"lora_base {self.lora_base} computes in bfloat16; set dtype to bf16, or lora_base to fp32")
+        if self.shard == "full":
+            self._refuse_whole_weights()
         if sum(source.min_share for source in self.sources) > 1:
             raise ValueError("the sources' min_share add up to more than 1")
         refuse_ineffective(self)
@@ -158,6 +161,22 @@ class TrainConfig(
             if labels.count(label) > 1:
                 raise ValueError(f"two sources are called {label!r}; give one a `name`")
         return self
+
+    def _refuse_whole_weights(self) -> None:
+        """Refuse what needs the whole weights in one process, which `shard: full` never has."""
+        needs = {
+            "lora_rank": self.lora_rank > 0,
+            "cuda_graphs true": self.cuda_graphs is True,
+            "engine vllm": self.engine == "vllm",
+        }
+        for setting, on in needs.items():
+            if on:
+                raise ValueError(f"shard full does not go with {setting}, which reads whole weights; set shard to optimizer")
+        if self.dtype == "bf16" and not self.gradient_checkpointing:
+            raise ValueError(
+                "shard full with dtype bf16 would keep a bfloat16 copy of every layer for the backward pass; set "
+                "gradient_checkpointing to true"
+            )
 
 
 def _with_suite(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""FSDP2: weights, gradients and optimizer state of a model sharded over processes.
+"""`shard: optimizer`: FSDP2, with weights, gradients and optimizer state of a model sharded over processes between its passes.
 
 At rest each process holds its rows of every matrix. `gather` adds the whole weights, for generation and for the passes of an
 update. During these no process waits for another, so each may run any number of micro-batches of any shape.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +20,10 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from verigym.trainer.distributed.full_shards import gathered as lock_step_passes
+from verigym.trainer.distributed.full_shards import lock_step_of
 from verigym.trainer.distributed.world import World
+from verigym.trainer.models.lora import export_policy
 
 
 def shard(model: Any, world: World, device: torch.device) -> None:
@@ -63,7 +67,15 @@ def release(model: Any) -> None:
 
 @contextmanager
 def gathered(model: Any) -> Iterator[None]:
-    """Have the whole weights within this context; weights that were whole before stay whole."""
+    """Be able to run the model any number of times within this context.
+
+    A model of `shard: full` runs in lock step with the other processes. Of another that is sharded the weights are whole within
+    the context; weights that were whole before stay whole.
+    """
+    if lock_step_of(model) is not None:
+        with lock_step_passes(model):
+            yield
+        return
     sharded = any(isinstance(parameter, DTensor) for parameter in model.parameters())
     if sharded:
         gather(model)
@@ -83,6 +95,9 @@ def clip_gradients(parameters: Iterable[torch.Tensor], max_norm: float) -> torch
 class ShardedPolicy:
     """A policy that is trained while sharded over processes, with a copy for inference and export that shares its weights."""
 
+    in_rows: bool
+    """Whether each process saves its own rows; if not, the first one saves the whole model."""
+
     def __init__(self, model: Any, world: World, device: torch.device) -> None:
         """Shard the model in place; its parameters are then this process's rows, for which an optimizer can be made.
 
@@ -93,6 +108,8 @@ class ShardedPolicy:
         """
         self.model = model
         self.inference_copy = _inference_copy(model, device) if world.size > 1 else model
+        self.in_rows = world.size > 1
+        self._world = world
         shard(model, world, device)
 
     def gather(self) -> None:
@@ -125,6 +142,11 @@ class ShardedPolicy:
         zero.backward()
         _reduce_now(self.model, False)
         release(self.model)
+
+    def export(self, folder: Path) -> None:
+        """Write the model as a folder that transformers loads; adapters are merged. All processes call this."""
+        if self._world.main:
+            export_policy(self.inference_copy, folder)
 
 
 def _inference_copy(model: Any, device: torch.device) -> Any:

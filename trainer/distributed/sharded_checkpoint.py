@@ -42,11 +42,16 @@ def restore(start: Path, model: Any, optimizer: torch.optim.Optimizer) -> None:
     if (start / SHARDS).is_dir():
         load_shards(start, model, optimizer)
         return
-    saved = torch.load(start / "optimizer.pt", map_location="cpu", weights_only=True)
+    saved = torch.load(start / "optimizer.pt", map_location="cpu", weights_only=True, mmap=True)
+    restore_optimizer(saved, model, optimizer)
+
+
+def restore_optimizer(saved: Mapping[str, Any], model: Any, optimizer: torch.optim.Optimizer) -> None:
+    """Load the `state_dict` of a single process's optimizer, or of a model's rows their part of it."""
     if any(isinstance(parameter, DTensor) for parameter in model.parameters()):
         load_whole_optimizer(saved, optimizer)
     else:
-        optimizer.load_state_dict(saved)  # moves its tensors to the parameters' device
+        optimizer.load_state_dict(dict(saved))  # moves its tensors to the parameters' device
 
 
 def save_shards(folder: Path, model: Any, optimizer: torch.optim.Optimizer, world: World) -> None:
@@ -90,7 +95,7 @@ def load_weights(folder: Path, model: Any) -> None:
         for name, parameter in model.named_parameters():
             if f"{WEIGHT}/{name}" not in names:
                 raise UsageError(f"{folder} has no weights {name!r}: it was made with another model")
-            _fill(parameter, _rows_of_files(files, f"{WEIGHT}/{name}"))
+            fill_rows(parameter, _rows_of_files(files, f"{WEIGHT}/{name}"))
 
 
 def load_shards(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> None:
@@ -107,7 +112,7 @@ def load_shards(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> N
         for name, parameter in model.named_parameters():
             if WEIGHT not in kinds.get(name, ()):
                 raise UsageError(f"{folder} has no weights {name!r}: it was made with another model")
-            _fill(parameter, _rows_of_files(files, f"{WEIGHT}/{name}"))
+            fill_rows(parameter, _rows_of_files(files, f"{WEIGHT}/{name}"))
             state = {kind: _like(parameter, files, f"{kind}/{name}") for kind in kinds[name] if kind != WEIGHT}
             if state:
                 optimizer.state[parameter] = state
@@ -129,7 +134,7 @@ def load_whole_optimizer(saved: Mapping[str, Any], optimizer: torch.optim.Optimi
                 state[kind] = value
                 continue
             state[kind] = torch.zeros_like(parameter)
-            _fill(state[kind], _rows_of_tensor(value))
+            fill_rows(state[kind], rows_of_tensor(value))
 
 
 def own_rows(tensor: torch.Tensor) -> torch.Tensor:
@@ -143,12 +148,13 @@ def _like(parameter: torch.Tensor, files: list[Any], key: str) -> torch.Tensor:
         number: torch.Tensor = files[0].get_tensor(key)
         return number
     value = torch.zeros_like(parameter)
-    _fill(value, _rows_of_files(files, key))
+    fill_rows(value, _rows_of_files(files, key))
     return value
 
 
 @torch.no_grad()
-def _fill(target: torch.Tensor, rows: Rows) -> None:
+def fill_rows(target: torch.Tensor, rows: Rows) -> None:
+    """Copy this process's rows into a tensor, all rows where it is not sharded."""
     own = own_rows(target)
     start = 0
     if isinstance(target, DTensor):
@@ -158,7 +164,8 @@ def _fill(target: torch.Tensor, rows: Rows) -> None:
         own.copy_(rows(start, start + len(own)))
 
 
-def _rows_of_tensor(whole: torch.Tensor) -> Rows:
+def rows_of_tensor(whole: Any) -> Rows:
+    """Return what reads rows of a tensor, or of safetensors' slice of a file."""
     return lambda start, stop: whole[start:stop]
 
 

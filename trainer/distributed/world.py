@@ -122,9 +122,7 @@ def refuse_alone(config: TrainConfig) -> None:
     """
     single_process_settings = {
         f"engine: {config.engine}": not ENGINES[config.engine].distributed,
-        "lora_rank": config.lora_rank > 0,
-        "optimizer: adamw_8bit": config.optimizer == "adamw_8bit",
-        "advantage: gae": config.advantage == "gae",
+        "optimizer: adamw_8bit": config.optimizer == "adamw_8bit" and (not config.lora_rank or config.advantage == "gae"),
         f"overlap: {config.overlap}": config.overlap != "none",
         f"cluster: {config.cluster}": config.cluster is not None,
     }

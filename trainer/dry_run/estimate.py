@@ -20,6 +20,7 @@ from verigym.trainer.batches.builder import refuse_lost_signal
 from verigym.trainer.config.model import AdapterFields
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.rows import credits_of
+from verigym.trainer.distributed.full_shards import repeated_layers
 from verigym.trainer.dry_run.formulas import Memory, ModelShape, Speed, Tokens, evaluations, longest, mean_length, memory
 from verigym.trainer.dry_run.measure import measure
 from verigym.trainer.logprobs.chunked import chunk_tokens
@@ -138,6 +139,7 @@ def model_shape(model: str, settings: AdapterFields) -> ModelShape:
     head = empty.get_output_embeddings()
     layers = [module for module in empty.modules() if isinstance(module, torch.nn.Linear) and module is not head]
     linear = sum(layer.weight.numel() for layer in layers)
+    blocks = [sum(parameter.numel() for parameter in block.parameters()) for block in repeated_layers(empty)]
     if settings.lora_rank:
         with torch.device("meta"):
             empty = add_adapter(empty, settings, seed=0)
@@ -151,6 +153,8 @@ def model_shape(model: str, settings: AdapterFields) -> ModelShape:
         trained=tuple(parameter.numel() for parameter in empty.parameters() if parameter.requires_grad),
         tensors=tensors,
         linear=linear,
+        layer=max(blocks),
+        ends=sum(tensors) - sum(blocks),
     )
 
 
@@ -211,15 +215,9 @@ def format_bytes(size: float) -> str:
     return f"{size / GIB:,.2f} GiB" if size >= GIB / 10 else f"{size / 2**20:,.1f} MiB"
 
 
-def tables(estimate: RunEstimate) -> tuple[Table, Table]:
-    """Return what `--dry-run` prints."""
-    needs, config, steps = estimate.memory, estimate.config, estimate.config.steps
-    adapters = f" and {sum(estimate.shape.trained):,} in adapters" if config.lora_rank else ""
-    title = f"{estimate.shape.parameters:,} parameters{adapters}, {config.dtype}, native generation"
-    bytes_ = Table(title=title, title_justify="left")
-    bytes_.add_column("memory, at most")
-    bytes_.add_column("", justify="right")
-    purposes = {
+def purposes(needs: Memory) -> dict[str, int]:
+    """Return the bytes in the device's memory by what they are for, in words."""
+    return {
         "weights": needs.weights,
         "gradients": needs.gradients,
         "AdamW's two moments": needs.optimizer,
@@ -231,7 +229,17 @@ def tables(estimate: RunEstimate) -> tuple[Table, Table]:
         "update: activations of a micro-batch": needs.activations,
         "update: a chunk of logits": needs.logits,
     }
-    for name, size in purposes.items():
+
+
+def tables(estimate: RunEstimate) -> tuple[Table, Table]:
+    """Return what `--dry-run` prints."""
+    needs, config, steps = estimate.memory, estimate.config, estimate.config.steps
+    adapters = f" and {sum(estimate.shape.trained):,} in adapters" if config.lora_rank else ""
+    title = f"{estimate.shape.parameters:,} parameters{adapters}, {config.dtype}, native generation"
+    bytes_ = Table(title=title, title_justify="left")
+    bytes_.add_column("memory, at most")
+    bytes_.add_column("", justify="right")
+    for name, size in purposes(needs).items():
         if size:
             bytes_.add_row(name, format_bytes(size))
     bytes_.add_section()

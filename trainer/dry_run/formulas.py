@@ -33,6 +33,10 @@ class ModelShape:
     """Numbers in each tensor of the model without adapters; a critic trains them all."""
     linear: int = 0
     """Of the parameters those in linear layers other than the head, which 4 bits make smaller."""
+    layer: int = 0
+    """Numbers in the largest repeated layer."""
+    ends: int = 0
+    """Of the parameters those outside of the repeated layers: embeddings, last norm, head."""
 
 
 @dataclass(frozen=True)

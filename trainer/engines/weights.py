@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 from transformers.core_model_loading import revert_weight_conversion
 
+from verigym.trainer.distributed.full_shards import lock_step_of, whole_tensor
 from verigym.trainer.models.lora import merged_weights
 
 PART_BYTES = 2**30
@@ -23,8 +24,12 @@ def policy_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
     Tied weights are yielded under each of their names, because vLLM keeps its own copy of the head and renews it only if the
     head is named. For a model with adapters, merged weights are computed one by one: merging in place and undoing it would
-    change the base by rounding at every push.
+    change the base by rounding at every push. Of a fully sharded model all processes take the tensors in step.
     """
+    if lock_step_of(model) is not None:
+        for name, tensor in model.state_dict().items():
+            yield name, whole_tensor(tensor)
+        return
     if not hasattr(model, "get_base_model"):
         yield from revert_weight_conversion(model, model.state_dict()).items()
         return

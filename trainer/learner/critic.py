@@ -13,11 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers.modeling_outputs import CausalLMOutput
 
 from verigym.trainer.advantages.gae import gae, value_loss, whitened
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.training_row import TrainingRow
-from verigym.trainer.learner.optimizers import build_optimizer, clipped_step, learning_rate
+from verigym.trainer.distributed.balance import share_rows
+from verigym.trainer.distributed.fsdp import ShardedPolicy, clip_gradients, gathered
+from verigym.trainer.distributed.full_shards import FullyShardedPolicy, load_sharded
+from verigym.trainer.distributed.sharded_checkpoint import (
+    fill_rows,
+    load_shards,
+    restore_optimizer,
+    rows_of_tensor,
+    save_shards,
+)
+from verigym.trainer.distributed.world import SOLO, World
+from verigym.trainer.learner.optimizers import build_optimizer, learning_rate, set_learning_rate, step_if_finite
 from verigym.trainer.learner.update import padded, policy_logprobs
 from verigym.trainer.logprobs.forward import ForwardOptions, checkpointing, decoder
 from verigym.trainer.logprobs.shared_prefix import micro_batch_passes
@@ -26,6 +38,9 @@ from verigym.trainer.models.loading import load_model
 from verigym.trainer.rng import keyed_int
 
 logger = logging.getLogger("verigym.trainer")
+
+CRITIC = "critic"
+"""Name of the critic's files in a checkpoint."""
 
 
 class ValueModel(torch.nn.Module):
@@ -45,7 +60,12 @@ class ValueModel(torch.nn.Module):
         with torch.no_grad():
             self.value_head.weight.copy_(torch.randn(1, size, generator=generator) / (size + 1))
             self.value_head.bias.zero_()
-        self.value_head.to(self.device)
+        place = self.device
+        self.value_head.to("cpu" if place.type == "meta" else place, base_model.dtype)
+
+    def forward(self, input_ids: torch.Tensor, **how: Any) -> CausalLMOutput:
+        """Return the values as if they were logits; FSDP makes its own passes so, updates do not."""
+        return CausalLMOutput(logits=self.value_head(self.base_model(input_ids=input_ids, **how).last_hidden_state))
 
     @property
     def device(self) -> torch.device:
@@ -57,28 +77,53 @@ class ValueModel(torch.nn.Module):
 class Critic:
     """A value model with its optimizer: computes advantages of tokens, and learns from their returns."""
 
-    def __init__(self, config: TrainConfig, device: torch.device, start: Path | None = None) -> None:
+    def __init__(self, config: TrainConfig, device: torch.device, start: Path | None = None, world: World = SOLO) -> None:
         """Load the initial policy's decoder, or a checkpoint.
 
         Args:
             config: the run.
             device: of the policy.
             start: the checkpoint's folder; None for a new run.
+            world: the processes that train it together, over which it is sharded.
 
         Raises:
             UsageError: the initial model does not exist.
         """
-        self.config = config
-        self.model = ValueModel(decoder(load_model(config.model, device)[0]), config.seed).eval()
+        self.config, self.world = config, world
+        self.sharded: ShardedPolicy | FullyShardedPolicy
+
+        def on_decoder(model: Any) -> ValueModel:
+            return ValueModel(decoder(model), config.seed).eval()
+
+        if config.shard == "full" and world.size > 1:
+            self.model, _ = load_sharded(config.model, world, device, trained=True, wrap=on_decoder)
+            self.sharded = FullyShardedPolicy(self.model, world)
+        else:
+            self.model = on_decoder(load_model(config.model, world.loading(device))[0])
+            self.sharded = ShardedPolicy(self.model, world, device)
         self.optimizer = build_optimizer(self.model.parameters(), config)
         if start:
-            saved = torch.load(start / "critic.pt", map_location="cpu", weights_only=True)
+            self._restore(start)
+
+    def _restore(self, start: Path) -> None:
+        if (start / CRITIC).is_dir():
+            load_shards(start / CRITIC, self.model, self.optimizer)
+            return
+        saved = torch.load(start / f"{CRITIC}.pt", map_location="cpu", weights_only=True, mmap=True)
+        if self.sharded.in_rows:
+            for name, parameter in self.model.named_parameters():
+                fill_rows(parameter, rows_of_tensor(saved["model"][name]))
+        else:
             self.model.load_state_dict(saved["model"])
-            self.optimizer.load_state_dict(saved["optimizer"])
+        restore_optimizer(saved["optimizer"], self.model, self.optimizer)
 
     def save(self, folder: Path) -> None:
-        """Write model and optimizer to `critic.pt`."""
-        torch.save({"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, folder / "critic.pt")
+        """Write model and optimizer to `critic.pt`; with several processes, each its rows, below `critic`."""
+        if self.sharded.in_rows:
+            (folder / CRITIC).mkdir(exist_ok=True)
+            save_shards(folder / CRITIC, self.model, self.optimizer, self.world)
+            return
+        torch.save({"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, folder / f"{CRITIC}.pt")
 
     def credit(
         self, rows_by_group: Sequence[Sequence[TrainingRow]], penalties_BT: torch.Tensor | None, **forward: Any
@@ -101,7 +146,7 @@ class Critic:
             return [[replace(row, advantage=0.0) for row in group] for group in rows_by_group], {}
         blank_BT = torch.zeros(len(rows), max(len(row.token_ids) for row in rows), dtype=torch.float64)
         mask_BT = padded([row.trained_mask for row in rows], blank_BT.bool())
-        values = iter(policy_logprobs(self.model, trained, temperature=1.0, **forward))
+        values = iter(policy_logprobs(self.model, trained, temperature=1.0, world=self.world, **forward))
         values_BT = padded([next(values) if any(row.trained_mask) else () for row in rows], blank_BT)
         rewards_BT = blank_BT if penalties_BT is None else -penalties_BT.to(blank_BT)
         for row, mask_T, reward_T in zip(rows, mask_BT, rewards_BT, strict=True):
@@ -136,14 +181,20 @@ class Critic:
             step, peak=config.critic_learning_rate, warmup=config.warmup_steps, total=config.steps, schedule=config.schedule
         )
         self.optimizer.zero_grad(set_to_none=True)
+        self.sharded.gather()
         with checkpointing(self.model, config.gradient_checkpointing):
-            metrics = accumulate_values(self.model, rows, value_clip=config.value_clip, how=ForwardOptions(**forward))
-        norm = clipped_step(self.optimizer, rate, config.max_grad_norm, step, "critic")
-        return {**metrics, "critic_grad_norm": norm}
+            metrics = accumulate_values(
+                self.model, rows, value_clip=config.value_clip, how=ForwardOptions(**forward), world=self.world
+            )
+        self.sharded.reduce_gradients()
+        norm = clip_gradients(self.model.parameters(), config.max_grad_norm)
+        set_learning_rate(self.optimizer, rate)
+        step_if_finite(self.optimizer, norm, step, "critic")
+        return {**metrics, "critic_grad_norm": float(norm)}
 
 
 def accumulate_values(
-    model: Any, rows: Sequence[TrainingRow], *, value_clip: float | None, how: ForwardOptions
+    model: Any, rows: Sequence[TrainingRow], *, value_clip: float | None, how: ForwardOptions, world: World = SOLO
 ) -> dict[str, float]:
     """Add the gradient of the value loss, a mean over the trained tokens of all rows, and return its metrics.
 
@@ -152,23 +203,24 @@ def accumulate_values(
         rows: with `values` and `returns`.
         value_clip: see `gae.value_loss`.
         how: see `ForwardOptions`; its temperature has no effect.
+        world: the processes, each of which runs its share of the rows.
     """
     blank_BT = torch.zeros(len(rows), max(len(row.token_ids) for row in rows), dtype=torch.bool)
     weights_BT = token_weights(padded([row.trained_mask for row in rows], blank_BT), "token_mean", dtype=torch.float64)
     prompts, completions = [row.prompt_ids for row in rows], [row.token_ids for row in rows]
     total = clipped = 0.0
-    for batch, run in micro_batch_passes(
-        model, prompts, completions, [b for b, row in enumerate(rows) if any(row.trained_mask)], how
-    ):
-        values_BT = run(None).logp_BT
-        old_BT, returns_BT = (padded([getattr(rows[b], name) for b in batch], values_BT) for name in ("values", "returns"))
-        loss_BT, clipped_BT = value_loss(values_BT, old_BT, returns_BT, value_clip=value_clip)
-        part_BT = weights_BT[batch, : values_BT.shape[1]].to(values_BT)
-        loss = weighted_sum(loss_BT, part_BT)
-        loss.backward()  # type: ignore[no-untyped-call]
-        total += float(loss.detach())
-        clipped += float(weighted_sum(clipped_BT.to(values_BT.dtype), part_BT))
-    return {"value_loss": total, "value_clip_fraction": clipped}
+    local = share_rows(prompts, completions, [b for b, row in enumerate(rows) if any(row.trained_mask)], world)
+    with gathered(model):
+        for batch, run in micro_batch_passes(model, prompts, completions, local, how):
+            values_BT = run(None).logp_BT
+            old_BT, returns_BT = (padded([getattr(rows[b], name) for b in batch], values_BT) for name in ("values", "returns"))
+            loss_BT, clipped_BT = value_loss(values_BT, old_BT, returns_BT, value_clip=value_clip)
+            part_BT = weights_BT[batch, : values_BT.shape[1]].to(values_BT)
+            loss = weighted_sum(loss_BT, part_BT)
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+            clipped += float(weighted_sum(clipped_BT.to(values_BT.dtype), part_BT))
+    return world.total({"value_loss": total, "value_clip_fraction": clipped})
 
 
 def _cut(row: TrainingRow, values: Sequence[float]) -> tuple[float, ...]:

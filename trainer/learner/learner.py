@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from verigym.envs.contract.errors import UsageError
 from verigym.trainer.config.run import TrainConfig
 from verigym.trainer.credit.rows import credits_of, training_rows
 from verigym.trainer.credit.training_row import TrainingRow
-from verigym.trainer.distributed.fsdp import ShardedPolicy, clip_gradients, shard
+from verigym.trainer.distributed.fsdp import ShardedPolicy, clip_gradients, gathered, shard
+from verigym.trainer.distributed.full_shards import FullyShardedPolicy, load_sharded
+from verigym.trainer.distributed.replicated import ReplicatedPolicy
 from verigym.trainer.distributed.sharded_checkpoint import (
     load_weights,
     own_rows,
@@ -39,7 +42,6 @@ from verigym.trainer.models.loading import load_model, pick_device, positions_of
 from verigym.trainer.models.lora import (
     EarlierAdapter,
     WithoutAdapter,
-    export_policy,
     load_adapter,
     load_policy,
     save_adapter,
@@ -51,6 +53,9 @@ logger = logging.getLogger("verigym.trainer")
 
 REFERENCE = "reference"
 """Name of the reference's weights in the checkpoint of a run that renews its reference."""
+
+Policy = ShardedPolicy | FullyShardedPolicy | ReplicatedPolicy
+"""How the processes hold the policy."""
 
 COUNTS = ("trained_rows", "rows_with_advantage", "rows_with_gradient")
 """Metrics that are summed over the updates of one epoch; the others are means over all updates of a step."""
@@ -80,11 +85,10 @@ class Learner:
         self.config, self.world = config, world
         self.credit = credits_of(config, environments or {})
         self.device = pick_device(config.device)
-        self.model, tokenizer = load_policy(config.model, config, config.seed, world.loading(self.device), whole_model(start))
-        if config.liger:
-            use_liger(self.model, self.device)
+        self.full = config.shard == "full" and world.size > 1
+        self.sharded, tokenizer = self._policy(whole_model(start))
+        self.model = self.sharded.model
         self.codec = Codec(tokenizer, self.model.generation_config)
-        self.sharded = ShardedPolicy(self.model, world, self.device)
         self.optimizer = build_optimizer(self.model.parameters(), config)
         if start:
             restore(start, self.model, self.optimizer)
@@ -93,7 +97,42 @@ class Learner:
         if positions is not None and config.max_new_tokens >= positions:
             raise UsageError(f"max_new_tokens is {config.max_new_tokens}, but the model has {positions} positions in all")
         self.objective = self._objective(start)
-        self.critic = Critic(config, self.device, start) if config.advantage == "gae" else None
+        self.critic = Critic(config, self.device, start, world) if config.advantage == "gae" else None
+
+    def _policy(self, start: Path | None) -> tuple[Policy, Any]:
+        config, world = self.config, self.world
+        if self.full:
+            model, tokenizer = load_sharded(start / "model" if start else config.model, world, self.device, trained=True)
+            if config.liger:
+                use_liger(model, self.device)
+            return FullyShardedPolicy(model, world), tokenizer
+        if config.shard == "full":
+            logger.warning("shard: full has no effect in one process; start several by torchrun")
+        copied = config.lora_rank > 0 and world.size > 1
+        place = self.device if copied else world.loading(self.device)
+        model, tokenizer = load_policy(config.model, config, config.seed, place, start)
+        if config.liger:
+            use_liger(model, self.device)
+        if copied:
+            return ReplicatedPolicy(model, world), tokenizer
+        return ShardedPolicy(model, world, self.device), tokenizer
+
+    def sampling(self) -> AbstractContextManager[None]:
+        """Return a context in which each process may sample as much as it has to; all processes enter it."""
+        return gathered(self.model)
+
+    def _reference(self) -> Any:
+        """Load the KL's reference, the initial model."""
+        if self.full:
+            reference, _ = load_sharded(self.config.model, self.world, self.device, trained=False)
+        else:
+            reference, _ = load_model(self.config.model, self.world.loading(self.device))
+            reference.requires_grad_(False)
+        if self.config.liger:
+            use_liger(reference, self.device)
+        if not self.full:
+            shard(reference, self.world, self.device)
+        return reference
 
     def _objective(self, start: Path | None) -> Objective:
         config = self.config
@@ -101,11 +140,7 @@ class Learner:
         if config.kl_coef > 0 and config.lora_rank:
             reference = EarlierAdapter(self.model) if config.reference_every else WithoutAdapter(self.model)
         elif config.kl_coef > 0:
-            reference, _ = load_model(config.model, self.world.loading(self.device))
-            reference.requires_grad_(False)
-            if config.liger:
-                use_liger(reference, self.device)
-            shard(reference, self.world, self.device)
+            reference = self._reference()
         if start and isinstance(reference, EarlierAdapter):
             load_adapter(reference.tensors, start / f"{REFERENCE}.safetensors")
         elif start and config.reference_every:
@@ -145,6 +180,8 @@ class Learner:
         # Not at the end of the previous step, whose checkpoint must not depend on whether another step follows.
         renewed = self._renew_reference(step)
         forward = forward_options(config, self.codec.pad_id, config.dtype)
+        if self.full:  # the processes' prompts would have to end their backward passes together
+            forward["shared_prefix"] = False
         distributed = {**forward, "world": self.world}
         penalties_BT, metrics = None, dict[str, float]()
         if config.kl_place == "reward" and config.kl_coef > 0 and groups:
@@ -194,31 +231,33 @@ class Learner:
         """Write the policy, its tokenizer and the optimizer's state.
 
         With several processes, each writes its rows of weights and state; tokenizer and settings are those of the run's model.
+        Adapters, which all processes hold alike, are written by the first.
         """
-        if self.world.size > 1:
-            with self.sharded.released():
-                save_shards(folder, self.model, self.optimizer, self.world)
-            self._save_reference(folder)
-            return
         self._save_reference(folder)
-        save_policy(self.model, self.codec.tokenizer, folder)
-        torch.save(self.optimizer.state_dict(), folder / "optimizer.pt")
         if self.critic:
             self.critic.save(folder)
+        if self.sharded.in_rows:
+            with self.sharded.released():
+                save_shards(folder, self.model, self.optimizer, self.world)
+        elif self.world.main:
+            save_policy(self.model, self.codec.tokenizer, folder)
+            torch.save(self.optimizer.state_dict(), folder / "optimizer.pt")
 
     def _save_reference(self, folder: Path) -> None:
         reference = self.objective.reference
         if not self.config.reference_every:
             return
         if isinstance(reference, EarlierAdapter):
+            if not self.world.main:
+                return
             save_adapter(reference.tensors, folder / f"{REFERENCE}.safetensors")
         else:
             save_weights(folder / REFERENCE, reference, self.world)
 
     def export(self, folder: Path) -> Path:
         """Write the policy and its tokenizer as a folder that transformers loads."""
+        self.sharded.export(folder)
         if self.world.main:
-            export_policy(self.sharded.inference_copy, folder)
             self.codec.tokenizer.save_pretrained(folder)
         self.world.wait()
         return folder

@@ -90,19 +90,20 @@ def accumulate(
     if objective.kl is not None and objective.kl_coef > 0:
         reference = _logprobs(objective.reference, rows, local, replace(how, entropy=False))
     sums: dict[str, torch.Tensor] = {}
-    for batch, run in micro_batch_passes(model, prompts, completions, local, how):
-        part = _MicroBatch(
-            objective,
-            [rows[number] for number in batch],
-            [reference[number] for number in batch] if reference else None,
-            weights_BT[batch].to(model.device),
-            means_BT[batch].to(model.device),
-            on_policy_BT[batch].to(model.device),
-        )
-        values = part.values(run(part.expected if part.predictable else None))
-        values["loss"].backward()  # type: ignore[no-untyped-call]
-        for name, value in values.items():
-            sums[name] = sums.get(name, torch.zeros_like(value)) + value.detach()
+    with gathered(model):
+        for batch, run in micro_batch_passes(model, prompts, completions, local, how):
+            part = _MicroBatch(
+                objective,
+                [rows[number] for number in batch],
+                [reference[number] for number in batch] if reference else None,
+                weights_BT[batch].to(model.device),
+                means_BT[batch].to(model.device),
+                on_policy_BT[batch].to(model.device),
+            )
+            values = part.values(run(part.expected if part.predictable else None))
+            values["loss"].backward()  # type: ignore[no-untyped-call]
+            for name, value in values.items():
+                sums[name] = sums.get(name, torch.zeros_like(value)) + value.detach()
     metrics.update(world.total({name: float(value) for name, value in sums.items()}))
     return metrics
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TypedDict, cast
@@ -85,6 +86,7 @@ def collect(
     world: World = SOLO,
     give_up: Callable[[], bool] = lambda: False,
     episodes: Episodes | None = None,
+    sampling: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> list[Group]:
     """Generate completions number `first` to `samples` - 1 of each task and grade each as soon as it ends.
 
@@ -108,6 +110,7 @@ def collect(
         world: the processes that train together.
         give_up: whether to stop; called whenever a completion ends, and twice a second during the wait for verdicts.
         episodes: plays the episodes of sources whose environments open sessions.
+        sampling: makes the context in which the engine samples, see `Learner.sampling`.
 
     Raises:
         Dropped: `give_up` returned True.
@@ -129,6 +132,7 @@ def collect(
         clock or Stopwatch(),
         give_up,
         episodes,
+        sampling,
     )
     sampled = rollout.run(max_new_tokens)
     with rollout.clock("gather"):
@@ -173,6 +177,7 @@ class _Rollout:
     clock: Stopwatch
     give_up: Callable[[], bool]
     episodes: Episodes | None
+    sampling: Callable[[], AbstractContextManager[None]]
     rows: dict[tuple[int, int], EpisodeRow] = field(default_factory=dict)
     """The episodes among the completions."""
     generated: dict[tuple[int, int], Generated] = field(default_factory=dict)
@@ -186,25 +191,29 @@ class _Rollout:
         """Return what each task's completions give."""
         try:
             self._open_episodes()
-            if self.rows and plays(self.engine):
-                self._play(cast(EpisodeEngine, self.engine), max_new_tokens)
-            elif self.rows and self.episodes is not None and self.episodes.order == "free":
-                raise UsageError("episode_order free needs an engine whose turns can join while others are sampled")
-            else:
-                with self.clock("generate"):
-                    self.engine.generate(
-                        self.ids,
-                        self.keys,
-                        max_new_tokens=max_new_tokens,
-                        temperature=self.temperature,
-                        on_finished=self._sampled,
-                    )
-                self._play_rounds(list(self.rows.values()))
+            with self.sampling():
+                self._sample(max_new_tokens)
         finally:
             abandon(self.rows.values())
             self._forget(self.rows.values())
         scores = self._scores()
         return [self._fields([(i, g) for g in range(len(keys))], scores) for i, keys in enumerate(self.keys)]
+
+    def _sample(self, max_new_tokens: int) -> None:
+        if self.rows and plays(self.engine):
+            self._play(cast(EpisodeEngine, self.engine), max_new_tokens)
+        elif self.rows and self.episodes is not None and self.episodes.order == "free":
+            raise UsageError("episode_order free needs an engine whose turns can join while others are sampled")
+        else:
+            with self.clock("generate"):
+                self.engine.generate(
+                    self.ids,
+                    self.keys,
+                    max_new_tokens=max_new_tokens,
+                    temperature=self.temperature,
+                    on_finished=self._sampled,
+                )
+            self._play_rounds(list(self.rows.values()))
 
     def _open_episodes(self) -> None:
         for i, (source, prompt) in enumerate(self.tasks):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from verigym.envs.contract.schema import Status
 from verigym.envs.grading import Grader
@@ -27,6 +28,7 @@ def evaluate(
     world: World = SOLO,
     give_up: Callable[[], bool] = lambda: False,
     episodes: Episodes | None = None,
+    sampling: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> tuple[dict[str, float], list[Group]]:
     """Sample and grade completions of every source's held-out prompts; return their metrics and groups.
 
@@ -39,6 +41,7 @@ def evaluate(
         world: the processes that train together; each takes its share of the prompts.
         give_up: see `collect`.
         episodes: see `collect`.
+        sampling: see `collect`.
 
     Raises:
         Dropped: `give_up` returned True.
@@ -57,6 +60,7 @@ def evaluate(
         world=world,
         give_up=give_up,
         episodes=episodes,
+        sampling=sampling,
     )
     metrics = evaluation_metrics(groups, sources, config.eval_samples) | episode_metrics(groups)
     return metrics | {f"{label}/prompts_left_out": float(count) for label, count in too_long.items() if count}, groups

@@ -22,6 +22,9 @@ def train(
     config: Annotated[Path | None, typer.Option(help="YAML file of the run; docs/training.md lists the fields.")] = None,
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Override the file.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Price the run: memory, tokens, time; train nothing.")] = False,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="With --dry-run: memory of each of so many processes, without loading the model.")
+    ] = None,
     suite: Annotated[
         str | None,
         typer.Option(
@@ -39,6 +42,8 @@ def train(
 
     if config is None and suite is None:
         raise UsageError("give --config FILE, or --suite NAME with model=... and output=...")
+    if processes is not None and not dry_run:
+        raise UsageError("--processes is about --dry-run; start a run of several processes by torchrun")
     given = list(overrides or []) + ([f"suite={suite}"] if suite else [])
     document = run_document(config, given)
     settings = config_of(document)
@@ -50,7 +55,7 @@ def train(
         if launched_rank() != 0:
             return Result(ExitCode.OK)
         with located(document):
-            return Result(ExitCode.OK, _show_price(settings))
+            return Result(ExitCode.OK, _show_price(settings) if processes is None else _show_memory(settings, processes))
     from verigym.trainer.monitoring.progress import BEFORE, StopRequest
 
     if launched_rank() == 0:
@@ -89,6 +94,15 @@ def _show_price(settings: TrainConfig) -> dict[str, Any]:
         print_table(table)
     refuse_what_does_not_fit(estimate.memory, estimate.free_bytes, settings)
     return figures(estimate)
+
+
+def _show_memory(settings: TrainConfig, processes: int) -> dict[str, Any]:
+    from verigym.envs.console import print_table
+    from verigym.trainer.dry_run.shares import plan_memory
+
+    table, figures = plan_memory(settings, processes)
+    print_table(table)
+    return figures
 
 
 @json_output

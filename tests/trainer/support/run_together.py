@@ -15,37 +15,51 @@ from typing import Any
 
 import torch
 import transformers
+from chats import ChatEnvironment
 from exact import float64
 from letters import LettersEnvironment
 
+from verigym.envs.contract.base import Environment
 from verigym.trainer.config.run import build_config
+from verigym.trainer.distributed import full_shards
 from verigym.trainer.distributed.torchrun import launched_rank
-from verigym.trainer.learner import learner
+from verigym.trainer.learner import critic, learner
 from verigym.trainer.loop import train
 from verigym.trainer.models import lora
 from verigym.trainer.models.loading import load_model
+
+ENVIRONMENTS: dict[str, Environment] = {"letters": LettersEnvironment(), "chat": ChatEnvironment()}
 
 loading = {"exactly": True}
 """False for the runs in folders that are called `plain`."""
 
 
-def load_exactly(path: str | Path, device: torch.device) -> tuple[Any, Any]:
+def load_exactly(path: str | Path, device: torch.device, **how: Any) -> tuple[Any, Any]:
     """Take the place of `load_model`: nothing is rounded to float32, so that the order of sums hardly shows."""
     if not loading["exactly"]:
-        return load_model(path, device)
+        return load_model(path, device, **how)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     return float64(transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64)).to(device), tokenizer
 
 
+make_empty = full_shards.empty_model
+
+
+def empty_exactly(path: str, dtype: torch.dtype) -> Any:
+    """Take the place of `empty_model`, in the same way."""
+    return float64(make_empty(path, torch.float64)) if loading["exactly"] else make_empty(path, dtype)
+
+
 def compute_exactly(replace: Callable[[Any, str, Any], None]) -> None:
-    for module in (learner, lora):
+    replace(full_shards, "empty_model", empty_exactly)
+    for module in (learner, lora, critic):
         replace(module, "load_model", load_exactly)
 
 
 def run_all(*configs: str | Path) -> None:
     for config in configs:
         loading["exactly"] = Path(config).parent.name != "plain"
-        train(build_config(json.loads(Path(config).read_text()), str(config)), {"letters": LettersEnvironment()})
+        train(build_config(json.loads(Path(config).read_text()), str(config)), ENVIRONMENTS)
 
 
 def signal_after(steps: int, number: int) -> None:

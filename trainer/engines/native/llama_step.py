@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from verigym.trainer.logprobs.forward import decoder
@@ -136,6 +137,8 @@ def _normed(x_BXD: torch.Tensor, eps: float) -> torch.Tensor:
 def unknown_parts(model: Any) -> str:
     """Return why the model is not supported; empty if it may be."""
     body = decoder(model)
+    if any(isinstance(parameter, DTensor) for parameter in body.parameters()):
+        return "its layers are gathered one at a time"
     config = getattr(body, "config", None)
     kind = getattr(config, "model_type", "")
     if kind not in FAMILY:

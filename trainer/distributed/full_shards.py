@@ -1,0 +1,310 @@
+"""`shard: full`: a model that no process ever holds as a whole.
+
+Each process reads its rows of every matrix from the files of the model. A repeated layer is gathered when it runs and freed
+after it, and its gradient is summed over the processes and cut into rows before the next layer's begins. What is not in a
+repeated layer (embeddings, last norm, head) is gathered within `gathered`, because the chunked log-probabilities read the head,
+and its gradient, too, is cut after each micro-batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor
+from transformers.core_model_loading import revert_weight_conversion
+
+from verigym.envs.contract.errors import UsageError
+from verigym.trainer.distributed.lock_step import LockStep, run_one_token
+from verigym.trainer.distributed.sharded_checkpoint import fill_rows, rows_of_tensor
+from verigym.trainer.distributed.world import World
+from verigym.trainer.logprobs.forward import usable_head
+from verigym.trainer.models.path import require_model
+
+INDEX = "model.safetensors.index.json"
+PART_BYTES = 2**31
+"""Most bytes of a file of the final model, which the first process holds while it collects them; one tensor may be larger."""
+
+
+class FullyShardedPolicy:
+    """A policy whose layers are gathered one at a time, wherever they run; the same interface as `fsdp.ShardedPolicy`."""
+
+    in_rows = True
+
+    def __init__(self, model: Any, world: World) -> None:
+        """Take a model of `load_sharded`."""
+        self.model = self.inference_copy = model
+        self._world = world
+
+    def gather(self) -> None:
+        """Do nothing: layers are gathered when they run."""
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """Do nothing: parameters are this process's rows outside of `gathered`."""
+        yield
+
+    def reduce_gradients(self) -> None:
+        """Do nothing: gradients were summed and cut in each backward pass."""
+
+    def export(self, folder: Path) -> None:
+        """Write the model as a folder that transformers loads; all processes call this."""
+        export_sharded(self.model, folder, self._world)
+
+
+def repeated_layers(model: nn.Module) -> list[nn.Module]:
+    """Return the blocks that a model is a stack of: the members of its module list whose class has the most parameters.
+
+    Raises:
+        UsageError: it has no module list.
+    """
+    stacks = [list(module) for module in model.modules() if isinstance(module, nn.ModuleList) and len(module)]
+    if not stacks:
+        raise UsageError(
+            f"shard: full needs a model of repeated layers, and {type(model).__name__} has none; set shard to optimizer"
+        )
+
+    def weight(layers: list[nn.Module]) -> int:
+        [(kind, _)] = Counter(map(type, layers)).most_common(1)
+        return sum(parameter.numel() for layer in layers if type(layer) is kind for parameter in layer.parameters())
+
+    return max(stacks, key=weight)
+
+
+def empty_model(path: str, dtype: torch.dtype) -> Any:
+    """Return a model with its buffers, whose parameters have shapes and no memory."""
+    config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False)
+    with _parameters_on_meta():
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
+    if (Path(path) / "generation_config.json").is_file():
+        model.generation_config = transformers.GenerationConfig.from_pretrained(path)
+    return model.eval()
+
+
+@contextmanager
+def _parameters_on_meta() -> Iterator[None]:
+    """Let modules that are made within this context drop the memory of each parameter as soon as it is registered."""
+    register = nn.Module.register_parameter
+
+    def register_empty(self: nn.Module, name: str, param: nn.Parameter | None) -> None:
+        if param is not None and not param.is_meta:  # a tied one is registered twice
+            param = nn.Parameter(param.to("meta"), requires_grad=param.requires_grad)
+        register(self, name, param)
+
+    nn.Module.register_parameter = register_empty  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        nn.Module.register_parameter = register  # type: ignore[method-assign]
+
+
+def load_sharded(
+    path: str | Path, world: World, device: torch.device, *, trained: bool, wrap: Callable[[Any], Any] | None = None
+) -> tuple[Any, Any]:
+    """Load a model, each process its rows, and the tokenizer.
+
+    Args:
+        path: directory of a model whose weights are safetensors.
+        world: the processes.
+        device: of this process.
+        trained: False for a reference, whose weights never get a gradient.
+        wrap: makes another model of the one without memory, such as a critic, which has the decoder as `base_model`. Parameters
+            that it adds keep their values.
+
+    Raises:
+        UsageError: there is no such directory, or its weights cannot be read in rows.
+    """
+    path = require_model(path)
+    if not Path(path).is_dir():
+        raise UsageError(f"shard: full reads a model's files here, and {path!r} is a hub's; download it and name its folder")
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        model = empty_model(path, torch.float32)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        message = " ".join(str(error).split())[:300]
+        raise UsageError(f"model: the directory {path!r} cannot be loaded: {message}") from None
+    names = dict(model.named_parameters())
+    if revert_weight_conversion(model, names).keys() != names.keys():
+        raise UsageError(
+            f"shard: full reads and writes tensors one by one, and those of {model.config.model_type} are stored in another "
+            "form than the model's; set shard to optimizer"
+        )
+    prefix = model.base_model_prefix
+    if wrap is not None:
+        model = wrap(model)
+    stored = {
+        name: name if wrap is None else name.replace("base_model.", f"{prefix}.", 1) for name, _ in model.named_parameters()
+    }
+    made = {name: parameter.detach().clone() for name, parameter in model.named_parameters() if not parameter.is_meta}
+    model.requires_grad_(trained)
+    shard_fully(model, world, device)
+    for name, parameter in model.named_parameters():
+        if name in made:
+            fill_rows(parameter, rows_of_tensor(made[name]))
+    _load_rows(model, Path(path), {name: file_name for name, file_name in stored.items() if name not in made})
+    _begin(model)
+    return model, tokenizer
+
+
+def shard_fully(model: Any, world: World, device: torch.device) -> None:
+    """Cut a model without memory into rows and give this process memory for its own.
+
+    Parameters that have memory keep their values; what the others hold is not set.
+    """
+    made = {name: parameter.detach().clone() for name, parameter in model.named_parameters() if not parameter.is_meta}
+    mesh = init_device_mesh(device.type, (world.size,))
+    layers: list[Any] = list(repeated_layers(model))
+    for layer in layers:
+        fully_shard(layer, mesh=mesh, reshard_after_forward=True)
+    fully_shard(model, mesh=mesh, reshard_after_forward=False)
+    # By default FSDP prefetches in the order of past passes, which differs between processes: see `lock_step.run_one_token`.
+    for layer, following in pairwise(layers):
+        layer.set_modules_to_forward_prefetch([following])
+        following.set_modules_to_backward_prefetch([layer])
+    for part in (layers[0], model):
+        part.set_modules_to_backward_prefetch([part])  # nothing, as it is there already; an empty list would be the default
+    buffers = {name: buffer.to(device, copy=True) for name, buffer in model.named_buffers()}
+    model.to_empty(device=device)
+    for name, buffer in buffers.items():
+        owner, _, last = name.rpartition(".")
+        setattr(model.get_submodule(owner), last, buffer)
+    for name, parameter in model.named_parameters():
+        if name in made:
+            fill_rows(parameter, rows_of_tensor(made[name]))
+
+
+def _begin(model: Any) -> None:
+    """Make the first pass, in which FSDP finds its root, and everything that a model is asked once."""
+    with torch.no_grad():
+        run_one_token(model, backward=False)
+    for part in [module for module in model.modules() if isinstance(module, FSDPModule)]:
+        # As in `fsdp.shard`: token weights of the whole batch make the gradient a sum.
+        part.set_gradient_divide_factor(1.0)
+        part.set_force_sum_reduction_for_comms(True)
+        # All processes sum the same gradients: that of a parameter which no token reached here counts as 0.
+        if hasattr(part, "set_reduce_scatter_unused_params"):  # of newer torch
+            part.set_reduce_scatter_unused_params(True)
+    model.set_reshard_after_backward(False, recurse=False)
+    model.reshard()
+    model._lock_step = LockStep(model)
+    with gathered(model):
+        usable_head(model)
+
+
+def lock_step_of(model: Any) -> LockStep | None:
+    """Return the lock step of a fully sharded model; None of any other."""
+    found: LockStep | None = getattr(model, "_lock_step", None)
+    return found
+
+
+@contextmanager
+def gathered(model: Any) -> Iterator[None]:
+    """Let each process run this fully sharded model any number of times, in lock step with the others."""
+    lock_step = lock_step_of(model)
+    assert lock_step is not None
+    model.unshard()
+    cached = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)  # it would hold a bfloat16 copy of every layer
+    try:
+        with lock_step.open():
+            yield
+    finally:
+        torch.set_autocast_cache_enabled(cached)
+        model.reshard()
+
+
+def _load_rows(model: Any, folder: Path, stored: Mapping[str, str]) -> None:
+    """Read this process's rows of the parameters in `stored`, which gives their names in the files."""
+    files = _files_of(folder)
+    parameters = dict(model.named_parameters())
+    for name, own in stored.items():
+        if own not in files:
+            kind = type(model).__name__.removeprefix("FSDP")
+            raise UsageError(f"{folder} has no tensor {own!r}, which {kind} needs; set shard to optimizer")
+        with safe_open(folder / files[own], framework="pt") as file:
+            rows = file.get_slice(own)
+            shape, wanted = list(rows.get_shape()), list(parameters[name].shape)
+            if shape != wanted:
+                raise UsageError(f"{folder / files[own]}: {own} has the shape {shape}, config.json says {wanted}")
+            fill_rows(parameters[name], rows_of_tensor(rows))
+
+
+def _files_of(folder: Path) -> dict[str, str]:
+    """Return the file of each tensor, by name.
+
+    Raises:
+        UsageError: the folder has no safetensors.
+    """
+    if (folder / INDEX).is_file():
+        found: dict[str, str] = json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"]
+        return found
+    if not (folder / "model.safetensors").is_file():
+        raise UsageError(
+            f"shard: full reads model.safetensors or {INDEX}, and {folder} has neither; save the model as safetensors"
+        )
+    with safe_open(folder / "model.safetensors", framework="pt") as file:
+        return dict.fromkeys(file.keys(), "model.safetensors")
+
+
+def export_sharded(model: Any, folder: Path, world: World, part_bytes: int = PART_BYTES) -> None:
+    """Write a model as a folder that transformers loads, one tensor after the other; all processes call this.
+
+    Args:
+        model: fully sharded.
+        folder: made if absent; the first process writes.
+        world: the processes.
+        part_bytes: most bytes of a file, unless a tensor is larger.
+    """
+    parameters = list(model.named_parameters())
+    parts: list[list[str]] = [[]]
+    held = 0
+    for name, parameter in parameters:
+        size = parameter.numel() * parameter.element_size()
+        if parts[-1] and held + size > part_bytes:
+            parts.append([])
+            held = 0
+        parts[-1].append(name)
+        held += size
+    files = [f"model-{n:05d}-of-{len(parts):05d}.safetensors" for n in range(1, len(parts) + 1)]
+    files = files if len(parts) > 1 else ["model.safetensors"]
+    named = dict(parameters)
+    if world.main:
+        folder.mkdir(parents=True, exist_ok=True)
+    for file, names in zip(files, parts, strict=True):
+        tensors: dict[str, torch.Tensor] = {}
+        for name in names:
+            whole = whole_tensor(named[name])
+            if world.main:
+                tensors[name] = whole.cpu()
+        if world.main:
+            save_file(tensors, folder / file, metadata={"format": "pt"})
+    if not world.main:
+        return
+    if len(files) > 1:
+        total = sum(parameter.numel() * parameter.element_size() for parameter in named.values())
+        owners = {name: file for file, names in zip(files, parts, strict=True) for name in names}
+        index = {"metadata": {"total_size": total}, "weight_map": owners}
+        (folder / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    model.config.architectures = [type(model).__name__.removeprefix("FSDP")]
+    model.config.dtype = parameters[0][1].dtype
+    model.config.save_pretrained(folder)
+    if getattr(model, "generation_config", None) is not None:
+        model.generation_config.save_pretrained(folder)
+
+
+def whole_tensor(parameter: torch.Tensor) -> torch.Tensor:
+    """Return a parameter's value from all processes' rows, which all call this."""
+    value = parameter.detach()
+    return value.full_tensor() if isinstance(value, DTensor) else value

@@ -1,0 +1,85 @@
+"""Lock step: processes that share every layer of a model run it the same number of times.
+
+A layer whose weights are sharded is gathered by all processes together whenever it runs. But a process samples its own
+completions and trains on its own rows, so the numbers of its passes differ from the others'. Before each pass within a
+`LockStep` the processes therefore exchange one number: who has a pass to make. One that has none left makes a pass of a single
+token instead, with a gradient of exactly zero where the others train, until no process has any left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import distributed
+
+from verigym.trainer.logprobs.forward import decoder
+
+DONE, FORWARD, TRAINING = 0, 1, 2
+"""What a process has to do next: nothing, a forward pass, or a forward pass with its backward pass."""
+
+
+class LockStep:
+    """Makes the passes of a sharded model the same in number and kind in all processes.
+
+    Use: `with lock_step.open(): ...`, in which each process may run any number of passes, none included. All processes must
+    open it in the same order.
+    """
+
+    def __init__(self, model: Any) -> None:
+        """Watch the passes of this model.
+
+        Args:
+            model: a causal language model or a critic; called with `input_ids` and `use_cache` it returns `logits`.
+        """
+        self._model = model
+        self._active = False
+        self.dummies = 0
+        """Passes of a single token that this process has made for the others' sake."""
+        decoder(model).register_forward_pre_hook(self._before_pass)
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Keep step within this context. At its end, wait for the others' last pass; after an error, do not."""
+        if self._active:
+            raise RuntimeError("lock step is open already")
+        self._active = True
+        try:
+            yield
+            self._keep_up()
+        finally:
+            self._active = False
+
+    def _before_pass(self, *_: Any) -> None:
+        if self._active:
+            mine = TRAINING if torch.is_grad_enabled() else FORWARD
+            theirs = _most(mine)
+            if theirs != mine:
+                raise RuntimeError(f"another process makes passes of kind {theirs} and this one of kind {mine}")
+
+    def _keep_up(self) -> None:
+        while kind := _most(DONE):
+            self.dummies += 1
+            self._active = False  # its own passes are not counted
+            try:
+                with torch.set_grad_enabled(kind == TRAINING):
+                    run_one_token(self._model, backward=kind == TRAINING)
+            finally:
+                self._active = True
+
+
+def run_one_token(model: Any, *, backward: bool) -> None:
+    """Run a single token, and add exactly zero to every gradient if asked to."""
+    ids_11 = torch.zeros(1, 1, dtype=torch.long, device=model.device)
+    logits = model(input_ids=ids_11, use_cache=False).logits
+    if backward:
+        (logits.sum() * 0).backward()
+
+
+def _most(mine: int) -> int:
+    """Return the largest number of all processes. On the CPU, so that no GPU has to finish what it is doing."""
+    number = torch.tensor([mine], dtype=torch.int32)
+    distributed.all_reduce(number, op=distributed.ReduceOp.MAX)
+    return int(number)

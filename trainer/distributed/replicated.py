@@ -1,0 +1,51 @@
+"""Adapters in several processes: each holds the whole model, and only the gradients of the adapters are exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+
+from verigym.trainer.distributed.world import World
+from verigym.trainer.models.lora import export_policy
+
+
+class ReplicatedPolicy:
+    """A policy that every process holds and updates alike; the same interface as `fsdp.ShardedPolicy`.
+
+    All processes begin with the same weights and take the same optimizer steps, because their gradients are the same bits: the
+    sum over all processes.
+    """
+
+    in_rows = False
+
+    def __init__(self, model: Any, world: World) -> None:
+        """Take a model that is the same in every process; only what requires a gradient is trained."""
+        self.model = self.inference_copy = model
+        self._world = world
+
+    def gather(self) -> None:
+        """Do nothing: the weights are whole."""
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """Do nothing: there are no rows."""
+        yield
+
+    def reduce_gradients(self) -> None:
+        """Give every process the sum of all processes' gradients."""
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in trained]
+        summed = torch.cat([gradient.flatten() for gradient in gradients])
+        distributed.all_reduce(summed)
+        for parameter, part in zip(trained, torch.split(summed, [one.numel() for one in trained]), strict=True):
+            parameter.grad = part.view_as(parameter)
+
+    def export(self, folder: Path) -> None:
+        """Write the model, with adapters merged, as a folder that transformers loads; all processes call this."""
+        if self._world.main:
+            export_policy(self.model, folder)

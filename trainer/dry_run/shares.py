@@ -1,0 +1,91 @@
+"""Memory of each process of a run of several, from the model's configuration alone. Nothing is loaded or measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rich.table import Table
+
+from verigym.trainer.config.run import TrainConfig
+from verigym.trainer.dry_run.estimate import format_bytes, model_shape, purposes
+from verigym.trainer.dry_run.formulas import Memory, ModelShape, base_bytes, memory, moment_bytes
+from verigym.trainer.logprobs.chunked import chunk_tokens
+
+LAYERS_HELD = 2
+"""Layers that a process of `shard: full` holds at once: the one that runs, and the one that is fetched meanwhile."""
+
+
+def process_memory(shape: ModelShape, config: TrainConfig, processes: int) -> Memory:
+    """Return the memory of the process that holds the most; without activations, which are measured.
+
+    Args:
+        shape: the model.
+        config: the run.
+        processes: how many train it together, one a device.
+    """
+    chunk = min(config.logprob_chunk or chunk_tokens(shape.vocabulary, config.device), config.micro_batch_tokens)
+    prompts = -(-config.prompts_per_step // processes)
+    share = config.model_copy(update={"prompts_per_step": prompts})
+    needs = replace(memory(shape, share, 0.0, chunk), checkpoints=memory(shape, config, 0.0, chunk).checkpoints)
+    if processes == 1:
+        return needs
+
+    def cut(size: int) -> int:
+        return -(-size // processes)
+
+    size, half = shape.parameters, config.dtype == "bf16"
+    critic = 0
+    if config.advantage == "gae":
+        # Whole weights and gradients while it runs; rows of both, and of the moments, at rest.
+        critic = (10 if half else 8) * size + cut(8 * size + moment_bytes(shape.tensors, config.optimizer))
+    if config.lora_rank:
+        return replace(needs, critic=critic)  # each process holds the policy
+    if config.shard == "optimizer":
+        return replace(
+            needs,
+            weights=base_bytes(shape, config) + cut(4 * size),
+            gradients=4 * size + cut(4 * size),
+            optimizer=cut(needs.optimizer),
+            reference=cut(needs.reference),  # whole only while the policy has no gradients
+            critic=critic,
+        )
+    held = LAYERS_HELD * shape.layer
+    return replace(
+        needs,
+        weights=cut(4 * size) + 4 * (shape.ends + held) + (2 * (shape.ends + shape.layer) if half else 0),
+        gradients=cut(4 * size) + 4 * (shape.ends + held),  # one that is computed and one that is being summed
+        optimizer=cut(needs.optimizer),
+        reference=cut(needs.reference),
+        critic=cut(8 * size + moment_bytes(shape.tensors, config.optimizer)) if critic else 0,
+    )
+
+
+def plan_memory(config: TrainConfig, processes: int) -> tuple[Table, dict[str, Any]]:
+    """Return the table of `verigym train --dry-run --processes N`, and the same numbers as data.
+
+    Raises:
+        UsageError: there is no such model, or it takes no such adapters.
+    """
+    shape = model_shape(config.model, config)
+    needs = process_memory(shape, config, processes)
+    how = "adapters, a whole model each" if config.lora_rank else f"shard {config.shard}"
+    title = f"{shape.parameters:,} parameters, {config.dtype}, {processes} processes, {how}"
+    table = Table(
+        title=title, title_justify="left", caption="without activations, which --dry-run measures without --processes"
+    )
+    table.add_column("memory of a process, at most")
+    table.add_column("", justify="right")
+    for name, size in purposes(needs).items():
+        if size:
+            table.add_row(name, format_bytes(size))
+    table.add_section()
+    table.add_row("all but activations", format_bytes(needs.peak), end_section=True)
+    table.add_row("checkpoints on disk", format_bytes(needs.checkpoints))
+    parts = {name: getattr(needs, name) for name in ("weights", "gradients", "optimizer", "reference", "critic", "kv_cache")}
+    return table, {
+        "parameters": shape.parameters,
+        "processes": processes,
+        "memory_bytes": {**parts, "sampling": needs.sampling, "logits": needs.logits, "peak": needs.peak},
+        "checkpoint_bytes": needs.checkpoints,
+    }

@@ -1,0 +1,48 @@
+"""vLLM servers of several training processes (torchrun): the first process pushes weights, each asks for its own prompts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from verigym.trainer.distributed.full_shards import lock_step_of
+from verigym.trainer.distributed.world import World
+from verigym.trainer.engines.vllm.remote import VllmServerEngine
+from verigym.trainer.engines.vllm.server import Weights
+from verigym.trainer.engines.weights import policy_weights
+
+
+class SharedServersEngine(VllmServerEngine):
+    """The engine of one of several processes. `sync` is collective.
+
+    If a server restarts, whichever process notices pushes the weights again, from the first process's files. On several
+    machines these must therefore be in a shared folder, `vllm_weights_dir`.
+    """
+
+    world: World
+
+    def sync(self) -> None:
+        """Push the policy's weights to every server, once for all processes.
+
+        Raises:
+            UsageError: a server stays unreachable, or does not fit this policy.
+        """
+        if self.world.main:
+            super().sync()
+        elif lock_step_of(self.model) is not None:
+            for _ in policy_weights(self.model):  # the first process gathers and writes them
+                pass
+        pushed = self.world.first(self._pushed)
+        if self.world.main:
+            return
+        self.run, self.pushes, files = pushed
+        for server in self.servers:  # finds the version there, and learns the server's limits
+            server.push(Weights(f"{self.run}-{self.pushes}", files, self.weights_dir is not None, self.shape))
+
+    def _pushed(self) -> tuple[str, int, list[Path]]:
+        assert self.folder is not None
+        return self.run, self.pushes, sorted(Path(self.folder.name, "weights").iterdir())
+
+    def share(self, world: World) -> None:
+        """Take this process's share of the requests that a server takes at a time."""
+        self.world = world
+        self.requests = max(1, self.requests // world.size)
