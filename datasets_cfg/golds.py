@@ -18,7 +18,7 @@ _WORD = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{2,}")
 
 
 def wants_short(environment: Environment) -> bool:
-    """Whether the environment compares a final answer: its option `extract` says where that stands in a text."""
+    """Return whether the environment compares a final answer: its option `extract` says where that stands in a text."""
     now = getattr(getattr(environment, "options", None), "extract", None)
     return isinstance(now, tuple) and set(now) <= set(METHODS)
 
@@ -32,7 +32,7 @@ def prose(environment: Environment, prompt: Prompt) -> list[str]:
 
 
 def is_prose(text: str) -> bool:
-    """Whether a text is more than a short answer."""
+    """Return whether a text is more than a short answer."""
     return len(_WORD.findall(text)) >= PROSE_WORDS
 
 

@@ -56,7 +56,7 @@ class RowRange(_Frozen):
     last: int
 
     def fits(self, value: Any) -> bool:
-        """Whether a row with this value in the column is meant."""
+        """Return whether a row with this value in the column is meant."""
         return isinstance(value, int) and self.first <= value <= self.last
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class RowValue(_Frozen):
     equals: StrictStr | StrictBool | StrictInt
 
     def fits(self, value: Any) -> bool:
-        """Whether a row with this value in the column is meant."""
+        """Return whether a row with this value in the column is meant."""
         return type(value) is type(self.equals) and bool(value == self.equals)  # 1 and true are equal to Python, not to people
 
     def __str__(self) -> str:

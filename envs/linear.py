@@ -46,7 +46,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def full_match(pattern: str, text: str) -> bool:
-    """Whether the whole text fits the pattern, which must have passed `check_pattern`; `.` stands for line breaks too.
+    """Return whether the whole text fits the pattern, which must have passed `check_pattern`; `.` stands for line breaks too.
 
     Raises:
         EnvironmentFailure: `unavailable`, when google-re2 is not installed.
@@ -55,7 +55,7 @@ def full_match(pattern: str, text: str) -> bool:
 
 
 def search(pattern: str, text: str) -> bool:
-    """Whether some part of the text fits the pattern; otherwise as `full_match`."""
+    """Return whether some part of the text fits the pattern; otherwise as `full_match`."""
     return _re2(pattern).search(encodable(text)) is not None
 
 

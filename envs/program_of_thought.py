@@ -169,6 +169,6 @@ class ProgramOfThoughtEnvironment(MathEnvironment):
 
 
 def _one_box(text: str) -> bool:
-    """Whether the text is one box from its beginning to its end."""
+    """Return whether the text is one box from its beginning to its end."""
     spans = box_spans(text)
     return [(start, end) for start, _, end in spans] == [(0, len(text) - 1)]

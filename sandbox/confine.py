@@ -96,5 +96,5 @@ def _leave_network() -> bool:
 
 
 def parent_is(pid: int) -> bool:
-    """Whether that process is still the parent. Check it after `die_with_parent`: the parent may have died before."""
+    """Return whether that process is still the parent. Check it after `die_with_parent`: the parent may have died before."""
     return os.getppid() == pid

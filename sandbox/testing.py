@@ -145,7 +145,7 @@ def _await_verdict(control: Channel, suite: dict[str, Any], runs: list[Run], lim
 
 
 def _takes_time(suite: TestSuite) -> bool:
-    """Whether the test side may need noticeable time to load before the test can begin."""
+    """Return whether the test side may need noticeable time to load before the test can begin."""
     text = suite.code + suite.setup
     return suite.kind != "assert" or len(text) > _QUICKLY_COMPILED or "import" in text
 

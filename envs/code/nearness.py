@@ -24,7 +24,7 @@ def from_text(text: bytes) -> Decimal | None:
 
 
 def near(expected: Decimal, got: Decimal, tolerance: float) -> bool:
-    """Whether `got` is near; an infinity and nan are near themselves only."""
+    """Return whether `got` is near; an infinity and nan are near themselves only."""
     if not expected.is_finite() or not got.is_finite():
         return expected.is_nan() and got.is_nan() or expected.compare_total(got) == 0
     gap = _CONTEXT.abs(_CONTEXT.subtract(got, expected))
@@ -33,7 +33,7 @@ def near(expected: Decimal, got: Decimal, tolerance: float) -> bool:
 
 
 def near_values(expected: int | float, got: int | float, tolerance: float) -> bool:
-    """Whether a Python number is near another."""
+    """Return whether a Python number is near another."""
     if isinstance(expected, int) and isinstance(got, int):
         bound = Fraction(repr(tolerance))
         return abs(got - expected) * bound.denominator <= bound.numerator * max(1, abs(expected))

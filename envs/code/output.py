@@ -68,7 +68,7 @@ def _lines(text: bytes) -> Iterator[bytes]:
 
 
 def _same_pieces(expected: bytes, got: bytes, tolerance: float) -> bool:
-    """Whether words are equal or near and the white space between them is the same."""
+    """Return whether words are equal or near and the white space between them is the same."""
     for want, have in itertools.zip_longest(_PIECE.finditer(expected), _PIECE.finditer(got)):
         if want is None or have is None:
             return False

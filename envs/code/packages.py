@@ -36,7 +36,7 @@ def importable(environment: Environment) -> dict[str, str] | None:
 
 
 def lacks_numpy(environment: Environment) -> bool:
-    """Whether judged programs may import the usual packages and numpy, the most usual one, is not installed."""
+    """Return whether judged programs may import the usual packages and numpy, the most usual one, is not installed."""
     usual = [
         one for one in _sandboxed(environment) if one.backend != "docker" and one.backend_options.get("packages", True) is True
     ]

@@ -33,7 +33,7 @@ class Results:
         self._lock = threading.Lock()
 
     def wanted(self, index: int) -> bool:
-        """Whether the outcome of this test can still matter, and there is time for it."""
+        """Return whether the outcome of this test can still matter, and there is time for it."""
         with self._lock:
             in_time = index == 0 or time.monotonic() < self._until
             return in_time and (not self._stop or index < self._first_failure)

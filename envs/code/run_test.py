@@ -125,7 +125,7 @@ def _suite(reference: CodeReference, test: CodeTest) -> TestSuite:
 
 
 def _solution_passes(bench: Bench, suite: TestSuite) -> bool:
-    """Whether the known solution passes a test that called itself broken: then the program broke it."""
+    """Return whether the known solution passes a test that called itself broken: then the program broke it."""
     solution = bench.reference.solution
     if solution is None or solution == bench.program.source:
         return False

@@ -24,7 +24,7 @@ Pairs = list[tuple[Any, Any]]
 
 
 def equal(expected: Any, got: Any, *, tolerance: float = 0.0, tuple_as_list: bool = True) -> bool:
-    """Whether `got` equals `expected`, at any depth."""
+    """Return whether `got` equals `expected`, at any depth."""
     waiting: Pairs = [(expected, got)]
     while waiting:
         want, have = waiting.pop()

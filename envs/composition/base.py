@@ -410,6 +410,6 @@ def sample_tasks(environment: Environment) -> Sequence[Prompt]:
 
 
 def generates_tasks(environment: Environment) -> bool:
-    """Whether the environment generates tasks. One built from others says so itself."""
+    """Return whether the environment generates tasks. One built from others says so itself."""
     own: bool | None = getattr(environment, "generates_tasks", None)
     return isinstance(environment, TaskSource) if own is None else own

@@ -9,7 +9,7 @@ from verigym.envs.contract.schema import Raised, Score, StepScore
 
 
 def scores_steps(environment: Environment) -> bool:
-    """Whether the environment's scores have steps."""
+    """Return whether the environment's scores have steps."""
     return bool(getattr(environment, "scores_steps", False))
 
 

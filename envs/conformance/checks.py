@@ -71,7 +71,7 @@ def _same_row(name: str, first: Sequence[tuple[Case, Outcome]], second: Sequence
 
 
 def same_outcome(one: Outcome, other: Outcome) -> bool:
-    """Whether two judgings of one text agree."""
+    """Return whether two judgings of one text agree."""
     if isinstance(one, NoReply) or isinstance(other, NoReply):
         return one == other
     if Status.LIMIT in (one.status, other.status):  # the clock decides whether and which limit is met, but not the reward

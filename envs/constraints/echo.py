@@ -15,7 +15,7 @@ _GAP = "\n"  # stands in no run of letters, so that a find over joined words fin
 
 
 def is_echo(prompt: Prompt, text: str, repeated: Sequence[str] = (), *, parts: bool = True) -> bool:
-    """Whether the words of `text` are the prompt's own. Linear in the text.
+    """Return whether the words of `text` are the prompt's own. Linear in the text.
 
     Args:
         prompt: what was asked.

@@ -9,7 +9,7 @@ from verigym.envs.constraints.arguments import Relation
 
 
 def holds(actual: int, relation: Relation, threshold: int) -> bool:
-    """Whether a number stands in the relation to the threshold."""
+    """Return whether a number stands in the relation to the threshold."""
     return actual < threshold if relation == "less than" else actual >= threshold
 
 

@@ -60,7 +60,7 @@ def _breaks(text: str) -> list[tuple[int, int]]:
 
 
 def _is_break(before: str, after: str) -> bool:
-    """Whether a sentence ends with `before`, a word that ends in `.`, `?` or `!`, where `after` is the next word."""
+    """Return whether a sentence ends with `before`, a word that ends in `.`, `?` or `!`, where `after` is the next word."""
     if before[-1] != "." or any(mark in before for mark in "?!"):
         return True
     word = before[-_LONGEST:]
@@ -78,7 +78,7 @@ def _is_break(before: str, after: str) -> bool:
 
 
 def _starts_sentence(word: str) -> bool | None:
-    """Whether a sentence starts with this word, by its case; None where that cannot be told."""
+    """Return whether a sentence starts with this word, by its case; None where that cannot be told."""
     first = word[0]
     if first in ";:,.!?" or first.islower():
         return False

@@ -105,5 +105,5 @@ class Interactive(Protocol):
 
 
 def opens_sessions(environment: object) -> bool:
-    """Whether an environment has episodes. One that wraps others and can only open sessions of theirs says so itself."""
+    """Return whether an environment has episodes. One that wraps others and can only open sessions of theirs says so itself."""
     return isinstance(environment, Interactive) and bool(getattr(environment, "opens_sessions", True))

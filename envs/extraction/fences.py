@@ -79,7 +79,7 @@ class _Open(NamedTuple):
     content_start: int
 
     def holds(self, fence: _Fence) -> bool:
-        """Whether such a fence inside this block is text: of another kind, shorter, deeper, or behind a tag."""
+        """Return whether such a fence inside this block is text: of another kind, shorter, deeper, or behind a tag."""
         if fence.kind != self.kind or fence.tagged or fence.depth > self.depth:
             return True
         return fence.length < self.length or fence.indent > self.indent + _CLOSING_INDENT
@@ -232,7 +232,7 @@ def _answer_part(text: str) -> str:
 
 
 def _still_thinks(body: str, found: list[Block]) -> bool:
-    """Whether a think tag opens outside all blocks; inside one it is part of a program."""
+    """Return whether a think tag opens outside all blocks; inside one it is part of a program."""
     ahead = sorted(found, key=lambda block: block.start, reverse=True)
     inside_until = 0
     for tag in _THINK.finditer(body):

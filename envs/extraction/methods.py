@@ -116,7 +116,7 @@ def _sentence(text: str) -> str:
 
 
 def _goes_on(rest: str) -> bool:
-    """Whether the rest of the sentence adds to the answer or takes it back."""
+    """Return whether the rest of the sentence adds to the answer or takes it back."""
     return _MORE.search(_sentence(rest)) is not None
 
 

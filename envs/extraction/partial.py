@@ -93,7 +93,7 @@ def _halved(text: str, first: Box, last: Box) -> tuple[str, Box, Box]:
 
 
 def _is_struck(text: str, start: int, end: int) -> bool:
-    """Whether the box is struck out in Markdown or HTML; in a formula `~` is a space."""
+    """Return whether the box is struck out in Markdown or HTML; in a formula `~` is a space."""
     opened = _STRIKES.search(text, max(0, start - _REACH), start + 1)
     if opened is None or _STRUCK.match(text, end) is None:
         return False
@@ -126,13 +126,13 @@ def _is_argument(left: list[str]) -> bool:
 
 
 def _is_entry(before: str) -> bool:
-    """Whether the box stands in a matrix."""
+    """Return whether the box stands in a matrix."""
     bounds = _MATRIX.findall(before)
     return bool(bounds) and bounds[-1] == "begin"
 
 
 def _in_math(text: str, start: int, end: int) -> bool:
-    """Whether the box stands in a formula: between delimiters that belong together."""
+    """Return whether the box stands in a formula: between delimiters that belong together."""
     opened, dollars = "", 0
     paragraph = max(0, start - _PARAGRAPH, text.rfind("\n\n", 0, start))
     for bound in _BOUND.finditer(text, paragraph, start):

@@ -54,7 +54,7 @@ def skip(tokens: list[str], math: bool) -> list[str]:
 
 
 def is_blank(token: str) -> bool:
-    """Whether a token prints nothing."""
+    """Return whether a token prints nothing."""
     return token.isspace() or token in _SPACES or (token[0] == "\\" and token[1:] in _BLANK)
 
 
@@ -115,19 +115,19 @@ def lookup(token: str) -> tuple[str, str]:
 
 
 def is_letter(token: str, math: bool) -> bool:
-    """Whether a token is a letter that stands for a number; accented letters and other scripts are words."""
+    """Return whether a token is a letter that stands for a number; accented letters and other scripts are words."""
     return token in string.ascii_letters or (math and ("\u0370" <= token <= "\u03ff" or "\U0001d400" <= token <= "\U0001d7cb"))
 
 
 def is_product(token: str) -> bool:
-    """Whether a run of letters is a product of variables, a function or a constant, not a word or unit: `xy`, `cos`."""
+    """Return whether a run of letters is a product of variables, a function or a constant, not a word or unit: `xy`, `cos`."""
     if not (token.isascii() and token.isalpha() and token.islower()) or token in _NO_FACTORS or known_unit(token):
         return False
     return token in FUNCTIONS or len(token) == 2 or (len(token) == 3 and is_letter_product(token))
 
 
 def is_operand(tokens: list[str]) -> bool:
-    """Whether a number, a letter or a group comes next, after at most one blank."""
+    """Return whether a number, a letter or a group comes next, after at most one blank."""
     rest = tokens[1:] if tokens[:1] == [" "] else tokens
     if not rest:
         return False
@@ -141,12 +141,12 @@ def is_words(tokens: list[str]) -> bool:
 
 
 def breaks(tokens: list[str], rest: list[str]) -> bool:
-    """Whether a line break stands before `rest`, which is the end of `tokens`."""
+    """Return whether a line break stands before `rest`, which is the end of `tokens`."""
     return any("\n" in token for token in tokens[: len(tokens) - len(rest)])
 
 
 def precedes(left: list[str], math: bool) -> bool:
-    """Whether the tokens to the left, read leftwards, take the box as their operand."""
+    """Return whether the tokens to the left, read leftwards, take the box as their operand."""
     rest = _inside(left, math)
     if not rest or (not math and breaks(left, rest)):
         return False
@@ -181,12 +181,12 @@ def precedes(left: list[str], math: bool) -> bool:
 
 
 def _is_factor(token: str, math: bool) -> bool:
-    """Whether digits or letters before the box are a factor or its first digits."""
+    """Return whether digits or letters before the box are a factor or its first digits."""
     return token.isdecimal() or (len(token) == 1 and is_letter(token, math)) or (math and is_product(token))
 
 
 def _goes_on(words: str, glued: bool) -> bool:
-    """Whether words before the box change its value (`minus`), or are the first digits of its number."""
+    """Return whether words before the box change its value (`minus`), or are the first digits of its number."""
     return _OPERATOR_WORDS_BEFORE.search(words) is not None or (glued and NUMERAL.fullmatch(words) is not None)
 
 
@@ -216,7 +216,7 @@ def in_function(left: list[str]) -> bool:
 
 
 def _joins(token: str, behind: list[str]) -> bool:
-    """Whether a character of a formula makes the next token its operand or factor."""
+    """Return whether a character of a formula makes the next token its operand or factor."""
     if token in "<>":
         return behind[:1] not in (["-"], ["="], ["<"])  # no arrow
     if token == "+":  # `= +5` is 5
@@ -258,7 +258,7 @@ _REMARK = re.compile(r"(?:if|when|whenever|for|where|since|because|as|so|with|wh
 
 
 def follows(right: list[str], math: bool) -> bool:
-    """Whether the tokens to the right continue the box's value."""
+    """Return whether the tokens to the right continue the box's value."""
     right = [token for token in right if token != "{"]  # braces print nothing
     rest, powered = _past_unit(skip(right, math), math)
     while rest[:1] == ["}"] and right[0] == "}":
@@ -295,7 +295,7 @@ def follows(right: list[str], math: bool) -> bool:
 
 
 def _multiplies(rest: list[str], crossed: list[str], math: bool) -> bool:
-    """Whether the parenthesis here is a factor, or the tokens after a remark in parentheses continue the value."""
+    """Return whether the parenthesis here is a factor, or the tokens after a remark in parentheses continue the value."""
     size = bracket(rest)
     if _is_remark(rest[1 : size - 1] if size else rest[1:], bool(crossed) and all(map(_is_space, crossed))):
         return bool(size) and follows(rest[size:], math)
@@ -307,7 +307,7 @@ def _is_space(token: str) -> bool:
 
 
 def _is_across(token: str, behind: list[str]) -> bool:
-    """Whether an operator that begins a cell continues the previous cell; a minus may begin an equation: `& -y = 3`."""
+    """Return whether an operator that begins a cell continues the previous cell; a minus may begin an equation: `& -y = 3`."""
     if token == "-":
         row = behind[: behind.index("\\\\")] if "\\\\" in behind else behind
         return "=" not in row

@@ -79,7 +79,7 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
         return content if self.options.fence is None else f"```{self.options.fence}\n{content}\n```"
 
     def _asks_for_content(self) -> bool:
-        """Whether some rule judges more than layout, or boxes stand where only JSON or a block may."""
+        """Return whether some rule judges more than layout, or boxes stand where only JSON or a block may."""
         options = self.options
         formed = options.json_answer or options.fence is not None
         return options.json_schema is not None or options.pattern is not None or bool(formed and options.boxes)

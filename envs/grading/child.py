@@ -70,7 +70,7 @@ class Room:
         self._threshold: int | None = None
 
     def enough(self) -> bool:
-        """Whether at least half of what was left after the first item is still left."""
+        """Return whether at least half of what was left after the first item is still left."""
         if self._limit is None:
             return True
         with open("/proc/self/statm", encoding="ascii") as file:

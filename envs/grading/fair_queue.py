@@ -75,7 +75,7 @@ class FairQueue(Generic[T]):
             self._changed.notify()
 
     def backlog(self) -> bool:
-        """Whether more items are ready than takers wait."""
+        """Return whether more items are ready than takers wait."""
         with self._changed:
             return sum(map(len, self._lanes.values())) > self._waiting
 

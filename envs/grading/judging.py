@@ -35,7 +35,7 @@ def control_one(environment: Environment, prompt: Prompt) -> Score:
 
 
 def is_hardened(environment: Environment) -> bool:
-    """Whether the environment declares that only a completion can make it raise. Not part of the contract."""
+    """Return whether the environment declares that only a completion can make it raise. Not part of the contract."""
     return bool(getattr(environment, "hardened", False))
 
 
@@ -45,7 +45,7 @@ def resources_of(environment: Environment) -> tuple[str, ...]:
 
 
 def grades_groups(environment: Environment) -> bool:
-    """Whether the environment judges the completions of a prompt together. Not part of the contract."""
+    """Return whether the environment judges the completions of a prompt together. Not part of the contract."""
     return bool(getattr(environment, "grades_groups", False))
 
 

@@ -48,7 +48,7 @@ def unmarked(text: str) -> str:
 
 
 def _could_be_token(token: re.Match[str]) -> bool:
-    """Whether the run has a letter or a sign of control tokens: `[12]`, `x[i]` and `a<1>` are none."""
+    """Return whether the run has a letter or a sign of control tokens: `[12]`, `x[i]` and `a<1>` are none."""
     run = token["angle"] or token["square"]
     return run is None or (_SIGNS.search(run) is not None and (token["square"] is None or len(run) > 1))
 

@@ -30,7 +30,7 @@ UNKNOWN = ("", 0.0)
 
 
 def installed() -> bool:
-    """Whether the identifier's package is there."""
+    """Return whether the identifier's package is there."""
     return importlib.util.find_spec(PACKAGE) is not None
 
 

@@ -116,7 +116,7 @@ def only_script(text: str) -> str | None:
 
 
 def in_script(char: str) -> bool:
-    """Whether a character is a letter, or a mark on one, of a script that is counted."""
+    """Return whether a character is a letter, or a mark on one, of a script that is counted."""
     return _RUN.match(char) is not None
 
 

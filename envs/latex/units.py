@@ -162,13 +162,13 @@ def singular(word: str) -> str:
 
 
 def is_plural(word: str) -> bool:
-    """Whether a word is a plural noun, possibly an irregular one (`children`, `fish`), or written in another script."""
+    """Return whether a word is a plural noun, possibly an irregular one (`children`, `fish`), or written in another script."""
     low = word.lower()
     return not word.isascii() or low in _PLURALS or (len(low) > 3 and low[-1] == "s" and low[-2] not in "su")
 
 
 def is_common(word: str) -> bool:
-    """Whether a word may belong to the name of counted things, instead of saying something about the number.
+    """Return whether a word may belong to the name of counted things, instead of saying something about the number.
 
     Single letters, capitals (`VI`, `MX`) and roman numerals do not. Neither do the words of `_SAYS_MORE`, which change, doubt
     or take back the number: `5 incorrect`, `5 etc`, `5 too small`, `5 inverse`.

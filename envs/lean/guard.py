@@ -97,7 +97,7 @@ def _word(code_tokens: Sequence[Token], index: int, banned: frozenset[str]) -> s
 
 
 def _is_field(code_tokens: Sequence[Token], index: int) -> bool:
-    """Whether the word names a field, as in `(f x).end`: after a dot that touches a closing bracket and the word."""
+    """Return whether the word names a field, as in `(f x).end`: after a dot that touches a closing bracket and the word."""
     if index < 2 or code_tokens[index - 1].text != ".":
         return False
     target, dot, word = code_tokens[index - 2 : index + 1]

@@ -154,7 +154,7 @@ class Checker:
         return answer, result.wall_s
 
     def _control(self, reference: LeanReference) -> bool:
-        """Whether a known good file passes both stages with the same imports and limits."""
+        """Return whether a known good file passes both stages with the same imports and limits."""
         statement, proof = _CONTROL
         # Not the whole header: a namespace in it would give the control another name.
         imports = "\n".join(line for line in reference.header.splitlines() if line.startswith("import "))

@@ -165,10 +165,10 @@ def _body(token_list: Sequence[Token], index: int) -> int:
 
 
 def _is_term(token_list: Sequence[Token], index: int) -> bool:
-    """Whether a command's word is part of a term here: `open X in` and `set_option` after an operator."""
+    """Return whether a command's word is part of a term here: `open X in` and `set_option` after an operator."""
     return token_list[index].text in ("open", "set_option") and index > 0 and token_list[index - 1].kind in ("symbol", "open")
 
 
 def _inside_open(token_list: Sequence[Token], index: int) -> bool:
-    """Whether a modifier's word is an argument of `open`: `open scoped X`, `open private x`."""
+    """Return whether a modifier's word is an argument of `open`: `open scoped X`, `open private x`."""
     return index > 0 and token_list[index - 1].text == "open"

@@ -84,7 +84,7 @@ def _literal(node: Node) -> Fraction | None:
 
 
 def near(value: Fraction, gold: Fraction, reference: MatchReference) -> bool:
-    """Whether a number is as near as the reference asks; the bounds themselves are near enough."""
+    """Return whether a number is as near as the reference asks; the bounds themselves are near enough."""
     allowed = max(_exactly(reference.tolerance), _exactly(reference.relative_tolerance) * abs(gold))
     return abs(value - gold) <= allowed
 

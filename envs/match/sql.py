@@ -127,7 +127,7 @@ def _authorize(action: int, first: str | None, second: str | None, database: str
 
 
 def same_rows(one: Sequence[Row], other: Sequence[Row], *, ordered: bool) -> bool:
-    """Whether two results are equal: real numbers to nine digits, duplicates counted, names of columns ignored."""
+    """Return whether two results are equal: real numbers to nine digits, duplicates counted, names of columns ignored."""
     if len(one) != len(other) or (one and len(one[0]) != len(other[0])):
         return False
     if not ordered:

@@ -230,7 +230,7 @@ class Verifier:
         self._missed += self._new("=".join((*left.side.texts[:1], *right.side.texts[:1])))
 
     def _new(self, text: str) -> bool:
-        """Whether this has not been counted before: who says it again claims nothing more."""
+        """Return whether this has not been counted before: who says it again claims nothing more."""
         if text in self._unread:
             return False
         self._unread.add(text)
@@ -348,7 +348,7 @@ class Verifier:
         return None if number is None else Value(number, exact, *slacks(bare, text), text, node)
 
     def _compare(self, left: _Read, right: _Read) -> bool | None:
-        """Whether a link holds; None where no one can tell."""
+        """Return whether a link holds; None where no one can tell."""
         relation = right.side.relation
         if self._modulus is not None and relation in ("=", "equiv"):
             return congruent(left.values[0], right.values[0], self._modulus)

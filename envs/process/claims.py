@@ -106,7 +106,7 @@ class _Reader(Place):
         return self._put(f" {token.text}" if self.operand else token.text, operand=True)
 
     def _joins(self, at: int) -> bool:
-        """Whether what stands there goes on with a formula."""
+        """Return whether what stands there goes on with a formula."""
         if at >= len(self.tokens):
             return True
         kind = self.tokens[at].kind
@@ -238,7 +238,7 @@ class _Reader(Place):
         return at < len(self.tokens) and self.tokens[at].kind in ("number", "open", "operand", "opener", "root", "symbol")
 
     def _portion(self) -> bool:
-        """Whether the side ends with a share, of which there may be something: 20%, 1/2."""
+        """Return whether the side ends with a share, of which there may be something: 20%, 1/2."""
         text = "".join(self.parts[-9:])
         return (
             text.endswith("\\%")
@@ -372,7 +372,7 @@ class _Reader(Place):
 
 
 def _is_name(word: str) -> bool:
-    """Whether a word is the name of a length or a point: capitals such as `EF`."""
+    """Return whether a word is the name of a length or a point: capitals such as `EF`."""
     return word.isalpha() and word.isupper() and 2 <= len(word) <= 4 and word.isascii() and known_unit(word) is None
 
 

@@ -61,7 +61,7 @@ class Chain(NamedTuple):
 
 
 def operates(text: str) -> bool:
-    """Whether something is computed there: a bare number, with sign, brackets, unit or percent sign, is no claim."""
+    """Return whether something is computed there: a bare number, with sign, brackets, unit or percent sign, is no claim."""
     return BARE.fullmatch(text) is None and OPERATION.search(text) is not None
 
 
@@ -89,7 +89,7 @@ class Place:
         return self.tokens[at - 1].text if at and self.tokens[at - 1].kind in ("word", "other", "close", "symbol") else ""
 
     def _bound(self, at: int) -> bool:
-        """Whether what stands before a place goes on there: an operation in words, or the rest of a number."""
+        """Return whether what stands before a place goes on there: an operation in words, or the rest of a number."""
         before = [token.text.lower() for token in self.tokens[max(0, at - 3) : at]]
         if before and at < len(self.tokens) and self.tokens[at - 1].kind == "number" and self.tokens[at].text[:2] == "00":
             return True  # the rest of 1 000
@@ -106,7 +106,7 @@ class Place:
         return word[0] not in SAFE and word[0] not in "([{"
 
     def _doubtful(self, at: int) -> bool:
-        """Whether words before a place may name an operation on what follows: `the average of`, `3 added to`."""
+        """Return whether words before a place may name an operation on what follows: `the average of`, `3 added to`."""
         before = [token.text.lower() for token in self.tokens[max(0, at - 3) : at]]
         if len(before) < 2:
             return False
@@ -116,7 +116,7 @@ class Place:
         return word in ("to", "by", "from", "with") and earlier in JOINED
 
     def _binds(self, at: int) -> bool:
-        """Whether what stands there goes on with the side before it: `2 more than 15`, `5 or 6`, `18 times as`."""
+        """Return whether what stands there goes on with the side before it: `2 more than 15`, `5 or 6`, `18 times as`."""
         words = self.tokens[at : at + 4]
         if not words or words[0].kind not in ("word", "other"):
             return False

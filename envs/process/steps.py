@@ -70,7 +70,7 @@ def split(text: str, how: Splitting | Ends = "paragraphs", *, answer: bool = Tru
 
 
 def states_answer(step: str) -> bool:
-    """Whether the text of a step announces a final answer."""
+    """Return whether the text of a step announces a final answer."""
     return _ANSWER.search(step) is not None
 
 
@@ -96,7 +96,7 @@ def _sentences(text: str) -> Iterator[int]:
 
 
 def _abbreviates(text: str, point: int) -> bool:
-    """Whether the point belongs to the word before it: `e.g.`, an initial, the number of a list's item."""
+    """Return whether the point belongs to the word before it: `e.g.`, an initial, the number of a list's item."""
     before = text[max(0, point - _BEFORE) : point]
     word = _LAST_WORD.search(before)
     if word is None:

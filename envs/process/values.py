@@ -55,7 +55,7 @@ def in_unit(node: Node, unit: str) -> Node:
 
 
 def is_function(node: Node) -> bool:
-    """Whether a tree is the value of a function that the solution names: `f(2)`."""
+    """Return whether a tree is the value of a function that the solution names: `f(2)`."""
     return isinstance(node, Call) and node.name not in FUNCTIONS
 
 
@@ -88,7 +88,7 @@ def slacks(node: Node, text: str) -> tuple[Fraction, Fraction]:
 
 
 def related(one: Value, other: Value, relation: Relation) -> bool:
-    """Whether a relation holds between two values, roundings and other ways of writing numbers considered."""
+    """Return whether a relation holds between two values, roundings and other ways of writing numbers considered."""
     if one.counted or other.counted:
         if one.counted and other.counted or not in_percent(one if other.counted else other):
             return False
@@ -112,14 +112,14 @@ def related(one: Value, other: Value, relation: Relation) -> bool:
 
 
 def in_percent(value: Value) -> bool:
-    """Whether a number may be meant in percent: `100 - 60 = 40%`, `3 / 4 * 100 = 75%`, and not `3 / 2 = 1.5%`."""
+    """Return whether a number may be meant in percent: `100 - 60 = 40%`, `3 / 4 * 100 = 75%`, and not `3 / 2 = 1.5%`."""
     parts = list(walk(value.node))
     hundred = any(isinstance(part, Number) and part.value == 100 for part in parts)
     return hundred or not any(isinstance(part, Div) for part in parts)
 
 
 def divides(node: Node, quotient: int, rest: int) -> bool | None:
-    """Whether a division has this quotient and rest; None where the tree is a division of other things than numbers."""
+    """Return whether a division has this quotient and rest; None where the tree is a division of other things than numbers."""
     bare = without_units(node)
     if not isinstance(bare, Div):
         return False  # only a division leaves something
@@ -129,7 +129,7 @@ def divides(node: Node, quotient: int, rest: int) -> bool | None:
 
 
 def congruent(one: Value, other: Value, modulus: int) -> bool | None:
-    """Whether two values leave the same rest; None where one is no whole number, or the modulus tells nothing apart."""
+    """Return whether two values leave the same rest; None where one is no whole number, or the modulus tells nothing apart."""
     apart = one.number - other.number
     if modulus < 2 or not (one.exact and other.exact) or one.number.denominator != 1 or other.number.denominator != 1:
         return None

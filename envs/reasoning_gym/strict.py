@@ -15,7 +15,7 @@ _ACTION = re.compile(rf"move\(box_([a-z]+), (?:target_([a-z]+)|square{_POINT})\)
 
 
 def every_car_can_move(item: Mapping[str, Any], answer: str) -> bool:
-    """Whether each move of Rush Hour has its way free."""
+    """Return whether each move of Rush Hour has its way free."""
     labels, shapes, walls, state = cars_of(item["metadata"]["board_config"])
     places = list(state)
     for label, sign, steps in re.findall(r"([A-Z])([+-])([0-9])", answer):
@@ -34,7 +34,7 @@ def every_car_can_move(item: Mapping[str, Any], answer: str) -> bool:
 
 
 def every_box_can_move(item: Mapping[str, Any], answer: str) -> bool:
-    """Whether each action moves a box that is there to a square beside it, or to its target there."""
+    """Return whether each action moves a box that is there to a square beside it, or to its target there."""
     squares = {square: list(things) for square, things in item["metadata"]["initial_state"].items()}
     try:
         plan = read_json(answer)

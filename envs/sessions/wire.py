@@ -54,7 +54,7 @@ class Said(BaseModel):
     """Whether the process is short of memory and should be replaced before the next turn."""
 
     def answers(self, op: str) -> bool:
-        """Whether it holds what such a request asks for."""
+        """Return whether it holds what such a request asks for."""
         if op == "close":
             return self.outcome is not None
         return op != "turn" or (

@@ -274,7 +274,7 @@ def _checkable(schema: Any, named: bool = False) -> Any:
 
 
 def _unmatched(name: str, value: Any) -> bool:
-    """Whether it is a pattern that the linear-time engine does not read, or cannot, for it is not installed."""
+    """Return whether it is a pattern that the linear-time engine does not read, or cannot, for it is not installed."""
     if name != "pattern":
         return False
     try:

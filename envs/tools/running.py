@@ -134,7 +134,7 @@ class OpenTools:
         return Result(text)
 
     def _works(self, name: str) -> bool:
-        """Whether the tool, opened anew, answers a call that it has answered before."""
+        """Return whether the tool, opened anew, answers a call that it has answered before."""
         return any(self._answers(name, arguments) for arguments in self._controls.arguments(name))
 
     def _answers(self, name: str, arguments: Mapping[str, JsonValue]) -> bool:

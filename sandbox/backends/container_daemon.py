@@ -123,7 +123,7 @@ def owner(pid: int) -> str:
 
 
 def is_dead(owner: str) -> bool:
-    """Whether the process that the label describes is known to have ended."""
+    """Return whether the process that the label describes is known to have ended."""
     here, pid, start = (*owner.rsplit("/", 3), "", "")[:3]
     return here == _here() and pid.isdigit() and _start_time(int(pid)) != start
 

@@ -121,7 +121,7 @@ class Worker:
         return ready
 
     def out_of_memory(self) -> bool:
-        """Whether the OOM killer has killed a process of the cell since the last call."""
+        """Return whether the OOM killer has killed a process of the cell since the last call."""
         if self.cgroup is None:
             return False
         before, self._oom_kills = self._oom_kills, self.cgroup.oom_kills()

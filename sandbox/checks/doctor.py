@@ -233,7 +233,7 @@ def _language(known: Language) -> Layer:
 
 
 def _daemon() -> Layer:
-    """Whether a Docker or Podman daemon answers and the client package is installed."""
+    """Return whether a Docker or Podman daemon answers and the client package is installed."""
     name = "container daemon"
     address = os.environ.get("DOCKER_HOST", "")
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"

@@ -295,7 +295,7 @@ def _warn_of_absent(groups: Sequence[Group], names: Iterable[str]) -> None:
 
 
 def has_signal(group: Group, credit: Credit, *, mask_truncated: bool = False) -> bool:
-    """Whether some completion of the group would be trained on with an advantage other than 0.
+    """Return whether some completion of the group would be trained on with an advantage other than 0.
 
     With step_rewards this may be True although every token's advantage is 0: where steps differ only within one token, or where
     outcome and steps cancel at every token.

@@ -88,7 +88,7 @@ class World:
         return value
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is set in any process."""
+        """Return whether the flag is set in any process."""
         return any(self.gather(flag))
 
     def wait(self) -> None:

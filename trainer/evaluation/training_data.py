@@ -17,7 +17,7 @@ _EXPECTED = "expected a text, or a list of messages with `content`"
 
 
 def is_file(name: str) -> bool:
-    """Whether a name of `train_data` is that of a JSON Lines file, and not of a data set's split."""
+    """Return whether a name of `train_data` is that of a JSON Lines file, and not of a data set's split."""
     return name.endswith((".jsonl", ".jsonl.gz"))
 
 

@@ -43,7 +43,7 @@ class Objective:
     entropy_coef: float = 0.0
 
     def learns_from(self, row: TrainingRow) -> bool:
-        """Whether a row can have a gradient other than 0."""
+        """Return whether a row can have a gradient other than 0."""
         always = self.kl_coef > 0 or self.entropy_coef > 0
         return any(on and (always or advantage) for on, advantage in zip(row.trained_mask, row.advantages, strict=True))
 

@@ -187,7 +187,7 @@ _shareable: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def shareable(model: Any) -> bool:
-    """Whether the model gives the same log-probabilities with a shared prompt; checked once per model, on a few tokens.
+    """Return whether the model gives the same log-probabilities with a shared prompt; checked once per model, on a few tokens.
 
     False for sliding windows, recurrent layers, and attention that does not take our mask.
     """

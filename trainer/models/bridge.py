@@ -114,7 +114,7 @@ class Bridge:
         return before[self._control.last(before) :] + whole[len(before) :]
 
     def _needs_calls(self, tools: Tools) -> bool:
-        """Whether the template refuses a tool's reply to a turn that has no structured calls."""
+        """Return whether the template refuses a tool's reply to a turn that has no structured calls."""
         if self._calls_needed is None:
             turns = [_USER, {"role": "assistant", "content": HERE}, _reply("tool", 1).model_dump()]
             try:

@@ -42,7 +42,7 @@ class ControlTokens:
 
     @staticmethod
     def fit(tokenizer: Any) -> bool:
-        """Whether a tokenizer is of the kind that can be copied: backed by the tokenizers package."""
+        """Return whether a tokenizer is of the kind that can be copied: backed by the tokenizers package."""
         return hasattr(getattr(tokenizer, "backend_tokenizer", None), "get_added_tokens_decoder")
 
     def shield_special(self, data: Any) -> Any:

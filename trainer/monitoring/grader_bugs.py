@@ -81,7 +81,7 @@ class GraderBugs:
 
 
 def _is_bug(score: Score) -> bool:
-    """Whether judging raised an exception that only a bug raises. Failures of files and networks are unscored anyway."""
+    """Return whether judging raised an exception that only a bug raises. Failures of files and networks are unscored anyway."""
     return score.raised is not None and (score.error is None or score.error.kind != "backend")
 
 

@@ -151,12 +151,12 @@ def models_of(config: BaseModel) -> list[str]:
 
 
 def refers_to_a_stage(part: BaseModel) -> bool:
-    """Whether a source or a picker names a model that another stage will make, so that it cannot be opened yet."""
+    """Return whether a source or a picker names a model that another stage will make, so that it cannot be opened yet."""
     return any(map(made_by_a_stage, _texts(part.model_dump(mode="json"))))
 
 
 def made_by_a_stage(path: str) -> bool:
-    """Whether a path is the placeholder of what another stage makes."""
+    """Return whether a path is the placeholder of what another stage makes."""
     return Path(path).parts[:1] == NOWHERE.parts
 
 

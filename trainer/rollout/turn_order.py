@@ -111,7 +111,7 @@ def abandon(rows: Iterable[EpisodeRow]) -> None:
 
 
 def plays(engine: Any) -> bool:
-    """Whether this is an `EpisodeEngine`."""
+    """Return whether this is an `EpisodeEngine`."""
     return hasattr(engine, "play")
 
 

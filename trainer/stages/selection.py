@@ -99,7 +99,7 @@ class Condition:
         return f"{found[0]}/{inner}" if inner else found[0]
 
     def holds(self, value: float) -> bool:
-        """Whether the value satisfies the condition."""
+        """Return whether the value satisfies the condition."""
         return _OPERATORS[self.comparison](value, self.number)
 
 

@@ -79,7 +79,7 @@ class Curriculum:
         return pool[key][0]
 
     def is_normal(self, label: str, key: str) -> bool:
-        """Whether a task is new, or neither easy nor hard."""
+        """Return whether a task is new, or neither easy nor hard."""
         return key not in self.pools[label]["easy"] and key not in self.pools[label]["hard"]
 
     def drew(self, label: str, key: str, index: int) -> None:

@@ -139,7 +139,7 @@ def exits(house: HouseReference, room: str) -> list[Exit]:
 
 
 def locked(way: Exit, state: State) -> bool:
-    """Whether a way is still locked."""
+    """Return whether a way is still locked."""
     return way.key is not None and way.door not in state.unlocked
 
 
@@ -168,12 +168,12 @@ def effects(house: HouseReference, state: State) -> Iterator[tuple[str, State]]:
 
 
 def won(house: HouseReference, state: State) -> bool:
-    """Whether the treasure is taken."""
+    """Return whether the treasure is taken."""
     return house.treasure in state.held
 
 
 def can_be_won(house: HouseReference) -> bool:
-    """Whether the treasure can be reached at all.
+    """Return whether the treasure can be reached at all.
 
     Nothing is lost by taking, opening and unlocking whatever one comes by, so it is enough to do so until nothing changes.
     """

@@ -206,7 +206,7 @@ def content(poly: Poly) -> Rational:
 
 
 def decisive(atoms: Atoms, poly: Poly) -> bool:
-    """Whether a nonzero polynomial certainly has a nonzero value, because its atoms are independent."""
+    """Return whether a nonzero polynomial certainly has a nonzero value, because its atoms are independent."""
     kinds = set()
     for monomial in poly:
         for atom, exponent in monomial:

@@ -32,7 +32,7 @@ class Steps:
         self._now: list[tuple[int, str]] = []
 
     def watches(self, node: Node) -> bool:
-        """Whether a node is one of these step functions."""
+        """Return whether a node is one of these step functions."""
         return id(node) in self.parts
 
     def note(self, node: Node, way: str) -> None:
@@ -47,7 +47,7 @@ class Steps:
         self._now.clear()
 
     def covered(self) -> bool:
-        """Whether all necessary branches of every step function were seen."""
+        """Return whether all necessary branches of every step function were seen."""
         return all(_enough(part, self.ways.get(key, set())) for key, part in self.parts.items())
 
 

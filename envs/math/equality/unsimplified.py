@@ -15,7 +15,7 @@ SIMPLE_WORK = 300_000
 
 
 def is_unsimplified(gold: Node, answer: Node, work: WorkBudget | None = None) -> bool:
-    """Whether an answer equal to the gold is less simplified: 2+3 for 5, 2/4 for 1/2, a product for a sum.
+    """Return whether an answer equal to the gold is less simplified: 2+3 for 5, 2/4 for 1/2, a product for a sum.
 
     With `work`, what it costs is taken from that budget.
     """

@@ -127,7 +127,7 @@ class Case:
 
 
 def is_expression(node: Node, work: WorkBudget) -> bool:
-    """Whether a tree is a formula with a value: without words, lists, statements or divisions by 0."""
+    """Return whether a tree is a formula with a value: without words, lists, statements or divisions by 0."""
     return not any(_is_valueless(part, work) for part in walk(node))
 
 

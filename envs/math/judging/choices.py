@@ -51,7 +51,7 @@ def same_choice(case: Case, gold: Node, answer: Node, same: Same) -> Verdict | N
 
 
 def is_contradicted(case: Case, answer: Node, same: Same) -> bool:
-    """Whether the question lists another text under the answer's letter: `(A) 2` where B is 2."""
+    """Return whether the question lists another text under the answer's letter: `(A) 2` where B is 2."""
     label = labelled(answer, lists=True)
     listed = choices(case.question) if label else {}
     if label is None or label[0] not in listed or label[1] == listed[label[0]]:
@@ -78,7 +78,7 @@ def _summed(node: Node) -> Node:
 
 
 def _begins(listed_text: Node, text: Node) -> bool:
-    """Whether the text under the last letter begins with `text`: the question may continue after the last choice."""
+    """Return whether the text under the last letter begins with `text`: the question may continue after the last choice."""
     listed_text = listed_text.parts[0] if isinstance(listed_text, Phrase) else listed_text
     if isinstance(listed_text, Text) and isinstance(text, Text):
         return f"{listed_text.words} ".casefold().startswith(f"{text.words} ".casefold())

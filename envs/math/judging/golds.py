@@ -50,7 +50,7 @@ def gold_text(gold: str, boxes: GoldBoxes = "row") -> str:
 
 
 def is_formula(node: Node | ParseError) -> bool:
-    """Whether a text was parsed as one formula without words."""
+    """Return whether a text was parsed as one formula without words."""
     return not isinstance(node, ParseError | Phrase | Text | Listing)
 
 

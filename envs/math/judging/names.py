@@ -36,7 +36,7 @@ _BENT = frozenset("abs norm floor ceil factorial doublefactorial exp ln log conj
 
 
 def is_name(node: Node, question: str = "") -> bool:
-    """Whether a side of an equation only names the result."""
+    """Return whether a side of an equation only names the result."""
     if node == Constant("e"):  # the eccentricity, if it stands alone
         return True
     match node:
@@ -89,7 +89,7 @@ def split_names(sides: tuple[Node, ...], question: str = "") -> tuple[Node | Non
 
 
 def is_function_name(one: Node, two: Node) -> bool:
-    """Whether the two names are `y` and `f(x)`, which both may name a function of x."""
+    """Return whether the two names are `y` and `f(x)`, which both may name a function of x."""
     return {type(one), type(two)} == {Symbol, Call} and all(
         node == Symbol("y") or (isinstance(node, Call) and node.args == (Symbol("x"),) and node.name not in FUNCTIONS)
         for node in (one, two)

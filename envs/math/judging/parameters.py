@@ -115,7 +115,7 @@ def _in_order(part: Node) -> Node:
 
 
 def _is_free(gold: Node, name: str, question: str, integers: frozenset[str]) -> bool:
-    """Whether the gold chose a name freely: C always, other letters if the question does not mention them."""
+    """Return whether the gold chose a name freely: C always, other letters if the question does not mention them."""
     return name[0] == "C" or name in integers or not mentions(question, Symbol(name))
 
 
@@ -133,7 +133,7 @@ def _is_parameter(gold: Node, name: str, integers: frozenset[str]) -> bool:
 
 
 def _is_added(node: Node, name: str, question: str) -> bool:
-    """Whether a name stands once in a tree, as a term of the sum that is claimed."""
+    """Return whether a name stands once in a tree, as a term of the sum that is claimed."""
     if name not in _CONSTANTS or sum(part == Symbol(name) for part in walk(node)) != 1:
         return False
     values = [sides[-1] for sides in claims(node, question)]
@@ -141,7 +141,7 @@ def _is_added(node: Node, name: str, question: str) -> bool:
 
 
 def _is_factor(node: Node, name: str, question: str) -> bool:
-    """Whether a name stands once in a tree, as a factor of the product that is claimed: y = Ce^{2x}."""
+    """Return whether a name stands once in a tree, as a factor of the product that is claimed: y = Ce^{2x}."""
     if name not in _FACTORS or sum(part == Symbol(name) for part in walk(node)) != 1:
         return False
     values = [sides[-1] for sides in claims(node, question)]

@@ -117,7 +117,7 @@ def edges_of(node: Node) -> Iterator[tuple[Node, bool]]:
 
 
 def _is_side(text: str, start: int, end: int) -> bool:
-    """Whether what stands here in a text is a side of an equation or inequality, other than that of `x^2 + y^2 = ?`."""
+    """Return whether what stands here in a text is a side of an equation or inequality, other than that of `x^2 + y^2 = ?`."""
     before, behind = text[max(0, start - 3) : start].rstrip(), text[end : end + 3].lstrip()
     return before.endswith(_SIGNS) or (behind.startswith(_SIGNS) and not _QUERY.match(text, end))
 
@@ -156,7 +156,7 @@ def _parsed(texts: list[str]) -> list[Node]:
 
 
 def speaks_of(question: str, letter: str) -> bool:
-    """Whether a letter stands alone in a formula of the question; outside of `$`, articles and `I` do not count."""
+    """Return whether a letter stands alone in a formula of the question; outside of `$`, articles and `I` do not count."""
     text = question[:MAX_CHARS]
     token = re.compile(rf"(?<![A-Za-z\\]){re.escape(letter)}(?![A-Za-z])")
     spans = " ; ".join(filter(None, (part for match in _SPAN.finditer(text) for part in match.groups())))
@@ -164,10 +164,10 @@ def speaks_of(question: str, letter: str) -> bool:
 
 
 def mentions(question: str, node: Node) -> bool:
-    """Whether the question contains an expression."""
+    """Return whether the question contains an expression."""
     return shape(node) in formulas(question).shapes
 
 
 def asks(question: str, node: Node) -> bool:
-    """Whether the question contains an expression other than as a side of an equation."""
+    """Return whether the question contains an expression other than as a side of an equation."""
     return shape(node) in formulas(question).alone

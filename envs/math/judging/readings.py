@@ -55,7 +55,7 @@ def _is_set(node: Node) -> bool:
 
 
 def is_singleton(node: Node) -> bool:
-    """Whether an element of a set is itself a set of one element."""
+    """Return whether an element of a set is itself a set of one element."""
     return isinstance(node, Group) and node.opening == "{" and len(node.items) == 1
 
 

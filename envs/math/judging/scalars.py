@@ -89,7 +89,7 @@ def _with_unit(measured: Measure, unit: str) -> Measure:
 
 
 def _in_radians(angle: Measure) -> bool:
-    """Whether an angle can be converted to radians: it is in degrees, or has no unit and contains pi."""
+    """Return whether an angle can be converted to radians: it is in degrees, or has no unit and contains pi."""
     return angle.unit == "degree" or (not angle.unit and any(part == Constant("pi") for part in walk(angle.value)))
 
 
@@ -194,7 +194,7 @@ def _clock(case: Case, gold: Clock, answer: Node) -> Verdict:
 
 
 def _may_be_ratio(clock: Clock) -> bool:
-    """Whether `7:32` may be a ratio: one in lowest terms."""
+    """Return whether `7:32` may be a ratio: one in lowest terms."""
     return clock.second is None and clock.half is None and gcd(clock.hour, clock.minute) == 1
 
 
@@ -288,7 +288,7 @@ _UNIT = re.compile(r"\b(?:how many|in) ([a-z]+)\b", re.IGNORECASE)
 
 
 def wants_percent(question: str) -> bool:
-    """Whether the answer is a number of per cent: `what percent of 80 is 20`, not `what is 20 percent of 80`."""
+    """Return whether the answer is a number of per cent: `what percent of 80 is 20`, not `what is 20 percent of 80`."""
     return _PERCENT.search(question[:MAX_CHARS]) is not None
 
 
@@ -299,7 +299,7 @@ def _requested_units(question: str) -> frozenset[str]:
 
 
 def contradicts(unit: str, question: str) -> bool:
-    """Whether the question asks for another unit of the same kind: hours, where this one is minutes."""
+    """Return whether the question asks for another unit of the same kind: hours, where this one is minutes."""
     given, kind = _measured(unit)
     if not kind:
         return False

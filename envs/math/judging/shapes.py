@@ -140,12 +140,12 @@ def _power(base: Node, exponent: Node) -> Node:
 
 
 def is_plain(node: Node) -> bool:
-    """Whether a tree has no variables."""
+    """Return whether a tree has no variables."""
     return not any(isinstance(part, Symbol) for part in walk(node))
 
 
 def is_lowest(node: Node) -> bool:
-    """Whether a tree is a number or a fraction of integers in lowest terms."""
+    """Return whether a tree is a number or a fraction of integers in lowest terms."""
     match node:
         case Neg(of) | Quantity(of, _) | Percent(of):
             return is_lowest(of)
@@ -155,7 +155,7 @@ def is_lowest(node: Node) -> bool:
 
 
 def is_fraction(node: Node) -> bool:
-    """Whether a tree is one literal over another, in lowest terms or not."""
+    """Return whether a tree is one literal over another, in lowest terms or not."""
     match node:
         case Neg(of):
             return is_fraction(of)
@@ -165,7 +165,7 @@ def is_fraction(node: Node) -> bool:
 
 
 def is_literal(node: Node) -> bool:
-    """Whether nothing is left to work out: the tree is a number, a fraction in lowest terms or a name."""
+    """Return whether nothing is left to work out: the tree is a number, a fraction in lowest terms or a name."""
     match node:
         case Neg(Neg()):
             return False

@@ -41,17 +41,17 @@ MAX_NAME_CHARS = 60
 
 
 def hedges(words: str) -> bool:
-    """Whether words take back or extend the answer beside them."""
+    """Return whether words take back or extend the answer beside them."""
     return _HEDGE.search(words) is not None or _NUMBER_WORD.search(words) is not None or any(c.isdigit() for c in words)
 
 
 def takes_back(words: str) -> bool:
-    """Whether words take back the answer beside them."""
+    """Return whether words take back the answer beside them."""
     return _HEDGE.search(words) is not None
 
 
 def names_something(words: str) -> bool:
-    """Whether words before an equals sign can name the result: `Area`, `the number of ways`."""
+    """Return whether words before an equals sign can name the result: `Area`, `the number of ways`."""
     return len(words) <= MAX_NAME_CHARS and any(c.isalpha() for c in words) and not hedges(words)
 
 
@@ -84,7 +84,7 @@ _INFINITE = re.compile(r"infinite(?:ly many| number of| amount of)?(?: \w+)?")
 
 
 def says_set(node: Node, named: Node) -> bool:
-    """Whether words denote a named set: `all integers`."""
+    """Return whether words denote a named set: `all integers`."""
     if not isinstance(node, Text) or not isinstance(named, NamedSet) or named.name not in _SETS:
         return False
     words = _SETS[named.name]
@@ -92,17 +92,17 @@ def says_set(node: Node, named: Node) -> bool:
 
 
 def says_infinite(node: Node) -> bool:
-    """Whether words say that there are infinitely many."""
+    """Return whether words say that there are infinitely many."""
     return isinstance(node, Text) and _INFINITE.fullmatch(_loose(node.words)) is not None
 
 
 def says_nothing(node: Node) -> bool:
-    """Whether words say that there is no solution: `no solution`, `none`, `empty set`."""
+    """Return whether words say that there is no solution: `no solution`, `none`, `empty set`."""
     return isinstance(node, Text) and _nothing(_loose(node.words)) in _NOTHING
 
 
 def says_everything(node: Node) -> bool:
-    """Whether words say that every real number is one: `all real numbers`."""
+    """Return whether words say that every real number is one: `all real numbers`."""
     return isinstance(node, Text) and _loose(node.words) in _EVERYTHING
 
 
@@ -166,7 +166,7 @@ def lettered(node: Node) -> tuple[str, Node] | None:
 
 
 def names_choices(gold: Node, answer: Node) -> bool:
-    """Whether gold and answer name choices by their letters and nothing else."""
+    """Return whether gold and answer name choices by their letters and nothing else."""
     items = [item for node in (gold, answer) for item in (node.items if isinstance(node, Listing) else (node,))]
     return all(choice_of(item) is not None or lettered(item) is not None for item in items)
 

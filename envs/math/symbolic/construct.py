@@ -277,7 +277,7 @@ def dependents(parts: Iterable[Node]) -> dict[str, frozenset[str]]:
 
 
 def hidden(body: Node, variable: str, bound: Collection[str]) -> bool:
-    """Whether the body of a sum, integral or limit has a name that depends on the variable without saying how."""
+    """Return whether the body of a sum, integral or limit has a name that depends on the variable without saying how."""
     return any(
         name != variable
         and name not in bound

@@ -167,7 +167,7 @@ def _small_float(value: Any) -> float:
 
 
 def _stays_real(side: Any, point: dict[Any, Any]) -> bool:
-    """Whether no root or logarithm on the way is of a negative number; two that are may well have a real product."""
+    """Return whether no root or logarithm on the way is of a negative number; two that are may well have a real product."""
     inner = [power.base for power in side.atoms(sp.Pow) if not power.exp.is_integer]
     inner += [log.args[0] for log in side.atoms(sp.log)]
     return all(value.evalf(_DIGITS, subs=point).is_extended_nonnegative for value in inner)
@@ -185,7 +185,7 @@ def _certainly_not_zero(difference: Any, point: dict[Any, Any]) -> bool:
 
 
 def is_zero(value: Any) -> bool:
-    """Whether SymPy proves that an expression without floats is zero; cheap ways first."""
+    """Return whether SymPy proves that an expression without floats is zero; cheap ways first."""
     return any(step(value) == 0 for step in _ways(value))
 
 

@@ -67,7 +67,7 @@ def load() -> Callable[[bytes], bytes]:
 
 
 def near(gold: Any, answer: Any) -> bool:
-    """Whether two constants agree to thirteen significant digits; True if either is no real constant.
+    """Return whether two constants agree to thirteen significant digits; True if either is no real constant.
 
     Math-Verify takes what is nearly zero for zero, so that 1/2004! equals 1/2006!.
     """

@@ -169,14 +169,14 @@ class Server:
         return described
 
     def owns(self, name: str) -> bool:
-        """Whether a global name is defined by the program itself."""
+        """Return whether a global name is defined by the program itself."""
         value = self.namespace[name]
         if name[:2] == "__" or type(value) is _MODULE:
             return False
         return not (name in self.provided and self.provided[name] is value)
 
     def is_from_elsewhere(self, name: str) -> bool:
-        """Whether a global name is imported or provided by the prelude."""
+        """Return whether a global name is imported or provided by the prelude."""
         value = self.namespace[name]
         return not self.owns(name) or getattr(value, "__module__", MODULE) != MODULE
 

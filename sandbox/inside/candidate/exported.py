@@ -19,7 +19,7 @@ _BASES = ("abc", "builtins", "enum", "typing", "unittest.mock")
 
 
 def is_exported(value: Any, module: str) -> bool:
-    """Whether an object crosses by number: its class is the test's or a mock, and it is not plain data."""
+    """Return whether an object crosses by number: its class is the test's or a mock, and it is not plain data."""
     kind = type(value)
     if kind is object:
         return True

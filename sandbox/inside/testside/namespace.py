@@ -75,7 +75,7 @@ class TestNamespace:
             self.remember()
 
     def is_always_reached(self) -> bool:
-        """Whether the line of the test that runs now is reached regardless of the candidate's answers."""
+        """Return whether the line of the test that runs now is reached regardless of the candidate's answers."""
         frame: FrameType | None = sys._getframe()
         while frame is not None:
             text, name = self.texts.get(frame.f_code.co_filename), frame.f_code.co_name
@@ -97,7 +97,7 @@ class TestNamespace:
         return True
 
     def is_the_tests(self, has_values: bool) -> bool:
-        """Whether the test makes the present request, with these values if any, regardless of earlier answers."""
+        """Return whether the test makes the present request, with these values if any, regardless of earlier answers."""
         return self.is_always_reached() and (not has_values or self._passes_own())
 
     def _passes_own(self) -> bool:

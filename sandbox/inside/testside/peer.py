@@ -285,7 +285,7 @@ def _message(error: BaseException) -> str:
 
 
 def is_of_the_candidate(value: Any) -> bool:
-    """Whether the value is a local stand-in for something of the candidate: a coroutine, an exception or its class."""
+    """Return whether the value is a local stand-in for something of the candidate: a coroutine, an exception or its class."""
     code = getattr(value, "cr_code", None)
     module = getattr(value, "__module__", None) if code is None else code.co_filename
     return module == PROGRAM or "verigym" in str(module)

@@ -75,7 +75,7 @@ def _texts(value: Any) -> bool:
 
 
 def _alike(one: Given | None, other: Given) -> bool:
-    """Whether two instances were made by the same class with the same arguments."""
+    """Return whether two instances were made by the same class with the same arguments."""
     if one is None or one[0] is not other[0] or one[1] is None or other[1] is None:
         return False
     if len(one[1]) != len(other[1]) or one[2].keys() != other[2].keys():
@@ -181,7 +181,7 @@ class Proxies:
         return known
 
     def is_of_the_test(self, value: Any) -> bool:
-        """Whether it is a value of the test, not an object or function of the candidate."""
+        """Return whether it is a value of the test, not an object or function of the candidate."""
         return info_of(value) is None and id(value) not in self.numbers
 
     def unwrap(self, value: Any, to: Encoder, plain: Any, depth: int) -> Any:
@@ -241,7 +241,7 @@ class Proxies:
         return self.peer.ask({"op": "state", "h": info.number}).get("value")
 
     def equal(self, one: RemoteInfo, other: RemoteInfo) -> bool:
-        """Whether two objects are equal; see `about`."""
+        """Return whether two objects are equal; see `about`."""
         if one.number in self.members or other.number in self.members:
             return one is other
         if one.number == other.number and one is not other:

@@ -154,17 +154,17 @@ class RemoteInfo:
             info.follows_class = info.follows_class or self.is_of_a_class()
 
     def _may_be_believed(self, op: str, args: tuple[Any, ...], result: Any) -> bool:
-        """Whether a plain result says more than that the object agrees with a value of the test."""
+        """Return whether a plain result says more than that the object agrees with a value of the test."""
         if op == "method" and args[0] in _ANSWERING:
             return result is None and args[0] not in _YES_OR_NO
         return result is None or (self.is_of_a_class() and type(result) is not bool)
 
     def is_of_a_class(self) -> bool:
-        """Whether the test made it by a CapWords name: then results other than booleans are believed."""
+        """Return whether the test made it by a CapWords name: then results other than booleans are believed."""
         return self.follows_class or (self.given is not None and looks_like_a_class(written(self.given[0])))
 
     def _may_judge(self, op: str, args: tuple[Any, ...]) -> bool:
-        """Whether no plain value could be in its place, so that the test must mean an object of the program."""
+        """Return whether no plain value could be in its place, so that the test must mean an object of the program."""
         if op == "method":
             used = self.proxies.usage.attributes[written(self.given[0])] if self.given is not None else ()
             return args[0] not in OF_PLAIN_VALUES or (self.is_open and args[0] in used) or self.is_named

@@ -67,7 +67,7 @@ def run_assert(job: dict[str, Any], code: CodeType, world: TestNamespace) -> Tes
 
 
 def _calls(code: str, name: str) -> bool:
-    """Whether the code calls a function at top level."""
+    """Return whether the code calls a function at top level."""
     for statement in ast.parse(code).body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
@@ -223,7 +223,7 @@ def run_checker(job: dict[str, Any], code: CodeType, world: TestNamespace) -> Te
 
 
 def _is_checkers_fault(error: BaseException, world: TestNamespace) -> bool:
-    """Whether the checker itself is broken: wrong parameters, or missing names and imports that every output reaches."""
+    """Return whether the checker itself is broken: wrong parameters, or missing names and imports that every output reaches."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -54,7 +54,7 @@ def attributes(state: Any) -> dict[str, Any] | None:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two encoded states are known and equal."""
+    """Return whether two encoded states are known and equal."""
     first, second = attributes(one), attributes(other)
     try:
         return first is not None and second is not None and bool(first == second)
@@ -141,7 +141,7 @@ def _bind_arguments(names: list[str], args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _equals_argument(attribute: Any, argument: Any) -> bool:
-    """Whether an attribute equals an argument, allowing usual conversions of constructors: sequence and number types."""
+    """Return whether an attribute equals an argument, allowing usual conversions of constructors: sequence and number types."""
     info = argument._remote_info() if hasattr(type(argument), "_remote_info") else None
     if info is not None:
         if type(attribute) is not Snapshot:

@@ -104,7 +104,7 @@ def _changed(node: ast.Expr | ast.Assign | ast.AugAssign | ast.Delete) -> list[a
 
 
 def looks_like_a_class(name: str) -> bool:
-    """Whether a name is in CapWords style."""
+    """Return whether a name is in CapWords style."""
     return name[:1].isupper() and not name.isupper() and "_" not in name
 
 
@@ -172,7 +172,7 @@ def _holds(node: ast.AST, makers: dict[str, set[str]]) -> set[str]:
 
 
 def is_always_reached(text: str, line: int) -> bool:
-    """Whether a line is reached for every program that passes the lines before it: outside of branches and loops."""
+    """Return whether a line is reached for every program that passes the lines before it: outside of branches and loops."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, _CONDITIONAL) and _spans(node, line):
@@ -188,7 +188,7 @@ def is_always_reached(text: str, line: int) -> bool:
 
 
 def _leaves(node: ast.stmt) -> bool:
-    """Whether a branch or loop may end the function or test that contains it."""
+    """Return whether a branch or loop may end the function or test that contains it."""
     return isinstance(node, _CONDITIONAL) and any(
         isinstance(inner, ast.Return | ast.Raise) or (isinstance(inner, ast.Call) and _last(inner.func) in _LEAVING)
         for inner in ast.walk(node)
@@ -206,7 +206,7 @@ def _statement(tree: ast.AST, line: int) -> ast.stmt | None:
 
 
 def calls(text: str, line: int, name: str) -> bool:
-    """Whether the statement at a line calls a function by its name."""
+    """Return whether the statement at a line calls a function by its name."""
     statement = _statement(ast.parse(text), line)
     return statement is not None and any(
         isinstance(node, ast.Call) and _last(node.func) == name for node in ast.walk(statement)
@@ -214,7 +214,7 @@ def calls(text: str, line: int, name: str) -> bool:
 
 
 def has_branches(text: str) -> bool:
-    """Whether a text contains branches, loops or comprehensions."""
+    """Return whether a text contains branches, loops or comprehensions."""
     return any(isinstance(node, _CONDITIONAL + _CHOOSING) for node in ast.walk(ast.parse(text)))
 
 
@@ -260,7 +260,7 @@ def names_from_candidate(text: str, under_test: Iterable[str], module: str) -> s
 
 
 def passes_only_own_values(text: str, line: int, of_program: set[str]) -> bool:
-    """Whether the calls in the statement at a line have arguments, none of which may come from the program."""
+    """Return whether the calls in the statement at a line have arguments, none of which may come from the program."""
     statement = _statement(ast.parse(text), line)
     given = [
         part
@@ -272,7 +272,7 @@ def passes_only_own_values(text: str, line: int, of_program: set[str]) -> bool:
 
 
 def defines(text: str, name: str) -> bool:
-    """Whether a text defines or imports a function of that name at top level, rather than computing a value."""
+    """Return whether a text defines or imports a function of that name at top level, rather than computing a value."""
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name:
             return True

@@ -290,7 +290,7 @@ def _made(
 
 
 def _names_environment(name: str) -> bool:
-    """Whether it is the name of an environment, or `module:Class`."""
+    """Return whether it is the name of an environment, or `module:Class`."""
     return name in available() or (":" in name and not name.endswith((".yaml", ".yml")))
 
 

@@ -183,7 +183,7 @@ def _task_type(vf: Any, ours: _Ours) -> type[Any]:
             return reward
 
         async def validate(self, runtime: Any) -> bool | None:
-            """Whether the task's own gold scores the maximum; None where none can be written."""
+            """Return whether the task's own gold scores the maximum; None where none can be written."""
             label, prompt = ours.scorer.task({COLUMN: self.data.verigym})
             environment = ours.scorer.sources.environments[label]
             gold = environment.gold(prompt)

@@ -184,7 +184,7 @@ class _Played:
         self.completion = episode.completion(self._written)
 
     def _cut_off(self, most: int) -> bool:
-        """Whether the last turn is half a turn: its tokens are over, or used up before its end."""
+        """Return whether the last turn is half a turn: its tokens are over, or used up before its end."""
         ended = bool(self._written) and self._written[-1] == self._loop.tokenizer.eos_token_id
         return len(self._mask) > most or (len(self._mask) == most and not ended)
 

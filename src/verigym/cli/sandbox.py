@@ -266,7 +266,7 @@ def _take_out(files: Mapping[str, bytes], wanted: list[str], folder: Path) -> No
 
 
 def _waiting() -> bool:
-    """Whether a pipe or a file on our standard input holds something that nobody has read."""
+    """Return whether a pipe or a file on our standard input holds something that nobody has read."""
     try:
         descriptor = sys.stdin.fileno()
         kind = os.fstat(descriptor)

@@ -129,7 +129,7 @@ class Client:
         return list(wire.decode(response.content, EnvironmentList).environments)
 
     def ready(self) -> bool:
-        """Whether the service takes work now. Asks once."""
+        """Return whether the service takes work now. Asks once."""
         try:
             response = self._http.get("/readyz")
         except httpx.TransportError:

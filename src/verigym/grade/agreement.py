@@ -56,7 +56,7 @@ class Agreement(BaseModel):
 
 
 def agrees(label: bool | None, score: Mapping[str, Any]) -> bool | None:
-    """Whether a verdict says what a label says; None where one of the two is not there."""
+    """Return whether a verdict says what a label says; None where one of the two is not there."""
     return None if label is None or score["error"] is not None else (score["status"] == Status.CORRECT) == label
 
 

@@ -51,7 +51,7 @@ class BadRows:
 
 
 def same_file(one: Path, other: Path) -> bool:
-    """Whether two paths lead to one file, existing or not."""
+    """Return whether two paths lead to one file, existing or not."""
     if one.exists() and other.exists():
         return os.path.samefile(one, other)
     return one.resolve() == other.resolve()

@@ -194,12 +194,12 @@ def _methods(app: FastAPI, request: Request) -> list[str]:
 def _health(app: FastAPI, service: Service) -> None:
     @app.get("/healthz", tags=["health"], response_model=Health)
     async def healthz() -> Any:
-        """Whether the process answers."""
+        """Return whether the process answers."""
         return Health(status="ok")
 
     @app.get("/readyz", tags=["health"], response_model=Health, responses=openapi.problems("unavailable"))
     async def readyz() -> Any:
-        """Whether work is taken: not before the workers are up, nor while the service drains."""
+        """Return whether work is taken: not before the workers are up, nor while the service drains."""
         service.desk.refuse_if_draining()
         if not service.ready:
             raise Problem("unavailable", "the workers are being started", retry_after_s=1)

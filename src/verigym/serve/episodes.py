@@ -303,7 +303,7 @@ class Episodes:
 
 
 def _gone(task: asyncio.Task[OpenedEpisode], still: Mapping[str, _Open]) -> bool:
-    """Whether a task has opened an episode that is not there any more."""
+    """Return whether a task has opened an episode that is not there any more."""
     return task.done() and not task.cancelled() and task.exception() is None and task.result().episode not in still
 
 

@@ -101,7 +101,7 @@ class ServiceProcess(uvicorn.Server):
         self.should_exit = True
 
     async def _idle(self, seconds: float) -> bool:
-        """Whether everything was answered within so many seconds."""
+        """Return whether everything was answered within so many seconds."""
         end = time.monotonic() + seconds
         while self.service.desk.pending or self.service.app.active:
             if time.monotonic() > end:

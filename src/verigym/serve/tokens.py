@@ -39,7 +39,7 @@ class Tokens:
         return bool(self._hashes)
 
     def accept(self, authorization: bytes | None) -> bool:
-        """Whether the value of an Authorization header holds one of them. Takes as long for any wrong one."""
+        """Return whether the value of an Authorization header holds one of them. Takes as long for any wrong one."""
         scheme, _, given = (authorization or b"").partition(b" ")
         digest = hashlib.sha256(given.strip()).digest()
         found = False
@@ -73,7 +73,7 @@ def read_tokens(file: str | None) -> Tokens:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address, or every address of a name, is reached from this machine alone."""
+    """Return whether an address, or every address of a name, is reached from this machine alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -99,7 +99,7 @@ def refuse_open_service(host: str, tokens: Tokens) -> None:
 
 
 def is_local_name(host: bytes | None) -> bool:
-    """Whether a Host header names this machine, so that no web page has sent the request to a name of its own."""
+    """Return whether a Host header names this machine, so that no web page has sent the request to a name of its own."""
     if host is None:
         return False
     name = host.decode("latin-1").strip()

@@ -87,15 +87,16 @@ def steps_done(folder: Path) -> int:
 
 
 @pytest.mark.slow
-def test_twenty_steps_with_a_server_that_is_killed(tmp_path: Path, tiny_tokenizer: Any) -> None:
+@pytest.mark.parametrize(("count", "steps"), [(1, 20), (2, 30)])
+def test_steps_with_a_server_that_is_killed(tmp_path: Path, tiny_tokenizer: Any, count: int, steps: int) -> None:
     python = require_vllm()
-    model, port, log = save_model(tmp_path / "model", tiny_tokenizer), free_port(), tmp_path / "server.log"
-    config = settings(
-        tmp_path, model, engine="vllm-server", vllm_urls=[f"http://127.0.0.1:{port}"], vllm_wait_s=400, vllm_requests=8
-    )
+    model, log = save_model(tmp_path / "model", tiny_tokenizer), tmp_path / "server.log"
+    ports = [free_port() for _ in range(count)]
+    urls = [f"http://127.0.0.1:{port}" for port in ports]
+    config = settings(tmp_path, model, engine="vllm-server", vllm_urls=urls, vllm_wait_s=400, vllm_requests=8, steps=steps)
     began = time.monotonic()
     again: subprocess.Popen[bytes] | None = None
-    with serving(python, model, [port], log) as server:
+    with serving(python, model, ports, log) as server:
         up = time.monotonic()
         trainer = subprocess.Popen(
             [sys.executable, str(WATCHED_RUN), str(config), str(tmp_path / "report.json")],
@@ -112,19 +113,19 @@ def test_twenty_steps_with_a_server_that_is_killed(tmp_path: Path, tiny_tokenize
             end(server)
             killed = time.monotonic()
             before = steps_done(tmp_path)
-            again = start(python, model, port, log)
-            output, _ = trainer.communicate(timeout=600)
+            again = start(python, model, ports[0], log)
+            output, _ = trainer.communicate(timeout=900)
         finally:
             trainer.kill()
             if again:
                 end(again)
     assert trainer.returncode == 0, output[-4000:]
-    assert before < 20, "the server was killed in the middle"
+    assert before < steps, "the server was killed in the middle"
     assert "waiting for it" in output
     assert "is back and has the current weights" in output
-    found = check_run(tmp_path, tmp_path / "report.json")
+    found = check_run(tmp_path, tmp_path / "report.json", steps)
     print(
-        f"vllm-server: up after {up - began:.0f} s, killed after step {before}, done {time.monotonic() - killed:.0f} s "
+        f"vllm-server: {count} servers up after {up - began:.0f} s, killed after step {before}, done {time.monotonic() - killed:.0f} s "
         f"after that, {found}"
     )
 

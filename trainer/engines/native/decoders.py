@@ -297,7 +297,7 @@ _decodable: WeakKeyDictionary[Any, dict[torch.dtype | None, bool]] = WeakKeyDict
 
 
 def decodable(model: Any) -> bool:
-    """Whether `SharedDecoder` gives this model's logits; checked once per model and autocast dtype, on a few tokens."""
+    """Return whether `SharedDecoder` gives this model's logits; checked once per model and autocast dtype, on a few tokens."""
     kind = model.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
     known = _decodable.setdefault(model, {})

@@ -118,7 +118,7 @@ def _even(node: Node) -> bool:
 
 
 def _evident(node: Node, whole: frozenset[str]) -> bool:
-    """Whether an expression of real variables and positive integers evidently never changes its sign."""
+    """Return whether an expression of real variables and positive integers evidently never changes its sign."""
     while isinstance(node, Neg):
         node = node.of
     if not symbols(node) or _nonnegative(node, whole):
@@ -129,7 +129,7 @@ def _evident(node: Node, whole: frozenset[str]) -> bool:
 
 
 def _positive(node: Node) -> bool:
-    """Whether an expression of real variables evidently has no zero."""
+    """Return whether an expression of real variables evidently has no zero."""
     match node:
         case Number(value):
             return value > 0

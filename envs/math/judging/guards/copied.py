@@ -21,7 +21,7 @@ _CONVERSION = re.compile(
 
 
 def is_copied(question: str, gold: Node, answer: Node) -> bool:
-    """Whether an answer equal to the gold is a number, computation or equation of the question."""
+    """Return whether an answer equal to the gold is a number, computation or equation of the question."""
     if not question or gold == answer:
         return False
     if isinstance(answer, Relation):
@@ -32,7 +32,7 @@ def is_copied(question: str, gold: Node, answer: Node) -> bool:
 
 
 def _is_given(question: str, gold: Node, answer: Relation) -> bool:
-    """Whether the answer is an equation that the question states, about something that it does not ask for."""
+    """Return whether the answer is an equation that the question states, about something that it does not ask for."""
     if any(isinstance(part, Relation) for part in walk(gold)):
         return False
     stated = formulas(question)
@@ -41,7 +41,7 @@ def _is_given(question: str, gold: Node, answer: Relation) -> bool:
 
 
 def _is_unconverted(question: str, gold: Node, answer: Node) -> bool:
-    """Whether the answer is a number in the question's form, although another form is asked."""
+    """Return whether the answer is a number in the question's form, although another form is asked."""
     if not _differs(gold, answer) or not _CONVERSION.search(question[:MAX_CHARS]):
         return False
     literals = formulas(question).literals

@@ -100,7 +100,7 @@ class _Guard:
         return any(compare_values(side, part, work=self.work).verdict == "same" for part in checked)
 
     def _is_computed(self, side: Node) -> bool:
-        """Whether the question is a computation of the gold, and the answer another one."""
+        """Return whether the question is a computation of the gold, and the answer another one."""
         exercises = [one for one in computations(self.question) if not is_literal(one)][:MAX_CHECKS]
         if len(self.golds) != 1 or not isinstance(side, _OPERATIONS) or not is_plain(side) or not exercises:
             return False
@@ -114,13 +114,13 @@ class _Guard:
         return is_literal(gold) and not (fractions or is_literal(side) or is_power_of_ten(side))
 
     def _keeps_matrices(self, side: Node) -> bool:
-        """Whether it works with the question's matrices instead of having done so."""
+        """Return whether it works with the question's matrices instead of having done so."""
         held = [part for part in walk(side) if isinstance(part, Matrix)]
         shown = matrices(self.question)
         return not isinstance(side, Matrix) and any(one in shown or one in self.formulas.shapes for one in held)
 
     def _keeps_form(self, side: Node) -> bool:
-        """Whether a product that was to be expanded still is one, or a sum that was to be factored or simplified."""
+        """Return whether a product that was to be expanded still is one, or a sum that was to be factored or simplified."""
         if is_plain(side) or len(self.golds) != 1:
             return False
         gold = self.golds[0]
@@ -151,7 +151,7 @@ def _sums(node: Node) -> set[Node]:
 
 
 def _is_factored(node: Node) -> bool:
-    """Whether a tree is a product of two or more factors with variables, one of them a sum."""
+    """Return whether a tree is a product of two or more factors with variables, one of them a sum."""
     while isinstance(node, Neg | Div):
         node = node.of if isinstance(node, Neg) else node.top
     factors = [factor for factor in (node.factors if isinstance(node, Mul) else (node,)) if not is_plain(factor)]
@@ -160,7 +160,7 @@ def _is_factored(node: Node) -> bool:
 
 
 def _keeps_factor(question: str, gold: Node, answer: Node, work: WorkBudget) -> bool:
-    """Whether all sides hold a fraction with a factor to cancel, where the question's was to be cancelled to the gold.
+    """Return whether all sides hold a fraction with a factor to cancel, where the question's was to be cancelled to the gold.
 
     The trees count as they are written: a shape has common factors cancelled.
     """
@@ -173,7 +173,7 @@ def _keeps_factor(question: str, gold: Node, answer: Node, work: WorkBudget) -> 
 
 
 def _cancels(node: Node) -> bool:
-    """Whether a fraction has a factor with variables above and below."""
+    """Return whether a fraction has a factor with variables above and below."""
     if not isinstance(node, Div):
         return False
     over, under = (set(part.factors if isinstance(part, Mul) else (part,)) for part in map(shape, (node.top, node.bottom)))

@@ -21,7 +21,7 @@ MAX_PRIME = 10**6
 
 
 def is_less_factored(question: str, gold: Node, answer: Node) -> bool:
-    """Whether an answer equal to the gold is a product with fewer factors, or no product."""
+    """Return whether an answer equal to the gold is a product with fewer factors, or no product."""
     by_primes, by_variables = _PRIMES.search(question), _FACTOR.search(question)
     if not (by_primes or by_variables):
         return False

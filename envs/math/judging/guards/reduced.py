@@ -19,17 +19,17 @@ _MAX_FACTOR = 1000
 
 
 def is_power_of_ten(node: Node) -> bool:
-    """Whether a tree is a power of ten with a literal exponent."""
+    """Return whether a tree is a power of ten with a literal exponent."""
     return isinstance(node, Pow) and node.base == Number(Fraction(10)) and is_lowest(node.exponent)
 
 
 def is_reduced(node: Node, work: WorkBudget) -> bool:
-    """Whether a shape leaves no arithmetic to do."""
+    """Return whether a shape leaves no arithmetic to do."""
     return not any(_is_left(part, work) for part in walk(node))
 
 
 def is_polynomial(node: Node) -> bool:
-    """Whether a tree is made of integers and variables by sums, products and powers."""
+    """Return whether a tree is made of integers and variables by sums, products and powers."""
     return all(
         isinstance(part, Symbol | Add | Mul | Neg | Pow) or (isinstance(part, Number) and part.value.denominator == 1)
         for part in walk(node)
@@ -37,7 +37,7 @@ def is_polynomial(node: Node) -> bool:
 
 
 def divides(node: Node) -> bool:
-    """Whether a tree has a quotient with variables."""
+    """Return whether a tree has a quotient with variables."""
     return any(
         (isinstance(part, Div) and bool(symbols(part)))
         or (isinstance(part, Pow) and isinstance(part.exponent, Neg) and bool(symbols(part.base)))
@@ -71,7 +71,7 @@ def _is_integer(node: Node) -> bool:
 
 
 def _has_power(of: Node, degree: Fraction) -> bool:
-    """Whether the degree-th power of an integer divides a radicand."""
+    """Return whether the degree-th power of an integer divides a radicand."""
     if isinstance(of, Div):
         return _has_power(of.top, degree) or _has_power(of.bottom, degree)
     if not isinstance(of, Number) or of.value.denominator != 1 or degree.denominator != 1 or not 2 <= degree <= 30:

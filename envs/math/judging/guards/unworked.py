@@ -34,7 +34,7 @@ _ORDER = frozenset(("<", "<=", ">", ">=", "!="))
 
 
 def is_unworked(gold: Node, answer: Node, question: str) -> bool:
-    """Whether an answer equal to the gold states the work instead of doing it."""
+    """Return whether an answer equal to the gold states the work instead of doing it."""
     if _unsolved(answer, _may_be_atom) and not _unsolved(gold, _is_atom) and not _is_equation(gold):
         return True
     if not any(map(_is_operation, walk(answer))) or any(map(_is_operation, walk(gold))):
@@ -65,7 +65,7 @@ def claims(node: Node, question: str) -> Iterator[tuple[Node, ...]]:
 
 
 def _is_operation(node: Node) -> bool:
-    """Whether a node is one of the operations that count as work; a gold with one may be answered with any of them."""
+    """Return whether a node is one of the operations that count as work; a gold with one may be answered with any of them."""
     if isinstance(node, Symbol):
         return node.name.startswith("d/d")
     return isinstance(node, Call) and (node.name in BINDERS or node.name in _OF_CONSTANTS)
@@ -92,7 +92,7 @@ def _is_equation(node: Node) -> bool:
 
 
 def _unsolved(node: Node, atom: Callable[[Node], bool]) -> bool:
-    """Whether a tree holds an inequality that does not say where its variable lies."""
+    """Return whether a tree holds an inequality that does not say where its variable lies."""
     return any(
         isinstance(part, Relation) and not _ORDER.isdisjoint(part.comparators) and not _isolates(part, atom)
         for part in walk(node)
@@ -100,7 +100,7 @@ def _unsolved(node: Node, atom: Callable[[Node], bool]) -> bool:
 
 
 def _isolates(relation: Relation, atom: Callable[[Node], bool]) -> bool:
-    """Whether in an inequality each side is a name or a constant, or one side is a name that the others do not hold."""
+    """Return whether in an inequality each side is a name or a constant, or one side is a name that the others do not hold."""
     names = [side for side in relation.sides if atom(side)]
     held = frozenset[str]().union(*(symbols(side) for side in relation.sides if not atom(side)))
     return not held or (len(names) == 1 and symbols(names[0]).isdisjoint(held))

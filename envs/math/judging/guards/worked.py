@@ -55,7 +55,7 @@ _ONE = Number(Fraction(1))
 
 
 def leaves_arithmetic(gold: Node, answer: Node, question: str, work: WorkBudget, *, rounded: bool = False) -> bool:
-    """Whether an answer equal to the gold has a number that is not worked out, although the gold's numbers are.
+    """Return whether an answer equal to the gold has a number that is not worked out, although the gold's numbers are.
 
     Args:
         gold: the gold.
@@ -79,7 +79,7 @@ def leaves_arithmetic(gold: Node, answer: Node, question: str, work: WorkBudget,
 
 
 def leaves_matrices(gold: Node, answer: Node, question: str) -> bool:
-    """Whether an answer, equal to the gold, works with more matrices than the gold holds, or raises one to a power."""
+    """Return whether an answer, equal to the gold, works with more matrices than the gold holds, or raises one to a power."""
     golds, sides = (node.sides if isinstance(node, Relation) else (node,) for node in (gold, answer))
     most = max(map(_matrices, golds))
     return bool(question.strip() and most) and not any(_matrices(side) <= most for side in sides)
@@ -100,7 +100,7 @@ def _is_ratio(node: Node) -> TypeGuard[Relation]:
 
 
 def _answers(side: Node, work: WorkBudget, exact: bool, bare: bool) -> bool:
-    """Whether a side of a chain is a number that is worked out, or something that this rule does not judge."""
+    """Return whether a side of a chain is a number that is worked out, or something that this rule does not judge."""
     if _is_number(side):
         return is_worked_out(side, work) and not (exact and _value(side, work) is None and not _is_infinite(side))
     letters = (
@@ -148,7 +148,7 @@ def _value(node: Node, work: WorkBudget) -> Fraction | None:
 
 
 def is_worked_out(node: Node, work: WorkBudget) -> bool:
-    """Whether a number is worked out."""
+    """Return whether a number is worked out."""
     if isinstance(node, Number | Constant) or is_residue(node):
         return True
     if _value(node, work) is not None:
@@ -178,7 +178,7 @@ def _bare(term: Node) -> Node:
 
 
 def _join(node: Node, parts: tuple[Node, ...], work: WorkBudget) -> bool:
-    """Whether two terms of a sum, or two factors of a product, can still be combined."""
+    """Return whether two terms of a sum, or two factors of a product, can still be combined."""
     if sum(_value(part, work) is not None for part in parts) > 1 or (isinstance(node, Mul) and sum(map(_is_sum, parts)) > 1):
         return True
     alike = [kind_of(shape(_bare(part))) if isinstance(node, Add) else part for part in parts]
@@ -186,13 +186,13 @@ def _join(node: Node, parts: tuple[Node, ...], work: WorkBudget) -> bool:
 
 
 def _is_sum(node: Node) -> bool:
-    """Whether a factor is a sum, or a fraction of one: two of them are multiplied out."""
+    """Return whether a factor is a sum, or a fraction of one: two of them are multiplied out."""
     node = _bare(node)
     return isinstance(_bare(node.top) if isinstance(node, Div) else node, Add)
 
 
 def _is_numeral(node: Node, work: WorkBudget) -> bool:
-    """Whether a rational number is written in a usual final form."""
+    """Return whether a rational number is written in a usual final form."""
     match node:
         case Neg(of) | PlusMinus(of, _):
             return not isinstance(of, Neg | PlusMinus) and _is_numeral(of, work)
@@ -217,7 +217,7 @@ def _is_fraction(top: Node, bottom: Node, work: WorkBudget) -> bool:
 
 
 def _is_closed(node: Node) -> bool:
-    """Whether a node is a power, factorial or binomial of literals, other than one that does nothing, as 17^1."""
+    """Return whether a node is a power, factorial or binomial of literals, other than one that does nothing, as 17^1."""
     match node:
         case Pow(base, exponent):
             base, power = _bare(base), _bare(exponent)

@@ -32,7 +32,7 @@ def stands_for(case: Case, gold: Node, answer: Node) -> Verdict:
 
 
 def rounds_to(decimal: Node, exact: Node, rule: str = "six", work: WorkBudget | None = None) -> bool:
-    """Whether a written decimal is another number rounded, with as many digits as the rule asks."""
+    """Return whether a written decimal is another number rounded, with as many digits as the rule asks."""
     written, other = decimal_of(decimal), decimal_of(exact)
     if written is None or (other is not None and other[1] <= written[1]):
         return False
@@ -57,7 +57,7 @@ def written_places(node: Node) -> int:
 
 
 def rounded_at(decimal: Node, exact: Node, work: WorkBudget | None = None) -> bool:
-    """Whether a written decimal, however short, is another number correctly rounded at its last digit."""
+    """Return whether a written decimal, however short, is another number correctly rounded at its last digit."""
     written = decimal_of(decimal)
     if written is None or written[1] > MAX_DIGITS:
         return False

@@ -56,7 +56,7 @@ def measure(node: Node) -> Measure:
 
 
 def is_measured(node: Node) -> bool:
-    """Whether a unit or a percent sign stands anywhere in a tree."""
+    """Return whether a unit or a percent sign stands anywhere in a tree."""
     return any(isinstance(part, Quantity | Percent) for part in walk(node))
 
 

@@ -81,7 +81,7 @@ _WORDS = re.compile(r"[^\W\d_]+")
 
 
 def is_missable(unit: str) -> bool:
-    """Whether a value without this unit is the same value: true of `cm` and `apples`, not of `dozen` or `below zero`."""
+    """Return whether a value without this unit is the same value: true of `cm` and `apples`, not of `dozen` or `below zero`."""
     words = _WORDS.findall(unit)
     if unit.startswith(("$", "€", "£", "°", "¥", "₹")) or not words:
         return True
@@ -113,7 +113,7 @@ def _counted_things(question: str) -> tuple[tuple[str, ...], ...]:
 
 
 def is_asked(unit: str, question: str) -> bool:
-    """Whether a question asks how many of these there are, so that the words add nothing to the number.
+    """Return whether a question asks how many of these there are, so that the words add nothing to the number.
 
     They end in a plural. Scale words count only where they come first in what is asked (`how many dozen`), and words that take
     an answer back only as all of it (`how many wrong answers`).
@@ -143,7 +143,7 @@ _ANGULAR = re.compile(
 
 
 def counts_things(question: str) -> bool:
-    """Whether a question asks for a number of things and speaks of nothing that is measured in degrees."""
+    """Return whether a question asks for a number of things and speaks of nothing that is measured in degrees."""
     return bool(_counted_things(question)) and not _ANGULAR.search(question)
 
 

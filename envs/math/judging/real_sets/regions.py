@@ -65,7 +65,7 @@ class Region(NamedTuple):
 
 
 def is_region(node: Node) -> bool:
-    """Whether a tree speaks of sets of reals as opposed to tuples, lists and values: cheap, and sure of neither."""
+    """Return whether a tree speaks of sets of reals as opposed to tuples, lists and values: cheap, and sure of neither."""
     match node:
         case SetOp() | SetBuilder() | NamedSet():
             return True
@@ -85,7 +85,7 @@ def is_region(node: Node) -> bool:
 
 
 def is_interval(node: Node) -> bool:
-    """Whether brackets may be those of an interval."""
+    """Return whether brackets may be those of an interval."""
     return isinstance(node, Group) and len(node.items) == 2 and node.opening in "([]" and node.closing in ")[]"
 
 

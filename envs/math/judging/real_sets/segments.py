@@ -23,7 +23,7 @@ class End(NamedTuple):
     node: Node
 
     def beside(self, other: End) -> bool:
-        """Whether two ends are at one place, as far as many digits tell."""
+        """Return whether two ends are at one place, as far as many digits tell."""
         if isinstance(self.place, float) or isinstance(other.place, float):
             return self.place == other.place
         size = abs(self.place)

@@ -36,7 +36,7 @@ def _same_intervals(case: Case, gold: Node, answer: Node) -> Verdict | None:
 
 
 def _needs_set(node: Node) -> bool:
-    """Whether a tree can be nothing but a set: an inequality, a union."""
+    """Return whether a tree can be nothing but a set: an inequality, a union."""
     return is_region(node) and not isinstance(node, Group)
 
 

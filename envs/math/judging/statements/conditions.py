@@ -141,7 +141,7 @@ def _ranging(name: str, words: str) -> Condition:
 
 
 def _applies(condition: Condition, core: Node) -> bool:
-    """Whether a formula says something of a name, and is no set of its values, which a condition would narrow."""
+    """Return whether a formula says something of a name, and is no set of its values, which a condition would narrow."""
     items = core.items if isinstance(core, Listing) else (core,)
     if not any(condition.name in symbols(item) for item in items):
         return False
@@ -165,7 +165,7 @@ def _is_solved_for(name: str, item: Node) -> bool:
 
 
 def _is_natural(condition: Condition, core: Node, question: str) -> bool:
-    """Whether a condition says no more than that the formula makes sense."""
+    """Return whether a condition says no more than that the formula makes sense."""
     relation = condition.relation
     if relation is None or mentions(question, relation) or (condition.kind.isalpha() and condition.kind in question.lower()):
         return True

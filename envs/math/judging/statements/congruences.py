@@ -63,7 +63,7 @@ def _links_hold(case: Case, node: Node) -> bool:
 
 
 def _is_true(case: Case, side: Node, claim: Congruence) -> bool:
-    """Whether a number is what it is said to be, modulo the modulus; true of what is no number but a name for one.
+    """Return whether a number is what it is said to be, modulo the modulus; true of what is no number but a name for one.
 
     A formula with letters is a name where the question speaks of it; a number that cannot be worked out is not believed.
     """

@@ -19,7 +19,7 @@ EQUAL = frozenset({"=", "approx"})
 
 
 def is_equation(node: Node) -> bool:
-    """Whether a tree is an equation or a chain of them, rounded values included."""
+    """Return whether a tree is an equation or a chain of them, rounded values included."""
     return isinstance(node, Relation) and EQUAL.issuperset(node.comparators)
 
 
@@ -33,7 +33,7 @@ def same_equations(case: Case, gold: Relation, answer: Relation) -> Verdict:
 
 
 def is_solved(relation: Relation) -> bool:
-    """Whether one side is a variable alone and the other is free of all: `x = 5`."""
+    """Return whether one side is a variable alone and the other is free of all: `x = 5`."""
     left, right = relation.sides
     return (isinstance(left, Symbol) and not symbols(right)) or (isinstance(right, Symbol) and not symbols(left))
 

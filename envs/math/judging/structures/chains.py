@@ -73,7 +73,7 @@ def _is_rounded(case: Case, gold: Node, sides: tuple[Node, ...]) -> bool:
 
 
 def _rounds(case: Case, decimal: Node, exact: Node) -> bool:
-    """Whether a decimal is another number correctly rounded, in the same unit where both have one."""
+    """Return whether a decimal is another number correctly rounded, in the same unit where both have one."""
     one, two = measure(decimal), measure(exact)
     alike = one.percent == two.percent and (not one.unit or not two.unit or same_unit(one.unit, two.unit))
     return alike and rounded_at(one.value, two.value, case.work)

@@ -53,7 +53,7 @@ def same_lists(case: Case, gold: Reading, answer: Reading, same: Same) -> Verdic
 
 
 def _are_other_choices(gold: Reading, answer: Reading) -> bool:
-    """Whether values have choices' letters before them, some of them only, or where the gold's are no choices."""
+    """Return whether values have choices' letters before them, some of them only, or where the gold's are no choices."""
     if _half_labelled(answer):
         return not _half_labelled(gold)
     named = any(labelled(item.node) or choice_of(item.node) for item in gold.items)
@@ -61,7 +61,7 @@ def _are_other_choices(gold: Reading, answer: Reading) -> bool:
 
 
 def _half_labelled(reading: Reading) -> bool:
-    """Whether some of the values have a choice's letter before them and others have not: `A, B: 1`."""
+    """Return whether some of the values have a choice's letter before them and others have not: `A, B: 1`."""
     return len({labelled(item.node) is not None for item in reading.items}) > 1
 
 
@@ -182,7 +182,7 @@ def _letters(node: Node) -> list[Node]:
 
 
 def _names_choices(gold: Node, name: Node) -> bool:
-    """Whether `A = B` is said where a choice is asked."""
+    """Return whether `A = B` is said where a choice is asked."""
     return choice_of(gold) is not None and isinstance(name, Symbol) and name.name in CHOICES
 
 

@@ -75,7 +75,7 @@ def _is_meant(case: Case, vector: Node, total: Node, by_axis: dict[str, Node], s
 
 
 def _is_stated(question: str, answer: Node) -> bool:
-    """Whether the question holds that vector in that form."""
+    """Return whether the question holds that vector in that form."""
     if not question:
         return False
     canonical = _canonical(answer)

@@ -40,7 +40,7 @@ def samples(row: Mapping[str, Any], column: str) -> Iterator[tuple[str, Completi
 
 
 def is_response(row: Mapping[str, Any], column: str) -> bool:
-    """Whether a column holds the choices of an OpenAI response, and not a question's possible answers."""
+    """Return whether a column holds the choices of an OpenAI response, and not a question's possible answers."""
     value = find(row, column)
     return (
         isinstance(value, list)
@@ -123,7 +123,7 @@ def _parts(value: Any, place: str) -> Iterator[tuple[str, Any]]:
 
 
 def _is_conversation(value: Iterable[Any]) -> bool:
-    """Whether a list is the messages of one completion, not several completions."""
+    """Return whether a list is the messages of one completion, not several completions."""
     listed = list(value)
     return bool(listed) and all(isinstance(one, dict) and "role" in one for one in listed)
 

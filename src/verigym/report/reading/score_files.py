@@ -188,7 +188,7 @@ class _Texts:
 
 
 def _is(path: Path, wanted: Mapping[str, Any]) -> bool:
-    """Whether a file is the one that the sidecar describes."""
+    """Return whether a file is the one that the sidecar describes."""
     try:
         return path.is_file() and os.stat(path).st_size == wanted.get("size") and file_sha256(path) == wanted.get("sha256")
     except OSError:

@@ -16,6 +16,7 @@ from letters import LettersEnvironment
 
 from verigym.trainer import loop
 from verigym.trainer.config.run import TrainConfig, build_config
+from verigym.trainer.distributed.world import World
 from verigym.trainer.engines.base import Engine, EpisodeEngine
 from verigym.trainer.engines.build import build_engine
 from verigym.trainer.engines.native.engine import NativeEngine
@@ -67,9 +68,9 @@ class Watched:
 def main(config_file: Path, report: Path) -> None:
     """Run it."""
 
-    def build(config: TrainConfig, model: Any, codec: Codec) -> Any:
+    def build(config: TrainConfig, model: Any, codec: Codec, world: World) -> Any:
         policy = NativeEngine(model, codec, rows_at_a_time=64, dtype=config.dtype)
-        return Watched(cast(EpisodeEngine, build_engine(config, model, codec)), policy, report)
+        return Watched(cast(EpisodeEngine, build_engine(config, model, codec, world)), policy, report)
 
     loop.build_engine = build  # type: ignore[assignment]
     loop.train(build_config(json.loads(config_file.read_text()), str(config_file)), {"letters": LettersEnvironment()})
