@@ -171,6 +171,24 @@ def test_a_host_that_ends_on_a_node_that_stays_is_started_again(opened: Opened) 
     assert (figures.graded, figures.state) == (30, "grading")
 
 
+def test_an_answer_that_comes_twice_counts_once(opened: Opened) -> None:
+    env = ExactEnvironment()
+    grader, cluster = opened({"exact": env}, "a")
+
+    def stutters(node: LocalNode) -> None:
+        exchange = node.exchange
+
+        def twice(tasks: Sequence[Task], wait_s: float) -> Reply:
+            reply = exchange(tasks, wait_s)
+            return Reply([*reply.scores, *reply.scores], reply.retries, reply.worker_deaths)
+
+        node.exchange = twice  # type: ignore[method-assign]
+
+    cluster.prepare = stutters
+    assert [score.reward for score in grader.grade(items(env, 100))] == [float(i % 2) for i in range(100)]
+    assert sum(sum(counts.values()) for counts in grader.stats.by_status.values()) == 100
+
+
 def test_an_item_that_is_there_whenever_nodes_are_lost_is_given_up(opened: Opened) -> None:
     env = ExactEnvironment()
     grader, cluster = opened({"exact": env}, "n0")

@@ -281,7 +281,9 @@ class ClusterEngine(Engine):
         return tasks
 
     def _answered(self, state: NodeState, number: int, scores: list[Score]) -> None:
-        job = state.held.pop(number)
+        job = state.held.pop(number, None)
+        if job is None:  # it has been answered before
+            return
         state.graded += len(scores)
         self._losses.pop(job.key, None)
         for score in scores:

@@ -19,6 +19,7 @@ from verigym.envs.contract.errors import UsageError
 from verigym.envs.contract.schema import Completion, Prompt
 from verigym.envs.extras import need
 from verigym.envs.grading.cache import ScoreCache
+from verigym.envs.grading.judging import resources_of
 from verigym.envs.grading.workers import Limits
 
 START_S = 120.0
@@ -84,6 +85,7 @@ class RayCluster:
 
         self._environments, self._settings = environments, settings
         self._packed = PackedPrompts()
+        self._wants_gpu = any("gpu" in resources_of(one) for one in environments.values())
         self._ours = not ray.is_initialized()
         if self._ours:
             try:
@@ -116,12 +118,14 @@ class RayCluster:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        cores = next((one["Resources"].get("CPU", 0) for one in ray.nodes() if one["NodeID"] == node and one["Alive"]), 0)
+        found = next((one["Resources"] for one in ray.nodes() if one["NodeID"] == node and one["Alive"]), {})
+        cores = found.get("CPU", 0)
         if cores < 1:
             raise NodeLost("it has left the cluster")
         workers = int(cores) if self._settings["workers"] is None else int(self._settings["workers"])
         actor = ray.remote(RayHost).options(
             num_cpus=min(workers, cores),
+            num_gpus=1 if self._wants_gpu and found.get("GPU", 0) >= 1 else 0,  # without one Ray hides all GPUs
             max_restarts=0,
             max_task_retries=0,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),

@@ -125,8 +125,8 @@ def test_steps_with_a_server_that_is_killed(tmp_path: Path, tiny_tokenizer: Any,
     assert "is back and has the current weights" in output
     found = check_run(tmp_path, tmp_path / "report.json", steps)
     print(
-        f"vllm-server: {count} servers up after {up - began:.0f} s, killed after step {before}, done {time.monotonic() - killed:.0f} s "
-        f"after that, {found}"
+        f"vllm-server: {count} servers up after {up - began:.0f} s, one killed after step {before}, "
+        f"done {time.monotonic() - killed:.0f} s after that, {found}"
     )
 
 
