@@ -118,7 +118,7 @@ class RayCluster:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        found = next((one["Resources"] for one in ray.nodes() if one["NodeID"] == node and one["Alive"]), {})
+        found: dict[str, float] = next((one["Resources"] for one in ray.nodes() if one["NodeID"] == node and one["Alive"]), {})
         cores = found.get("CPU", 0)
         if cores < 1:
             raise NodeLost("it has left the cluster")
