@@ -22,7 +22,8 @@ class ScratchConfig(StageFields):
     texts: int = Field(default=1200, ge=1)
     """How many of them."""
     vocabulary: int = Field(default=512, ge=300)
-    """Tokens of the tokenizer."""
+    """Tokens of the tokenizer, at least 300. Letters that often stand together become one token: for tasks on single letters
+    put spaces between them, or set 300."""
     hidden_size: int = Field(default=256, ge=8)
     """Of the model."""
     layers: int = Field(default=3, ge=1)

@@ -90,11 +90,27 @@ def _in_folder(folder: Path) -> list[Input]:
         return sorted(inputs, key=lambda one: order.index(one.label) if one.label in order else len(order))
     if (folder / "samples.jsonl").is_file():
         return _inputs(folder / "samples.jsonl")
-    below = [one for path in sorted(folder.iterdir()) if path.is_dir() for one in _below(path)]
+    current = _folders_of_a_pipeline(folder)
+    below = [
+        one
+        for path in sorted(folder.iterdir())
+        if path.is_dir() and (not current or path.name in current)
+        for one in _below(path)
+    ]
     if not below:
         raise UsageError(f"{folder} holds neither metrics.jsonl nor samples; expected {WANTED}")
     _name_stages(below)
     return below
+
+
+def _folders_of_a_pipeline(folder: Path) -> set[str]:
+    """Return the names of the folders that a pipeline's stages have now; empty where `folder` is not a pipeline's.
+
+    Beside them may be folders of stages that were run with other settings before.
+    """
+    stages = read_json(folder / "manifest.json").get("stages", [])
+    products = [Path(str(stage.get("product", ""))) for stage in stages if isinstance(stage, dict)]
+    return {part for product in products for part in product.parts if _STAGE.fullmatch(part)}
 
 
 def _name_stages(below: Sequence[Input]) -> None:
