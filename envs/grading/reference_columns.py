@@ -132,7 +132,10 @@ class ReferenceColumns:
         return task
 
     def hint(self, problem: str) -> str:
-        """Return what to do where a problem is a field that need not be given, and was read because a column has its name."""
+        """Return what to do about `problem` if it concerns an optional field that was read only because a column has its name.
+
+        Return an empty string for any other problem.
+        """
         for field in self._fields:
             if not field.required and f"'{field.name}'" in problem:
                 return f"; if column {field.column!r} is about something else: columns={{{field.name!r}: None}}"

@@ -177,6 +177,6 @@ def mean_parts(scores: Sequence[Score]) -> dict[str, float]:
 
 
 def begun(prompt: PromptLike) -> str:
-    """Return how a row's prompt begins, by which it is found in the data set: its place in the batch says little."""
+    """Return how the prompt of a row begins. It helps to find the row in the data set, where its batch index says little."""
     text = prompt if isinstance(prompt, str) else next((dict(one).get("content") for one in reversed(prompt)), "")
     return f" (prompt {text[:SHOWN]!r}{'...' if len(text) > SHOWN else ''})" if isinstance(text, str) and text else ""

@@ -102,14 +102,17 @@ class ProcessWorker:
         self._child.start()
 
     def ask(self, environment: Environment, prompt: Prompt, completion: Completion | None) -> Score | Died:
-        """Judge in the process, within the wall limit; anything but a well-formed answer in time ends the process."""
+        """Return the score that the process gives to `completion`.
+
+        If no well-formed answer comes within the time limit, the process is ended and `Died` returned.
+        """
         scores = self._exchange(environment, prompt, [completion], together=False)
         return scores if isinstance(scores, Died) else scores[0]
 
     def ask_group(
         self, environment: Environment, prompt: Prompt, completions: Sequence[Completion | None]
     ) -> list[Score] | Died:
-        """Judge a group in the process, within the wall limit of as many items."""
+        """Return the scores of a group judged in the process. The time limit is that of one item per completion."""
         return self._exchange(environment, prompt, completions, together=True)
 
     def _exchange(
