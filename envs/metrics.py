@@ -60,7 +60,7 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
 def normalise_answer(answer: str) -> str:
     """Return one spelling for answers that look equivalent: spaces collapsed, plain numbers and ratios made exact.
 
-    "1,000" and "$1000.0$" become equal; "x+1" and "1+x" do not, because voting must not need the grader.
+    "1,000", "$1000.0$" and "2000/2" become equal; "x+1" and "1+x" do not, because voting must not need the grader.
     """
     text = " ".join(answer.split()).strip("$ ")
     if len(text) > MAX_NUMBER_CHARS or not any(c.isdigit() for c in text):

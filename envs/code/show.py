@@ -29,7 +29,7 @@ def line(text: str, limit: int = 200) -> str:
 
 
 def last_line(text: bytes, limit: int = 200) -> str:
-    """Return the last line of a program's standard error that says something."""
+    """Return the last informative line of `text`, a program's standard error, cut to `limit` characters."""
     tail = text[-4 * limit :].decode("utf-8", "replace").rstrip()
     return line(tail.rpartition("\n")[2], limit)
 

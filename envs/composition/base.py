@@ -191,7 +191,7 @@ class Composition(ABC):
 
     @property
     def summands(self) -> Mapping[str, float] | None:
-        """Weight of each part whose reward is a summand of the whole; None if the whole is no weighted sum."""
+        """Return the weight of each part whose reward is a summand of the composed reward, or None for another operator."""
         return None
 
     @property

@@ -86,7 +86,7 @@ class WeightedSum(Composition):
 
     @property
     def expected_verdicts(self) -> ExpectedVerdicts:
-        """Return the floor or the maximum where all parts agree on it (exchanged for penalties), and else `free`."""
+        """Return the floor or the maximum where all parts agree on it, and else `free`. A negative weight exchanges the two."""
 
         def agree(expectations: Mapping[str, Expectation]) -> Expectation:
             signed = {_OPPOSITE[e] if self._weights[part] < 0 else e for part, e in expectations.items()}
@@ -245,7 +245,10 @@ class AllOf(_Extreme):
 
 
 class AnyOf(_Extreme):
-    """The greatest of the parts' rewards, with that part's status and answer, and all steps. Stops at the first maximum."""
+    """The greatest of the parts' rewards, with the status and answer of the part that gives it.
+
+    Judging stops at the first part with its maximum. The steps are those of all parts that were judged.
+    """
 
     _decisive = 1.0
     _default_name = "any"

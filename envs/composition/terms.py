@@ -79,7 +79,7 @@ def terms_of(environment: Environment) -> tuple[Term, ...]:
 
 
 def step_parts(environment: Environment) -> frozenset[str]:
-    """Return the names of all parts that score steps, also those of weight 0; "" stands for an environment without parts."""
+    """Return the names of all parts that score steps, even with weight 0; "" stands for an environment without parts."""
     if not isinstance(environment, Composition):
         return frozenset({""} if scores_steps(environment) else ())
     return frozenset(
@@ -88,7 +88,7 @@ def step_parts(environment: Environment) -> frozenset[str]:
 
 
 def parts_of(environment: Environment) -> list[str]:
-    """Return the names of all parts at any depth, as in `Score.components`; nothing for an environment without parts."""
+    """Return the names of all parts at any depth, as in `Score.components`; empty for an environment without parts."""
     if not isinstance(environment, Composition):
         return []
     return [

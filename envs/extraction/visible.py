@@ -28,7 +28,7 @@ _TOKEN = re.compile(
 
 
 def blank(text: str) -> bool:
-    """Return whether no character shows: the text holds only spaces, controls, marks without a letter, and blank glyphs."""
+    """Return whether no character of `text` is visible: only spaces, controls, marks without a letter, and blank glyphs."""
     return not any(map(_seen, text))
 
 

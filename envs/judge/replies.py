@@ -39,7 +39,7 @@ class Form:
     title: ClassVar[str] = "verdict"
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema, in the subset that servers with structured output share."""
+        """Return the JSON schema of this object, in the subset that all servers with structured output support."""
         value: dict[str, Any] = (
             {"type": "string", "enum": list(self.words)}
             if self.words
@@ -88,10 +88,10 @@ def form_of(mode: Mode, scale: tuple[int, int]) -> Form:
 
 
 def sole_object(reply: str) -> Mapping[str, Any]:
-    """Return the JSON object that a reply is, around which stands nothing but the model's thinking or one code fence.
+    """Return the JSON object that `reply` consists of. Only the model's thinking or a code fence may stand around it.
 
     Raises:
-        Garbage: it is anything else.
+        Garbage: `reply` is anything else.
     """
     if len(reply) > MAX_REPLY_CHARS:
         raise Garbage(f"it has {len(reply)} characters")

@@ -132,7 +132,7 @@ class ToolEnvironment:
 
     @property
     def reference_type(self) -> type[Reference] | None:
-        """The inner environment's; None if that is a composition, whose parts have their own."""
+        """Return the inner environment's reference type, or None if that is a composition, whose parts have their own."""
         return getattr(self.inner, "reference_type", None)
 
     @property
@@ -164,7 +164,7 @@ class ToolEnvironment:
         return prompt
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return a completion that scores the maximum without a tool, where the inner environment can write one."""
+        """Return a completion that scores the maximum without a tool call, or None if the inner environment has none."""
         return self.inner.gold(self._inner(prompt))
 
     def score(self, prompt: Prompt, completion: CompletionLike) -> Score:
