@@ -45,7 +45,7 @@ def ended(result: RunResult, limits: CodeLimits) -> Outcome:
 
 
 def stopped(status: RunStatus, limits: CodeLimits, detail: str) -> Outcome:
-    """Return the outcome of a test process that says no more than its status and a sentence."""
+    """Return the outcome of a test process about which only its end `status` and the sentence `detail` are known."""
     return Outcome(False, status, _how(status, limits) or show.line(detail) or status.value)
 
 

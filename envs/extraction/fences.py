@@ -55,7 +55,7 @@ class Block(NamedTuple):
     end: int
 
     def code(self, text: str) -> str:
-        """Return the content with line ends of one kind, less the indentation of the fence and the marks of the quote."""
+        """Return the block's content from `text`, with uniform line ends, less the fence's indentation and quote marks."""
         code = text[self.content_start : self.content_end].replace("\r\n", "\n")
         if self.depth:
             code = re.sub(rf"^(?:[ \t]{{0,3}}> ?){{1,{self.depth}}}", "", code, flags=re.MULTILINE)
@@ -119,7 +119,7 @@ class _Fence(NamedTuple):
 
 
 def blocks(text: str) -> tuple[list[Block], bool]:
-    """Return the complete blocks in the order in which they end, and whether one was opened and never closed."""
+    """Return the complete fenced blocks in `text`, in the order in which they end, and whether one was never closed."""
     found, opened = _read(text, frozenset())
     long = frozenset(block.start for block in opened if block.length > _SHORTEST)
     if long:

@@ -198,6 +198,8 @@ def extract(text: str, methods: Sequence[Method] = ("boxed",)) -> Extraction | N
     r"""Return the answer that the first successful one of `methods` finds in `text`, or None.
 
     List the most trusted method first.
+
+    An empty answer (`\boxed{}`) is returned as an empty string, so that a less trusted method does not overrule it.
     """
     for method in methods:
         if method == "boxed" or (method == "last" and _ends_in_box(text)):

@@ -59,7 +59,10 @@ def is_blank(token: str) -> bool:
 
 
 def back(left: list[str], math: bool) -> list[str]:
-    r"""Return the tokens leftwards from the first one that prints something; `\color{red}`, `\quad`, `\hspace{1em}` do not."""
+    r"""Return the tokens from the first one that prints something, read leftwards.
+
+    `\color{red}`, `\quad` and `\hspace{1em}` print nothing.
+    """
     rest = skip(left, math)
     while rest and (rest[0] in _GAPS or rest[0] == "}"):
         command, beyond = ("quad", rest[1:]) if rest[0] in _GAPS else _argument(rest)
@@ -84,7 +87,7 @@ def _inside(left: list[str], math: bool) -> list[str]:
 
 
 def owner(left: list[str]) -> tuple[str, list[str]]:
-    r"""Return the command whose argument an open bracket begins, and the tokens to its left.
+    r"""Return the command whose argument begins with the open bracket at the end of `left`, and the tokens left of the command.
 
     `{` of `\frac{1}{` belongs to `\frac`, that of `x^{` to `^`, that of `\textcolor{red}{` to `\textcolor`.
     """
@@ -120,7 +123,10 @@ def is_letter(token: str, math: bool) -> bool:
 
 
 def is_product(token: str) -> bool:
-    """Return whether a run of letters is a product of variables, a function or a constant, not a word or unit: `xy`, `cos`."""
+    """Return whether `token`, a run of letters such as `xy` or `cos`, is a product, function or constant.
+
+    Otherwise it is a word or a unit.
+    """
     if not (token.isascii() and token.isalpha() and token.islower()) or token in _NO_FACTORS or known_unit(token):
         return False
     return token in FUNCTIONS or len(token) == 2 or (len(token) == 3 and is_letter_product(token))

@@ -37,7 +37,7 @@ def _seen(char: str) -> bool:
 
 
 def hollow(text: str) -> bool:
-    r"""Whether the rendered text is empty: blank, or only markup such as `<b></b>`, `&nbsp;` and `\phantom{1}`."""
+    r"""Return whether `text` renders as nothing: it is blank or only markup such as `<b></b>`, `&nbsp;` and `\phantom{1}`."""
     if "<" in text:
         text = _HTML.sub("", text)
     if "&" in text:

@@ -14,7 +14,10 @@ _MEANING = {"times": "*", "cdot": "*", "div": "/", "left": "", "right": ""}
 
 
 class Unreadable(ValueError):
-    """The text is no sum, or divides by zero; the message says what is wrong, to be read after "the answer"."""
+    """The text is not an arithmetic expression, or divides by zero.
+
+    The message continues a sentence that begins "the answer".
+    """
 
 
 class _Reader:
