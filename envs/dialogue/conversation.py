@@ -13,7 +13,7 @@ _HEX_DIGITS = 12
 
 
 def visible(text: str) -> str:
-    """Return what the user sees of a turn: not the thinking, and in the place of nothing a word for it."""
+    """Return the part of a turn that the user sees: `text` without the thinking, or `NOTHING` if nothing else is left."""
     shown = (strip_thinking(text) or "").strip()
     # A lone surrogate has no UTF-8 form; in its place stands what every editor would show.
     return shown.encode("utf-8", "replace").decode() if shown else NOTHING

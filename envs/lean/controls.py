@@ -81,15 +81,15 @@ def run_case(checker: Checker, case: Case) -> Outcome:
 
 
 def prove_sound(checker: Checker, cases: Sequence[Case] | None = None, notes: Callable[[], str] | None = None) -> None:
-    """Run the controls, unless they passed here within a day with the same toolchain, judge and limits.
+    """Run the control cases, unless they passed on this machine within a day with the same toolchain, judge and limits.
 
     Args:
-        checker: to be trusted afterwards.
-        cases: by default those of the catalogue that are marked as controls.
-        notes: gives the folder for what passed.
+        checker: the checker to test.
+        cases: by default the cases of the catalogue that are marked as controls.
+        notes: function that returns the folder in which passed controls are recorded.
 
     Raises:
-        EnvironmentFailure: a control came out wrong; nothing may be scored.
+        EnvironmentFailure: a control had the wrong outcome, so nothing may be scored.
     """
     cases = [case for case in catalogue() if case.control] if cases is None else cases
     case_fields = [[case.id, case.expected, case.submission, case.reference.model_dump(mode="json")] for case in cases]

@@ -69,9 +69,8 @@ class EffortEnvironment(BaseEnvironment[EffortReference, EffortOptions]):
     def judge(self, prompt: Prompt, reference: EffortReference, completion: Completion) -> Score:
         """Return the score of the thinking's length, measured against the budget.
 
-        The thinking is all text before the last think tag.
-
-        Only the tokenizer knows which tokens are thinking; their share is estimated by characters.
+        The thinking is all text before the last closing think tag. Only the tokenizer knows which tokens are thinking; their
+        share is estimated by characters.
         """
         text = completion.text
         if not text.strip():

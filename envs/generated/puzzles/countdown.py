@@ -70,7 +70,10 @@ class CountdownEnvironment(TextPuzzle[CountdownReference, CountdownOptions]):
     options_type = CountdownOptions
 
     def make(self, rng: random.Random) -> Made:
-        """Draw numbers, and join two at a time at random until one positive number is left."""
+        """Return a task with random numbers. The target is the result of joining two at a time at random until one is left.
+
+        The steps are drawn so that this last number is positive.
+        """
         while True:
             given = sorted(rng.randint(1, at(self.level, LARGEST)) for _ in range(at(self.level, SIZES)))
             parts = [(value, str(value)) for value in given]
