@@ -78,7 +78,7 @@ def split_function(run: str) -> tuple[str, str] | None:
 
 
 def is_product(run: str) -> bool:
-    """Return whether letters go up the alphabet in small steps, as in a product of variables."""
+    """Return whether the letters of `run` ascend the alphabet in small steps, as in a product of variables."""
     return all(0 < ord(after) - ord(before) <= 2 for before, after in zip(run, run[1:], strict=False))
 
 

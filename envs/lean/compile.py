@@ -142,7 +142,7 @@ class LeanBox:
 
 
 def read_end(result: RunResult, wanted: str, limits: LeanLimits) -> Compiled:
-    """Return what a run of stage 1 gave, by how its process ended and what files it left, of which `wanted` must be one."""
+    """Return the result of stage 1, from how its process ended and the files it left, which must include `wanted`."""
     text = (result.stdout + b"\n" + result.stderr).decode("utf-8", "replace")
     messages = parse_messages(text)
     ended, detail = _ended(result, bool(result.files.get(wanted)), limits)

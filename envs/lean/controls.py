@@ -71,7 +71,7 @@ def _case(row: dict[str, Any]) -> Case:
 
 
 def run_case(checker: Checker, case: Case) -> Outcome:
-    """Judge one case, past the guard that a submission would meet first: the stages must hold by themselves."""
+    """Return the outcome of judging `case` without the guard that a submission meets first. This tests the stages alone."""
     start = time.monotonic()
     try:
         verdict = checker.check(case.reference, case.submission)

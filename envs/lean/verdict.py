@@ -94,19 +94,19 @@ T = TypeVar("T")
 
 
 def on_trial(attempt: Callable[[], T], crashed: Callable[[T], bool], control: Callable[[], bool], what: str) -> T | None:
-    """Apply the crash rule: no policy may profit from bringing the checker down, and none is blamed for a broken one.
+    """Apply the crash rule: crashing the checker must not pay, and no submission may be blamed for a broken checker.
 
     Args:
-        attempt: runs the submission.
-        crashed: whether that was a crash.
-        control: runs a file that is known to be good; whether that went well.
-        what: the part of the checker that crashed, for the message.
+        attempt: function that runs the submission.
+        crashed: function that returns whether the result of `attempt` is a crash.
+        control: function that runs a known good file and returns whether it passed.
+        what: noun for the part of the checker that crashed, for the message.
 
     Returns:
-        The first attempt that did not crash; None where it crashed twice and the control passed in between.
+        The first attempt that did not crash; None if it crashed twice and the control passed in between.
 
     Raises:
-        EnvironmentFailure: the control failed, too.
+        EnvironmentFailure: the control failed too.
     """
     first = attempt()
     if not crashed(first):

@@ -63,7 +63,7 @@ def special_marks(tokenizer: Any, convention: Convention) -> tuple[str, ...]:
 
 
 def pulled_apart(text: str, marks: Iterable[str]) -> str:
-    """Return the text with a space in every mark, after its first character; a mark of one character becomes a space."""
+    """Return `text` with each of `marks` broken by a space after its first character. A one-character mark becomes a space."""
     for mark in marks:
         if mark in text:
             text = text.replace(mark, f"{mark[0]} {mark[1:]}" if len(mark) > 1 else " ")

@@ -139,7 +139,7 @@ class TreasureRoomsEnvironment(GameEnvironment[HouseReference, RoomsOptions, Exp
         return Exploring(reference)
 
     def verdict(self, game: Exploring, completion: Completion) -> Score:
-        """Return the score: 1 if the treasure was taken within the allowed moves, and else `key_credit` for keys found."""
+        """Return the score: 1 if the treasure was taken in time, and else `key_credit` times the fraction of keys found."""
         components = {"won": float(game.won), "moves": float(game.moves), "keys": game.keys}
         used = f"{game.moves} of {_moves(game.house.moves)}"
         if game.won:

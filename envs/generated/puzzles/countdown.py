@@ -72,7 +72,7 @@ class CountdownEnvironment(TextPuzzle[CountdownReference, CountdownOptions]):
     def make(self, rng: random.Random) -> Made:
         """Return a task with random numbers. The target is the result of joining two at a time at random until one is left.
 
-        The steps are drawn so that this last number is positive.
+        The numbers are drawn again until the target is positive, not too large and not one of them.
         """
         while True:
             given = sorted(rng.randint(1, at(self.level, LARGEST)) for _ in range(at(self.level, SIZES)))

@@ -19,7 +19,10 @@ Claim = tuple[str, Callable[[Kinds], bool]]
 
 
 def claim(rng: random.Random, names: Sequence[str], speaker: int) -> Claim:
-    """Return a sentence about others or the number of knights, and a function that says whether it is true of the knights."""
+    """Return a random statement of `speaker` about others or the number of knights, and a function that tests it.
+
+    The function takes an assignment of who is a knight, and returns whether the statement is then true.
+    """
     form = rng.randrange(5 if len(names) > 2 else 3)
     if form == 0:
         count = rng.randint(0, len(names))

@@ -81,7 +81,7 @@ class DojoScreen:
         self.options = options
 
     def reject(self, reference: LeanReference, submission: str) -> str | None:
-        """Return that its check refuses the proof; None where it passes, or the theorem is none of the repository's."""
+        """Return a reason if LeanDojo's check refuses the proof, or None if it passes or the repository lacks the theorem."""
         file = self.options.files.get(reference.name)
         if file is None:
             return None

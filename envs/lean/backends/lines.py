@@ -24,7 +24,9 @@ class LineClientError(Exception):
 
 
 class LineClient:
-    """A program that answers a line of JSON with a line of JSON, run in the sandbox. Only one thread may use it at a time.
+    """A program that answers JSON documents, each ended by a blank line.
+
+    It runs in the sandbox, and only one thread may use it.
 
     Args:
         box: starts the program. No slot is held, so the caller must limit the number of programs.
