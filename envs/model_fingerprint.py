@@ -14,9 +14,9 @@ _known: dict[tuple[str, int, int], str] = {}
 
 
 def fingerprint(model: str | None) -> str:
-    """Return a hash over names, sizes and contents of a local model's files; an empty string for what is no local folder.
+    """Return a hash of the names, sizes and contents of a local model's files, or an empty string if `model` is not a folder.
 
-    A model on a hub is known by its commit. Files are read anew where size or time of change differ from the last look.
+    A model on a hub is identified by its commit instead. A file is hashed again if its size or modification time has changed.
     """
     if not model or not os.path.isdir(model):
         return ""

@@ -49,7 +49,7 @@ def check_env(
     memory_bytes: int | None = MEMORY_BYTES,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
-    """Check an environment against its contract and return a report, even if judging hangs or crashes: it is then killed.
+    """Check an environment against its contract and return a report. Judging that hangs or crashes is killed and reported.
 
     Args:
         environment: the environment to check.

@@ -84,7 +84,10 @@ class EnvironmentClient:
         return gold
 
     def tasks(self, places: Sequence[tuple[str, int, int]]) -> list[dict[str, Any]] | None | NoReply:
-        """Return the JSON forms of generated tasks by (split, seed, index); None if the environment generates none."""
+        """Return the JSON forms of the generated tasks at `places`, or None if the environment generates no tasks.
+
+        Each of `places` is (split, seed, index).
+        """
         forms: list[dict[str, Any]] | None | NoReply = self._request({"do": "tasks", "tasks": places})
         return forms
 

@@ -143,7 +143,7 @@ class GuessingEnvironment(GameEnvironment[GuessingReference, GuessingOptions, Gu
         return Guessing(reference)
 
     def verdict(self, game: Guessing, completion: Completion) -> Score:
-        """Return the score: the full reward if the number was found within the allowed guesses, and else the floor."""
+        """Return the score: the reward set by the options if the number was found within the allowed guesses, or the floor."""
         allowed = game.allowed
         components = {"found": float(game.found), "guesses": float(game.turns)}
         if game.found:

@@ -62,7 +62,7 @@ def plain_letters(text: str) -> str:
     """Return `text` with letters of special shape (superscript, circled, bold, regional...) replaced by plain ones.
 
     These are the characters that belong to no script but become letters by Unicode's compatibility mapping (NFKC) or by their
-    name. A single pair of regional letters is a flag and is left unchanged.
+    name. A pair of regional letters that stands alone is a flag and becomes a space.
     """
     shapes = {ord(char): letter for char in set(text) if not char.isascii() and (letter := _plain_letter(char))}
     return _FLAG.sub(" ", text).translate(shapes) if shapes else text

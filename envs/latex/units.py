@@ -150,7 +150,7 @@ def dimension(word: str) -> str | None:
 
 
 def singular(word: str) -> str:
-    """Return the common form of the singular and plural of an unknown unit."""
+    """Return the singular of `word`, an unknown unit, so that its singular and plural have one form."""
     word = word.lower()
     if len(word) <= 3 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
         return word

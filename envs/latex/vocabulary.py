@@ -83,7 +83,10 @@ def is_product(run: str) -> bool:
 
 
 def is_word(run: str, before: str, after: str) -> bool:
-    """Whether a run of two or more letters in a formula is a word; `before` and `after` are the nearest printed characters."""
+    """Return whether `run`, two or more letters in a formula, is a word.
+
+    `before` and `after` are the nearest printed characters on either side.
+    """
     if run in ALWAYS_WORDS:
         return True
     size = len(run)

@@ -76,9 +76,9 @@ def _way_out(item: Item) -> str:
 
 
 def cars_of(board: str) -> tuple[list[str], list[tuple[int, int]], frozenset[int], tuple[int, ...]]:
-    """Return the labels, the (size, stride) and the first cell of each car, and the cells of the walls.
+    """Return (labels, sizes and strides, walls, first cells) of a board.
 
-    The order is (labels, sizes and strides, walls, first cells).
+    Labels, (size, stride) pairs and first cells have one entry per car; the walls are a set of cells.
     """
     cars: dict[str, list[int]] = {}
     for cell, label in enumerate(board):
