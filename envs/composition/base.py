@@ -202,7 +202,7 @@ class Composition(ABC):
     @property
     @abstractmethod
     def expected_verdicts(self) -> ExpectedVerdicts:
-        """The verdicts that `check_env` expects, derived from the parts'."""
+        """Return the verdicts that `check_env` expects for each kind of completion, derived from those of the parts."""
 
     @abstractmethod
     def combine(self, prompt: Prompt, completion: Completion) -> Score:

@@ -86,7 +86,11 @@ class WeightedSum(Composition):
 
     @property
     def expected_verdicts(self) -> ExpectedVerdicts:
-        """Return the floor or the maximum where all parts agree on it, and else `free`. A negative weight exchanges the two."""
+        """Return the verdict that `check_env` expects for each kind of completion.
+
+        It is the floor or the maximum if all parts expect that, and else `free`. For a part with a negative weight, floor and
+        maximum are exchanged; parts with weight 0 are ignored.
+        """
 
         def agree(expectations: Mapping[str, Expectation]) -> Expectation:
             signed = {_OPPOSITE[e] if self._weights[part] < 0 else e for part, e in expectations.items()}
@@ -150,7 +154,10 @@ class Gate(Composition):
 
     @property
     def expected_verdicts(self) -> ExpectedVerdicts:
-        """Return the floor where either part expects the floor, the maximum where both expect the maximum, and else `free`."""
+        """Return the verdict that `check_env` expects for each kind of completion.
+
+        It is the floor if either part expects the floor, the maximum if both expect the maximum, and else `free`.
+        """
         return _expected_verdicts(self.parts, _all_of)
 
     @property
@@ -222,7 +229,10 @@ class AllOf(_Extreme):
 
     @property
     def expected_verdicts(self) -> ExpectedVerdicts:
-        """Return the floor where any part expects the floor, the maximum where all expect the maximum, and else `free`."""
+        """Return the verdict that `check_env` expects for each kind of completion.
+
+        It is the floor if any part expects the floor, the maximum if all expect the maximum, and else `free`.
+        """
         return _expected_verdicts(self.parts, _all_of)
 
     def combine(self, prompt: Prompt, completion: Completion) -> Score:
@@ -255,7 +265,10 @@ class AnyOf(_Extreme):
 
     @property
     def expected_verdicts(self) -> ExpectedVerdicts:
-        """Return the maximum where any part expects the maximum, the floor where all expect the floor, and else `free`."""
+        """Return the verdict that `check_env` expects for each kind of completion.
+
+        It is the maximum if any part expects the maximum, the floor if all expect the floor, and else `free`.
+        """
 
         def expect(expectations: Mapping[str, Expectation]) -> Expectation:
             distinct = set(expectations.values())

@@ -204,7 +204,7 @@ def raised_rows(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Iterator[
 
 
 def completeness_row(cases: Sequence[Case], outcomes: Sequence[Outcome], budget: CheckBudget) -> CheckRow:
-    """Return the row that says whether all cases were tried, and if not, how to allow a longer check."""
+    """Return the row that says whether all cases were tried, and if not, how to allow more time for the check."""
     stop = budget.stop_reason()
     tried = sum(not _has_kind(outcome, "not tried") for outcome in outcomes)
     if not stop:

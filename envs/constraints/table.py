@@ -114,7 +114,7 @@ def find(id: str) -> Constraint:
     """Return the constraint registered under `id`.
 
     Raises:
-        UsageError: there is none; the message suggests a similar id.
+        UsageError: no constraint has this id; the message suggests a similar one.
     """
     found = _table.get(id) or known().get(id)
     if found is None:

@@ -27,7 +27,10 @@ Expectation = Literal["maximum", "floor", "free"]
 
 
 class ExpectedVerdicts(BaseModel):
-    """The verdicts that `check_env` expects for each kind of completion. A correctness environment keeps the defaults."""
+    """The verdict that `check_env` expects for each kind of completion.
+
+    An environment that judges correctness keeps the defaults.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -69,7 +72,7 @@ class Environment(Protocol):
 
     @property
     def expected_verdicts(self) -> ExpectedVerdicts:
-        """The verdicts that `check_env` expects for each kind of completion."""
+        """Return the verdict that `check_env` expects for each kind of completion."""
 
     @property
     def grader(self) -> str:
@@ -88,7 +91,7 @@ class Environment(Protocol):
         """Judge one completion."""
 
     def check(self) -> None:
-        """Raise EnvironmentFailure("unavailable", ...) when something the environment needs is absent."""
+        """Raise EnvironmentFailure("unavailable", ...) if something that the environment needs is missing."""
 
 
 @runtime_checkable
@@ -132,7 +135,7 @@ def require_declared(cls: type[Any]) -> None:
     """Check that the environment class `cls` has every required attribute and method.
 
     Raises:
-        UsageError: one is missing; the message names it and says what to write.
+        UsageError: an attribute or method is missing; the message names it and says what to write.
     """
     place = f"{cls.__module__}:{cls.__qualname__}"
     for attribute, example in (("name", '"one-word"'), ("version", '"1"')):
@@ -209,7 +212,7 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         return None
 
     def check(self) -> None:
-        """Raise EnvironmentFailure if something the environment needs is absent. By default nothing is needed."""
+        """Raise EnvironmentFailure if something that the environment needs is missing. By default nothing is needed."""
 
     def canary(self, seed: int, index: int) -> Prompt | None:
         """Return unsolvable task number `index`, with `metadata["canary"] = "reject"`, or None if the environment has none.

@@ -66,7 +66,7 @@ def guarded(
 
     Args:
         judge: function that returns a Score or raises an exception.
-        completion: what the model wrote.
+        completion: the completion to judge.
         gold: function that returns the text of the control item, or None for the default control.
         floor: reward of a completion that is to blame for the exception.
         hardened: whether the author declares that only a completion's text can make `judge` raise. An exception is then not

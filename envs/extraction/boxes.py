@@ -100,7 +100,7 @@ def marks(text: str) -> int:
 
 
 def box_spans(text: str) -> list[tuple[int, int, int]]:
-    """Return (start, content start, content end) of every balanced outermost box, in order."""
+    """Return (start, content start, content end) of every balanced outermost box in `text`, in order."""
     return [(box.start, box.inside, box.end) for box in scan(text)]
 
 

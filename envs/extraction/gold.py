@@ -34,7 +34,11 @@ class GoldText(NamedTuple):
 
 
 def cut(gold: str) -> GoldText:
-    r"""Cut around the last fenced block or balanced `\boxed{}`, else `<answer>`, else the text after a label, else all."""
+    r"""Return `gold` split at its answer.
+
+    The answer is the content of the last fenced block. Without a block it is that of the last balanced `\boxed{}`, else that of
+    the last `<answer>`, else the text after the last label such as `Answer:`, else the whole text.
+    """
     blocks = [*_FENCED.finditer(gold)]
     if blocks:
         answer = slice(*blocks[-1].span("answer"))

@@ -74,7 +74,7 @@ class GameSession:
         return reply if self._turn_rewards else reply.model_copy(update={"reward": None})
 
     def close(self) -> Mapping[str, JsonValue]:
-        """End the episode and return the state that the game has reached."""
+        """End the episode and return the game's final state."""
         self._closed = True
         return dict(self._game.outcome())
 

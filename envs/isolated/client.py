@@ -215,7 +215,7 @@ def warm_up(kind: Kind = "trees") -> None:
 
 
 def close() -> None:
-    """End this process's workers now instead of at exit; the next comparison starts new ones."""
+    """End this process's workers now instead of at exit. The next comparison starts new ones."""
     for pool in _pools.values():
         pool.close()
 

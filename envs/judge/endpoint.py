@@ -60,9 +60,9 @@ def named(options: EndpointOptions) -> None:
 
 
 def post(options: EndpointOptions, body: dict[str, Any], deadline: float) -> tuple[str, Spent, str] | Trouble:
-    """Send one request, or a second one without a schema if the server refuses schemas.
+    """Send one request and return the reply, its cost and a remark, or a `Trouble` if no reply came.
 
-    Return the reply, its cost and a remark, or a `Trouble` that says what went wrong.
+    If the server refuses JSON schemas, the request is sent a second time without one.
     """
     plain = {name: value for name, value in body.items() if name != "response_format"}
     if options.structured == "auto" and options.endpoint in _refuses_schema:

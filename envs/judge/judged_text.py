@@ -15,7 +15,7 @@ def read(completion: Completion, reads: Reads, cut: Cut, max_chars: int, floor: 
     """Return the text to be judged, or the verdict if there is no text to judge.
 
     Args:
-        completion: what the model wrote.
+        completion: the completion to read.
         reads: `answer`, the text after the thinking (DeepSeek-R1's helpfulness reward), or `whole` (its harmlessness reward).
         cut: whether a completion that the token limit cut off gets the floor or is judged as it is.
         max_chars: length above which a text is not judged, in characters.

@@ -94,7 +94,7 @@ def split_statement(text: str) -> Split:
     """Return the last theorem, lemma, def, abbrev or instance in `text`, split from the text around it.
 
     Raises:
-        UsageError: there is none, it has no name, or a comment, string or bracket never closes.
+        UsageError: there is no such declaration, it has no name, or a comment, string or bracket never closes.
     """
     token_list = list(tokens(text))
     if token_list and token_list[-1].kind == "unclosed":

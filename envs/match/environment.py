@@ -95,7 +95,7 @@ class MatchEnvironment(BaseEnvironment[MatchReference, MatchOptions]):
         """Do nothing: most kinds of answer need no package, and a kind that needs one reports its absence when it judges."""
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return a right answer in the place where it is looked for, or None for a regex or a Sudoku without an example."""
+        """Return a completion with a right answer, or None for a regex or a Sudoku without an example."""
         reference = self.reference(prompt)
         kind = KINDS[reference.kind]
         answer = kind.gold(reference)

@@ -170,9 +170,9 @@ class RetrievalEnvironment(ToolEnvironment):
 
     @property
     def demonstrate(self) -> Callable[..., Completion] | None:
-        """Return a function that makes an episode which looks up what a generated question needs, or None for a given corpus.
+        """Return a function that makes a demonstration episode, or None for a given corpus.
 
-        The episodes serve a supervised cold start.
+        In a demonstration the documents that a generated question needs are looked up. It serves a supervised cold start.
         """
         return self._demonstrated if self._generated else None
 

@@ -42,7 +42,7 @@ class DiffersAnew(EnvironmentFailure):
 
 
 def closed() -> EnvironmentFailure:
-    """Return the failure of an episode whose `Sessions` were closed."""
+    """Return the failure of an episode whose `Sessions` object was closed."""
     return EnvironmentFailure("unavailable", "the sessions were closed", retryable=True)
 
 
