@@ -76,7 +76,7 @@ def judge_in_group(
         parts: the part names, in the order in which the composition uses them.
         judge: judges the completion at an index; raises GroupVerdictNeeded if a part's verdict is missing.
         judge_part: has a part judge the group, and stores its verdicts. Completions that do not need the part, such as those
-            behind a closed gate, are passed as empty completions, which lose every comparison.
+            in a Gate whose condition failed, are passed as empty completions, which lose every comparison.
     """
     scores: dict[int, Score] = {}
     while len(scores) < len(group):
@@ -153,7 +153,10 @@ class Composition(ABC):
 
     @property
     def hardened(self) -> bool:
-        """Return whether all parts are hardened. A part that is not hardened reports its own exceptions."""
+        """Return whether all parts are hardened, that is, declare that only a completion's text can make them raise.
+
+        A part that is not hardened reports its own exceptions.
+        """
         return all(map(is_hardened, self.parts.values()))
 
     @property

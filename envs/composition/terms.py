@@ -33,9 +33,9 @@ class Term:
     def reward(self, score: Score) -> float | None:
         """Return the part's reward in `score`, a score of the composition, or None if the score has none for this part.
 
-        A part behind a closed gate was not judged. The gate's reward is then the floor of its second part, so this part counts
-        with the end of its reward range that is worth least within the gate. A negative weight of the gate does not change
-        that.
+        If a Gate's condition failed, its second part was not judged and the gate's reward is the floor of that part. A part
+        inside then counts with the end of its reward range that is worth least within the gate. A negative weight of the gate
+        does not change that.
         """
         if not score.scored or not self.part:
             return score.reward

@@ -185,7 +185,7 @@ def score_rows(
 def raised_rows(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Iterator[CheckRow]:
     """Yield a failed row for each cause of an exception in `judge`, or one passed row.
 
-    These rows come before those of the verdicts, so that a cause of failures in both is shown with its place in the code.
+    These rows come before those of the verdicts, so that a cause of failures in both is shown with its location in the code.
     """
     scores = [(case, score) for case, score in zip(cases, outcomes, strict=True) if isinstance(score, Score)]
     raising = [(case, score.raised, score.scored) for case, score in scores if score.raised is not None]

@@ -62,12 +62,16 @@ def guarded(
     *,
     hardened: bool = False,
 ) -> Score:
-    """Return `judge(completion)`, or the score that the blame rule gives if `judge` raises an exception.
+    """Return `judge(completion)`, or, if `judge` raises an exception, a score that says who is to blame.
+
+    To find out, `judge` is run on a control completion that must be judged without an exception. If that works and
+    `judge(completion)` raises again, the completion is at fault and gets `floor`; if the control raises too, the failure is
+    ours and there is no reward.
 
     Args:
         judge: function that returns a Score or raises an exception.
         completion: the completion to judge.
-        gold: function that returns the text of the control item, or None for the default control.
+        gold: function that returns the text of the control, or None for the default control.
         floor: reward of a completion that is to blame for the exception.
         hardened: whether the author declares that only a completion's text can make `judge` raise. An exception is then not
             reported as a bug, unless the control raises too.

@@ -40,7 +40,7 @@ class EnvironmentFailure(Exception):
 
 
 class UsageError(ValueError):
-    """A mistake in what the user passed. The message is one line: the place, what was expected and what to do."""
+    """A mistake in the user's input. The message is one line with the location, what was expected and what to do."""
 
 
 NEAREST = 5

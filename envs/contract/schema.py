@@ -274,7 +274,7 @@ class Raised(_Frozen):
 
     @property
     def cause(self) -> str:
-        """Return the error's type and place, which are equal for all completions that fail in the same way on the same line."""
+        """Return the error's type and code location, equal for all completions that fail in the same way on the same line."""
         return f"{self.error.partition(':')[0]} at {self.place}"
 
 

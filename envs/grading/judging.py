@@ -31,12 +31,15 @@ def judge_one(environment: Environment, prompt: Prompt, completion: Completion |
 
 
 def control_one(environment: Environment, prompt: Prompt) -> Score:
-    """Return the score of the control item: the prompt's own gold, or a plain answer if no gold can be written."""
+    """Return the score of the control item, which is known to be valid: the prompt's gold, or a plain answer without a gold."""
     return judge_one(environment, prompt, control_completion(environment.gold(prompt)))
 
 
 def is_hardened(environment: Environment) -> bool:
-    """Return whether the environment declares that only a completion can make it raise. The contract does not require this."""
+    """Return whether the environment declares that only a completion's text can make it raise.
+
+    The contract does not require this.
+    """
     return bool(getattr(environment, "hardened", False))
 
 
@@ -56,8 +59,8 @@ def grades_groups(environment: Environment) -> bool:
 def judge_group(environment: Environment, prompt: Prompt, completions: Sequence[Completion | None]) -> list[Score]:
     """Return the scores of the completions of one prompt, by `score_group` if the environment grades groups.
 
-    A completion of None stands for the control item. A group of one is judged as a single item. If `score_group` raises, the
-    blame rule of `group_blame.py` finds the completion at fault.
+    A completion of None stands for the control item. A group of one is judged as a single item. If `score_group` raises,
+    `group_blame.py` finds the completion at fault.
     """
     if len(completions) == 1 or not grades_groups(environment):
         return [control_one(environment, prompt) if c is None else judge_one(environment, prompt, c) for c in completions]

@@ -24,7 +24,7 @@ def verdict_keys(
         judge: hash of the judge's text.
         policy: other settings that decide the verdict, such as the back end.
         reference: the task.
-        submission: the text in the task's slot, or the whole file.
+        submission: the proof, or the whole file.
     """
     parts = [
         toolchain,

@@ -142,7 +142,10 @@ class LeanBox:
 
 
 def read_end(result: RunResult, wanted: str, limits: LeanLimits) -> Compiled:
-    """Return the result of stage 1, from how its process ended and the files it left, which must include `wanted`."""
+    """Return the result of stage 1 (compiling), from how its process ended and the files it left.
+
+    Compiling succeeded only if the file `wanted` is among them.
+    """
     text = (result.stdout + b"\n" + result.stderr).decode("utf-8", "replace")
     messages = parse_messages(text)
     ended, detail = _ended(result, bool(result.files.get(wanted)), limits)

@@ -103,7 +103,9 @@ class LeanEnvironment(BaseEnvironment[LeanReference, LeanOptions]):
         return opened.score(reference, submission)
 
     def verdict(self, prompt: Prompt, submission: str) -> LeanVerdict:
-        """Return the full verdict on a proof, with axioms, messages and times. Cache, guard and screen are not used.
+        """Return the full verdict on a proof, with axioms, messages and times, always from a new run of Lean.
+
+        The cache, the search for banned commands and the fast pre-check (`screening.py`) are not used.
 
         Raises:
             EnvironmentFailure: our side failed.

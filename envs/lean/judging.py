@@ -45,11 +45,11 @@ def judge_hash() -> str:
 
 
 class Checker:
-    """Runs both stages of judging for one toolchain. Thread-safe.
+    """Judges submissions in two stages for one toolchain: compiling, and comparing and replaying the result. Thread-safe.
 
     Args:
         box: starts Lean.
-        judge_limits: limits of stage 2.
+        judge_limits: limits of the second stage.
     """
 
     def __init__(self, box: LeanBox, judge_limits: LeanLimits) -> None:
@@ -64,7 +64,7 @@ class Checker:
         return self.box.toolchain.title
 
     def check(self, reference: LeanReference, submission: str) -> LeanVerdict:
-        """Return the verdict on `submission`, the text in the task's slot or a whole file.
+        """Return the verdict on `submission`, a proof that is inserted into the task's file, or a whole file.
 
         Raises:
             EnvironmentFailure: our side failed: the sandbox, the toolchain, or a statement that does not compile.

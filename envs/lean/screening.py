@@ -31,7 +31,7 @@ class Screen(Protocol):
     """A quick look at a submission."""
 
     def reject(self, reference: LeanReference, submission: str) -> str | None:
-        """Return why `submission` is no proof, as `reason` or `reason: detail`, or None if the two stages must decide.
+        """Return why `submission` is no proof, as `reason` or `reason: detail`, or None if the full check must decide.
 
         Raises:
             EnvironmentFailure: the screen is not available. A screen that only failed on this submission returns None.
@@ -42,7 +42,7 @@ class Screen(Protocol):
 
 
 def open_screen(options: LeanOptions, checker: Checker) -> Screen | None:
-    """Return the screen that `options` names, or None for the back end `process`.
+    """Return the screen (a fast pre-check that may only reject) that `options` names, or None for the back end `process`.
 
     Raises:
         EnvironmentFailure: the screen is not installed, or one of its options is invalid.
@@ -60,11 +60,11 @@ def open_screen(options: LeanOptions, checker: Checker) -> Screen | None:
 
 
 class Screening:
-    """Judges submissions by a screen and by the two stages. Thread-safe.
+    """Judges submissions by an optional screen, a fast pre-check that may only reject, and then by the full check. Thread-safe.
 
     Args:
-        options: options that name the screen, and the fraction of its rejections that the stages judge again.
-        checker: runs the two stages.
+        options: options that name the screen, and the fraction of its rejections that the full check judges again.
+        checker: runs the full check.
         screen: a screen to use instead of the one that `options` names.
     """
 

@@ -119,7 +119,10 @@ def on_trial(attempt: Callable[[], T], crashed: Callable[[T], bool], control: Ca
 
 
 def of_compiling(compiled: Compiled, toolchain: str) -> LeanVerdict | None:
-    """Return the verdict if stage 1 decides it, or None if stage 2 must decide. Not to be used after a crash."""
+    """Return the verdict if stage 1 (compiling) decides it, or None if stage 2 (checking) must decide.
+
+    Do not use it after a crash.
+    """
     times = {"compile": compiled.seconds}
     common: dict[str, Any] = {"messages": compiled.messages, "toolchain": toolchain, "times": times}
     if compiled.ended == "compiled":
@@ -129,7 +132,7 @@ def of_compiling(compiled: Compiled, toolchain: str) -> LeanVerdict | None:
 
 
 def of_crash(stage: str, compiled: Compiled, toolchain: str) -> LeanVerdict:
-    """Return the verdict on a submission that crashed `stage` twice, while a control passed."""
+    """Return the verdict on a submission that crashed `stage` twice, while a known good file passed."""
     detail = f"the submission brought the {stage} down, twice"
     return LeanVerdict("LIMIT", ("crash",), detail, messages=compiled.messages, toolchain=toolchain)
 

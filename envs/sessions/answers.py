@@ -23,7 +23,7 @@ class Answer:
 
 
 class SessionLimit(Exception):
-    """A turn of the model brought its session down twice, while a control session survived.
+    """A turn of the model crashed its session twice, while a control session without that turn survived.
 
     The episode ends with the finish reason `limit` and the outcome `{"limit": why}`, and scores the floor.
     """

@@ -263,7 +263,7 @@ class ToolSession:
         options: limits on the calls of a turn.
         seed: name of the episode, which keys its randomness.
         calls: format in which the model writes calls; by default the format named in `options`.
-        controls: successful calls, shared by all episodes of an environment.
+        controls: successful calls, shared by all episodes of an environment and used to tell who is to blame for a failed call.
     """
 
     def __init__(

@@ -156,7 +156,7 @@ def tool(function: Any = None, *, name: str | None = None) -> Any:
     The annotations also validate the arguments. The model reads the message of a `ToolError` that the function raises. Any
     other exception is a bug of the tool: the model reads its type and message, the episode goes on, and the outcome counts it.
     OSError, ImportError and EnvironmentFailure are failures on our side, and end the episode without a reward, unless a control
-    shows that the arguments are to blame (`running.py`).
+    call, which worked before, works again and so shows that the arguments are to blame (`running.py`).
 
     Raises:
         UsageError: the function has no docstring, a parameter has no type, or there are `*args` or `**kwargs`.

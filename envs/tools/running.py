@@ -62,7 +62,7 @@ class OpenTools:
     Args:
         tools: the tools by name.
         seed: name of the episode.
-        controls: calls that succeeded before.
+        controls: calls that succeeded before, repeated to tell who is to blame for a failed call.
     """
 
     def __init__(self, tools: Mapping[str, Tool], seed: str, controls: Controls) -> None:
