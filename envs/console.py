@@ -17,19 +17,19 @@ FOLDED_CHARS = 12
 
 
 def is_plain() -> bool:
-    """Whether no escape code may be written, terminal or not: `NO_COLOR` is set and not empty, or `TERM` is dumb or unknown."""
+    """Return whether escape codes are forbidden: `NO_COLOR` is set and not empty, or `TERM` is dumb or unknown."""
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM", "").lower() in ("dumb", "unknown")
 
 
 def open_console(stderr: bool = False, *, quiet: bool = False, width: int | None = None) -> Console:
     """Return a console on standard output or standard error.
 
-    It writes escape codes on a terminal, or where `FORCE_COLOR` is set, and never where `is_plain`.
+    It writes escape codes on a terminal, or if `FORCE_COLOR` is set, but never if `is_plain()`.
 
     Args:
-        stderr: whether it writes to standard error.
-        quiet: whether it writes nothing.
-        width: characters of a line; the terminal's, `COLUMNS` or 80 by default.
+        stderr: whether to write to standard error.
+        quiet: whether to write nothing.
+        width: characters per line; by default the terminal's, `COLUMNS` or 80.
     """
     from rich.console import Console
 
@@ -45,10 +45,10 @@ def open_console(stderr: bool = False, *, quiet: bool = False, width: int | None
 
 
 def print_table(table: Table) -> None:
-    """Print a table on standard output. No word is cut: where they do not fit, lines are longer than the terminal's.
+    """Print `table` on standard output. No word is cut: if words do not fit, lines become longer than the terminal's.
 
     Args:
-        table: columns with the overflow `fold` break words that are longer than `FOLDED_CHARS`.
+        table: the table. Columns with the overflow `fold` break words that are longer than `FOLDED_CHARS`.
     """
     from rich.measure import Measurement
 

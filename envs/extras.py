@@ -58,14 +58,14 @@ def install(package: str) -> str:
 
 
 def need(module: str, what: str) -> ModuleType:
-    """Import a module of an optional package.
+    """Import `module`, which belongs to an optional package, and return it.
 
     Args:
-        module: its import name; its package is one of `EXTRAS`.
-        what: what asks for it, for the message.
+        module: import name; its package is one of `EXTRAS`.
+        what: the feature that needs it, for the error message.
 
     Raises:
-        UsageError: it is not installed, or cannot be imported; the message names the extra.
+        UsageError: the module is not installed, or cannot be imported; the message names the extra.
     """
     try:
         return importlib.import_module(module)
@@ -76,7 +76,7 @@ def need(module: str, what: str) -> ModuleType:
 
 
 def installed(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of Python and of the packages that are installed, by their names for pip."""
+    """Return the versions of Python and of those of `packages` that are installed, keyed by their pip names."""
     found = {"python": platform.python_version()}
     for package in packages:
         try:
@@ -87,10 +87,10 @@ def installed(packages: Iterable[str]) -> dict[str, str]:
 
 
 def missing(error: ImportError) -> UsageError | None:
-    """Return the error of an import that failed for want of an optional package; None for other causes.
+    """Return a UsageError if `error` was raised because an optional package is missing, or None for other causes.
 
     Args:
-        error: as Python raised it.
+        error: the exception of a failed import.
     """
     package = (error.name or "").partition(".")[0]
     if package not in _EXTRA_OF:

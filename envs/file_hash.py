@@ -12,12 +12,13 @@ def file_sha256(path: str | Path, *, unpacked: bool = False) -> str:
     """Return the sha256 of a file's bytes, in hex. The file is read in blocks, so its size does not matter.
 
     Args:
-        path: of the file.
-        unpacked: hash what a gzip file holds rather than the file itself, so that packing it again changes nothing.
+        path: path of the file.
+        unpacked: hash the content of a gzip file instead of the file itself, so that compressing it again does not change the
+            hash.
 
     Raises:
-        OSError: it cannot be read.
-        EOFError, zlib.error: `unpacked`, and the gzip file is damaged.
+        OSError: the file cannot be read.
+        EOFError, zlib.error: with `unpacked`: the gzip file is damaged.
     """
     opened: Any = gzip.open(path) if unpacked else Path(path).open("rb")
     with opened as stream:

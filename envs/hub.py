@@ -17,16 +17,16 @@ TIMEOUT_S = 5.0
 
 @contextmanager
 def hub_or_cache(what: str) -> Iterator[str]:
-    """Read from the hub within this context; where it does not answer, its libraries read their caches and nothing else.
+    """Return a context manager for reading from the hub. If the hub does not answer, its libraries read only their caches.
 
-    Gives a clause that says why only the caches are read, such as `the hub does not answer (timed out)`; an empty text where
-    the hub answers.
+    Its value is a clause that says why only the caches are read, such as `the hub does not answer (timed out)`, or an empty
+    string if the hub answers.
 
     Args:
-        what: is read, for the message where the libraries are missing.
+        what: the thing to read, for the error message.
 
     Raises:
-        UsageError: they are not installed.
+        UsageError: the hub's libraries are not installed.
     """
     hub: Any = need("huggingface_hub", what)
     if hub.constants.HF_HUB_OFFLINE:
@@ -51,7 +51,10 @@ def hub_or_cache(what: str) -> Iterator[str]:
 
 
 def no_answer(endpoint: str, timeout_s: float = TIMEOUT_S) -> str:
-    """Return why a server does not answer; an empty text where it does, if only with an error."""
+    """Return why the server at `endpoint` does not answer, or an empty string if it does.
+
+    Any HTTP error counts as an answer.
+    """
     try:
         urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=timeout_s).close()
     except urllib.error.HTTPError:

@@ -29,10 +29,10 @@ def _re2(pattern: str) -> Any:
 
 
 def check_pattern(pattern: str) -> None:
-    """Refuse a pattern that the linear-time engine does not read; accept any where the engine is not installed.
+    """Refuse a `pattern` that the linear-time engine cannot read. If the engine is not installed, accept any pattern.
 
     Raises:
-        UsageError: a syntax error, a look-around or a back-reference, which no linear-time engine has.
+        UsageError: `pattern` has a syntax error, or a look-around or back-reference, which no linear-time engine supports.
     """
     if len(pattern) > MOST_PATTERN:
         raise UsageError(f"the pattern has {len(pattern)} characters; give at most {MOST_PATTERN}")
@@ -46,29 +46,29 @@ def check_pattern(pattern: str) -> None:
 
 
 def full_match(pattern: str, text: str) -> bool:
-    """Return whether the whole text fits the pattern, which must have passed `check_pattern`; `.` stands for line breaks too.
+    """Return whether the whole `text` matches `pattern`, which must have passed `check_pattern`. `.` also matches line breaks.
 
     Raises:
-        EnvironmentFailure: `unavailable`, when google-re2 is not installed.
+        EnvironmentFailure: `unavailable`, because google-re2 is not installed.
     """
     return _re2(pattern).fullmatch(encodable(text)) is not None
 
 
 def search(pattern: str, text: str) -> bool:
-    """Return whether some part of the text fits the pattern; otherwise as `full_match`."""
+    """Return whether some part of `text` matches `pattern`, under the same conditions as `full_match`."""
     return _re2(pattern).search(encodable(text)) is not None
 
 
 def encodable(text: str) -> str:
-    """Return the text with U+FFFD in the place of lone surrogates, which UTF-8 cannot carry."""
+    """Return `text` with each lone surrogate, which UTF-8 cannot encode, replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def read_json(text: str) -> Any:
-    """Return the value of a JSON text, strictly: no nan, no infinity, no key twice in an object.
+    """Return the value of the JSON in `text`, read strictly: no NaN, no infinity, no duplicate key in an object.
 
     Raises:
-        JsonProblem: the text is no such thing, or nested too deeply.
+        JsonProblem: `text` is not such JSON, or is nested too deeply.
     """
     try:
         return strict_json.loads(text)

@@ -30,7 +30,7 @@ class Interval(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """`groups` groups that each hold `n` verdicts of which `correct` are right."""
+    """A number of equal groups: `groups` groups with `n` verdicts each, of which `correct` are right."""
 
     correct: int
     n: int
@@ -38,9 +38,10 @@ class Cluster(NamedTuple):
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
-    """Return the unbiased estimate, from n samples, of the chance that at least one of k is right (arXiv 2107.03374).
+    """Return the unbiased estimate of the probability that at least one of k samples is right (arXiv 2107.03374).
 
-    It is 1 - C(n - correct, k) / C(n, k), computed as a product so that large n neither overflows nor loses digits.
+    With `correct` of `n` samples right, the estimate is 1 - C(n - correct, k) / C(n, k), computed as a product so that large n
+    neither overflows nor loses digits.
 
     Raises:
         ValueError: not 1 <= k <= n, or not 0 <= correct <= n.
@@ -57,9 +58,9 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
 
 
 def normalise_answer(answer: str) -> str:
-    """Return one spelling for answers that are the same by sight: spaces collapsed, plain numbers and ratios exact.
+    """Return one spelling for answers that look equivalent: spaces collapsed, plain numbers and ratios made exact.
 
-    "1,000", "$1000.0$" and "2000/2" meet; "x+1" and "1+x" do not: voting must not need the grader.
+    "1,000", "$1000.0$" and "2000/2" become equal; "x+1" and "1+x" do not, because voting must not need the grader.
     """
     text = " ".join(answer.split()).strip("$ ")
     if len(text) > MAX_NUMBER_CHARS or not any(c.isdigit() for c in text):
@@ -75,15 +76,15 @@ def normalise_answer(answer: str) -> str:
 
 
 def majority_at_k(answers: Sequence[str | None], correct: Sequence[bool], k: int) -> float:
-    """Return how right the most frequent of k answers is: maj@k of one group, between 0 and 1.
+    """Return maj@k of one group, between 0 and 1: how often the most frequent of k answers is right.
 
-    The mean over the blocks of k consecutive samples; a shorter rest is left out. Samples without an answer do not
-    vote; a block without any vote counts 0. Answers are equal when `normalise_answer` spells them the same. Where
-    several tie, the result is the mean over the tied ones: the expected value of breaking the tie at random. An
-    answer's rightness is the share of its samples that were judged right.
+    The result is the mean over blocks of k consecutive samples; an incomplete last block is left out. Samples without an
+    answer do not vote, and a block without any vote counts 0. Two answers are equal if `normalise_answer` returns the same for
+    both. If several answers tie, the result is the mean over them: the expected value of breaking the tie at random. The
+    value of an answer is the share of its samples that were judged right.
 
     Raises:
-        ValueError: the lengths differ, or there are fewer than k samples.
+        ValueError: `answers` and `correct` differ in length, or there are fewer than k samples.
     """
     if len(answers) != len(correct) or not 1 <= k <= len(answers):
         raise ValueError(f"maj@k needs k samples; got k={k}, {len(answers)} answers and {len(correct)} verdicts")
@@ -113,16 +114,16 @@ def bootstrap_interval(
 
     Samples of one prompt are not independent, so groups are drawn, not samples. Groups with equal (correct, n) are
     interchangeable: a draw is one multinomial over the distinct pairs, so the cost does not grow with the groups.
-    The interval has no width when every group is equally right; treat it as a lower bound on the doubt then.
+    If all groups have the same accuracy, the interval has width 0; treat it as a lower bound on the uncertainty then.
 
     Args:
-        clusters: groups; equal pairs may be given apart or counted together.
-        level: share of the draws inside the interval.
+        clusters: groups; equal groups may be given singly or counted together in one Cluster.
+        level: fraction of the draws inside the interval.
         draws: number of resamples.
-        key: names the random stream; the same key and clusters give the same interval.
+        key: key of the random stream; the same key and clusters give the same interval.
 
     Returns:
-        None with fewer than two groups, where there is nothing to resample.
+        The interval, or None with fewer than two groups, since there is nothing to resample.
     """
     tally: Counter[tuple[int, int]] = Counter()
     for cluster in clusters:

@@ -14,9 +14,9 @@ _known: dict[tuple[str, int, int], str] = {}
 
 
 def fingerprint(model: str | None) -> str:
-    """Return a hash over names, sizes and contents of a local model's files; an empty string for what is no local folder.
+    """Return a hash of the names, sizes and contents of a local model's files, or an empty string if `model` is not a folder.
 
-    A model on a hub is known by its commit. Files are read anew where size or time of change differ from the last look.
+    A model on a hub is identified by its commit instead. A file is hashed again if its size or modification time has changed.
     """
     if not model or not os.path.isdir(model):
         return ""
@@ -36,7 +36,7 @@ def _size_and_hash(path: Path) -> tuple[int, str]:
 
 
 def named_after(grader: str, weights: str) -> str:
-    """Return a grader id whose hash covers the weights too: `name@version+h`."""
+    """Return the grader id `name@version+h` of `grader` with a new hash h that covers `weights` too."""
     if not weights:
         return grader
     name, _, options = grader.rpartition("+")
@@ -44,9 +44,9 @@ def named_after(grader: str, weights: str) -> str:
 
 
 def missing_folder(model: str) -> str:
-    """Return the error for a model name that is neither a directory nor possibly a hub id; empty where it may be one.
+    """Return an error if `model` is neither a directory nor possibly a hub id, and else an empty string.
 
-    A hub id has one slash at most, inside; asking the hub for anything else only costs its timeouts.
+    A hub id has at most one slash, inside. Asking the hub for any other name only costs its timeouts.
     """
     if os.path.isdir(model) or not (model.startswith((".", "/", "~")) or model.count("/") > 1):
         return ""

@@ -25,14 +25,14 @@ MAIN = "__main__"
 
 
 def own_code(environments: Iterable[Any]) -> dict[str, str]:
-    """Return the hash of each file that environments of the user's are written in, by its name below where it is imported.
+    """Return the hash of each file that contains code of the user's environments, keyed by its path below its import root.
 
-    Beside an environment's own module these are the modules of the user's that are imported at its top level, and theirs. Of a
-    class in a script or a notebook its own source counts, because a script holds more than a judge. What is imported inside a
-    function is not seen, nor are files that the code reads.
+    These are an environment's own module, the user's modules imported at its top level, and in turn the user's modules that
+    they import. For a class in a script or a notebook, only the source of the class is hashed, because a script contains more
+    than a judge. Imports inside functions are not seen, nor are files that the code reads.
 
     Args:
-        environments: made ones; compositions count by their parts.
+        environments: environment instances; of a composition the parts are taken.
     """
     found: dict[str, str] = {}
     waiting: list[ModuleType] = []
@@ -46,13 +46,13 @@ def own_code(environments: Iterable[Any]) -> dict[str, str]:
 
 
 def cache_code(environment: Any) -> str:
-    """Return what the user's own code adds to the keys of the environment's kept verdicts; empty for one of the library.
+    """Return a hash of the user's own code for the keys of cached verdicts, or an empty string for a library environment.
 
-    It hashes what `own_code` does, but of a class in a script the whole script and its imports: a verdict of older code is a
-    wrong reward, and a needless miss only costs time.
+    It covers the same files as `own_code`, but for a class in a script the whole script and its imports: a verdict of older
+    code would be a wrong reward, while a needless cache miss only costs time.
 
     Raises:
-        UsageError: the environment, or a part of it, is written where an edit would not be seen, such as a notebook.
+        UsageError: the environment, or a part of it, is defined in a place where edits cannot be detected, such as a notebook.
     """
     waiting: list[ModuleType] = []
     for kind in _kinds([environment]):
@@ -104,7 +104,7 @@ def _parts(environments: Iterable[Any]) -> Iterator[Any]:
 
 
 def is_installed(path: str) -> bool:
-    """Return whether a file of code is of Python or an installed package."""
+    """Return whether the code file at `path` belongs to Python or to an installed package."""
     return path.startswith(_INSTALLED)
 
 

@@ -41,7 +41,7 @@ _WORK = re.compile(r"[*/^\\]|[0-9)][-+]|[-+] ")
 
 
 class ProgramOfThoughtOptions(MathOptions, SandboxedOptions):
-    """How the program is found, where it runs, and how what it prints is compared: the options of `math`."""
+    """Options for finding and running the program, and those of `math` for comparing its output."""
 
     labels: bool = True
     """Whether words that announce an answer may stand before it on its line: `The answer is 9`."""
@@ -84,7 +84,7 @@ class ProgramOfThoughtEnvironment(MathEnvironment):
         return cast(ProgramOfThoughtOptions, self.options)
 
     def check(self) -> None:
-        """Check that the sandbox works on this machine and that the packages of the options are installed."""
+        """Check that the sandbox works on this machine and that the packages named in the options are installed."""
         super().check()
         box = open_named(self._options)
         try:
@@ -93,7 +93,7 @@ class ProgramOfThoughtEnvironment(MathEnvironment):
             raise failure_of(error) from None
 
     def prepare(self) -> None:
-        """Load what judging needs and start a worker of the sandbox. Where that fails, each verdict will say so."""
+        """Load what judging needs and start a worker of the sandbox. If that fails, each verdict reports the failure."""
         super().prepare()
         with contextlib.suppress(EnvironmentFailure):
             self.check()
@@ -106,7 +106,7 @@ class ProgramOfThoughtEnvironment(MathEnvironment):
         return program if self._options.program == "all" else f"```python\n{program}\n```"
 
     def judge(self, prompt: Prompt, reference: MathReference, completion: Completion) -> Score:
-        """Find the program, run it, and let `math` judge what it prints."""
+        """Return the score that `math` gives to the output of the program in `completion`."""
         found = find_program(completion.text, "python", self._options.program)
         if found.program is None:
             if completion.cut_off:

@@ -23,11 +23,11 @@ BAR_INTERVAL_S = 0.1
 
 
 class Progress:
-    """Shows how far a job is. Cheap to call for every item.
+    """Shows the progress of a job. It is cheap enough to update after every item.
 
     Args:
-        what: the job, such as `grading`.
-        interval_s: seconds between plain lines.
+        what: noun for the job, such as `grading`.
+        interval_s: seconds between two plain lines.
     """
 
     def __init__(self, what: str, *, interval_s: float = PLAIN_INTERVAL_S) -> None:
@@ -52,7 +52,7 @@ class Progress:
             self._bar.stop()
 
     def update(self, done: int, fraction: float | None, note: str = "") -> None:
-        """Show that `done` items are finished in this run, and which fraction of all that is, if known."""
+        """Show that `done` items are finished in this run. `fraction` is the finished share of the whole job, if known."""
         now = time.monotonic()
         if self._first is None and fraction is not None:
             self._first = now, fraction
@@ -80,12 +80,12 @@ class Progress:
 
 
 def open_bar(title: str, console: Console | None = None, *, transient: bool = True) -> rich.progress.Progress | None:
-    """Return a bar with a title, a description and the elapsed time; None where progress is plain lines.
+    """Return a progress bar with a title, a description and the elapsed time, or None if progress is shown as plain lines.
 
     Args:
-        title: of the work.
-        console: standard error by default.
-        transient: whether the bar goes when it stops.
+        title: title of the work.
+        console: console to write to, by default standard error.
+        transient: whether the bar disappears when it stops.
     """
     console = open_console(stderr=True) if console is None else console
     if is_plain() or not console.is_terminal:
@@ -99,7 +99,7 @@ def open_bar(title: str, console: Console | None = None, *, transient: bool = Tr
 
 
 def rate(done: float, seconds: float) -> str:
-    """Return how fast work goes: items a second, or where they take longer than that, seconds an item."""
+    """Return the speed in words: items per second, or seconds per item if an item takes longer than a second."""
     if done <= 0 or seconds <= 0:
         return "0/s"
     each = done / seconds
@@ -107,7 +107,7 @@ def rate(done: float, seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words, such as `40 s`, `12 min` or `3 h 05 min`."""
+    """Return `seconds` in words, such as `40 s`, `12 min` or `3 h 05 min`."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -66,10 +66,10 @@ C = TypeVar("C", bound=type[Any])
 
 
 def register(name: str) -> Callable[[C], C]:
-    """Class decorator: make an environment loadable by name in this process.
+    """Return a class decorator that makes an environment class loadable by `name` in this process.
 
     Raises:
-        UsageError: the name is taken, and the message names both origins; or the class leaves out what it must declare.
+        UsageError: the name is taken (the message gives both origins), or the class lacks a required attribute or method.
     """
 
     def add(cls: C) -> C:
@@ -133,7 +133,7 @@ class Package(NamedTuple):
 
 
 def package_of(name: str) -> Package | None:
-    """Return the package that an environment's name comes with; None for one that this process or a file of yours defines."""
+    """Return the package that provides the environment `name`, or None if this process or a file of the user defines it."""
     point = _entry_points().get(name)
     if name in ENVIRONMENTS:
         return Package("verigym", importlib.metadata.version("verigym"))
@@ -141,10 +141,10 @@ def package_of(name: str) -> Package | None:
 
 
 def origin(name: str) -> Any:
-    """Return the class of that name, or of `module:Class` where the name has a colon.
+    """Return the environment class called `name`, or the class at `module:Class` if `name` has a colon.
 
     Raises:
-        UsageError: no such name (with a suggestion), or no environment in such a place.
+        UsageError: no environment has this name (the message suggests one), or `module:Class` is not an environment.
     """
     if not isinstance(name, str):
         raise UsageError(f"expected the name of an environment as a text, such as 'math'; got {name!r}")
@@ -160,7 +160,10 @@ def origin(name: str) -> Any:
 
 
 def import_own(module: str) -> ModuleType:
-    """Import a module of the user's; the present folder is looked at last. Whatever the module raises is raised here."""
+    """Return the user's module `module`, imported with the current folder last on the path.
+
+    Errors of the module are not caught.
+    """
     if os.getcwd() not in sys.path:  # at the end: a file of yours called math.py must not hide Python's own
         sys.path.append(os.getcwd())
     return importlib.import_module(module)
@@ -206,10 +209,10 @@ def _not_imported(module: str, attribute: str, error: BaseException) -> str:
 
 
 def load(name: str, /, **options: Any) -> Environment:
-    """Make the environment of that name.
+    """Return the environment called `name`, made with `options`.
 
     Raises:
-        UsageError: no such name (with a suggestion), or an option is unknown or does not fit.
+        UsageError: no environment has this name (the message suggests one), or an option is unknown or invalid.
     """
     kind = origin(name)
     try:
@@ -223,10 +226,10 @@ def load(name: str, /, **options: Any) -> Environment:
 
 
 def load_usable(name: str, /, **options: Any) -> Environment:
-    """Return an environment whose tools and services are there.
+    """Return the environment called `name`, made with `options`, after checking that its tools and services are available.
 
     Raises:
-        UsageError: as `load`, or the environment cannot work here; the message says what is missing.
+        UsageError: see `load`; or something that the environment needs is missing, which the message names.
     """
     environment = load(name, **options)
     try:

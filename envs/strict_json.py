@@ -17,16 +17,16 @@ _STRING_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*"?|[][{}]', re.DOTALL
 
 
 class NotStrict(ValueError):
-    """The text is not strict JSON, though Python's reader may accept it."""
+    """The text is not strict JSON, although Python's parser may accept it."""
 
 
 def loads(text: str) -> Any:
-    """Return the value in a text.
+    """Return the JSON value in `text`, read strictly.
 
     Raises:
-        NotStrict: a key occurs twice in one object, a number is NaN or infinite, or brackets are too deep in each other.
-        json.JSONDecodeError: it is no JSON.
-        ValueError: an integer of too many digits.
+        NotStrict: an object has a duplicate key, a number is NaN or infinite, or arrays and objects are nested too deeply.
+        json.JSONDecodeError: `text` is not JSON.
+        ValueError: an integer has too many digits.
     """
     refuse_depth(text)
     try:
@@ -36,10 +36,10 @@ def loads(text: str) -> Any:
 
 
 def refuse_depth(text: str) -> None:
-    """Refuse JSON whose arrays and objects are too deep in each other.
+    """Refuse JSON whose arrays and objects are nested too deeply.
 
     Raises:
-        NotStrict: they are.
+        NotStrict: they are nested too deeply.
     """
     if text.count("[") + text.count("{") <= DEPTH:
         return

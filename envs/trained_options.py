@@ -22,10 +22,10 @@ def write_record(folder: Path, options: Mapping[str, Any], training: Mapping[str
 
 
 def refuse_other_options(model: str | None, options: BaseModel) -> None:
-    """Check that a model is asked as it was trained; a folder without a record, and a hub id, are taken as they are.
+    """Check that `options` are those with which `model` was trained. A folder without a record, and a hub id, pass unchecked.
 
     Raises:
-        EnvironmentFailure: `unavailable`, when an option differs from the record, or the record cannot be read.
+        EnvironmentFailure: `unavailable`, because an option differs from the record, or the record cannot be read.
     """
     path = Path(model) / RECORD if model else None
     if path is None or not path.is_file():

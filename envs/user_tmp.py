@@ -8,10 +8,10 @@ import tempfile
 
 
 def own_folder(name: str) -> str:
-    """Return this user's folder of that name below the temporary one, made when first needed.
+    """Return the path of this user's folder `name` in the temporary folder. It is made if it does not exist.
 
     Raises:
-        OSError: it belongs to someone else.
+        OSError: the folder belongs to another user.
     """
     path = os.path.join(tempfile.gettempdir(), f"verigym-{name}-{os.getuid()}")
     os.makedirs(path, mode=0o700, exist_ok=True)

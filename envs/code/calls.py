@@ -16,7 +16,7 @@ Wanted = Callable[[int], bool]
 
 
 def run_calls(bench: Bench, tests: Sequence[Numbered], wanted: Wanted, record: Record) -> None:
-    """Make each call and record its outcome, by the test's index.
+    """Make the call of each of `tests` that `wanted` accepts, and store each outcome by calling `record` with the test's index.
 
     Raises:
         SandboxFailure: the sandbox failed.

@@ -29,7 +29,7 @@ _SOLUTION = re.compile(r"^class Solution\b", re.MULTILINE)
 
 
 class CodeOptions(SandboxedOptions):
-    """How programs are found and where they run. What they must do is in the reference."""
+    """Options for finding a program in a completion and for running it. The tests are in the reference."""
 
     extract: Method = "fenced"
     """Where the program stands: the last fenced block; that, or a text without a fence (fenced_or_all); all text."""
@@ -65,7 +65,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
             raise failure_of(error) from None
 
     def prepare(self) -> None:
-        """Start a worker of the sandbox. If that fails, each verdict reports it."""
+        """Start a worker of the sandbox. If that fails, each verdict reports the failure."""
         with contextlib.suppress(EnvironmentFailure):
             self.check()
 
@@ -74,7 +74,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
         return tuple(self.prompt(text, **reference) for text, reference in examples())
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return the reference's solution in the form that the options read; None where the reference has none."""
+        """Return the reference's solution, formatted so that the options find it, or None if the reference has no solution."""
         reference = self.reference(prompt)
         program = reference.solution
         if program is None:
@@ -95,7 +95,7 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
         return stamped(verdict, reference, program)
 
     def find(self, completion: Completion, reference: CodeReference) -> str | Score:
-        """Return the program in a completion, or the verdict on a completion whose program is not run."""
+        """Return the program in `completion`, or the verdict if there is no program to run."""
         found = find_program(completion.text, reference.language, self.options.extract)
         if found.program is None:
             if completion.cut_off:
@@ -112,19 +112,19 @@ class CodeEnvironment(BaseEnvironment[CodeReference, CodeOptions]):
         return program
 
     def run(self, source: str, reference: CodeReference, until: float = math.inf) -> list[Outcome | None] | Outcome:
-        """Build a program and run its tests.
+        """Build the program `source`, run its tests and return their outcomes.
 
         Args:
             source: the program.
-            reference: its tests and their limits.
-            until: monotonic time from which no test but the first is begun.
+            reference: the tests and their limits.
+            until: monotonic time from which no test except the first is started.
 
         Returns:
-            An outcome for each test, None for those that no longer matter or were not begun; or the one outcome of a program
-            that was not built.
+            A list with the outcome of each test, None for a test that no longer matters or was not started. If the program
+            could not be built, a single outcome.
 
         Raises:
-            EnvironmentFailure: the sandbox cannot work here, or failed while it built the program.
+            EnvironmentFailure: the sandbox cannot work on this machine, or failed while it built the program.
         """
         box = open_named(self.options)
         written = Program(source=source, language=reference.language, prelude=_prelude(source, reference))

@@ -47,21 +47,21 @@ OPERATIONS = (
 
 
 class FunctionsOptions(CodeOptions):
-    """Options of `functions`: those of `code`, and how long a function is."""
+    """Options of `functions`: those of `code`, and the length of the functions."""
 
     steps: int = Field(default=2, ge=1, le=6)
     """Most steps of a function, one after the other."""
 
 
 class FunctionsEnvironment(GeneratedTasks[CodeReference, CodeOptions], CodeEnvironment):
-    """Functions of a whole number in one to `steps` steps: `Write f(x) in Python: add 4, multiply by 3.`"""
+    """Tasks to write a function of a whole number in one to `steps` steps: `Write f(x) in Python: add 4, multiply by 3.`"""
 
     name = "functions"
     version = "1"
     options_type = FunctionsOptions
 
     def make(self, rng: random.Random) -> Made:
-        """Draw steps and numbers until the function is not close to constant."""
+        """Return a task whose steps and numbers are drawn again until the function is not nearly constant."""
         steps = rng.randint(1, cast(FunctionsOptions, self.options).steps)
         while True:
             chosen = [(rng.choice(OPERATIONS), rng.randint(2, 9)) for _ in range(steps)]
@@ -73,10 +73,10 @@ class FunctionsEnvironment(GeneratedTasks[CodeReference, CodeOptions], CodeEnvir
         return Made(f"Write f(x) in Python: {words}.", f"def f(x): return {_code(chosen)}", facts={"tests": tests})
 
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
-        """Return task number `index` of an endless sequence.
+        """Return task number `index` of `split` for `seed`; the sequence has no end.
 
         Raises:
-            UsageError: the split is neither train nor test.
+            UsageError: `split` is neither train nor test.
         """
         made = self.drawn(split, seed, index)
         metadata = {"split": split, "seed": seed, "index": index}

@@ -13,7 +13,7 @@ _HINT = "compare such values in an assert test"
 
 
 def storable_text(value: Any) -> Any:
-    """Return a text that has a byte form, which a program can be given.
+    """Return `value` unchanged, after checking that a text in it can be encoded as bytes and so be given to a program.
 
     Raises:
         ValueError: the text holds a lone surrogate that stands for no byte.
@@ -27,10 +27,10 @@ def storable_text(value: Any) -> Any:
 
 
 def json_value(value: Any) -> Any:
-    """Return a value that survives JSON unchanged.
+    """Return `value` unchanged, after checking that it survives a JSON round trip.
 
     Raises:
-        ValueError: it holds a tuple, a set, a key that is no string, nan, a very long integer...
+        ValueError: it contains something that does not: a tuple, a set, a key that is not a string, NaN, a very long integer.
     """
     waiting = [(value, 1)]
     while waiting:

@@ -19,12 +19,12 @@ _LONG_BITS = 1100
 
 
 def from_text(text: bytes) -> Decimal | None:
-    """Return the number a word is, rounded to 50 digits; None where it is none."""
+    """Return the number that `text` spells, rounded to 50 digits, or None if it is not a number."""
     return _CONTEXT.create_decimal(text.decode("ascii")) if _NUMBER.fullmatch(text) else None
 
 
 def near(expected: Decimal, got: Decimal, tolerance: float) -> bool:
-    """Return whether `got` is near; an infinity and nan are near themselves only."""
+    """Return whether `got` is within `tolerance` of `expected`. Infinities and NaN are near only to themselves."""
     if not expected.is_finite() or not got.is_finite():
         return expected.is_nan() and got.is_nan() or expected.compare_total(got) == 0
     gap = _CONTEXT.abs(_CONTEXT.subtract(got, expected))

@@ -18,7 +18,7 @@ _FOLDERS = re.compile(r"(?:/[\w.+-]+)+/(?=[\w.+-])")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Passed; or failed, how and why; or not judged, because our side failed."""
+    """The result of a test: passed; failed, with how and why; or not judged, because our side failed."""
 
     passed: bool
     status: RunStatus = RunStatus.OK
@@ -45,17 +45,17 @@ def ended(result: RunResult, limits: CodeLimits) -> Outcome:
 
 
 def stopped(status: RunStatus, limits: CodeLimits, detail: str) -> Outcome:
-    """Return the outcome of a test process that says no more than its status and a sentence."""
+    """Return the outcome of a test process about which only its end `status` and the sentence `detail` are known."""
     return Outcome(False, status, _how(status, limits) or show.line(detail) or status.value)
 
 
 def failure_of(error: SandboxFailure) -> EnvironmentFailure:
-    """Return the failure as an environment reports it: worth another try, or not before a person does something."""
+    """Return `error` as an EnvironmentFailure, retryable unless a person has to change something first."""
     return EnvironmentFailure("backend" if error.retryable else "unavailable", error.message, retryable=error.retryable)
 
 
 def ours(error: SandboxFailure) -> Outcome:
-    """Return the outcome of a sandbox that failed: nothing is known about the program."""
+    """Return the outcome of a test whose sandbox failed with `error`, so that nothing is known about the program."""
     return Outcome(False, RunStatus.INFRA, error.message, failure_of(error))
 
 

@@ -34,7 +34,7 @@ class Difference:
 
 
 def difference(expected: bytes, got: bytes, whitespace: Whitespace = "lines", tolerance: float = 0.0) -> Difference | None:
-    """Return the first difference, None where the texts are equal under the policy."""
+    """Return the first difference between `expected` and `got`, or None if the comparison options make them equal."""
     if expected == got:
         return None
     if whitespace == "exact":

@@ -17,10 +17,11 @@ NO_NUMPY = (
 
 
 def importable(environment: Environment) -> dict[str, str] | None:
-    """Return the named packages that judged programs may import, with versions, beside what those need.
+    """Return the versions of the named packages, beyond their dependencies, that judged programs may import.
 
     Returns:
-        None where the environment judges no programs, or has them run in an image, which has packages of its own.
+        A mapping from package to version, or None if the environment judges no programs or runs them in an image, which has
+        packages of its own.
     """
     choices = [one.backend_options.get("packages", True) for one in _sandboxed(environment) if one.backend != "docker"]
     if not choices:
@@ -36,7 +37,7 @@ def importable(environment: Environment) -> dict[str, str] | None:
 
 
 def lacks_numpy(environment: Environment) -> bool:
-    """Return whether judged programs may import the usual packages and numpy, the most usual one, is not installed."""
+    """Return whether judged programs may import the common packages and numpy, the most common one, is not installed."""
     usual = [
         one for one in _sandboxed(environment) if one.backend != "docker" and one.backend_options.get("packages", True) is True
     ]

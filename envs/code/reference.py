@@ -51,7 +51,7 @@ class StdioTest(_Part):
 
 
 class CallTest(_Part):
-    """Call a function of the program, or a method of its `class Solution`, and compare what it returns."""
+    """Test that calls a function of the program, or a method of its `class Solution`, and compares the returned value."""
 
     type: Literal["call"]
     function: Annotated[str, AfterValidator(_identifier)]
@@ -61,7 +61,7 @@ class CallTest(_Part):
 
 
 class AssertTest(_Part):
-    """Run assertions against the program: plain statements, or `def check(candidate)` called with `entry_point`."""
+    """Test that runs assertions against the program: plain statements, or `def check(candidate)` called with `entry_point`."""
 
     type: Literal["assert"]
     code: Text = Field(min_length=1)
@@ -69,14 +69,14 @@ class AssertTest(_Part):
 
 
 class UnittestTest(_Part):
-    """Run the `unittest.TestCase` classes of this code; the program is importable as `solution`."""
+    """Test that runs the `unittest.TestCase` classes of its code, which can import the program as `solution`."""
 
     type: Literal["unittest"]
     code: Text = Field(min_length=1)
 
 
 class PytestTest(_Part):
-    """Run this pytest file; the program is importable under the name of `module`."""
+    """Test that runs a pytest file, which can import the program under the name in `module`."""
 
     type: Literal["pytest"]
     code: Text = Field(min_length=1)
@@ -84,7 +84,7 @@ class PytestTest(_Part):
 
 
 class FileTest(_Part):
-    """Run the program with this input and compare a file that it writes."""
+    """Test that runs the program with an input and compares a file that it writes."""
 
     type: Literal["file"]
     stdin: Text = ""
@@ -100,7 +100,7 @@ class FileTest(_Part):
 
 
 class CheckerTest(_Part):
-    """Run the program with this input and let `check(stdin, stdout) -> bool` say whether what it prints is right."""
+    """Test that runs the program with an input and lets `check(stdin, stdout) -> bool` decide whether its output is right."""
 
     type: Literal["checker"]
     code: Text = Field(min_length=1)
@@ -148,7 +148,7 @@ class CodeLimits(_Part):
 
 
 class Policy(_Part):
-    """How test results become a verdict, and how strictly output is compared."""
+    """Rules for turning test results into a verdict and for comparing output."""
 
     partial: bool = False
     """Whether the reward is the fraction of tests that passed; else all must pass. All tests are run then."""

@@ -23,7 +23,10 @@ Unit = Callable[[], None]
 
 
 class Results:
-    """Outcomes by test, filled in from several threads. None where one was not run: it could not matter, or time was over."""
+    """Outcomes by test, filled in by several threads.
+
+    None stands for a test not run, for lack of time or because it cannot matter.
+    """
 
     def __init__(self, count: int, stop_at_first_failure: bool, until: float = math.inf) -> None:
         self._until = until
@@ -33,7 +36,7 @@ class Results:
         self._lock = threading.Lock()
 
     def wanted(self, index: int) -> bool:
-        """Return whether the outcome of this test can still matter, and there is time for it."""
+        """Return whether the outcome of test `index` can still matter and there is time to run it."""
         with self._lock:
             in_time = index == 0 or time.monotonic() < self._until
             return in_time and (not self._stop or index < self._first_failure)
@@ -47,12 +50,12 @@ class Results:
 
 
 def run_tests(bench: Bench, parallel: int, until: float = math.inf) -> list[Outcome | None]:
-    """Return the outcome of every test that matters, `parallel` units at a time; all call tests are one unit.
+    """Return the outcome of every test that matters. Up to `parallel` units run at a time; all call tests form one unit.
 
     Args:
-        bench: what runs them.
-        parallel: units at a time.
-        until: monotonic time from which no test but the first is begun.
+        bench: the sandbox, the built program and the reference.
+        parallel: number of units that run at a time.
+        until: monotonic time from which no test except the first is started.
     """
     reference = bench.reference
     stop = reference.policy.stop_at_first_failure and not reference.policy.partial

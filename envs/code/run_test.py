@@ -28,7 +28,7 @@ CodeTest = AssertTest | UnittestTest | PytestTest
 
 @dataclass(frozen=True)
 class Bench:
-    """What a program is tried on: the sandbox, the built program, and the reference."""
+    """The sandbox, the built program and the reference, which together run the tests."""
 
     box: Sandbox
     program: Program
@@ -46,7 +46,7 @@ class Bench:
 
 
 def run_one(bench: Bench, number: int, test: Test) -> Outcome:
-    """Return the outcome of test number `number` (from 1).
+    """Return the outcome of `test`, which is number `number` (from 1).
 
     Raises:
         SandboxFailure: the sandbox failed.

@@ -44,10 +44,10 @@ class SandboxedOptions(Options):
 
 
 def open_named(options: SandboxedOptions) -> Sandbox:
-    """Open the sandbox that the options name.
+    """Return the opened sandbox that `options` names.
 
     Raises:
-        EnvironmentFailure: it cannot work here.
+        EnvironmentFailure: this sandbox cannot work on this machine.
     """
     settings: dict[str, Any] = {**options.backend_options, "allow_unsafe": options.allow_unsafe}
     try:

@@ -23,13 +23,13 @@ def quoted(text: str | bytes, limit: int = TEXT_CHARS) -> str:
 
 
 def line(text: str, limit: int = 200) -> str:
-    """Return the text as one printable line, without addresses, which differ from run to run."""
+    """Return `text` as one printable line, cut to `limit` characters, without memory addresses (they differ between runs)."""
     joined = " ".join(text[: 4 * limit].split())
     return _cut(_ADDRESS.sub("0x...", "".join(char if char.isprintable() else "?" for char in joined)), limit)
 
 
 def last_line(text: bytes, limit: int = 200) -> str:
-    """Return the last line of a program's standard error that says something."""
+    """Return the last informative line of `text`, a program's standard error, cut to `limit` characters."""
     tail = text[-4 * limit :].decode("utf-8", "replace").rstrip()
     return line(tail.rpartition("\n")[2], limit)
 

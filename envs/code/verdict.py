@@ -13,10 +13,10 @@ ANSWER_CHARS = 20_000
 
 
 def decide(reference: CodeReference, outcomes: Sequence[Outcome | None]) -> Score:
-    """Return the score.
+    """Return the score that follows from the `outcomes` of the tests.
 
     Raises:
-        EnvironmentFailure: our side failed in a test that decides.
+        EnvironmentFailure: our side failed in a test that decides the verdict.
     """
     count = len(outcomes)
     failures = [(index, outcome) for index, outcome in enumerate(outcomes) if outcome is not None and not outcome.passed]
@@ -41,13 +41,13 @@ def decide(reference: CodeReference, outcomes: Sequence[Outcome | None]) -> Scor
 
 
 def not_built(outcome: Outcome) -> Score:
-    """Return the score of a program that did not compile, or ran past a limit while it did."""
+    """Return the score of a program that did not compile, or that exceeded a limit while compiling."""
     score = Score.limit(reason=outcome.reason) if outcome.limit else Score.incorrect(reason=outcome.reason)
     return score.model_copy(update={"components": {"passed": 0.0}})
 
 
 def stamped(score: Score, reference: CodeReference, program: str) -> Score:
-    """Return the score with the program as its answer, marked where the program shared a process with its tests."""
+    """Return `score` with the program as its answer, marked if the program shared a process with its tests."""
     update: dict[str, object] = {"answer": program if len(program) <= ANSWER_CHARS else program[:ANSWER_CHARS] + "\n..."}
     if reference.policy.trust == "shared":
         update["reason"] = f"trust=shared: {score.reason}"
@@ -60,7 +60,7 @@ def _tests(count: int) -> str:
 
 
 def label_of(test: Test) -> str:
-    """Return what a test does, without what it expects: its call, or its type and input."""
+    """Return a short description of `test` without the expected result: its call, or its type and input."""
     if isinstance(test, CallTest):
         given = [show.value(arg, 40) for arg in test.args]
         given += [f"{name}={show.value(arg, 40)}" for name, arg in test.kwargs.items()]

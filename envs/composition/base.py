@@ -38,14 +38,14 @@ T = TypeVar("T")
 
 
 def whole_references(part: str, environment: Environment, references: Mapping[str, Reference]) -> dict[str, Reference]:
-    """Return a part's references under their names in the composition."""
+    """Return the references of `part`, keyed as in the composition instead of as in the part."""
     if tuple(references) == (environment.name,):
         return {part: references[environment.name]}
     return {f"{part}/{inner}": reference for inner, reference in references.items()}
 
 
 def part_references(part: str, environment: Environment, references: Mapping[str, T]) -> dict[str, T]:
-    """Return the composition's references of a part under their names in the part: the inverse of `whole_references`."""
+    """Return the composition's references that belong to `part`, keyed as in the part: the inverse of `whole_references`."""
     if part in references:
         return {environment.name: references[part]}
     prefix = f"{part}/"
@@ -53,7 +53,7 @@ def part_references(part: str, environment: Environment, references: Mapping[str
 
 
 class GroupVerdictNeeded(Exception):
-    """A part that judges groups is needed for one completion, before it has judged the group."""
+    """A completion needs the verdict of a part that judges groups, and this part has not judged the group yet."""
 
     def __init__(self, part: str) -> None:
         super().__init__(part)
@@ -66,17 +66,17 @@ def judge_in_group(
     judge: Callable[[int], Score],
     judge_part: Callable[[str, list[Completion]], None],
 ) -> list[Score]:
-    """Return one score a completion, where some parts judge whole groups and others single completions.
+    """Return one score for each of `group`, if some parts judge whole groups and others judge single completions.
 
-    Each completion is judged alone until it needs the verdict of a part that judges groups. When all completions have either
-    their score or such a need, the first part needed judges the group, and the rest goes on.
+    Each completion is judged alone until it needs the verdict of a part that judges groups. When every completion has a score
+    or such a need, the first part needed judges the group, and the remaining completions are judged again.
 
     Args:
         group: the completions.
-        parts: the part names, in the order in which the composition asks them.
-        judge: judges the completion at an index; raises GroupVerdictNeeded where a part's verdict is missing.
+        parts: the part names, in the order in which the composition uses them.
+        judge: judges the completion at an index; raises GroupVerdictNeeded if a part's verdict is missing.
         judge_part: has a part judge the group, and stores its verdicts. Completions that do not need the part, such as those
-            behind a shut gate, are passed as empty ones: in a comparison they have lost.
+            in a Gate whose condition failed, are passed as empty completions, which lose every comparison.
     """
     scores: dict[int, Score] = {}
     while len(scores) < len(group):
@@ -93,7 +93,7 @@ def judge_in_group(
 
 
 class CompositionOptions(Options):
-    """Operator and parts; hashed into the grader id, so a change in any part changes the composition's id."""
+    """The operator and the parts. Both are hashed into the grader id, so a change in any part changes the composition's id."""
 
     kind: str
     """The operator."""
@@ -153,7 +153,10 @@ class Composition(ABC):
 
     @property
     def hardened(self) -> bool:
-        """Whether all parts are hardened. A part that is not reports its own exceptions."""
+        """Return whether all parts are hardened, that is, declare that only a completion's text can make them raise.
+
+        A part that is not hardened reports its own exceptions.
+        """
         return all(map(is_hardened, self.parts.values()))
 
     @property
@@ -163,19 +166,19 @@ class Composition(ABC):
 
     @property
     def scores_steps(self) -> bool:
-        """Whether a part scores steps; the composition passes on the steps of all parts."""
+        """Return whether a part scores steps. The composition passes on the steps of all parts."""
         return any(map(scores_steps, self.parts.values()))
 
     @property
     def opens_sessions(self) -> bool:
-        """Whether a part has episodes; all parts judge the same episode."""
+        """Return whether a part has episodes. All parts judge the same episode."""
         return any(map(opens_sessions, self.parts.values()))
 
     def open(self, prompt: Prompt, seed: str) -> Session:
-        """Begin an episode of the one part that has episodes.
+        """Return a session of the only part that has episodes, for a new episode on `prompt`.
 
         Raises:
-            UsageError: no part has episodes, several have, or the prompt was made by another environment.
+            UsageError: no part or several parts have episodes, or the prompt was made by another environment.
         """
         parts = [part for part, environment in self.parts.items() if opens_sessions(environment)]
         if prompt.environment != self.name:
@@ -191,7 +194,7 @@ class Composition(ABC):
 
     @property
     def summands(self) -> Mapping[str, float] | None:
-        """Weight of each part whose reward is a summand of the whole; None if the whole is no weighted sum."""
+        """Return the weight of each part whose reward is a summand of the composed reward, or None for another operator."""
         return None
 
     @property
@@ -202,7 +205,7 @@ class Composition(ABC):
     @property
     @abstractmethod
     def expected_verdicts(self) -> ExpectedVerdicts:
-        """The verdicts that `check_env` expects, derived from the parts'."""
+        """Return the verdicts that `check_env` expects for each kind of completion, derived from those of the parts."""
 
     @abstractmethod
     def combine(self, prompt: Prompt, completion: Completion) -> Score:
@@ -216,10 +219,12 @@ class Composition(ABC):
         metadata: Mapping[str, Any] | None = None,
         **reference: Any,
     ) -> Prompt:
-        """Make a task: `env.prompt(text, math={"answer": "4"}, language={...})`; a part without an argument gets no fields.
+        """Return a task, as in `env.prompt(text, math={"answer": "4"}, language={...})`.
+
+        A part that is not named gets no fields.
 
         Raises:
-            UsageError: an argument is not the name of a part or not a mapping, or a part refuses its fields.
+            UsageError: a keyword is not the name of a part, its value is not a mapping, or a part refuses its fields.
         """
         for part, fields in reference.items():
             if part not in self.parts:
@@ -243,7 +248,7 @@ class Composition(ABC):
         return Prompt(messages=messages, environment=self.name, references=references, metadata=origin)
 
     def load_prompt(self, data: Mapping[str, Any]) -> Prompt:
-        """Rebuild a prompt from its JSON form, references typed again by their parts."""
+        """Return the prompt whose JSON form is `data`, with the references parsed by their parts."""
         references: dict[str, Reference] = {}
         for part, environment in self.parts.items():
             own = part_references(part, environment, data["references"])
@@ -255,13 +260,16 @@ class Composition(ABC):
         return Prompt(**{**data, "references": references})
 
     def part_prompt(self, prompt: Prompt, part: str) -> Prompt:
-        """Return the prompt that a part judges: the same messages, its own references."""
+        """Return the prompt that `part` judges, with the same messages and only that part's references."""
         environment = self.parts[part]
         references = part_references(part, environment, prompt.references)
         return Prompt(messages=prompt.messages, environment=environment.name, references=references, metadata=prompt.metadata)
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return a completion that scores the maximum, if one of the parts' golds or a combination of them does."""
+        """Return a completion that scores the maximum: one of the parts' golds or a combination of them.
+
+        None if there is none.
+        """
         golds = [self.parts[part].gold(self.part_prompt(prompt, part)) for part in self._primary_first()]
         for candidate in gold_candidates([gold for gold in golds if gold is not None]):
             if self.score(prompt, Completion(text=candidate, finish_reason="stop")).reward == self.reward_range[1]:
@@ -269,7 +277,7 @@ class Composition(ABC):
         return None
 
     def score(self, prompt: Prompt, completion: CompletionLike) -> Score:
-        """Judge one completion with every part that the verdict depends on.
+        """Return the score of `completion`, judged by every part that the verdict depends on.
 
         Raises:
             UsageError: the prompt was made by another environment.
@@ -287,7 +295,7 @@ class Composition(ABC):
         return score.model_copy(update={"grader": self.grader, "seconds": time.perf_counter() - start})
 
     def score_group(self, prompt: Prompt, completions: Sequence[Completion | str]) -> list[Score]:
-        """Judge the completions of one prompt; parts that grade groups judge them together (`judge_in_group`).
+        """Return one score for each of `completions`; parts that grade groups judge them together (`judge_in_group`).
 
         Raises:
             UsageError: the prompt was made by another environment.
@@ -319,15 +327,15 @@ class Composition(ABC):
                 prepare()
 
     def examples(self) -> Sequence[Prompt]:
-        """Return the primary part's sample tasks as tasks of the whole; none if another part needs references."""
+        """Return the primary part's sample tasks as tasks of the composition, or none if another part needs references."""
         primary = self.parts[self.options.primary]
         return [self.around(task) for task in sample_tasks(primary)] if self._others() is not None else []
 
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
-        """Return the primary part's task number `index` as a task of the whole.
+        """Return the primary part's task number `index` as a task of the composition.
 
         Raises:
-            UsageError: the primary part generates no tasks, or another part needs references that nothing provides.
+            UsageError: the primary part generates no tasks, or another part needs references that no part provides.
         """
         primary = self.parts[self.options.primary]
         if not isinstance(primary, TaskSource):
@@ -338,20 +346,20 @@ class Composition(ABC):
 
     @property
     def generates_tasks(self) -> bool:
-        """Whether the primary part generates tasks and no other part needs references."""
+        """Return whether the primary part generates tasks and no other part needs references."""
         return self._others() is not None and generates_tasks(self.parts[self.options.primary])
 
     def canary(self, seed: int, index: int) -> Prompt | None:
-        """Return the primary part's unsolvable task number `index` as a task of the whole; None if it has none."""
+        """Return the primary part's unsolvable task number `index` as a task of the composition, or None if it has none."""
         canary = canary_of(self.parts[self.options.primary], seed, index)
         return self.around(canary) if canary is not None and self._others() is not None else None
 
     def prompts(self, split: str = "train", seed: int = 0) -> Iterator[Prompt]:
-        """Yield the primary part's tasks as tasks of the whole, endlessly."""
+        """Yield the primary part's tasks as tasks of the composition, without end."""
         return (self.prompt_at(split, seed, index) for index in itertools.count())
 
     def judge_part(self, part: str, prompt: Prompt, completion: Completion) -> Score:
-        """Return a part's verdict; it is an ERROR only if the part is optional.
+        """Return the verdict of `part` on `completion`. It can be an ERROR only if the part is optional.
 
         Raises:
             EnvironmentFailure: a part that is not optional failed.
@@ -390,26 +398,26 @@ class Composition(ABC):
         return references
 
     def around(self, task: Prompt) -> Prompt:
-        """Return a task of the primary part as a task of the whole. No other part may require references."""
+        """Return `task`, a task of the primary part, as a task of the composition. No other part may require references."""
         primary = self.options.primary
         references = {**whole_references(primary, self.parts[primary], task.references), **(self._others() or {})}
         return Prompt(messages=task.messages, environment=self.name, references=references, metadata=task.metadata)
 
 
 def canary_of(environment: Environment, seed: int, index: int) -> Prompt | None:
-    """Return the environment's `canary(seed, index)`; None if it has no such method."""
+    """Return `environment.canary(seed, index)`, or None if the environment has no such method."""
     canary = getattr(environment, "canary", None)
     prompt: Prompt | None = None if canary is None else canary(seed, index)
     return prompt
 
 
 def sample_tasks(environment: Environment) -> Sequence[Prompt]:
-    """Return the environment's `examples()`; nothing if it has no such method."""
+    """Return `environment.examples()`, or an empty sequence if the environment has no such method."""
     examples = getattr(environment, "examples", None)
     return () if examples is None else list(examples())
 
 
 def generates_tasks(environment: Environment) -> bool:
-    """Return whether the environment generates tasks. One built from others says so itself."""
+    """Return whether the environment generates tasks. An environment that wraps others declares it itself."""
     own: bool | None = getattr(environment, "generates_tasks", None)
     return isinstance(environment, TaskSource) if own is None else own

@@ -20,19 +20,21 @@ _OPPOSITE: dict[Expectation, Expectation] = {"maximum": "floor", "floor": "maxim
 
 
 class WeightedSum(Composition):
-    """Correctness plus shaping: the sum of weight times reward.
+    """Correctness plus shaping: the reward is the sum of weight times reward over the parts.
 
-    The primary part is the correctness part. It decides the status, so CORRECT may come with less than the maximum, and
-    it provides the answer; steps come from every part that scores steps. The rewards are not normalised: the range is the
-    weighted sum of the parts' ranges. The other parts together must weigh less than the primary, so that a wrong answer
-    never outranks a right one.
+    The primary part judges correctness. It decides the status, so a CORRECT completion may get less than the maximum, and it
+    provides the answer; steps come from every part that scores steps. The rewards are not normalised: the range is the weighted
+    sum of the parts' ranges. The other parts together must weigh less than the primary, so that a wrong answer never outranks a
+    right one.
 
     Args:
-        weights: part name to weight; a negative weight is a penalty, 0 only reports the component.
-        environments: environments by part name; other parts are loaded from the registry by their name.
+        weights: mapping from part name to weight; a negative weight is a penalty, and with weight 0 the part's reward is only
+            reported.
+        environments: environments by part name; a part that is missing here is loaded from the registry by its name.
         name: name of the sum; by default the part names joined by "+".
-        primary: the correctness part; by default the first.
-        optional: parts that are left out of the sum if they give an ERROR, instead of making the whole ERROR.
+        primary: the correctness part; by default the first part.
+        optional: parts that are left out of the sum if they give an ERROR. An ERROR of any other part makes the composed score
+            an ERROR.
         allow_shaping_to_dominate: accept weights with which a wrong answer can outrank a right one.
 
     Raises:
@@ -84,7 +86,11 @@ class WeightedSum(Composition):
 
     @property
     def expected_verdicts(self) -> ExpectedVerdicts:
-        """Floor or maximum if all parts agree (floor and maximum exchanged for penalties), else free."""
+        """Return the verdict that `check_env` expects for each kind of completion.
+
+        It is the floor or the maximum if all parts expect that, and else `free`. For a part with a negative weight, floor and
+        maximum are exchanged; parts with weight 0 are ignored.
+        """
 
         def agree(expectations: Mapping[str, Expectation]) -> Expectation:
             signed = {_OPPOSITE[e] if self._weights[part] < 0 else e for part, e in expectations.items()}
@@ -126,8 +132,8 @@ class WeightedSum(Composition):
 class Gate(Composition):
     """The verdict of `then` if `condition` is CORRECT, else the floor: `Gate("format", "math")`.
 
-    If the condition is not CORRECT, `then` is not judged, and the status is the condition's if that is NO_ANSWER, TRUNCATED
-    or LIMIT, else INCORRECT. Each part is a registry name, an environment, or a mapping from a part name to one of these.
+    If `condition` is not CORRECT, `then` is not judged. The status is then that of `condition` if this is NO_ANSWER, TRUNCATED
+    or LIMIT, and else INCORRECT. Each part is a registry name, an environment, or a mapping from a part name to one of these.
     """
 
     def __init__(
@@ -148,7 +154,10 @@ class Gate(Composition):
 
     @property
     def expected_verdicts(self) -> ExpectedVerdicts:
-        """Floor if either part expects the floor, maximum if both expect the maximum, else free."""
+        """Return the verdict that `check_env` expects for each kind of completion.
+
+        It is the floor if either part expects the floor, the maximum if both expect the maximum, and else `free`.
+        """
         return _expected_verdicts(self.parts, _all_of)
 
     @property
@@ -209,7 +218,7 @@ class _Extreme(Composition):
 
 
 class AllOf(_Extreme):
-    """The least of the parts' rewards; CORRECT if every part is CORRECT. Stops at the first part at its floor.
+    """The least of the parts' rewards. The status is CORRECT if every part is CORRECT. Judging stops at a part with its floor.
 
     Otherwise the status is that of the part with the least reward. The answer is the primary part's (by default the first);
     steps come from every part that was judged.
@@ -220,7 +229,10 @@ class AllOf(_Extreme):
 
     @property
     def expected_verdicts(self) -> ExpectedVerdicts:
-        """Floor if any part expects the floor, maximum if all expect the maximum, else free."""
+        """Return the verdict that `check_env` expects for each kind of completion.
+
+        It is the floor if any part expects the floor, the maximum if all expect the maximum, and else `free`.
+        """
         return _expected_verdicts(self.parts, _all_of)
 
     def combine(self, prompt: Prompt, completion: Completion) -> Score:
@@ -243,14 +255,20 @@ class AllOf(_Extreme):
 
 
 class AnyOf(_Extreme):
-    """The greatest of the parts' rewards, with that part's status and answer, and all steps. Stops at the first maximum."""
+    """The greatest of the parts' rewards, with the status and answer of the part that gives it.
+
+    Judging stops at the first part with its maximum. The steps are those of all parts that were judged.
+    """
 
     _decisive = 1.0
     _default_name = "any"
 
     @property
     def expected_verdicts(self) -> ExpectedVerdicts:
-        """Maximum if any part expects the maximum, floor if all expect the floor, else free."""
+        """Return the verdict that `check_env` expects for each kind of completion.
+
+        It is the maximum if any part expects the maximum, the floor if all expect the floor, and else `free`.
+        """
 
         def expect(expectations: Mapping[str, Expectation]) -> Expectation:
             distinct = set(expectations.values())

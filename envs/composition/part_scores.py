@@ -14,7 +14,7 @@ def scores_steps(environment: Environment) -> bool:
 
 
 def components_of(scores: Mapping[str, Score]) -> dict[str, float | None]:
-    """Return the parts' rewards by name, and each part's own components as `part/name`."""
+    """Return the parts' rewards by part name, and each part's own components as `part/name`."""
     components: dict[str, float | None] = {}
     for part, score in scores.items():
         components[part] = score.reward
@@ -23,7 +23,7 @@ def components_of(scores: Mapping[str, Score]) -> dict[str, float | None]:
 
 
 def steps_of(scores: Mapping[str, Score]) -> tuple[StepScore, ...] | None:
-    """Return the steps of all parts, each with the name of the part that judged it; None if no part has steps."""
+    """Return the steps of all parts, each with the name of the part that judged it, or None if no part has steps."""
     steps = tuple(
         step.model_copy(update={"part": f"{part}/{step.part}" if step.part else part})
         for part, score in scores.items()
@@ -38,6 +38,6 @@ def raised_of(scores: Mapping[str, Score]) -> Raised | None:
 
 
 def reason_of(reason: str, scores: Mapping[str, Score]) -> str:
-    """Return the reason, followed by the optional parts that gave no score."""
+    """Return `reason`, followed by the names of the optional parts that gave no score."""
     left_out = [f"optional part {part!r} gave no score: {s.reason}" for part, s in scores.items() if not s.scored]
     return "; ".join([reason, *left_out])

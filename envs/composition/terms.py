@@ -31,10 +31,11 @@ class Term:
     """Reward to assume if the first name in the path `part` was not judged, or the second, and so on."""
 
     def reward(self, score: Score) -> float | None:
-        """Return the part's reward in a score of the whole; None if it has none.
+        """Return the part's reward in `score`, a score of the composition, or None if the score has none for this part.
 
-        A part behind a shut gate was not judged. The gate's reward is the floor of its second part, so this part counts with
-        the end of its range that is worth least within the gate. A negative weight of the gate as a whole does not change that.
+        If a Gate's condition failed, its second part was not judged and the gate's reward is the floor of that part. A part
+        inside then counts with the end of its reward range that is worth least within the gate. A negative weight of the gate
+        does not change that.
         """
         if not score.scored or not self.part:
             return score.reward
@@ -49,10 +50,10 @@ class Term:
 
 
 def terms_of(environment: Environment) -> tuple[Term, ...]:
-    """Return the terms of an environment's reward; a single one if it is no composition. Parts of weight 0 are left out.
+    """Return the terms of the environment's reward, or a single term if it is no composition. Parts of weight 0 are left out.
 
     Raises:
-        UsageError: a part scores steps inside a composition that is no weighted sum of its parts, so its steps have no weight.
+        UsageError: a part scores steps inside a composition that is not a weighted sum, so that its steps have no weight.
     """
     low, high = environment.reward_range
     if not isinstance(environment, Composition):
@@ -78,7 +79,7 @@ def terms_of(environment: Environment) -> tuple[Term, ...]:
 
 
 def step_parts(environment: Environment) -> frozenset[str]:
-    """Return the names of all parts that score steps, also those of weight 0; "" stands for an environment without parts."""
+    """Return the names of all parts that score steps, even with weight 0; "" stands for an environment without parts."""
     if not isinstance(environment, Composition):
         return frozenset({""} if scores_steps(environment) else ())
     return frozenset(
@@ -87,7 +88,7 @@ def step_parts(environment: Environment) -> frozenset[str]:
 
 
 def parts_of(environment: Environment) -> list[str]:
-    """Return the names of all parts at any depth, as in `Score.components`; nothing for an environment without parts."""
+    """Return the names of all parts at any depth, as in `Score.components`; empty for an environment without parts."""
     if not isinstance(environment, Composition):
         return []
     return [
@@ -98,7 +99,7 @@ def parts_of(environment: Environment) -> list[str]:
 
 
 def weighted_sum(terms: Sequence[Term], score: Score) -> float | None:
-    """Return the sum of weight times reward over the given terms; None for an unscored completion."""
+    """Return the sum of weight times reward over `terms` in `score`, or None if `score` has no reward."""
     if not score.scored:
         return None
     rewards = ((term.weight, term.reward(score)) for term in terms)

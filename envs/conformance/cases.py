@@ -28,7 +28,7 @@ class Case:
 
 
 def cases_of(prompt: Prompt, gold: str | None, *, stress: bool) -> Iterator[Case]:
-    """Yield the cases of one task.
+    """Yield the test cases for one task.
 
     Args:
         prompt: the task.
@@ -53,7 +53,10 @@ def cases_of(prompt: Prompt, gold: str | None, *, stress: bool) -> Iterator[Case
 
 
 def judge_cases(client: EnvironmentClient, cases: Sequence[Case]) -> list[Outcome]:
-    """Judge each case by itself. A kind of completion that once hangs or crashes the process is not tried again."""
+    """Return the outcome of each case, judged separately.
+
+    A kind of completion that once hangs or crashes is not tried again.
+    """
     deadly: dict[str, NoReply] = {}
     outcomes: list[Outcome] = []
     for case in cases:

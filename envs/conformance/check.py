@@ -49,15 +49,15 @@ def check_env(
     memory_bytes: int | None = MEMORY_BYTES,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
-    """Check an environment against its contract. A report always comes: what hangs or crashes is killed and reported.
+    """Check an environment against its contract and return a report. Judging that hangs or crashes is killed and reported.
 
     Args:
-        environment: what to check.
+        environment: the environment to check.
         prompts: sample tasks; by default the environment's `examples()`, else the first tasks that it generates.
-        budget_s: wall time for judging one completion, in seconds. Judging is killed after twice as long.
-        total_s: wall time for the whole check, in seconds. Completions left over by then are reported as a failure.
-        memory_bytes: address space of a judging process; None for no limit (environments that use CUDA need that).
-        progress: called with the number of completions judged so far, and how many there are to judge in all.
+        budget_s: seconds of wall time for judging one completion. Judging is killed after twice as long.
+        total_s: seconds of wall time for the whole check. Completions not judged by then are reported as a failure.
+        memory_bytes: limit of a judging process's address space; None for no limit (environments that use CUDA need that).
+        progress: function that is called with the number of completions judged so far, and the number to judge in all.
 
     Raises:
         UsageError: there are no sample prompts, or a limit is not positive.

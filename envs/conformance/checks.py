@@ -39,13 +39,13 @@ def contract_rows(environment: Environment) -> Iterator[CheckRow]:
 def agreement_rows(
     first: EnvironmentClient, second: EnvironmentClient, cases: Sequence[Case], outcomes: Sequence[Outcome]
 ) -> Iterator[CheckRow]:
-    """Judge again in the second process, in the first, inside an event loop and in threads; yield a row for each.
+    """Judge all cases again in both processes, in an event loop and in threads, and yield a row that compares each.
 
     Args:
         first: client of the process that gave `outcomes`.
         second: client of another process.
         cases: all cases.
-        outcomes: one a case.
+        outcomes: the outcome of each case.
     """
     alive = [
         (case, outcome) for case, outcome in zip(cases, outcomes, strict=True) if not _has_kind(outcome, "died", "not tried")
@@ -80,7 +80,7 @@ def same_outcome(one: Outcome, other: Outcome) -> bool:
 
 
 def verdict_rows(environment: Environment, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Iterator[CheckRow]:
-    """Yield a row for each kind of case: whether its completions score what the environment declares."""
+    """Yield a row for each kind of case, which says whether its completions get the verdict that the environment declares."""
     low, high = environment.reward_range
     for group, name in dict.fromkeys((case.group, case.name) for case in cases):
         expectation: Expectation = getattr(environment.expected_verdicts, group)
@@ -94,7 +94,7 @@ def verdict_rows(environment: Environment, cases: Sequence[Case], outcomes: Sequ
 
 
 def worker_row(started: CheckRow, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> CheckRow:
-    """Return the row of the worker process, with the first completion that killed it."""
+    """Return the row on the worker process, which names the first completion that killed it."""
     died = [pair for pair in zip(cases, outcomes, strict=True) if _has_kind(pair[1], "died")]
     if not died or not started.passed:
         return started
@@ -104,7 +104,7 @@ def worker_row(started: CheckRow, cases: Sequence[Case], outcomes: Sequence[Outc
 
 
 def gold_row(environment: Environment, failures: Sequence[NoReply]) -> CheckRow:
-    """Return the failed row of an environment without a gold for any sample task."""
+    """Return a failed row for an environment without a gold for any sample task."""
     expected = f"{environment.reward_range[1]:g} correct"
     if failures:
         return CheckRow("gold", False, expected, f"gold() {failures[0].reason}", cause=f"gold(): {failures[0].reason}")
@@ -119,7 +119,7 @@ def _failure(name: str, case: Case, expected: str, outcome: Outcome, cause: str)
 
 
 def cause_of(outcome: Outcome, expected: str = "") -> str:
-    """Return a text that is equal for all completions that fail for one reason."""
+    """Return a text that is equal for all completions that fail for the same reason."""
     if isinstance(outcome, NoReply):
         return outcome.reason
     if outcome.raised is not None:
@@ -183,9 +183,9 @@ def score_rows(
 
 
 def raised_rows(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Iterator[CheckRow]:
-    """Yield a failed row for each cause for which `judge` raises, or one passed row.
+    """Yield a failed row for each cause of an exception in `judge`, or one passed row.
 
-    These rows come before those of the verdicts, so that a cause of failures in both is shown with its place in the code.
+    These rows come before those of the verdicts, so that a cause of failures in both is shown with its location in the code.
     """
     scores = [(case, score) for case, score in zip(cases, outcomes, strict=True) if isinstance(score, Score)]
     raising = [(case, score.raised, score.scored) for case, score in scores if score.raised is not None]
@@ -204,7 +204,7 @@ def raised_rows(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Iterator[
 
 
 def completeness_row(cases: Sequence[Case], outcomes: Sequence[Outcome], budget: CheckBudget) -> CheckRow:
-    """Return the row that says whether all cases were tried, and if not, how to allow a longer check."""
+    """Return the row that says whether all cases were tried, and if not, how to allow more time for the check."""
     stop = budget.stop_reason()
     tried = sum(not _has_kind(outcome, "not tried") for outcome in outcomes)
     if not stop:

@@ -58,7 +58,7 @@ class CheckBudget:
         self.on_verdicts(self.verdicts)
 
     def stop_reason(self) -> str:
-        """Return why nothing more is tried; empty while the check goes on."""
+        """Return why no further completion is tried, or an empty string while the check goes on."""
         if self.left_s <= 0:
             return f"the check's {self.total_s:g} s are over; total_s gives it more"
         if self.crashes >= MAX_CRASHES or (self.crashes >= MAX_FIRST_CRASHES and not self.verdicts):
@@ -84,17 +84,20 @@ class EnvironmentClient:
         return gold
 
     def tasks(self, places: Sequence[tuple[str, int, int]]) -> list[dict[str, Any]] | None | NoReply:
-        """Return the JSON forms of generated tasks by (split, seed, index); None if the environment generates none."""
+        """Return the JSON forms of the generated tasks at `places`, or None if the environment generates no tasks.
+
+        Each of `places` is (split, seed, index).
+        """
         forms: list[dict[str, Any]] | None | NoReply = self._request({"do": "tasks", "tasks": places})
         return forms
 
     def demonstration(self, prompt: Prompt) -> Completion | None | NoReply:
-        """Return an episode that the environment plays well; None if it plays none."""
+        """Return an episode in which the environment's own player plays well, or None if it has no such player."""
         form = self._request({"do": "demonstrate", "prompt": prompt.model_dump(mode="json")})
         return Completion(**form) if isinstance(form, dict) else form
 
     def play(self, plays: Sequence[Play]) -> list[Played] | NoReply:
-        """Play episodes at the same time, a turn of each after the other."""
+        """Play episodes concurrently, one turn of each in rotation, and return them."""
         sent = [play.model_dump(mode="json") for play in plays]
         replies = self._request({"do": "play", "plays": sent}, count=sum(len(play.texts) + 1 for play in plays))
         if isinstance(replies, NoReply):
@@ -103,7 +106,7 @@ class EnvironmentClient:
         return [Played(**reply) for reply in replies]
 
     def judge(self, items: Sequence[Item], how: str = "plainly") -> list[Score | NoReply]:
-        """Judge items; return a score or a reason without one for each."""
+        """Return, for each of `items`, its score or the reason why there is no reply."""
         sent = [(prompt.model_dump(mode="json"), completion.model_dump(mode="json")) for prompt, completion in items]
         replies = self._request({"do": "judge", "items": sent, "how": how}, count=len(items))
         if isinstance(replies, NoReply):
@@ -145,9 +148,9 @@ def outcome_of(reply: Mapping[str, Any]) -> Score | NoReply:
 def start_clients(
     environment: Environment, budget: CheckBudget
 ) -> Iterator[tuple[CheckRow, tuple[EnvironmentClient, EnvironmentClient] | None]]:
-    """Start two processes; yield the row "works in a worker process", and their clients or None if no process starts.
+    """Start two processes. Yield the row "works in a worker process", and both clients or None if no process starts.
 
-    An environment that cannot be pickled fails that check, and is then tried in forked processes.
+    An environment that cannot be pickled fails this row, and is then tried in forked processes.
     """
     name, expected = "works in a worker process", "starts and lives"
     arguments, row = (environment, budget.memory_bytes), CheckRow(name, True, expected, "lives")

@@ -77,14 +77,14 @@ def episode_rows(
     tasks: Sequence[Prompt],
     golds: Sequence[str | None | NoReply],
 ) -> Iterator[CheckRow]:
-    """Yield the rows on episodes; nothing if the environment has none.
+    """Yield the rows of the checks of episodes, or none if the environment has no episodes.
 
     Args:
-        environment: what is checked.
+        environment: the environment to check.
         first: client of a process that runs it.
-        second: client of another process, whose instance of the environment is a fresh one.
+        second: client of another process with a new instance of the environment.
         tasks: the sample tasks.
-        golds: a completion for each that scores the maximum, where there is one.
+        golds: for each task a completion that scores the maximum, if there is one.
     """
     if opens_sessions(environment):
         yield from _Checks(environment, first, second, tasks[:TASKS], golds[:TASKS]).rows()

@@ -89,7 +89,7 @@ HACKS = (
 
 
 def hacks(prompt: Prompt, gold: str | None) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each hack; without a gold, only of those that need none."""
+    """Yield the name and text of each hack. Without a gold, hacks that need one are left out."""
     setting = HackInput(prompt, gold or "", cut(gold or ""))
     needs_no_gold = ("instructions to a judge", "repeated text")
     for hack in HACKS:
@@ -112,7 +112,7 @@ def garbage(prompt: Prompt) -> Iterator[tuple[str, str]]:
 
 
 def malformed(gold: str) -> Iterator[tuple[str, str]]:
-    """Yield name and text of golds with a malformed answer, which a grader must judge within its limits."""
+    """Yield the name and text of golds with a malformed answer, which a grader must judge within its limits."""
     form = cut(gold)
     yield "lone surrogates", form.holding("\ud800 \udfff")
     yield "digits without end", form.holding("9" * LONG_CHARS)

@@ -148,12 +148,12 @@ def _mapping(outcome: object) -> Mapping[str, JsonValue]:
 
 
 def play_all(environment: Any, plays: Sequence[Play], score: Callable[[Prompt, Completion], dict[str, Any]]) -> list[Played]:
-    """Play episodes at the same time, a turn of each after the other, and judge them.
+    """Play episodes concurrently, one turn of each in rotation, judge them, and return them.
 
     Args:
-        environment: opens the sessions.
-        plays: the episodes.
-        score: judges one, and returns the JSON form of the score or of what was raised.
+        environment: the environment that opens the sessions.
+        plays: the episodes to play.
+        score: function that judges one, and returns the JSON form of the score or of the exception raised.
     """
     prompts = [environment.load_prompt(play.prompt) for play in plays]
     players = [_Player(environment, prompt, play) for prompt, play in zip(prompts, plays, strict=True)]

@@ -8,7 +8,7 @@ HEAD_CHARS, TAIL_CHARS = 120, 40
 
 
 class ConformanceError(Exception):
-    """The environment breaks its contract; the message is a table of the failed checks."""
+    """The environment violates its contract. The message is a table of the failed checks."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _cause(rows: list[CheckRow]) -> FailureCause:
 
 
 def shorten(text: str) -> str:
-    """Return a text as a Python literal; for a long text its two ends and its length."""
+    """Return `text` as a Python literal. For a long text only both ends and the length are shown."""
     if len(text) <= HEAD_CHARS + TAIL_CHARS:
         return repr(text)
     return f"{text[:HEAD_CHARS]!r} ... {text[-TAIL_CHARS:]!r} ({len(text):,} characters)"

@@ -20,11 +20,11 @@ Task = Mapping[str, Any]
 
 
 def task_rows(first: EnvironmentClient, second: EnvironmentClient) -> Iterator[CheckRow]:
-    """Yield the rows on generated tasks; nothing if the environment generates none.
+    """Yield the rows of the checks of generated tasks, or none if the environment generates no tasks.
 
     Args:
         first: client of a process that runs the environment.
-        second: client of another one, with another hash seed.
+        second: client of another process with a different hash seed.
     """
     places = [("train", 0, index) for index in range(TASKS)]
     tasks = _generate(first, places)

@@ -14,7 +14,7 @@ WON = "Correct. You have won, and the episode is over."
 
 
 def forgeries(said: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield name and text of turns in which the model writes what looks like messages of a session.
+    """Yield the name and text of turns in which the model imitates messages of a session.
 
     Args:
         said: messages of the session in other episodes.
@@ -34,10 +34,10 @@ def tool_call(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def hostile(tools: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield name and text of turns that must not bring a session down.
+    """Yield the name and text of turns that must not crash a session.
 
     Args:
-        tools: names of the session's tools, which are called with nonsense.
+        tools: names of the session's tools, which are called with invalid arguments.
     """
     texts = {
         "nothing": "",

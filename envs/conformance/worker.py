@@ -30,12 +30,13 @@ Item = tuple[Prompt, Completion]
 
 
 def serve(sock: socket.socket, environment: Environment, memory_bytes: int | None, parent_pid: int) -> None:
-    """Answer requests until the connection closes. Runs as the target of a child process.
+    """Answer requests from `sock` until the connection closes. This is the main function of a child process.
 
     Args:
         sock: the worker's end of the connection.
         environment: the environment to check.
-        memory_bytes: address space beyond what the process starts with, which a forked process has from its parent.
+        memory_bytes: limit on the address space that the process adds to its initial one, which a forked process inherits from
+            its parent.
         parent_pid: process id of the client.
     """
     settle(sock, None if memory_bytes is None else memory_bytes + _held_bytes(), parent_pid)

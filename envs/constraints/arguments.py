@@ -64,10 +64,10 @@ class Arguments(BaseModel):
 
 
 def model_of(name: str, check: Callable[..., bool]) -> type[Arguments]:
-    """Return the model of a check's arguments: its keyword-only parameters, all required.
+    """Return a pydantic model of the arguments of `check`: its keyword-only parameters, all required.
 
     Raises:
-        TypeError: the signature is not `(text, *, argument: Type, ...)`.
+        TypeError: the signature of `check` is not `(text, *, argument: Type, ...)`.
     """
     parameters = list(inspect.signature(check).parameters.values())
     if not parameters or parameters[0].name != "text" or any(p.kind is not p.KEYWORD_ONLY for p in parameters[1:]):

@@ -15,13 +15,13 @@ _GAP = "\n"  # stands in no run of letters, so that a find over joined words fin
 
 
 def is_echo(prompt: Prompt, text: str, repeated: Sequence[str] = (), *, parts: bool = True) -> bool:
-    """Return whether the words of `text` are the prompt's own. Linear in the text.
+    """Return whether `text` only repeats words of the prompt. Takes linear time.
 
     Args:
-        prompt: what was asked.
+        prompt: the task.
         text: the response.
-        repeated: texts inside the prompt that count as much as the whole of it, such as a request to be repeated.
-        parts: whether a stretch of the prompt at least half as long as a message is an echo too.
+        repeated: texts inside the prompt whose repetition is an echo too, such as a request that the model was told to repeat.
+        parts: whether repeating a passage of the prompt at least half as long as a message is an echo too.
     """
     left = said = _joined(text)
     messages = [_joined(message.content) for message in prompt.messages]

@@ -49,7 +49,7 @@ class ConstraintsReference(Reference):
 
 
 class ConstraintsOptions(Options):
-    """How responses are read and what following a part of the instructions is worth."""
+    """Options for reading responses and for the reward of following only some of the instructions."""
 
     mode: Literal["strict", "loose"] = "strict"
     """`loose`: an instruction also counts as followed if the text follows it without `*`, or without its first or last line."""
@@ -112,7 +112,7 @@ class ConstraintsEnvironment(BaseEnvironment[ConstraintsReference, ConstraintsOp
         return self.reference(prompt).gold
 
     def judge(self, prompt: Prompt, reference: ConstraintsReference, completion: Completion) -> Score:
-        """Check every instruction; the reason names those that are not followed."""
+        """Return the score from checking every instruction. Its reason names the instructions that were not followed."""
         text = self._answer(completion.text)
         if text is None or blank(text):
             return Score.no_answer(reason="the response is empty" if text is not None else "the thinking never ends")

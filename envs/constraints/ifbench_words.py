@@ -90,7 +90,7 @@ def repeats(text: str, *, small_n: Count) -> bool:
     missing="it needs nltk's model averaged_perceptron_tagger_eng, which no package carries; leave the instruction out",
 )
 def start_verb(text: str) -> bool:
-    """Stand in the table: what is not there must not look forgotten."""
+    """Raise EnvironmentFailure: this check needs a model that no package provides, and is only listed for completeness."""
     raise EnvironmentFailure("unavailable", "words:start_verb needs nltk's tagger model")
 
 

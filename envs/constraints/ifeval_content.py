@@ -103,7 +103,10 @@ def postscript(text: str, *, postscript_marker: Text) -> bool:
 
 @constraint("combination:repeat_prompt", "The text begins with `prompt_to_repeat`, in any case.")
 def repeat_prompt(text: str, *, prompt_to_repeat: Text) -> bool:
-    """Check the text's beginning. That an answer follows is the business of the option `strict_echo`."""
+    """Return whether `text` begins with `prompt_to_repeat`.
+
+    Whether an answer follows is checked by the option `strict_echo`.
+    """
     return text.strip().lower().startswith(prompt_to_repeat.strip().lower())
 
 

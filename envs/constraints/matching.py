@@ -9,23 +9,23 @@ from verigym.envs.constraints.arguments import Relation
 
 
 def holds(actual: int, relation: Relation, threshold: int) -> bool:
-    """Return whether a number stands in the relation to the threshold."""
+    """Return whether `actual` stands in `relation` to `threshold`."""
     return actual < threshold if relation == "less than" else actual >= threshold
 
 
 def count(phrase: str, text: str) -> int:
-    """Return how often a phrase occurs, inside words too, whatever its case; occurrences do not overlap."""
+    """Return how often `phrase` occurs in `text`, in any case and also inside words. Occurrences do not overlap."""
     return text.lower().count(phrase.strip().lower())
 
 
 def has_word(phrase: str, text: str, *, any_case: bool = True) -> bool:
-    r"""Whether a phrase occurs between word boundaries (`\b` on either side)."""
+    r"""Return whether `phrase` occurs in `text` between word boundaries (`\b` on either side)."""
     phrase, text = (phrase.lower(), text.lower()) if any_case else (phrase, text)
     return any(_edge(text, at) and _edge(text, at + len(phrase)) for at in _places(phrase, text))
 
 
 def plain_letters(text: str) -> str:
-    """Return the text in ASCII, accents taken off: "São" becomes "Sao"."""
+    """Return `text` in ASCII with accents removed: "São" becomes "Sao"."""
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii")
 
 

@@ -23,7 +23,7 @@ _LONGEST = 40
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a text, each without the space around it. Linear in the text."""
+    """Return the sentences of `text`, each without surrounding white space. Takes linear time."""
     found: list[str] = []
     start = 0
     for end, following in _breaks(text):

@@ -51,10 +51,11 @@ class Constraint:
     origin: str = ""
 
     def validate(self, given: Mapping[str, Any], place: str) -> dict[str, Any]:
-        """Return the arguments typed, as plain JSON values.
+        """Return the arguments in `given`, validated, as plain JSON values.
 
         Raises:
-            UsageError: one is missing, unknown or ill-typed, or the instruction cannot be checked here.
+            UsageError: an argument is missing, unknown or of the wrong type, or the instruction cannot be checked on this
+                machine.
         """
         if self.missing:
             raise UsageError(f"{place}: {self.id!r} cannot be checked: {self.missing}")
@@ -83,11 +84,11 @@ def constraint(
     copies: bool = False,
     missing: str = "",
 ) -> Callable[[C], C]:
-    """Decorate a check `(text, *, argument: Type, ...) -> bool`, so that prompts may name it by its id.
+    """Return a decorator that registers a check `(text, *, argument: Type, ...) -> bool` under `id`, by which prompts name it.
 
     Raises:
-        UsageError: another function has the id.
-        TypeError: the function's signature does not fit.
+        UsageError: another function has this id.
+        TypeError: the function has another signature.
     """
 
     def add(check: C) -> C:
@@ -110,10 +111,10 @@ def known() -> dict[str, Constraint]:
 
 
 def find(id: str) -> Constraint:
-    """Return the constraint of that id.
+    """Return the constraint registered under `id`.
 
     Raises:
-        UsageError: there is none (with a suggestion).
+        UsageError: no constraint has this id; the message suggests a similar one.
     """
     found = _table.get(id) or known().get(id)
     if found is None:

@@ -34,7 +34,7 @@ _LONGEST_CLOSE = 64
 
 
 def count_words(text: str) -> int:
-    """Return how many runs of letters, digits and underscores there are."""
+    """Return the number of runs of letters, digits and underscores in `text`."""
     return sum(1 for _ in _RUN.finditer(text))
 
 
@@ -44,7 +44,7 @@ def runs(text: str) -> list[str]:
 
 
 def without_punctuation(text: str) -> str:
-    """Return the text without ASCII punctuation: "don't" becomes "dont"."""
+    """Return `text` without ASCII punctuation: "don't" becomes "dont"."""
     return text.translate(_NO_PUNCTUATION)
 
 
@@ -54,9 +54,9 @@ def bare(word: str) -> str:
 
 
 def tokens(text: str) -> list[str]:
-    """Return words and punctuation marks as tokens, sentence by sentence: "Don't go." is Do, n't, go and a full stop.
+    """Return the words and punctuation marks of `text`, sentence by sentence: "Don't go." gives Do, n't, go and a full stop.
 
-    A full stop stays with its word except at a sentence's end, so that "U.S." is one token. Linear in the text.
+    A full stop stays with its word except at a sentence's end, so that "U.S." is one token. Takes linear time.
     """
     return [token for sentence in sentences(text) for token in _of_sentence(sentence)]
 

@@ -27,7 +27,10 @@ Expectation = Literal["maximum", "floor", "free"]
 
 
 class ExpectedVerdicts(BaseModel):
-    """The verdicts that `check_env` expects for each kind of completion. A correctness environment keeps the defaults."""
+    """The verdict that `check_env` expects for each kind of completion.
+
+    An environment that judges correctness keeps the defaults.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,14 +42,17 @@ class ExpectedVerdicts(BaseModel):
 
 
 class Options(BaseModel):
-    """Base of an environment's options: typed, frozen, unknown names refused."""
+    """Base class of an environment's options: typed and frozen, and unknown option names are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 @runtime_checkable
 class Environment(Protocol):
-    """The contract. `score` is synchronous, picklable, uses no signals and may be called from any thread or process."""
+    """The contract of an environment.
+
+    `score` is synchronous and picklable, uses no signals and may run in any thread or process.
+    """
 
     @property
     def name(self) -> str:
@@ -66,26 +72,26 @@ class Environment(Protocol):
 
     @property
     def expected_verdicts(self) -> ExpectedVerdicts:
-        """The verdicts that `check_env` expects for each kind of completion."""
+        """Return the verdict that `check_env` expects for each kind of completion."""
 
     @property
     def grader(self) -> str:
-        """`name@version+h`, h = 8 hex digits of the options' hash: stamped on every score."""
+        """Return the grader id `name@version+h` that is stamped on every score; h is 8 hex digits of the options' hash."""
 
     def prompt(self, text: str | Sequence[Message], /, **reference: Any) -> Prompt:
-        """Make a task from a text and the fields of the environment's reference."""
+        """Return a task made from `text` and `reference`, the fields of the environment's reference."""
 
     def load_prompt(self, data: Mapping[str, Any]) -> Prompt:
         """Rebuild a prompt from `prompt.model_dump(mode="json")`."""
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return a completion that must score the maximum, where one can be written."""
+        """Return a completion that must score the maximum on `prompt`, or None if none can be written."""
 
     def score(self, prompt: Prompt, completion: Completion | str) -> Score:
         """Judge one completion."""
 
     def check(self) -> None:
-        """Raise EnvironmentFailure("unavailable", ...) when something the environment needs is absent."""
+        """Raise EnvironmentFailure("unavailable", ...) if something that the environment needs is missing."""
 
 
 @runtime_checkable
@@ -93,7 +99,7 @@ class TaskSource(Protocol):
     """An environment that generates its own tasks."""
 
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
-        """Task number `index` of an endless sequence; the same arguments give the same task."""
+        """Return task number `index` of an endless sequence; the same arguments give the same task."""
 
 
 def _stamped(score: Score, grader: str, seconds: float) -> Score:
@@ -107,14 +113,14 @@ def _stamped(score: Score, grader: str, seconds: float) -> Score:
 
 
 def require_environment(given: object, place: str) -> Environment:
-    """Return what was given where an environment is expected.
+    """Return `given` if it is an environment.
 
     Args:
-        given: anything.
-        place: the parameter, for the message.
+        given: any object.
+        place: name of the parameter that `given` was passed for, used in the error message.
 
     Raises:
-        UsageError: it is none; the message says how to make one of a name or a class.
+        UsageError: `given` is not an environment; the message says how to make one from a name or a class.
     """
     if isinstance(given, str):
         raise UsageError(f"{place}: expected an environment; got the name {given!r}: give verigym.load({given!r})")
@@ -126,10 +132,10 @@ def require_environment(given: object, place: str) -> Environment:
 
 
 def require_declared(cls: type[Any]) -> None:
-    """Refuse a class that lacks a required attribute or method.
+    """Check that the environment class `cls` has every required attribute and method.
 
     Raises:
-        UsageError: naming the attribute or method, and what to write.
+        UsageError: an attribute or method is missing; the message names it and says what to write.
     """
     place = f"{cls.__module__}:{cls.__qualname__}"
     for attribute, example in (("name", '"one-word"'), ("version", '"1"')):
@@ -155,10 +161,10 @@ Opts = TypeVar("Opts", bound=Options)
 
 
 class BaseEnvironment(ABC, Generic[R, Opts]):
-    """Base class: declare `name`, `version`, `reference_type`, `options_type`, and write `judge`.
+    """Base class of environments: declare `name`, `version`, `reference_type` and `options_type`, and write `judge`.
 
     Raises:
-        UsageError: an option or a reference field is unknown or does not fit.
+        UsageError: an option or a reference field is unknown or has an invalid value.
     """
 
     name: ClassVar[str]
@@ -188,35 +194,38 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
 
     @abstractmethod
     def judge(self, prompt: Prompt, reference: R, completion: Completion) -> Score:
-        """Return the verdict; raise EnvironmentFailure where our side fails. The caller sets `grader` and `seconds`."""
+        """Return the verdict on `completion`. Raise EnvironmentFailure for a failure on our side.
+
+        The caller sets `grader` and `seconds`.
+        """
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return a completion that must score the maximum; None where none can be written."""
+        """Return a completion that must score the maximum on `prompt`, or None if none can be written."""
         return None
 
     def audit(self, prompt: Prompt) -> str | None:
-        """Return what is wrong with this task's reference and how to fix it; None for a sound reference.
+        """Return what is wrong with the reference of `prompt` and how to fix it, or None if the reference is sound.
 
-        `verigym validate` calls it for every row, including rows whose gold scores the maximum: a gold that only an identical
-        text can match deserves a warning. Optional for environments that do not extend this class.
+        `verigym validate` calls this method for every row, even if the row's gold scores the maximum: a gold that only an
+        identical text can match deserves a warning. An environment that does not extend this class may leave it out.
         """
         return None
 
     def check(self) -> None:
-        """Raise EnvironmentFailure if something the environment needs is absent. By default nothing is needed."""
+        """Raise EnvironmentFailure if something that the environment needs is missing. By default nothing is needed."""
 
     def canary(self, seed: int, index: int) -> Prompt | None:
-        """Return unsolvable task number `index`, with `metadata["canary"] = "reject"`; None if the environment has none.
+        """Return unsolvable task number `index`, with `metadata["canary"] = "reject"`, or None if the environment has none.
 
-        Training mixes some in: a completion that is rewarded for one has broken the verifier, and the run stops.
+        Training mixes in some of these tasks. A completion that is rewarded on one has broken the verifier, and the run stops.
         """
         return None
 
     def prepare(self) -> None:
-        """Load what judging needs. Workers call it before their first item, outside any item's time limit."""
+        """Load what judging needs. A worker calls this method before its first item, outside any item's time limit."""
 
     def examples(self) -> Sequence[Prompt]:
-        """Return a few sample tasks; `verigym check` and `check_env` use them where no prompts are given."""
+        """Return a few sample tasks, which `verigym check` and `check_env` use if they are given no prompts."""
         return ()
 
     def prompt(
@@ -226,11 +235,11 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         metadata: Mapping[str, Any] | None = None,
         **reference: Any,
     ) -> Prompt:
-        """Make a task. A plain text becomes one user message; the other arguments fill the reference's fields.
+        """Return a task. A plain `text` becomes one user message; `reference` holds the fields of the task's reference.
 
         Raises:
             UsageError: a field of the reference is missing, unknown or of the wrong type.
-            ValueError: a message is not one (`schema.as_messages`).
+            ValueError: an element of `text` is not a valid message (see `schema.as_messages`).
         """
         return Prompt(
             messages=as_messages(text),
@@ -240,7 +249,7 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         )
 
     def make_reference(self, fields: Mapping[str, Any]) -> Reference:
-        """Validate the reference's fields.
+        """Return a reference made from `fields`, after validating them.
 
         Raises:
             UsageError: a field is missing, unknown or of the wrong type.
@@ -256,7 +265,7 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         return Prompt(**{**data, "references": references})
 
     def reference(self, prompt: Prompt) -> R:
-        """Return this environment's reference.
+        """Return the reference that `prompt` holds for this environment.
 
         Raises:
             UsageError: the prompt was made by another environment.
@@ -273,11 +282,13 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         return cast(R, reference)
 
     def score(self, prompt: Prompt, completion: CompletionLike) -> Score:
-        """Judge one completion. Whatever the model wrote gets a verdict; a failure on our side gets `reward=None`.
+        """Return the score of `completion`.
+
+        Any text that a model wrote gets a verdict; a failure on our side gives `reward=None`.
 
         Raises:
             UsageError: the prompt was made by another environment.
-            TypeError, ValueError: the arguments are not a prompt and a completion (`Completion.of`).
+            TypeError, ValueError: the arguments are not a prompt and a completion (see `Completion.of`).
         """
         reference = self.reference(prompt)
         candidate = Completion.of(completion)
@@ -293,11 +304,14 @@ class BaseEnvironment(ABC, Generic[R, Opts]):
         return _stamped(result, self.grader, time.perf_counter() - start)
 
     def score_group(self, prompt: Prompt, completions: Sequence[Completion | str]) -> list[Score]:
-        """Judge the completions of one prompt, one score each. Environments that compare or batch completions override it."""
+        """Return one score for each of the `completions` of `prompt`, in order.
+
+        Environments that compare completions with each other, or judge them in a batch, override this method.
+        """
         return [self.score(prompt, completion) for completion in completions]
 
     def prompts(self, split: str = "train", seed: int = 0) -> Iterator[Prompt]:
-        """Yield the environment's own tasks, endlessly.
+        """Yield the environment's own tasks of `split` without end.
 
         Raises:
             UsageError: the environment does not generate tasks.

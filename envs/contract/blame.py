@@ -31,14 +31,18 @@ _OTHERS_AT = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 
 
 def describe(error: BaseException) -> str:
-    """Return the exception's type and message, cut short: grader messages may quote the whole completion."""
+    """Return the type and message of `error`, shortened because a grader's message may quote the whole completion."""
     message = " ".join(str(error).split())
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     return text if len(text) <= MESSAGE_CHARS else text[: MESSAGE_CHARS - 3] + "..."
 
 
 def raised_by(error: BaseException) -> Raised:
-    """Return the error, its place in the environment's own code if there is one, and the traceback without our frames."""
+    """Return `error` as a `Raised` record.
+
+    It holds the error's text, the failing line of the environment's own code if there is one, and the traceback without our
+    frames.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     while len(frames) > 1 and frames[0].filename.startswith(_OURS):
         del frames[0]
@@ -58,15 +62,19 @@ def guarded(
     *,
     hardened: bool = False,
 ) -> Score:
-    """Judge, and turn any exception into a score by the blame rule.
+    """Return `judge(completion)`, or, if `judge` raises an exception, a score that says who is to blame.
+
+    To find out, `judge` is run on a control completion that must be judged without an exception. If that works and
+    `judge(completion)` raises again, the completion is at fault and gets `floor`; if the control raises too, the failure is
+    ours and there is no reward.
 
     Args:
-        judge: returns a Score or raises.
-        completion: what the model wrote.
-        gold: returns the control text; None for the default control.
-        floor: the reward of a completion that is at fault.
-        hardened: whether the author declares that only texts can make it raise. An exception is then not reported as a bug,
-            unless the control raises too.
+        judge: function that returns a Score or raises an exception.
+        completion: the completion to judge.
+        gold: function that returns the text of the control, or None for the default control.
+        floor: reward of a completion that is to blame for the exception.
+        hardened: whether the author declares that only a completion's text can make `judge` raise. An exception is then not
+            reported as a bug, unless the control raises too.
     """
     score, error = _guarded(judge, completion, gold, floor)
     broken = score.error is not None and score.error.kind == "internal"
@@ -111,7 +119,7 @@ def _control_failure(judge: Callable[[Completion], Score], gold: Callable[[], st
 
 
 def control_completion(gold: str | None) -> Completion:
-    """Return the control as a completion: the gold, or a plain answer if there is none."""
+    """Return the control item's completion: `gold`, or a plain answer if `gold` is None."""
     return Completion(text=CONTROL_TEXT if gold is None else gold, finish_reason="stop")
 
 
@@ -122,10 +130,10 @@ def _checked(score: object) -> Score:
 
 
 def in_range(score: Score, reward_range: tuple[float, float]) -> Score:
-    """Return the score unchanged.
+    """Return `score` unchanged.
 
     Raises:
-        ValueError: its reward is outside the environment's range.
+        ValueError: its reward is outside `reward_range`.
     """
     low, high = reward_range
     if score.reward is not None and not low <= score.reward <= high:

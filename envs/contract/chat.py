@@ -13,14 +13,14 @@ _CALLS = ("tool_calls", "function_call")
 
 
 def message_fields(message: Mapping[str, Any], place: str) -> dict[str, str]:
-    """Return role and content of one message. Fields that are None, as in columns of a data set, count as absent.
+    """Return the role and content of `message`. Fields that are None, as in columns of a data set, count as absent.
 
     Args:
-        message: as a chat API or a data set has it.
-        place: its position, for the error.
+        message: a message as a chat API or a data set holds it.
+        place: its position, for the error message.
 
     Raises:
-        TypeError: it is no mapping.
+        TypeError: `message` is not a mapping.
         ValueError: its role is unknown, it calls a tool, or it has no text.
     """
     if not isinstance(message, Mapping):
@@ -36,13 +36,14 @@ def message_fields(message: Mapping[str, Any], place: str) -> dict[str, str]:
 
 
 def completion_fields(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the fields of a `Completion` from messages: those after the last `system` or `user` message are the model's.
+    """Return the fields of a `Completion` made from the messages after the last `system` or `user` message in `messages`.
 
-    Without tools that is one text of the assistant. With tools it is an episode: turns are kept, and the last text is judged.
+    Without tools they must be one text of the assistant. With tools they become an episode: the turns are kept, and the
+    assistant's last text is judged.
 
     Raises:
-        TypeError: an element is no message.
-        ValueError: there is no text of the assistant, or several that no tool stands between.
+        TypeError: an element of `messages` is not a message.
+        ValueError: the assistant wrote no text, or wrote two texts with no tool reply between them.
     """
     if not messages:
         raise ValueError("a completion is an empty list of messages; expected [{'role': 'assistant', 'content': ...}]")

@@ -11,12 +11,12 @@ LONGEST = 200
 
 
 def differing(old: Any, new: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (place, words) of each field that differs, such as ("options.digits", "options.digits was 2 and is now 3").
+    """Yield (place, sentence) for each field that differs, such as ("options.digits", "options.digits was 2 and is now 3").
 
     Args:
         old: a JSON value.
-        new: the value to compare it with.
-        place: path of both in their records.
+        new: the JSON value to compare `old` with.
+        place: path of both values in their records.
     """
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*new, *(key for key in old if key not in new)]:

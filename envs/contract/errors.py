@@ -18,7 +18,10 @@ from verigym.envs.contract.schema import ErrorKind, Raised, Score
 
 
 class EnvironmentFailure(Exception):
-    """A failure on our side (gold, back end, judge, worker), so there is no score. Never raised because of the model's text."""
+    """A failure on our side (gold, back end, judge or worker), so that there is no score.
+
+    It is never raised for the model's text.
+    """
 
     def __init__(self, kind: ErrorKind, message: str, *, retryable: bool = False, raised: Raised | None = None) -> None:
         super().__init__(kind, message, retryable)
@@ -37,7 +40,7 @@ class EnvironmentFailure(Exception):
 
 
 class UsageError(ValueError):
-    """Bad input from a user: one line that names the place, what was expected and what to do."""
+    """A mistake in the user's input. The message is one line with the location, what was expected and what to do."""
 
 
 NEAREST = 5
@@ -45,12 +48,12 @@ NEAREST = 5
 
 
 def did_you_mean(word: str, known: Iterable[str], list_all: str = "") -> str:
-    """Return `; did you mean 'x'?`, or the list of known words if none is similar.
+    """Return `; did you mean 'x'?` for a misspelt `word`, or the list of `known` words if none of them is similar.
 
     Args:
-        word: what was given.
-        known: what could have been meant.
-        list_all: a command that lists all; where there is one, only the nearest few of a long list are named.
+        word: the unknown word.
+        known: the valid words.
+        list_all: a command that lists all valid words. If it is given, a long list is cut to the few words nearest to `word`.
     """
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
@@ -63,7 +66,7 @@ def did_you_mean(word: str, known: Iterable[str], list_all: str = "") -> str:
 
 
 def near_file(path: str | os.PathLike[str]) -> str:
-    """Return a hint for a path without a file: a similar name in the same folder, or that the folder is missing."""
+    """Return a hint for a `path` that does not exist: a similar file name in the same folder, or that the folder is missing."""
     folder, name = os.path.split(path)
     if folder and not os.path.isdir(folder):
         return f" (there is no folder {folder})"
@@ -79,10 +82,12 @@ def near_file(path: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def error_context(context: str) -> Iterator[None]:
-    """Prefix an error with its context, unless the message already begins with it.
+    """Return a context manager that puts `context` before the message of an error from its block.
+
+    A message that already begins with `context` is left as it is.
 
     Raises:
-        UsageError: in place of a UsageError or EnvironmentFailure of the block.
+        UsageError: the block raised a UsageError or an EnvironmentFailure.
     """
     try:
         yield
@@ -154,12 +159,12 @@ def _alternatives(annotation: Any) -> list[Any]:
 
 
 def explain(error: ValidationError, known: Iterable[str] = ()) -> str:
-    """Return a pydantic error as one line: the first problem, its field and what was given.
+    """Return one line that describes a pydantic `error`: its first problem, the field and the value given.
 
     Args:
-        error: the validation error.
-        known: the field names at the top level, to suggest one for a misspelt name. Pass a model's `model_fields` to get
-            suggestions for nested fields too.
+        error: the validation error to describe.
+        known: valid field names at the top level, from which a correction of a misspelt name is suggested. Pass a model's
+            `model_fields` to get suggestions for nested fields too.
     """
     known = known if isinstance(known, Mapping) else tuple(known)
     reported = error.errors(include_url=False, include_context=False)

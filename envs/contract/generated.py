@@ -25,7 +25,7 @@ Opts = TypeVar("Opts", bound=Options)
 
 
 def split_of(question: str) -> str:
-    """Return the split a question belongs to, by the hash of its text."""
+    """Return the split, train or test, that `question` belongs to. It is decided by the hash of its text."""
     return "test" if int(sha256_hex(question)[:8], 16) < HELD_OUT_SHARE * 2**32 else "train"
 
 
@@ -42,21 +42,24 @@ class Made(NamedTuple):
 
 
 class GeneratedTasks(BaseEnvironment[R, Opts]):
-    """Base class: write `make`, which draws a task from a random generator, and `judge`."""
+    """Base class of environments that generate their tasks.
+
+    A subclass writes `make`, which draws a task from a random generator, and `judge`.
+    """
 
     @abstractmethod
     def make(self, rng: random.Random) -> Made:
         """Return a task. All its randomness comes from `rng`."""
 
     def stream(self) -> str:
-        """Return the first part of the hashed key, which separates this environment's draws from others'."""
+        """Return the first part of the random generator's key, which differs for each environment."""
         return self.name
 
     def drawn(self, split: str, seed: int, index: int) -> Made:
-        """Return task number `index` of a split.
+        """Return task number `index` of `split` for `seed`.
 
         Raises:
-            UsageError: the split is neither train nor test, or there are so few questions that none falls into it.
+            UsageError: `split` is neither train nor test, or no question falls into it because there are too few of them.
         """
         if split not in SPLITS:
             raise UsageError(f"{self.name!r} has the splits train and test, not {split!r}")
@@ -68,10 +71,10 @@ class GeneratedTasks(BaseEnvironment[R, Opts]):
         raise UsageError(f"{self.name!r} has so few questions that {TRIES} draws gave none of the split {split!r}")
 
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
-        """Return task number `index` of an endless sequence.
+        """Return the prompt of task number `index` of `split` for `seed`; the sequence has no end.
 
         Raises:
-            UsageError: as `drawn`, or `make` gave other fields than the reference has.
+            UsageError: see `drawn`; or the fields that `make` returned are not those of the reference.
         """
         made = self.drawn(split, seed, index)
         metadata = {"split": split, "seed": seed, "index": index}

@@ -27,12 +27,15 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 
 def canonical_json(value: Any) -> str:
-    """Return the one JSON text of a value: sorted keys, no spaces, no nan."""
+    """Return the canonical JSON text of `value`: keys sorted, no spaces, NaN refused."""
     return _ENCODER.encode(value)
 
 
 def sha256_hex(text: str) -> str:
-    """Return sha256 of the text's UTF-8 bytes; a lone surrogate hashes as its escape instead of raising."""
+    """Return the hex SHA-256 of the UTF-8 bytes of `text`.
+
+    A lone surrogate is hashed as its escape instead of raising an error.
+    """
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -56,11 +59,11 @@ class Message(_Frozen):
 
 
 class Reference(_Frozen):
-    """Base class of the data that a completion is judged against: subclass it with typed fields."""
+    """Base class of the data that a completion is judged against. Subclass it and declare typed fields."""
 
 
 class Prompt(_Frozen):
-    """A task: the messages for the model and, by environment part, the reference that its completion is judged against."""
+    """A task: the messages for the model, and the reference of each environment that judges the completion."""
 
     messages: tuple[Message, ...] = Field(min_length=1)
     environment: str
@@ -95,11 +98,11 @@ class Prompt(_Frozen):
 
 
 def as_messages(text: str | Sequence[Message | Mapping[str, Any]]) -> tuple[Message, ...]:
-    """Return messages: a plain text becomes one user message, dictionaries with `role` and `content` are converted.
+    """Return `text` as messages: a string becomes one user message; dictionaries with `role` and `content` are converted.
 
     Raises:
-        TypeError: it is neither a text nor a list of messages.
-        ValueError: a message has no text, calls a tool, or has a role that no chat has.
+        TypeError: `text` is neither a string nor a list of messages.
+        ValueError: a message has no text, calls a tool, or has an unknown role.
     """
     if isinstance(text, str):
         return (Message(role="user", content=text),)
@@ -128,7 +131,7 @@ class ToolCall(_Frozen):
 
 
 class Turn(_Frozen):
-    """One turn of an episode after the prompt: what the model wrote, or a reply that it read."""
+    """One turn of an episode after the prompt: a text that the model wrote, or a reply that the model read."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -156,7 +159,7 @@ class Turn(_Frozen):
 
 
 class ScoreError(_Frozen):
-    """Why there is no score. `retryable` says whether another try may help."""
+    """The reason why a completion has no score. `retryable` says whether another try may succeed."""
 
     kind: ErrorKind
     message: str
@@ -164,10 +167,10 @@ class ScoreError(_Frozen):
 
 
 class Completion(_Frozen):
-    """What the model wrote. A plain string is accepted wherever a Completion is, and so are the messages of a chat.
+    """The text that the model wrote. Functions that take a Completion also accept a string or the messages of a chat.
 
-    After an episode of several turns, `text` is that of the assistant's last turn. What the model read, such as the results of
-    tools, stands in `turns` only, so an environment that judges `text` never pays for it.
+    After an episode of several turns, `text` is the text of the assistant's last turn. Text that the model read, such as the
+    results of tools, is in `turns` only, so an environment that judges `text` never rewards it.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -201,12 +204,12 @@ class Completion(_Frozen):
 
     @classmethod
     def of(cls, value: CompletionLike) -> Completion:
-        """Return a Completion unchanged, or make one from a text or from messages that end with the assistant's.
+        """Return `value` as a Completion. It may be one already, a text, or messages that end with the assistant's.
 
-        Messages with tool calls and replies of tools become an episode, whose last text of the assistant is judged.
+        Messages with tool calls and tool replies become an episode, in which the assistant's last text is judged.
 
         Raises:
-            TypeError: it is none of these, which is the caller's mistake and never the model's.
+            TypeError: `value` is none of these. This is a mistake of the caller, never of the model.
             ValueError: the messages do not hold exactly one text of the assistant.
         """
         if isinstance(value, Completion):
@@ -232,7 +235,7 @@ CompletionLike = Completion | str | Sequence[Mapping[str, Any]]
 
 
 class Status(StrEnum):
-    """The verdict in one word. Only ERROR is our fault; every other status carries a reward."""
+    """The kind of verdict. Only ERROR is a failure on our side and has no reward; every other status has a reward."""
 
     CORRECT = "correct"
     PARTIAL = "partial"
@@ -244,7 +247,7 @@ class Status(StrEnum):
 
 
 class StepScore(_Frozen):
-    """The reward of one step: half-open character offsets [start, end) in `completion.text`."""
+    """The reward of one reasoning step, the characters [start, end) of `completion.text`."""
 
     start: int = Field(ge=0)
     end: int = Field(ge=0)
@@ -261,7 +264,7 @@ class StepScore(_Frozen):
 
 
 class Raised(_Frozen):
-    """An exception that `judge` raised: a bug in the environment, even if this completion is blamed for it."""
+    """An exception that `judge` raised. It is a bug in the environment, even if this completion is blamed for it."""
 
     error: str
     """Type and message."""
@@ -271,7 +274,7 @@ class Raised(_Frozen):
 
     @property
     def cause(self) -> str:
-        """Error type and place: equal for all completions on which the same line fails in the same way."""
+        """Return the error's type and code location, equal for all completions that fail in the same way on the same line."""
         return f"{self.error.partition(':')[0]} at {self.place}"
 
 
@@ -280,9 +283,9 @@ Components = Mapping[str, float | None]
 
 
 class Score(_Frozen):
-    """A verdict. `reward is None` exactly when `status` is ERROR exactly when `error` is set.
+    """A verdict. `reward` is None if and only if `status` is ERROR, and then `error` is set.
 
-    Build one with the named constructors; the environment's base class stamps `grader` and `seconds`.
+    Build one with the named constructors. The base class of environments sets `grader` and `seconds`.
     """
 
     reward: float | None
@@ -321,7 +324,7 @@ class Score(_Frozen):
 
     @property
     def scored(self) -> bool:
-        """Whether this is a verdict, as opposed to a failure on our side."""
+        """Return whether this score is a verdict and not a failure on our side."""
         return self.status is not Status.ERROR
 
     @classmethod
@@ -369,12 +372,15 @@ class Score(_Frozen):
 
     @classmethod
     def of_failure(cls, error: ScoreError) -> Score:
-        """Return the score of this failure on our side, without a reward."""
+        """Return a score without a reward for `error`, a failure on our side."""
         return cls(reward=None, status=Status.ERROR, reason=error.message, error=error)
 
     @classmethod
     def of_episode(cls, completion: Completion, floor: float) -> Score | None:
-        """Return the score of an episode that is not judged: our side failed, or a turn brought its session down. Else None."""
+        """Return the score of an episode that cannot be judged, or None if it can be.
+
+        An episode in which our side failed gets an ERROR. One in which a turn brought its session down gets `floor`.
+        """
         if completion.failure is not None:
             return cls.of_failure(completion.failure)
         if completion.finish_reason == "limit":

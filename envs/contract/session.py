@@ -34,9 +34,9 @@ TOOLS = "tools"
 
 
 def with_tools(prompt: Prompt, tools: Sequence[ToolSpec]) -> Prompt:
-    """Return a prompt that carries the tools of its episodes, so that a chat template can tell the model of them.
+    """Return `prompt` with the `tools` of its episodes added, so that a chat template can describe them to the model.
 
-    They stand in the metadata: the verdict and the key do not depend on them.
+    The tools are stored in the metadata; the verdict and the prompt's key do not depend on them.
     """
     metadata = {**prompt.metadata, TOOLS: [tool.for_template() for tool in tools]}
     return prompt.model_copy(update={"metadata": metadata})
@@ -71,24 +71,27 @@ def _encodable(message: Message) -> Message:
 
 
 class Session(Protocol):
-    """One episode. It is opened once, used once and closed once: nothing can pass from one episode into another."""
+    """The environment's side of one episode. A session is opened, used and closed once, so no state passes between episodes."""
 
     @property
     def tools(self) -> Sequence[ToolSpec]:
         """The tools that the model may call."""
 
     def read(self, text: str) -> Turn:
-        """Return a text of the model as a turn, with the calls in it. Whatever the text, it raises nothing."""
+        """Return `text`, which the model wrote, as a turn that holds the tool calls in it. No text makes this method raise."""
 
     def respond(self, turn: Turn) -> Reply:
-        """Answer a turn of the model.
+        """Return the reply to `turn`, a turn of the model.
 
         Raises:
             EnvironmentFailure: our side cannot go on. The episode then gets no reward.
         """
 
     def close(self) -> Mapping[str, JsonValue]:
-        """End the episode and return its outcome, for `Completion.outcome`. Idempotent."""
+        """End the episode and return its outcome, which becomes `Completion.outcome`.
+
+        Calling it again has no further effect.
+        """
 
 
 @runtime_checkable
@@ -96,7 +99,7 @@ class Interactive(Protocol):
     """An environment with episodes."""
 
     def open(self, prompt: Prompt, seed: str) -> Session:
-        """Begin an episode. The same prompt, seed and turns give the same replies.
+        """Return the session of a new episode on `prompt`. The same prompt, seed and turns give the same replies.
 
         Raises:
             UsageError: the prompt was made by another environment.
@@ -105,5 +108,8 @@ class Interactive(Protocol):
 
 
 def opens_sessions(environment: object) -> bool:
-    """Return whether an environment has episodes. One that wraps others and can only open sessions of theirs says so itself."""
+    """Return whether `environment` has episodes.
+
+    A wrapper, which can only open the sessions of the environments that it wraps, declares it itself.
+    """
     return isinstance(environment, Interactive) and bool(getattr(environment, "opens_sessions", True))

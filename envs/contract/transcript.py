@@ -13,7 +13,7 @@ from verigym.envs.contract.session import Reply
 
 
 class Transcript:
-    """The turns of one episode so far, and the completion that they become."""
+    """The turns of one episode so far, from which the episode's completion is made."""
 
     def __init__(self, prompt: Prompt) -> None:
         self.prompt = prompt
@@ -32,11 +32,11 @@ class Transcript:
         self.written += 1
 
     def replace_last(self, turn: Turn) -> None:
-        """Put the turn as the session read it, with its calls, in the place of the last one."""
+        """Replace the last turn by `turn`, which the session has parsed and which holds the tool calls."""
         self.turns[-1] = turn
 
     def answer(self, reply: Reply) -> None:
-        """Add what the session answered to the last turn.
+        """Append `reply`, the session's answer to the last turn.
 
         Raises:
             UsageError: a message of the reply has a role that the model does not read.
@@ -51,7 +51,10 @@ class Transcript:
         failure: ScoreError | None = None,
         token_ids: Sequence[int] | None = None,
     ) -> Completion:
-        """Return the episode; `token_ids` are those that the model wrote."""
+        """Return the episode as a completion with the given finish `reason`, `outcome` and `failure`.
+
+        `token_ids` are the tokens that the model wrote.
+        """
         return Completion(
             text=next((turn.text for turn in reversed(self.turns) if turn.role == "assistant"), ""),
             token_ids=None if token_ids is None else tuple(token_ids),

@@ -13,14 +13,14 @@ _HEX_DIGITS = 12
 
 
 def visible(text: str) -> str:
-    """Return what the user sees of a turn: not the thinking, and in the place of nothing a word for it."""
+    """Return the part of a turn that the user sees: `text` without the thinking, or `NOTHING` if nothing else is left."""
     shown = (strip_thinking(text) or "").strip()
     # A lone surrogate has no UTF-8 form; in its place stands what every editor would show.
     return shown.encode("utf-8", "replace").decode() if shown else NOTHING
 
 
 def opening(prompt: Prompt) -> list[Line]:
-    """Return the messages of a prompt that the user has seen or written."""
+    """Return the messages of `prompt` that the user has seen or written."""
     lines: list[Line] = []
     for message in prompt.messages:
         if message.role == "user":
@@ -31,10 +31,10 @@ def opening(prompt: Prompt) -> list[Line]:
 
 
 def as_text(prompt: Prompt, completion: Completion) -> str:
-    """Return the conversation that an episode is, with calls of tools and their results left out.
+    """Return the conversation of an episode as one text, without tool calls and their results.
 
-    A line `--- user CODE ---` or `--- assistant CODE ---` begins each turn. The code is a hash over all of them, and control
-    tokens in them are broken, so that a turn can neither hold such a line nor end the quote in which a judge reads the whole.
+    A line `--- user CODE ---` or `--- assistant CODE ---` begins each turn. The code is a hash of all turns, and control tokens
+    in the turns are broken, so that no turn can contain such a line or end the quote in which a judge reads the conversation.
     """
     lines = opening(prompt)
     if completion.turns:

@@ -46,15 +46,15 @@ _FIELDS = tuple(UserReference.model_fields)
 
 
 class DialogueEnvironment:
-    """Conversations with a user whom a language model plays; another environment judges.
+    """Conversations with a user played by a language model; another environment judges them.
 
     Args:
-        verdict: the environment that judges, by name or itself. If it has tools (`ToolEnvironment`), a turn with calls is
-            answered by the tools, and any other by the user.
-        options: of `DialogueOptions`.
+        verdict: the environment that judges, or its name. If it has tools (`ToolEnvironment`), the tools answer a turn with
+            calls, and the user answers any other turn.
+        options: fields of `DialogueOptions`.
 
     Raises:
-        UsageError: an option is unknown or does not fit, or the environment cannot judge a conversation.
+        UsageError: an option is unknown or invalid, or the environment cannot judge a conversation.
     """
 
     name = "dialogue"
@@ -131,7 +131,7 @@ class DialogueEnvironment:
         metadata: Mapping[str, Any] | None = None,
         **reference: Any,
     ) -> Prompt:
-        """Make a task: the user's first message, `wants`, `knows` and `manner`, and the reference of the judging environment.
+        """Return a task: the user's first message, `wants`, `knows` and `manner`, and the judging environment's reference.
 
         Raises:
             UsageError: a field is missing, unknown or of the wrong type, or the last message is not the user's.
@@ -146,10 +146,10 @@ class DialogueEnvironment:
         return self._whole(made, user, {**made.metadata, **(metadata or {})})
 
     def load_prompt(self, data: Mapping[str, Any]) -> Prompt:
-        """Rebuild a prompt from its JSON form.
+        """Return the prompt whose JSON form is `data`.
 
         Raises:
-            UsageError: it was made by another environment.
+            UsageError: the prompt was made by another environment.
         """
         if data["environment"] != self.name:
             raise UsageError(f"{self.name!r} was given a prompt made for {data['environment']!r}")
@@ -181,11 +181,11 @@ class DialogueEnvironment:
         )
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return an answer that scores the maximum without a conversation, where the judging environment can write one."""
+        """Return an answer that scores the maximum without a conversation, or None if the judging environment has none."""
         return self.inner.gold(self._judged(prompt))
 
     def score(self, prompt: Prompt, completion: CompletionLike) -> Score:
-        """Judge an episode, or one text, by the judging environment. The endpoint of the user is not asked.
+        """Return the judging environment's score of an episode or a single text. No request goes to the user's endpoint.
 
         Raises:
             UsageError: the prompt was made by another environment.
@@ -199,7 +199,7 @@ class DialogueEnvironment:
         return score.model_copy(update={"grader": self.grader})
 
     def check(self) -> None:
-        """Check the judging environment, and that the endpoint is there, accepts the key and has the model."""
+        """Check the judging environment, and that the user's endpoint answers, accepts the key and has the model."""
         self.inner.check()
         look(self.options)
 
@@ -230,7 +230,7 @@ class DialogueEnvironment:
         )
 
     def open(self, prompt: Prompt, seed: str) -> DialogueSession:
-        """Begin an episode.
+        """Return the session of a new episode on `prompt`.
 
         Raises:
             UsageError: the prompt was made by another environment.
@@ -257,11 +257,11 @@ class DialogueSession:
         return self._tools.tools if self._tools is not None else ()
 
     def read(self, text: str) -> Turn:
-        """Return a text of the model as a turn, with its calls if there are tools."""
+        """Return `text`, which the model wrote, as a turn. If there are tools, the turn holds its calls."""
         return self._tools.read(text) if self._tools is not None else Turn(role="assistant", text=text)
 
     def respond(self, turn: Turn) -> Reply:
-        """Answer a turn: by the tools if it calls some, else by the user, who may end the conversation.
+        """Return the reply to `turn`: from the tools if it calls any, else from the user, who may end the conversation.
 
         Raises:
             EnvironmentFailure: a tool or the endpoint failed.
@@ -289,7 +289,7 @@ class DialogueSession:
         return Reply(done=True)
 
     def close(self) -> Mapping[str, JsonValue]:
-        """End the conversation; return how it ended, how many messages the user wrote and what they cost."""
+        """End the conversation. Return how it ended, how many messages the user wrote and their cost."""
         self._closed = True
         outcome = dict(self._tools.close()) if self._tools is not None else {}
         cost = components(self._user.spent, self._options)

@@ -25,7 +25,7 @@ class UserReference(Reference):
 
 
 class DialogueOptions(EndpointOptions):
-    """Which model plays the user, how long a conversation is, and who judges."""
+    """Options for the model that plays the user, the length of a conversation, and the judging."""
 
     asks: ClassVar[str] = "user simulator"
 

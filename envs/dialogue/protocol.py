@@ -57,7 +57,7 @@ class UserReply(NamedTuple):
 
 
 class UserForm:
-    """The object asked for: a message, and whether this is the end."""
+    """The JSON object that the user's model must return: a message, and whether it ends the conversation."""
 
     title: ClassVar[str] = "reply"
 
@@ -74,10 +74,10 @@ class UserForm:
         }
 
     def read(self, reply: str) -> UserReply:
-        """Return what a reply says.
+        """Return the user's message in `reply`, and whether it ends the conversation.
 
         Raises:
-            Garbage: it is not that object, or its message is empty or gives a code away.
+            Garbage: `reply` is not that object, or its message is empty or reveals a code.
         """
         fields = sole_object(reply)
         if set(fields) != {"message", "end"}:
@@ -97,10 +97,10 @@ class UserForm:
 
 
 def request(user: UserReference, lines: Sequence[Line]) -> tuple[str, UserForm]:
-    """Return the message that asks for the user's next one, and the form of the reply.
+    """Return the text that asks the model for the user's next message, and the form that its reply must have.
 
     Args:
-        user: what the user wants and knows.
+        user: the user's aims and knowledge.
         lines: the conversation so far, as the user sees it.
     """
     knows = "\n".join(f"{number}. {' '.join(fact.split())}" for number, fact in enumerate(user.knows, 1))

@@ -17,16 +17,16 @@ _CONTROL = "I see. Could you tell me more?"
 
 
 class TextRefused(Exception):
-    """The endpoint answers no request with this text of the assistant's, or nothing readable, and does with another text."""
+    """The endpoint gives no readable reply to this text of the assistant, although it does to another text."""
 
 
 class SimulatedUser:
     """A user played by a model.
 
     Args:
-        options: the endpoint, with the file of recorded replies.
-        reference: what the user wants and knows.
-        seed: names the episode; with the number of the message it gives the request's `seed`.
+        options: the endpoint, and the file of recorded replies.
+        reference: the user's aims and knowledge.
+        seed: name of the episode. The request's `seed` is derived from it and the number of the message.
     """
 
     def __init__(self, options: DialogueOptions, reference: UserReference, seed: str) -> None:
@@ -37,7 +37,7 @@ class SimulatedUser:
         """Return the user's next message, safe for any chat template.
 
         Raises:
-            TextRefused: the assistant's text is to blame that there is none.
+            TextRefused: the assistant's text is the reason why there is no reply.
             EnvironmentFailure: the endpoint fails.
         """
         deadline = time.monotonic() + self._options.total_s
@@ -80,7 +80,7 @@ class SimulatedUser:
 
 
 def capped(text: str, most: int) -> str:
-    """Return a text of about so many characters at most, cut in the middle."""
+    """Return `text` with its middle cut out, so that about `most` characters remain at most."""
     if len(text) <= most:
         return text
     half = most // 2

@@ -26,9 +26,9 @@ _PLAIN = _SCALES | {"square", "cubic"}
 
 
 def after_box(text: str, start: int = 0) -> str:
-    r"""Return the percent sign, degree sign, base, scale word or unit at `start`; an empty string for any other text.
+    r"""Return the percent sign, degree sign, base, scale word or unit that `text` has at `start`, or an empty string.
 
-    Units that a formula would read as letters are put into `\text`.
+    A unit that a formula would read as letters is returned inside `\text`.
     """
     text = text[start : start + _REACH]
     sign = _SIGN.match(text)

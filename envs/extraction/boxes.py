@@ -50,7 +50,7 @@ class Box(NamedTuple):
     """End of the box."""
 
     def content(self, text: str) -> str:
-        """Return the content; for boxes directly inside boxes, that of the innermost."""
+        """Return the content of the box in `text`; for boxes nested directly, that of the innermost box."""
         inner = text[self.inside : self.end].strip()
         for _ in range(_NESTED):
             boxes = scan(inner) if len(inner) <= _UNWRAPPED and MARK.match(inner) else []
@@ -61,7 +61,10 @@ class Box(NamedTuple):
 
 
 def scan(text: str) -> list[Box]:
-    """Return every balanced outermost box, in order. A box that never closes does not count and hides no box inside it."""
+    """Return every balanced outermost box in `text`, in order.
+
+    A box that never closes is skipped, but boxes inside it are found.
+    """
     boxes: list[Box] = []
     opened: list[tuple[int, int] | None] = []
     start = _hint(text)  # braces before the first box do not matter
@@ -91,13 +94,13 @@ def _hint(text: str) -> int | None:
 
 
 def marks(text: str) -> int:
-    """Return the number of boxes that begin in a text, balanced or not."""
+    """Return the number of boxes that begin in `text`, balanced or not."""
     start = _hint(text)
     return 0 if start is None else len(MARK.findall(text, start))
 
 
 def box_spans(text: str) -> list[tuple[int, int, int]]:
-    """Return (start, content start, content end) of every balanced outermost box, in order."""
+    """Return (start, content start, content end) of every balanced outermost box in `text`, in order."""
     return [(box.start, box.inside, box.end) for box in scan(text)]
 
 
@@ -149,10 +152,10 @@ _NOT_IN_ROWS = frozenset(
 
 
 def box_row(text: str, boxes: list[Box]) -> BoxRow | None:
-    """Return the row that ends with the last box; None if that box stands alone or all boxes have equal contents.
+    """Return the row of boxes that ends with the last of `boxes`, or None if that box stands alone or all have equal contents.
 
-    Boxes of a row are separated by commas, `and`, `or` or nothing, and spacing. A few words beside a comma or `and` make the
-    row loose; words of correction end it.
+    The boxes of a row are separated by spaces, commas, `and`, `or` or nothing. If a few other words stand beside a comma or
+    `and`, the row is marked as loose; a word that corrects the answer, such as `no`, ends it.
     """
     members = boxes[-1:]
     size = 0

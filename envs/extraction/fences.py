@@ -43,7 +43,7 @@ _INSIDE_CODE = ('"', "'", "\\", ")", "/")
 
 
 class Block(NamedTuple):
-    """A complete fenced block: the language it names in lower case (or nothing), and offsets in the text."""
+    """A complete fenced block: its language tag in lower case (or an empty string), and its offsets in the text."""
 
     tag: str
     depth: int
@@ -55,7 +55,7 @@ class Block(NamedTuple):
     end: int
 
     def code(self, text: str) -> str:
-        """Return the content with line ends of one kind, less the indentation of the fence and the marks of the quote."""
+        """Return the block's content from `text`, with uniform line ends, less the fence's indentation and quote marks."""
         code = text[self.content_start : self.content_end].replace("\r\n", "\n")
         if self.depth:
             code = re.sub(rf"^(?:[ \t]{{0,3}}> ?){{1,{self.depth}}}", "", code, flags=re.MULTILINE)
@@ -119,7 +119,7 @@ class _Fence(NamedTuple):
 
 
 def blocks(text: str) -> tuple[list[Block], bool]:
-    """Return the complete blocks in the order in which they end, and whether one was opened and never closed."""
+    """Return the complete fenced blocks in `text`, in the order in which they end, and whether one was never closed."""
     found, opened = _read(text, frozenset())
     long = frozenset(block.start for block in opened if block.length > _SHORTEST)
     if long:
@@ -151,13 +151,14 @@ def _read(text: str, short: frozenset[int]) -> tuple[list[Block], list[_Open]]:
 
 
 def sole_block(text: str, language: str = "") -> tuple[str, str]:
-    """Return the content of the one fenced block that a text consists of, and what is wrong where it is no such text.
+    """Return (content, problem) for a `text` that must be a single fenced block; `problem` is empty if it is.
 
-    Stricter than `blocks`: nothing stands beside the block, and a fence inside it that closes one makes two of it.
+    This is stricter than `blocks`: no text may stand beside the block, and a fence inside that closes it makes two blocks of
+    it.
 
     Args:
         text: the whole answer.
-        language: that the block must name; '': any or none.
+        language: language tag that the block must have; with '' any tag or none.
     """
     text = text.strip()
     opening = _SOLE_OPENING.match(text)
@@ -176,11 +177,11 @@ def sole_block(text: str, language: str = "") -> tuple[str, str]:
 
 
 def find_program(text: str, language: str, method: Method) -> Found:
-    """Return the program that the completion gives.
+    """Return the program that the completion `text` gives.
 
-    Only what follows the last closing think tag counts. Of its complete blocks, the last that is tagged with the language or
-    untagged is the program; where there is none such, the last block. If it holds markdown, the last block in that. Where there
-    is no block, inline code that is all of the answer between answer tags is the program.
+    Only the text after the last closing think tag counts. The program is the last complete block that has the tag `language` or
+    no tag, or else the last block of any tag. If that block is markdown, the last block inside it is taken. If there is no
+    block, inline code that is the whole text between answer tags is the program.
     """
     body = _answer_part(text)
     found, unclosed = blocks(body) if method != "all" else ([], False)

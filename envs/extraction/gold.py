@@ -14,7 +14,7 @@ _LABEL = re.compile(r"(?:####|(?:final )?answer(?: is)?:?|A:)[ \t]*(\S[^\n]*)", 
 
 
 class GoldText(NamedTuple):
-    """A gold completion cut around its answer: `before + answer + after` is the whole."""
+    """A gold completion, split at its answer: `before + answer + after` is the completion."""
 
     before: str
     answer: str
@@ -24,7 +24,7 @@ class GoldText(NamedTuple):
 
     @property
     def marked(self) -> bool:
-        """Whether a box, tag, label or fence marks the answer; otherwise the whole text is the answer."""
+        """Return whether a box, tag, label or fence marks the answer; otherwise the whole text is the answer."""
         return bool(self.before or self.after)
 
     def holding(self, answer: str) -> str:
@@ -34,7 +34,11 @@ class GoldText(NamedTuple):
 
 
 def cut(gold: str) -> GoldText:
-    r"""Cut around the last fenced block or balanced `\boxed{}`, else `<answer>`, else the text after a label, else all."""
+    r"""Return `gold` split at its answer.
+
+    The answer is the content of the last fenced block. Without a block it is that of the last balanced `\boxed{}`, else that of
+    the last `<answer>`, else the text after the last label such as `Answer:`, else the whole text.
+    """
     blocks = [*_FENCED.finditer(gold)]
     if blocks:
         answer = slice(*blocks[-1].span("answer"))
@@ -51,9 +55,9 @@ def cut(gold: str) -> GoldText:
 
 
 def gold_candidates(golds: Sequence[str]) -> Iterator[str]:
-    """Yield completions that may satisfy all the parts that wrote `golds`, the primary part's first.
+    """Yield completions that may satisfy all the parts that wrote `golds`, of which the first is the primary part's.
 
-    First each gold alone, then each other gold with the primary's answer, then both golds one after the other.
+    First come the golds alone, then each other gold with the primary part's answer, then pairs of golds one after the other.
     """
     if not golds:
         return

@@ -21,7 +21,7 @@ Method = Literal["boxed", "hash", "final", "label", "last"]
 
 
 class Extraction(NamedTuple):
-    """An answer as written in the completion, and the method that found it."""
+    """An answer exactly as the completion has it, and the method that found it."""
 
     text: str
     method: Method
@@ -43,10 +43,10 @@ _THINK = re.compile(
 
 
 def strip_thinking(text: str) -> str | None:
-    """Return the text after the last `</think>`; None if a later `<think>` never closes.
+    """Return `text` after the last `</think>`, or None if a later `<think>` never closes.
 
     Chat templates often put `<think>` into the prompt, so a lone `</think>` ends the reasoning too. After an unclosed `<think>`
-    the model did not stop reasoning, so it gave no answer, neither in it nor before it.
+    the model did not stop reasoning, so no answer counts, even if one was written before the tag.
     """
     if text.isascii():  # most texts hold no tag, and this is quicker than the search
         lowered = text.lower()
@@ -61,9 +61,9 @@ def strip_thinking(text: str) -> str | None:
 
 
 def last_box(text: str) -> str | None:
-    r"""Return the content of the last balanced box, the outermost if boxes are nested; None if there is none.
+    r"""Return the content of the last balanced box in `text`, the outermost if boxes are nested, or None if there is none.
 
-    A box that never closes neither counts nor hides an earlier balanced one.
+    A box that never closes is ignored, and does not hide an earlier balanced box.
     """
     extraction = _boxed(text)
     return extraction.text if extraction else None
@@ -93,7 +93,10 @@ _SENTENCE_END = re.compile(r"\.(?=[\s*_]|$)|\n")
 
 
 def after_final(text: str) -> str | None:
-    """Return the answer after the last "final answer is": a LaTeX span, a box, or the rest of the sentence."""
+    """Return the answer after the last "final answer is" in `text`: a LaTeX span, a box, or the rest of the sentence.
+
+    Return None if there is no such phrase.
+    """
     mark = _last(_FINAL, text)
     if mark is None:
         return None
@@ -127,7 +130,7 @@ _LABEL = re.compile(
 
 
 def after_label(text: str) -> str | None:
-    """Return the rest of the line after the last `A:` that begins a line, or the last `Answer:` anywhere."""
+    """Return the rest of the line after the last `A:` at the start of a line, or after the last `Answer:` anywhere, or None."""
     mark = _last(_LABEL, text)
     return _line(text[mark.end() :].lstrip()) or None if mark else None
 
@@ -142,7 +145,7 @@ _DOLLAR = re.compile(r"\\.|(\$\$?)", re.DOTALL)
 
 
 def last_span(text: str) -> str | None:
-    """Return the last number or LaTeX span, whichever ends later, for completions whose prompt asked for no mark."""
+    """Return the last number or LaTeX span in `text`, whichever ends later. Used if the prompt asked for no answer mark."""
     spans = _spans(text)
     return max(spans)[1].strip() or None if spans else None
 
@@ -192,7 +195,9 @@ METHODS: dict[Method, Callable[[str], str | None]] = {
 
 
 def extract(text: str, methods: Sequence[Method] = ("boxed",)) -> Extraction | None:
-    r"""Return the answer by the first of `methods` that finds one, the most trusted method first.
+    r"""Return the answer that the first successful one of `methods` finds in `text`, or None.
+
+    List the most trusted method first.
 
     An empty answer (`\boxed{}`) is returned as an empty string, so that a less trusted method does not overrule it.
     """

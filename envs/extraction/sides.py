@@ -46,7 +46,7 @@ _OPERATOR_WORDS_BEFORE = re.compile(
 
 
 def skip(tokens: list[str], math: bool) -> list[str]:
-    """Return the tokens from the first one that prints something; outside a formula emphasis is skipped too."""
+    """Return `tokens` from the first one that prints something. Outside a formula emphasis is skipped too."""
     for place, token in enumerate(tokens):
         if not is_blank(token) and (math or token not in _EMPHASIS):
             return tokens[place:]
@@ -59,7 +59,10 @@ def is_blank(token: str) -> bool:
 
 
 def back(left: list[str], math: bool) -> list[str]:
-    r"""Return the tokens leftwards from the first one that prints something; `\color{red}`, `\quad`, `\hspace{1em}` do not."""
+    r"""Return the tokens from the first one that prints something, read leftwards.
+
+    `\color{red}`, `\quad` and `\hspace{1em}` print nothing.
+    """
     rest = skip(left, math)
     while rest and (rest[0] in _GAPS or rest[0] == "}"):
         command, beyond = ("quad", rest[1:]) if rest[0] in _GAPS else _argument(rest)
@@ -84,7 +87,7 @@ def _inside(left: list[str], math: bool) -> list[str]:
 
 
 def owner(left: list[str]) -> tuple[str, list[str]]:
-    r"""Return the command whose argument an open bracket begins, and the tokens to its left.
+    r"""Return the command whose argument begins with the open bracket at the end of `left`, and the tokens left of the command.
 
     `{` of `\frac{1}{` belongs to `\frac`, that of `x^{` to `^`, that of `\textcolor{red}{` to `\textcolor`.
     """
@@ -100,7 +103,7 @@ def owner(left: list[str]) -> tuple[str, list[str]]:
 
 
 def bracket(tokens: list[str]) -> int:
-    """Return the number of tokens of the bracketed group that the first token closes (leftwards) or opens; 0 if incomplete."""
+    """Return the number of tokens of the group that the first token closes (leftwards) or opens, or 0 if it is incomplete."""
     mate, depth = {"}": "{", "]": "[", ")": "(", "{": "}", "(": ")"}[tokens[0]], 0
     for place, token in enumerate(tokens):
         depth += (token == tokens[0]) - (token == mate)
@@ -110,24 +113,27 @@ def bracket(tokens: list[str]) -> int:
 
 
 def lookup(token: str) -> tuple[str, str]:
-    """Return kind and meaning of a command; two blanks for any other token."""
+    """Return the kind and the meaning of a command, or two empty strings for any other token."""
     return COMMANDS.get(token[1:], (" ", " ")) if token[:1] == "\\" else (" ", " ")
 
 
 def is_letter(token: str, math: bool) -> bool:
-    """Return whether a token is a letter that stands for a number; accented letters and other scripts are words."""
+    """Return whether `token` is a letter that stands for a number. Accented letters and other scripts count as words."""
     return token in string.ascii_letters or (math and ("\u0370" <= token <= "\u03ff" or "\U0001d400" <= token <= "\U0001d7cb"))
 
 
 def is_product(token: str) -> bool:
-    """Return whether a run of letters is a product of variables, a function or a constant, not a word or unit: `xy`, `cos`."""
+    """Return whether `token`, a run of letters such as `xy` or `cos`, is a product, function or constant.
+
+    Otherwise it is a word or a unit.
+    """
     if not (token.isascii() and token.isalpha() and token.islower()) or token in _NO_FACTORS or known_unit(token):
         return False
     return token in FUNCTIONS or len(token) == 2 or (len(token) == 3 and is_letter_product(token))
 
 
 def is_operand(tokens: list[str]) -> bool:
-    """Return whether a number, a letter or a group comes next, after at most one blank."""
+    """Return whether `tokens` begins with a number, a letter or a group, after at most one blank."""
     rest = tokens[1:] if tokens[:1] == [" "] else tokens
     if not rest:
         return False
@@ -136,17 +142,17 @@ def is_operand(tokens: list[str]) -> bool:
 
 
 def is_words(tokens: list[str]) -> bool:
-    r"""Whether a command with words as its argument comes next, such as `\text`."""
+    r"""Return whether `tokens` begins with a command whose argument is words, such as `\text`."""
     return bool(tokens) and tokens[0][0] == "\\" and tokens[0][1:] in TEXT_COMMANDS
 
 
 def breaks(tokens: list[str], rest: list[str]) -> bool:
-    """Return whether a line break stands before `rest`, which is the end of `tokens`."""
+    """Return whether a line break stands in `tokens` before `rest`, which is the end of `tokens`."""
     return any("\n" in token for token in tokens[: len(tokens) - len(rest)])
 
 
 def precedes(left: list[str], math: bool) -> bool:
-    """Return whether the tokens to the left, read leftwards, take the box as their operand."""
+    """Return whether the tokens to the left of a box, read leftwards, take the box as their operand."""
     rest = _inside(left, math)
     if not rest or (not math and breaks(left, rest)):
         return False
@@ -201,7 +207,7 @@ def _words(rest: list[str]) -> str:
 
 
 def in_function(left: list[str]) -> bool:
-    r"""Whether the box is an argument of a function in parentheses: `\gcd(\boxed{5}, 3)`."""
+    r"""Return whether the box is an argument of a function in parentheses, as in `\gcd(\boxed{5}, 3)`."""
     depth = 0
     for place, token in enumerate(left):
         if token in DELIMITERS:
@@ -258,7 +264,7 @@ _REMARK = re.compile(r"(?:if|when|whenever|for|where|since|because|as|so|with|wh
 
 
 def follows(right: list[str], math: bool) -> bool:
-    """Return whether the tokens to the right continue the box's value."""
+    """Return whether the tokens to the right of a box continue its value."""
     right = [token for token in right if token != "{"]  # braces print nothing
     rest, powered = _past_unit(skip(right, math), math)
     while rest[:1] == ["}"] and right[0] == "}":

@@ -28,7 +28,7 @@ _TOKEN = re.compile(
 
 
 def blank(text: str) -> bool:
-    """Return whether no character shows: the text holds only spaces, controls, marks without a letter, and blank glyphs."""
+    """Return whether no character of `text` is visible: only spaces, controls, marks without a letter, and blank glyphs."""
     return not any(map(_seen, text))
 
 
@@ -37,7 +37,7 @@ def _seen(char: str) -> bool:
 
 
 def hollow(text: str) -> bool:
-    r"""Whether the rendered text is empty: blank, or only markup such as `<b></b>`, `&nbsp;` and `\phantom{1}`."""
+    r"""Return whether `text` renders as nothing: it is blank or only markup such as `<b></b>`, `&nbsp;` and `\phantom{1}`."""
     if "<" in text:
         text = _HTML.sub("", text)
     if "&" in text:

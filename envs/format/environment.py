@@ -48,14 +48,14 @@ class FormatEnvironment(BaseEnvironment[FormatReference, FormatOptions]):
             self.expected_verdicts = self.expected_verdicts.model_copy(update={"gold": "free"})  # type: ignore[misc]
 
     def check(self) -> None:
-        """Raise EnvironmentFailure when a schema or a pattern needs a package that is not installed."""
+        """Raise EnvironmentFailure if a schema or a pattern needs a package that is not installed."""
         if self.options.json_schema is not None:
             follows_schema(None, self.options.json_schema)
         if self.options.pattern is not None:
             full_match(self.options.pattern, "")
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return a completion in the layout asked for; None where a schema or a pattern asks for more than layout."""
+        """Return a completion in the layout asked for, or None if a schema or a pattern restricts the content too."""
         options = self.options
         if self._asks_for_content():
             return None

@@ -22,10 +22,10 @@ _REFUSED = {
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """Refuse a schema that is none, or that says what cannot be checked in linear time.
+    """Refuse a `schema` that is not a valid JSON schema, or that cannot be checked in linear time.
 
     Raises:
-        ValueError: in words, with what to do.
+        ValueError: `schema` is refused; the message says why and what to do.
     """
     for name, value in _keywords(schema):
         if name in _REFUSED:
@@ -59,10 +59,10 @@ def _keywords(value: Any, named: bool = False) -> Iterator[tuple[str, Any]]:
 
 
 def follows_schema(value: Any, schema: Mapping[str, Any]) -> str:
-    """Return where a JSON value leaves the schema, or nothing.
+    """Return where `value` violates `schema`, or an empty string if it does not.
 
     Raises:
-        EnvironmentFailure: `unavailable`, when jsonschema is not installed.
+        EnvironmentFailure: `unavailable`, because jsonschema is not installed.
     """
     try:
         error = next(_validator(canonical_json(schema)).iter_errors(value), None)

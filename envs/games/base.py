@@ -37,15 +37,15 @@ class Game(ABC):
 
     @abstractmethod
     def play(self, text: str) -> Reply:
-        """Play one turn. Every text is a turn; one that is no move of the game gets a reply that says so.
+        """Play one turn. Every `text` counts as a turn; if it is not a valid move, the reply says so.
 
         Returns:
-            What the player reads next, and what the turn earned (`Reply.reward`, a number in any case).
+            The text that the player reads next, and the reward of the turn (`Reply.reward`, never None).
         """
 
     @abstractmethod
     def outcome(self) -> Mapping[str, JsonValue]:
-        """Return the state at the end, for people who read saved episodes."""
+        """Return the final state of the game, for readers of saved episodes."""
 
 
 class GameSession:
@@ -57,7 +57,7 @@ class GameSession:
         self._game, self._turn_rewards, self._closed = game, turn_rewards, False
 
     def read(self, text: str) -> Turn:
-        """Return a text of the model as a turn. Games have no tools, so there are no calls to find."""
+        """Return `text`, which the model wrote, as a turn. Games have no tools, so it holds no calls."""
         return Turn(role="assistant", text=text)
 
     def respond(self, turn: Turn) -> Reply:
@@ -74,7 +74,7 @@ class GameSession:
         return reply if self._turn_rewards else reply.model_copy(update={"reward": None})
 
     def close(self) -> Mapping[str, JsonValue]:
-        """End the episode and return the state that the game has reached."""
+        """End the episode and return the game's final state."""
         self._closed = True
         return dict(self._game.outcome())
 
@@ -85,7 +85,7 @@ G = TypeVar("G", bound=Game)
 
 
 class GameEnvironment(GeneratedTasks[R, Opts], Generic[R, Opts, G]):
-    """Base class of games: write `make`, `begin`, `verdict`, `expert` and `most_turns`."""
+    """Base class of games. A subclass writes `make`, `begin`, `verdict`, `expert` and `most_turns`."""
 
     @abstractmethod
     def begin(self, reference: R) -> G:
@@ -93,18 +93,18 @@ class GameEnvironment(GeneratedTasks[R, Opts], Generic[R, Opts, G]):
 
     @abstractmethod
     def verdict(self, game: G, completion: Completion) -> Score:
-        """Return the score of a game after the last turn. `completion` says how the episode ended and is not read otherwise."""
+        """Return the score of `game` after the last turn. Of `completion`, only the way in which the episode ended is used."""
 
     @abstractmethod
     def expert(self, prompt: Prompt) -> Policy:
-        """Return a policy that plays this task well, by no more than it reads."""
+        """Return a policy that plays this task well, using only the texts that a player reads."""
 
     @abstractmethod
     def most_turns(self, prompt: Prompt) -> int:
-        """Return the number of turns after which the game is over in any case, for `run_episode(max_turns=...)`."""
+        """Return the number of turns after which the game always ends, for `run_episode(max_turns=...)`."""
 
     def open(self, prompt: Prompt, seed: str) -> GameSession:
-        """Begin an episode. Games have no chance in them beyond the task, so the seed changes nothing.
+        """Return the session of a new episode on `prompt`. `seed` has no effect, since only the task of a game is random.
 
         Raises:
             UsageError: the prompt was made by another environment.
@@ -112,7 +112,7 @@ class GameEnvironment(GeneratedTasks[R, Opts], Generic[R, Opts, G]):
         return GameSession(self.begin(self.reference(prompt)), turn_rewards=self.options.turn_rewards)
 
     def judge(self, prompt: Prompt, reference: R, completion: Completion) -> Score:
-        """Play the assistant's turns again, up to the end of the game, and return the verdict on them."""
+        """Play the assistant's turns again, up to the end of the game, and return the resulting score."""
         game = self.begin(reference)
         for text in written_texts(completion):
             if game.over:
@@ -121,7 +121,7 @@ class GameEnvironment(GeneratedTasks[R, Opts], Generic[R, Opts, G]):
         return self.verdict(game, completion)
 
     def demonstrate(self, prompt: Prompt, seed: str = "0") -> Completion:
-        """Return an episode that is played well, for a supervised cold start."""
+        """Return an episode that the expert policy played, for a supervised cold start."""
         return run_episode(self, prompt, self.expert(prompt), seed=seed, max_turns=self.most_turns(prompt))
 
     def examples(self) -> Sequence[Prompt]:
@@ -130,7 +130,7 @@ class GameEnvironment(GeneratedTasks[R, Opts], Generic[R, Opts, G]):
 
 
 def written_texts(completion: Completion) -> list[str]:
-    """Return the texts that the model wrote, in order. A completion without turns is an episode of one turn."""
+    """Return the texts that the model wrote, in order. A completion without turns counts as an episode of one turn."""
     if not completion.turns:
         return [completion.text]
     return [turn.text for turn in completion.turns if turn.role == "assistant"]

@@ -91,7 +91,7 @@ class Guessing(Game):
         return Reply(messages=(Message(role="user", content=f"{said} {_guesses(left)} left."),), reward=gained)
 
     def outcome(self) -> Mapping[str, JsonValue]:
-        """Return whether the number was found, and with how many guesses."""
+        """Return whether the number was found, and the number of guesses used."""
         return {"found": self.found, "guesses": self.turns}
 
     def _narrow(self, guess: int | None) -> float:
@@ -110,7 +110,7 @@ class Guessing(Game):
 
 
 class GuessingEnvironment(GameEnvironment[GuessingReference, GuessingOptions, Guessing]):
-    """Guess a hidden whole number; the replies are `Higher.` and `Lower.`"""
+    """A game of guessing a hidden whole number. The replies to guesses are `Higher.` and `Lower.`"""
 
     name = "number_guessing"
     version = "1"
@@ -118,11 +118,14 @@ class GuessingEnvironment(GameEnvironment[GuessingReference, GuessingOptions, Gu
     options_type = GuessingOptions
 
     def stream(self) -> str:
-        """Return name and size: the tasks of two sizes are drawn independently."""
+        """Return the environment's name and size, so that the tasks of two sizes are drawn independently."""
         return f"{self.name}/{self.options.numbers}"
 
     def make(self, rng: random.Random) -> Made:
-        """Draw a range, then a number of it. Both bounds lie outside of what can be asked for, so the text never names it."""
+        """Return a task with a random range and a number in it.
+
+        The range's bounds are never valid answers, so the text never names it.
+        """
         numbers, guesses = self.options.numbers, self.options.guesses
         digits = max(LEAST_DIGITS, len(str(2 * numbers)) + 1)
         above = rng.randint(10 ** (digits - 1), 10**digits - numbers - 2)
@@ -140,7 +143,7 @@ class GuessingEnvironment(GameEnvironment[GuessingReference, GuessingOptions, Gu
         return Guessing(reference)
 
     def verdict(self, game: Guessing, completion: Completion) -> Score:
-        """A number that is found within the guesses earns the reward; nothing else does."""
+        """Return the score: the reward set by the options if the number was found within the allowed guesses, or the floor."""
         allowed = game.allowed
         components = {"found": float(game.found), "guesses": float(game.turns)}
         if game.found:
@@ -159,7 +162,7 @@ class GuessingEnvironment(GameEnvironment[GuessingReference, GuessingOptions, Gu
         return rf"\boxed{{{self.reference(prompt).number}}}"
 
     def expert(self, prompt: Prompt) -> Policy:
-        """Return binary search, which knows the bounds of the question and reads the replies."""
+        """Return a policy that does binary search, from the bounds in the question and the replies."""
         reference, before = self.reference(prompt), len(prompt.messages)
 
         def search(messages: Sequence[Message]) -> str:
@@ -178,10 +181,10 @@ class GuessingEnvironment(GameEnvironment[GuessingReference, GuessingOptions, Gu
 
 
 def read_guess(text: str) -> int | None:
-    r"""Return the number that a turn guesses; None where it guesses none, or more than one.
+    r"""Return the number that `text`, a turn, guesses, or None if it guesses no number or more than one.
 
-    It stands alone in the last `\boxed{}` after the thinking. In a turn without a box, the last line that is not empty may be
-    the number, or `Guess:` and the number.
+    The number must be the only content of the last `\boxed{}` after the thinking. In a turn without a box, the last non-empty
+    line may be the number, or `Guess:` and the number.
     """
     shown = strip_thinking(text)
     if shown is None:
@@ -197,17 +200,17 @@ def read_guess(text: str) -> int | None:
 def blind_bound(numbers: int, guesses: int) -> float:
     """Return the highest probability with which a policy that ignores the replies finds one of `numbers` in `guesses` tries.
 
-    Its guesses do not depend on the number, so they are a set of at most `guesses` numbers, drawn without looking: it holds the
-    number with probability guesses/numbers at most.
+    The guesses of such a policy do not depend on the hidden number. They form a set of at most `guesses` numbers, which
+    contains the hidden number with probability at most guesses/numbers.
     """
     return min(1.0, guesses / numbers)
 
 
 def best_bound(numbers: int, guesses: int) -> float:
-    """Return the highest probability with which any policy finds one of `numbers` in `guesses` tries; binary search has it.
+    """Return the highest probability with which any policy finds one of `numbers` in `guesses` tries; binary search reaches it.
 
-    A policy is a tree whose nodes are guesses, with two branches each. A number is found at its own node only, and a tree of
-    depth k has 2^k - 1 nodes.
+    A policy is a binary tree whose nodes are guesses. A number is found only at its own node, and a tree of depth k has
+    2^k - 1 nodes.
     """
     return min(1.0, ((1 << guesses) - 1) / numbers)
 

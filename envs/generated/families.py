@@ -39,12 +39,12 @@ class ProceduralOptions(MathOptions):
 
 
 class ProceduralEnvironment(GeneratedTasks[MathReference, MathOptions], MathEnvironment):
-    """Base: write `make`, which draws a question, its answer and a worked solution."""
+    """Base class of generated problems. A subclass writes `make`, which draws a question, its answer and a worked solution."""
 
     options_type = ProceduralOptions
 
     def demonstration(self, split: str, seed: int, index: int) -> tuple[Prompt, str]:
-        """Return a task with a worked solution: `<think>` reasoning, then the box. For a supervised cold start."""
+        """Return a task and its worked solution, `<think>` reasoning followed by the box, for a supervised cold start."""
         made = self.drawn(split, seed, index)
         prompt = self.prompt(made.question, answer=made.answer)
         return prompt, f"<think>{made.reasoning}</think>\\boxed{{{made.answer}}}"
@@ -60,7 +60,7 @@ class ArithmeticOptions(ProceduralOptions):
 
 
 class ArithmeticEnvironment(ProceduralEnvironment):
-    """Sums, differences and products of whole numbers, worked digit by digit."""
+    """Sums, differences and products of whole numbers, with digit-by-digit solutions."""
 
     name = "arithmetic"
     version = "2"
@@ -140,7 +140,7 @@ class UnitsEnvironment(ProceduralEnvironment):
     options_type = UnitsOptions
 
     def make(self, rng: random.Random) -> Made:
-        """Return for example ("How many days are 4 weeks and 3 days?", "31", "4*7=28,28+3=31")."""
+        """Return a question, its answer and the steps: ("How many days are 4 weeks and 3 days?", "31", "4*7=28,28+3=31")."""
         large, small, factor = rng.choice(UNITS)
         a, b = rng.randint(1, cast(UnitsOptions, self.options).largest), rng.randint(1, factor - 1)
         question = f"How many {small} are {a} {large} and {b} {small}?"
@@ -155,14 +155,14 @@ class BasesOptions(ProceduralOptions):
 
 
 class BasesEnvironment(ProceduralEnvironment):
-    """Two-digit numbers of another base, to be written in base ten."""
+    """Tasks to write a two-digit number of another base in base ten."""
 
     name = "bases"
     version = "2"
     options_type = BasesOptions
 
     def make(self, rng: random.Random) -> Made:
-        """Return for example ("35 in base 7 is?", "26", "3*7=21,21+5=26")."""
+        """Return a question, its answer and the steps, for example ("35 in base 7 is?", "26", "3*7=21,21+5=26")."""
         base = rng.randint(2, cast(BasesOptions, self.options).largest)
         a, b = rng.randint(1, base - 1), rng.randint(0, base - 1)
         return Made(f"{a}{b} in base {base} is?", str(a * base + b), _product_and_sum(a, base, b))
@@ -179,7 +179,7 @@ class StoryEnvironment(ProceduralEnvironment):
     version = "2"
 
     def make(self, rng: random.Random) -> Made:
-        """Return a question about gains and losses or about bags of things, its answer and both steps."""
+        """Return a question about gains and losses or about bags of things, its answer and its two steps."""
         who, things = rng.choice(PEOPLE), rng.choice(THINGS)
         a, b, c = rng.randint(1, 9), rng.randint(1, 9), rng.randint(1, 9)
         if rng.random() < 0.5 and c <= a + b:

@@ -31,7 +31,7 @@ class RunningSumsEnvironment(ProceduralEnvironment):
     options_type = RunningSumsOptions
 
     def make(self, rng: random.Random) -> Made:
-        """Return for example ("17+8+25=? mod 2", "0", "17+8=25,25+25=50")."""
+        """Return a question, its answer and the steps, for example ("17+8+25=? mod 2", "0", "17+8=25,25+25=50")."""
         options = cast(RunningSumsOptions, self.options)
         numbers = [rng.randint(1, options.largest) for _ in range(rng.randint(*options.terms))]
         asked = f" mod {options.modulus}" if options.modulus else ""

@@ -22,12 +22,12 @@ class Trust(Enum):
 
 
 class Breaker:
-    """Record of one environment's control items.
+    """Record of one environment's control items: valid items that are judged to find out who is to blame for a crash.
 
-    A control item that kills or hangs its worker is a failure. After one, each item is preceded by a control, and the
-    same prompt's items get ERROR at once. After failures on `THRESHOLD` different prompts in a row (one bad gold is not
-    the environment's fault) the environment is declared broken for `cooldown_s`, and all its items get ERROR at once.
-    Then one item at a time may try its control again; success clears the record, failure doubles the pause.
+    A control item that kills or hangs its worker is a failure. After one, each item is preceded by a control, and other items
+    of the same prompt get ERROR at once. After failures on `THRESHOLD` different prompts in a row (one bad gold is not the
+    environment's fault) the environment is declared broken for `cooldown_s`, and all its items get ERROR at once. After the
+    pause one item at a time may try its control again: success clears the record, failure doubles the pause.
     """
 
     def __init__(self, cooldown_s: float = COOLDOWN_S) -> None:
@@ -61,7 +61,10 @@ class Breaker:
                 self._cooldown_s = self._first_cooldown_s
 
     def failed(self, kind: ErrorKind, why: str, prompt_key: str) -> float | None:
-        """Record a failed control; return the pause in seconds if the environment is now declared broken."""
+        """Record that the control item of the prompt `prompt_key` failed.
+
+        Return the pause in seconds if the environment is now declared broken, else None.
+        """
         with self._lock:
             self._failed[prompt_key] = time.monotonic()
             self.last_failure = (kind, why)

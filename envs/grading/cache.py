@@ -22,8 +22,8 @@ _BUSY_S = 30.0
 class ScoreCache:
     """An SQLite file, shared by any number of threads and processes.
 
-    It is never repaired or overwritten: a file that is damaged or not ours is refused when opened. Damage that shows
-    later turns the cache off with a warning, since grading can go on without it.
+    A damaged file, or a file of another program, is never repaired or overwritten: opening it fails. Damage that is found later
+    turns the cache off with a warning, since grading can go on without it.
 
     Raises:
         UsageError: the file is not a verdict cache, is damaged, or cannot be opened.

@@ -20,37 +20,37 @@ STILL_S = 1.0
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """Return the frame of a message.
+    """Return `message` as the bytes to pass to `Channel.send`.
 
     Raises:
-        ValueError: the message is not JSON, or longer than `MAX_MESSAGE_BYTES`.
+        ValueError: `message` is not JSON, or is longer than `MAX_MESSAGE_BYTES`.
     """
     return frames.pack(message, MAX_MESSAGE_BYTES)
 
 
 class Channel:
-    """One end of a socket pair. A deadline is a `time.monotonic()` value; None waits for ever."""
+    """One end of a socket pair. A deadline is a `time.monotonic()` value; with None a call waits without limit."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._buffer = bytearray()
 
     def send(self, frame: bytes, deadline: float | None = None) -> None:
-        """Send what `encode` made.
+        """Send `frame`, the bytes that `encode` returned.
 
         Raises:
-            TimeoutError: the other side did not read it in time.
+            TimeoutError: the other side did not read all of it before `deadline`.
         """
         self._arm(deadline)
         self._socket.sendall(frame)
 
     def receive(self, deadline: float | None = None) -> dict[str, Any]:
-        """Return the next message.
+        """Return the next message from the other side.
 
         Raises:
-            EOFError: the other side is gone.
+            EOFError: the other side closed the connection.
             ValueError: it sent no JSON object, or announced more than `MAX_MESSAGE_BYTES`.
-            TimeoutError: no whole message came in time.
+            TimeoutError: no complete message came before `deadline`.
         """
         size = int.from_bytes(self._read(_LENGTH_BYTES, deadline), "big")
         if size > MAX_MESSAGE_BYTES:

@@ -18,7 +18,7 @@ from verigym.sandbox.confine import confine, parent_is
 
 
 def serve(sock: socket.socket, environments: Mapping[str, Environment], memory_bytes: int | None, parent_pid: int) -> None:
-    """Answer requests until the connection closes. Runs as the target of a spawned process."""
+    """Answer requests from `sock` until the connection closes. This is the main function of a spawned process."""
     settle(sock, memory_bytes, parent_pid)
     channel = Channel(sock)
     for environment in environments.values():
@@ -37,7 +37,10 @@ def serve(sock: socket.socket, environments: Mapping[str, Environment], memory_b
 
 
 def settle(sock: socket.socket, memory_bytes: int | None, parent_pid: int) -> None:
-    """Own session, bounded memory, no core dump, death with the parent, nothing on the parent's stdin and stdout."""
+    """Prepare a worker process: it gets a session of its own, a memory limit and no core dumps, and dies with its parent.
+
+    It also loses access to the parent's stdin and stdout.
+    """
     sock.set_inheritable(False)
     os.setsid()
     # Not hardened: an environment may have to make namespaces or containers of its own.
@@ -63,14 +66,14 @@ def _answer(environments: Mapping[str, Environment], request: Mapping[str, Any])
 
 
 class Room:
-    """Whether a worker has memory left for the next item, so that a slow leak is never charged to a completion."""
+    """Tells whether a worker has memory left for another item, so that a slow memory leak is never charged to a completion."""
 
     def __init__(self, memory_bytes: int | None) -> None:
         self._limit = memory_bytes if os.path.exists("/proc/self/statm") else None
         self._threshold: int | None = None
 
     def enough(self) -> bool:
-        """Return whether at least half of what was left after the first item is still left."""
+        """Return whether at least half of the memory that was free after the first item is still free."""
         if self._limit is None:
             return True
         with open("/proc/self/statm", encoding="ascii") as file:

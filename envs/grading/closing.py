@@ -18,11 +18,11 @@ class Closable(Protocol):
 
 
 def close_at_the_end(owner: object, engine: Closable) -> Callable[[], None]:
-    """Close an engine when its owner is collected or the process ends; return the function that closes it before.
+    """Close `engine` when `owner` is garbage-collected or the process ends. Return a function that closes it earlier.
 
     Args:
-        owner: holds the engine, which must not hold it.
-        engine: is closed.
+        owner: object that holds `engine`; `engine` must not refer to it.
+        engine: object to close.
     """
     # At its end a process, one that `multiprocessing` started too, waits for its children, so they are ended before.
     at_exit = Finalize(None, _close_quietly, (engine,), exitpriority=0)

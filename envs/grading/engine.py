@@ -41,7 +41,7 @@ class Job:
 
     @property
     def keys(self) -> list[str]:
-        """The key of each verdict in the cache. In a group it depends on the others too, and on the place."""
+        """Return the cache key of each verdict. In a group a key also depends on the other completions and on the position."""
         return [sha256_hex(f"{self.key}/{place}") for place in range(len(self.completions))] if self.together else [self.key]
 
     @property
@@ -56,7 +56,7 @@ def cannot_start(error: Exception) -> UsageError:
 
 
 class Engine:
-    """Grades jobs on up to `max(workers, 1)` threads, each the owner of one worker."""
+    """Grades jobs on up to `max(workers, 1)` threads, each of which owns one worker."""
 
     def __init__(
         self,
@@ -94,16 +94,19 @@ class Engine:
         return LOOK_AHEAD
 
     def figures(self) -> list[Any]:
-        """Return each node's part in the grading; without a cluster there is none."""
+        """Return each cluster node's share of the grading, or an empty list without a cluster."""
         return []
 
     def submit(self, environment: Environment, prompt: Prompt, completion: Completion) -> Future[Score]:
-        """Queue one item, or share the result of an equal one that is being graded."""
+        """Queue one item and return the future of its score. An item equal to one that is being graded shares its result."""
         key = sha256_hex(f"{environment.grader}{self._code[environment.name]}|{prompt.key}|{completion.digest}")
         return self._queued(Job(environment, prompt, (completion,), False, key, []))[0]
 
     def submit_group(self, environment: Environment, prompt: Prompt, completions: Sequence[Completion]) -> list[Future[Score]]:
-        """Queue a group that is judged together, or share the results of an equal one that is being graded."""
+        """Queue `completions`, which are judged together, and return a future of each score.
+
+        A group equal to one that is being graded shares its results.
+        """
         digests = "|".join(completion.digest for completion in completions)
         key = sha256_hex(f"{environment.grader}{self._code[environment.name]}|{prompt.key}|together|{digests}")
         return self._queued(Job(environment, prompt, tuple(completions), True, key, []))
@@ -133,7 +136,7 @@ class Engine:
             self._add_slot(None)
 
     def start(self) -> None:
-        """Start all workers and wait until they are ready; raise the first WorkerStartError."""
+        """Start all workers and wait until they are ready. Raise the first WorkerStartError, if any."""
         reports: list[Future[None]] = []
         with self._lock:
             while not self._closed and len(self._slots) < max(self._workers, 1):
@@ -143,7 +146,7 @@ class Engine:
             report.result()
 
     def close(self) -> None:
-        """Kill the workers, end the threads, and give every open item an ERROR."""
+        """Kill the workers, end the threads, and give every unfinished item an ERROR."""
         with self._lock:
             self._closed = True
             rest = self._queue.close()

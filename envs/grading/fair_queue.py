@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """Items by lane, in order within a lane; `limits` bounds how many of a lane are out at the same time."""
+    """A queue with lanes, in order within each lane. `limits` bounds how many items of a lane are in progress at a time."""
 
     def __init__(self, limits: Mapping[str, int]) -> None:
         self._limits = dict(limits)
@@ -36,7 +36,10 @@ class FairQueue(Generic[T]):
             self._changed.notify()
 
     def take(self) -> tuple[str, T] | None:
-        """Wait for an item whose lane has room; None once the queue is closed. Call `done(lane)` afterwards."""
+        """Wait for an item of a lane that is below its limit, and return (lane, item), or None once the queue is closed.
+
+        The caller must call `done(lane)` when the item is finished.
+        """
         with self._changed:
             while not self._closed:
                 self._promote()
@@ -49,7 +52,7 @@ class FairQueue(Generic[T]):
             return None
 
     def take_ready(self, most: int, lanes: Collection[str]) -> list[tuple[str, T]]:
-        """Return at most `most` items of these lanes that are ready and whose lanes have room, without waiting."""
+        """Return at most `most` items, as (lane, item), from those of `lanes` that are below their limits, without waiting."""
         found: list[tuple[str, T]] = []
         with self._changed:
             self._promote()
@@ -58,7 +61,7 @@ class FairQueue(Generic[T]):
         return found
 
     def wait(self, seconds: float) -> None:
-        """Wait until something is put or a lane gets room, or `seconds` are over."""
+        """Wait until an item is added or a lane falls below its limit, for at most `seconds`."""
         with self._changed:
             if not self._closed:
                 self._changed.wait(seconds)

@@ -30,24 +30,25 @@ MAX_DEFAULT_WORKERS = 8
 
 
 class Grader:
-    """Grades items of one or several environments; an item goes to the environment that its prompt names.
+    """Grades items of one or several environments; each item is graded by the environment that its prompt names.
 
-    A failure to grade is a Score with `reward=None`, never an exception; UsageError is for mistakes in the call itself, such as
-    a script that grades outside `if __name__ == "__main__":`, which its workers import.
+    A failure to grade is a Score with `reward=None`, never an exception; a UsageError means a mistake in the call itself, such
+    as grading outside `if __name__ == "__main__":` in a script, which the workers import.
 
     Args:
-        environments: one, several, or a mapping by name.
-        workers: processes to grade in, started when first needed; by default one a usable core, at most 8. With 0,
-            items are graded in a thread of this process: nothing to start, but nothing stops a hanging environment.
-        timeout_s: wall time one item may take.
-        memory_bytes: address space of a worker; None for no limit (an environment that uses CUDA needs that).
-        retries: further tries of an item whose error is retryable.
-        concurrency: by environment name, how many of its items may be graded at the same time.
-        cache: a file that keeps verdicts across runs. Errors are never kept. A verdict is used again for the same grader id,
-            prompt and completion, and of an environment of yours for the same code (`own_code.cache_code`).
-        start_timeout_s: wall time a worker may take to start.
-        cluster: grade on the nodes of a cluster, `ray` or `ray:ADDRESS`. `workers` are then those of each node, by default one
-            a core, and `concurrency` is that of the whole cluster; the cache stays here.
+        environments: one environment, several, or a mapping from name to environment.
+        workers: number of processes to grade in, started when first needed; by default one per usable core, at most 8. With 0,
+            items are graded in a thread of this process: this needs no start-up, but a hanging environment cannot be stopped.
+        timeout_s: seconds of wall time that one item may take.
+        memory_bytes: limit of a worker's address space in bytes; None for no limit (an environment that uses CUDA needs that).
+        retries: number of further tries of an item whose error is retryable.
+        concurrency: mapping from environment name to the number of its items that may be graded at the same time.
+        cache: path of a file that stores verdicts across runs. Errors are never stored. A verdict is used again for the same
+            grader id, prompt and completion; for an environment of yours, its code must also be the same
+            (`own_code.cache_code`).
+        start_timeout_s: seconds of wall time that a worker may take to start.
+        cluster: grade on the nodes of a cluster, `ray` or `ray:ADDRESS`. `workers` is then the number per node, by default one
+            per core, and `concurrency` holds for the whole cluster; the cache stays on this machine.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Grader:
 
     @property
     def nodes(self) -> list[Any]:
-        """With `cluster`, each node's part in the grading (`cluster.engine.NodeFigures`); else empty."""
+        """Return each node's share of the grading (`cluster.engine.NodeFigures`), or an empty list without `cluster`."""
         return self._engine.figures()
 
     def grade(self, items: Iterable[Item]) -> list[Score]:
@@ -114,7 +115,10 @@ class Grader:
         return list(self.stream(items))
 
     def stream(self, items: Iterable[Item], *, look_ahead: int | None = None) -> Iterator[Score]:
-        """Yield one score an item, in order, holding at most `look_ahead` items at a time; by default what all workers need."""
+        """Yield one score for each of `items`, in order. At most `look_ahead` items are held at a time.
+
+        By default that is the number of items that keeps all workers busy.
+        """
         look_ahead = self.look_ahead if look_ahead is None else look_ahead
         pending: deque[Future[Score]] = deque()
         try:
@@ -129,11 +133,11 @@ class Grader:
                 future.cancel()
 
     async def agrade(self, items: Iterable[Item]) -> list[Score]:
-        """Return one score an item, in order, without blocking the event loop."""
+        """Return one score for each of `items`, in order, without blocking the event loop."""
         return [score async for score in self.astream(items)]
 
     async def astream(self, items: Iterable[Item], *, look_ahead: int | None = None) -> AsyncIterator[Score]:
-        """Yield one score an item, in order, without blocking the event loop."""
+        """Yield one score for each of `items`, in order, without blocking the event loop. `look_ahead` is as in `stream`."""
         look_ahead = self.look_ahead if look_ahead is None else look_ahead
         pending: deque[asyncio.Future[Score]] = deque()
         try:
@@ -149,14 +153,14 @@ class Grader:
                 future.cancel()
 
     def submit(self, prompt: Prompt, completion: CompletionLike) -> Future[Score]:
-        """Queue one item and return at once; the future's result is always a Score, unless no worker can ever be started.
+        """Queue one item and return at once. The future's result is always a Score, unless no worker can ever be started.
 
         An item equal to one that is being graded shares its result.
 
         Raises:
-            UsageError: the grader is closed, or it has no environment of the name in `prompt.environment`. Here or by the
-                future: no worker can be started.
-            TypeError, ValueError: the arguments are not a prompt and a completion (`Completion.of`).
+            UsageError: the grader is closed, or it has no environment of the name in `prompt.environment`. If no worker can be
+                started, either this call or the future raises it.
+            TypeError, ValueError: the arguments are not a prompt and a completion (see `Completion.of`).
         """
         environment = self._environment(prompt)
         return self._held_by(self._engine.submit(environment, prompt, Completion.of(completion)))
@@ -164,11 +168,12 @@ class Grader:
     def submit_group(self, prompt: Prompt, completions: Sequence[CompletionLike]) -> list[Future[Score]]:
         """Queue the completions of one prompt, and return a future for each, in order.
 
-        Where the environment grades groups (`grades_groups`), `score_group` is asked once for all of them, in one worker
-        and within `timeout_s` for each; a retry and the cache are the whole group's. Elsewhere each is an item of its own.
+        If the environment grades groups (`grades_groups`), one worker calls `score_group` once for all of them, with a time
+        limit of `timeout_s` per completion; retries and cache entries then concern the whole group. For other environments each
+        completion is a separate item.
 
         Raises:
-            UsageError: as `submit`.
+            UsageError: see `submit`.
         """
         environment = self._environment(prompt)
         group = [Completion.of(completion) for completion in completions]
@@ -195,7 +200,7 @@ class Grader:
         return environment
 
     def start(self) -> None:
-        """Start all workers now, rather than when first needed, and wait until they are ready.
+        """Start all workers now, instead of when first needed, and wait until they are ready.
 
         Raises:
             UsageError: a worker cannot be started; the message says why and what to do.
@@ -208,7 +213,7 @@ class Grader:
             raise cannot_start(error) from None
 
     def close(self) -> None:
-        """Kill the workers at once. Items without a verdict get an ERROR that says so."""
+        """Kill the workers at once. Each item without a verdict gets an ERROR that says the grader was closed."""
         self._close()
 
     def __enter__(self) -> Self:
@@ -224,10 +229,10 @@ def _refuse(wrong: bool, message: str) -> None:
 
 
 def by_name(environments: Environments) -> dict[str, Environment]:
-    """Return environments by their own names.
+    """Return `environments` as a mapping from each environment's own name.
 
     Raises:
-        UsageError: one is none, two have the same name, or a mapping gives one under another name.
+        UsageError: one is not an environment, two have the same name, or a mapping lists one under another name.
     """
     if isinstance(environments, Mapping):
         for name, environment in environments.items():

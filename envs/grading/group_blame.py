@@ -33,12 +33,12 @@ Ask = Callable[[Sequence[Member]], "list[Score] | Refused"]
 
 
 def judged_together(ask: Ask, completions: Sequence[Member], floor: float) -> list[Score]:
-    """Return one score a completion, in order; never raises for what the completions hold.
+    """Return one score for each of `completions`, in order. No content of the completions makes it raise.
 
     Args:
-        ask: judges a group.
-        completions: of one prompt.
-        floor: the reward of a completion that brought the grader down.
+        ask: function that judges a group.
+        completions: completions of one prompt.
+        floor: reward of a completion that brought the grader down.
     """
     reply = ask(completions)
     if isinstance(reply, Refused):

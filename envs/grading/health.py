@@ -19,14 +19,14 @@ UNREAD = 64
 
 
 class Health:
-    """Counts of one reward function.
+    """Counts the completions and failures of one reward function.
 
     Args:
-        name: of the function.
+        name: name of the reward function.
         stop_after: see `reward_function`.
 
     Raises:
-        UsageError: `stop_after` is no whole number above 0.
+        UsageError: `stop_after` is not a whole number above 0.
     """
 
     def __init__(self, name: str, stop_after: int | None) -> None:
@@ -52,9 +52,9 @@ class Health:
         return f"<{self.name}: {self.rewarded} rewarded, {self.unscored} unscored, {self.unusable} unusable>"
 
     def reward(self, score: Score | None) -> float | None:
-        """Count a completion, and return its reward; a score of None is that of a row that cannot be used.
+        """Count a completion and return its reward. A `score` of None means that its row cannot be used.
 
-        An exception of the judge is held against the text where it is rare, and against the judge where it is not.
+        An exception of the judge counts against the completion if such exceptions are rare, and otherwise against the judge.
         """
         self._silent += 1
         if score is None:
@@ -89,10 +89,10 @@ class Health:
         return reward
 
     def refuse_silence(self, problems: list[str]) -> None:
-        """End a run that trains on nothing.
+        """Stop a run in which no completion gets a reward any more.
 
         Args:
-            problems: of rows in this call that could not be used.
+            problems: problems of the rows in this call that could not be used.
 
         Raises:
             UsageError: `stop_after` completions in a row have got no reward.

@@ -13,9 +13,10 @@ from verigym.envs.grading.group_blame import Member, Refused, judged_together
 
 
 def judge_one(environment: Environment, prompt: Prompt, completion: Completion | str) -> Score:
-    """Score one completion; whatever a foreign environment raises or returns becomes a Score.
+    """Return the score of one completion. Whatever the environment raises or returns becomes a Score.
 
-    Environments that extend BaseEnvironment keep the rule; those that only implement the protocol get it here.
+    Environments that extend BaseEnvironment guarantee this themselves; for those that only implement the protocol, this
+    function does it.
     """
     start = time.perf_counter()
 
@@ -30,30 +31,36 @@ def judge_one(environment: Environment, prompt: Prompt, completion: Completion |
 
 
 def control_one(environment: Environment, prompt: Prompt) -> Score:
-    """Score the control item: the prompt's own gold, or a plain answer where none can be written."""
+    """Return the score of the control item, which is known to be valid: the prompt's gold, or a plain answer without a gold."""
     return judge_one(environment, prompt, control_completion(environment.gold(prompt)))
 
 
 def is_hardened(environment: Environment) -> bool:
-    """Return whether the environment declares that only a completion can make it raise. Not part of the contract."""
+    """Return whether the environment declares that only a completion's text can make it raise.
+
+    The contract does not require this.
+    """
     return bool(getattr(environment, "hardened", False))
 
 
 def resources_of(environment: Environment) -> tuple[str, ...]:
-    """Return what a node of a cluster must have to grade this: `sandbox`, `lean`, `gpu`. Not part of the contract."""
+    """Return which of `sandbox`, `lean` and `gpu` a cluster node needs to grade this environment.
+
+    The contract does not require an environment to declare them.
+    """
     return tuple(getattr(environment, "resources", ()))
 
 
 def grades_groups(environment: Environment) -> bool:
-    """Return whether the environment judges the completions of a prompt together. Not part of the contract."""
+    """Return whether the environment judges the completions of a prompt together. The contract does not require this."""
     return bool(getattr(environment, "grades_groups", False))
 
 
 def judge_group(environment: Environment, prompt: Prompt, completions: Sequence[Completion | None]) -> list[Score]:
-    """Score the completions of one prompt together, by `score_group` where the environment grades groups.
+    """Return the scores of the completions of one prompt, by `score_group` if the environment grades groups.
 
-    None stands for the control item. A group of one is one item. Where `score_group` raises, the blame rule of `group_blame.py`
-    finds the completion at fault.
+    A completion of None stands for the control item. A group of one is judged as a single item. If `score_group` raises,
+    `group_blame.py` finds the completion at fault.
     """
     if len(completions) == 1 or not grades_groups(environment):
         return [control_one(environment, prompt) if c is None else judge_one(environment, prompt, c) for c in completions]

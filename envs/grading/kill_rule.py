@@ -27,7 +27,7 @@ START_PAUSES_S = (0.3, 1.0)
 
 @dataclass(frozen=True)
 class Verdict:
-    """Scores, one for each completion, and whether they may be cached or tried again."""
+    """The scores, one for each completion, and whether they may be cached or tried again."""
 
     scores: list[Score]
     cacheable: bool = False
@@ -69,10 +69,10 @@ class KillRule:
         *,
         together: bool = False,
     ) -> Verdict:
-        """Return the verdict on one item, or on a group that is judged together, whatever a worker does.
+        """Return the verdict on one item, or on a group that is judged `together`, even if the worker dies or hangs.
 
         Raises:
-            NeverStarts: no worker can be started, whatever is judged.
+            NeverStarts: no worker can be started for any item.
         """
         scene = _Scene(worker, environment, prompt, breaker, len(completions))
         failure = self._start_failure

@@ -22,10 +22,10 @@ CLUSTERS: Mapping[str, str] = {"ray": "verigym.cluster.ray_cluster:open_engine"}
 
 
 def named_cluster(cluster: str) -> str:
-    """Return the name of a cluster; for a setting that takes one.
+    """Return `cluster` if it names a known kind of cluster. Used to validate a setting.
 
     Raises:
-        ValueError: there is no such kind.
+        ValueError: the kind of cluster is unknown.
     """
     try:
         check_cluster(cluster)
@@ -39,10 +39,10 @@ Cluster = Annotated[str, AfterValidator(named_cluster)]
 
 
 def check_cluster(cluster: str) -> tuple[str, str]:
-    """Return the kind and the address that `KIND` or `KIND:ADDRESS` names; the address may be empty.
+    """Return the kind and the address in `cluster`, written `KIND` or `KIND:ADDRESS`. The address may be empty.
 
     Raises:
-        UsageError: there is no such kind.
+        UsageError: the kind of cluster is unknown.
     """
     kind, _, address = cluster.partition(":")
     if kind not in CLUSTERS:
@@ -53,15 +53,15 @@ def check_cluster(cluster: str) -> tuple[str, str]:
 
 
 def open_cluster(cluster: str, environments: Mapping[str, Environment], **settings: Any) -> Engine:
-    """Return the engine of a Grader on a cluster.
+    """Return the engine with which a Grader grades on a cluster.
 
     Args:
         cluster: `KIND` or `KIND:ADDRESS`.
-        environments: by name.
-        settings: of the engine.
+        environments: the environments by name.
+        settings: settings of the engine.
 
     Raises:
-        UsageError: there is no such kind, or its package is not installed.
+        UsageError: the kind of cluster is unknown, or its package is not installed.
     """
     kind, address = check_cluster(cluster)
     module, _, function = CLUSTERS[kind].partition(":")
@@ -70,12 +70,12 @@ def open_cluster(cluster: str, environments: Mapping[str, Environment], **settin
 
 
 def pools(environments: Mapping[str, Environment]) -> tuple[list[dict[str, Environment]], dict[str, int]]:
-    """Return environments by name, in as few pools as can be, and the number of each one's pool by its label.
+    """Return as few pools of environments by name as possible, and the number of the pool for each label.
 
-    A grader routes by an environment's name, so two that have one name and differ in their options are in different pools.
+    A grader finds an environment by its name, so two with the same name and different options go into different pools.
 
     Args:
-        environments: by label.
+        environments: the environments by label.
     """
     made: list[dict[str, Environment]] = []
     pool_of: dict[str, int] = {}

@@ -50,19 +50,19 @@ class WorkerStartError(Exception):
 
 
 class NeverStarts(WorkerStartError):
-    """No later try can succeed: the script or the environment has to be changed."""
+    """No later try to start the process can succeed: the script or the environment has to be changed."""
 
 
 class ChildProcess:
-    """A process, started when first asked and again after each death. Owned by one thread; `kill` by any.
+    """A child process, started at the first request and again after each death. One thread owns it; any thread may call `kill`.
 
     Args:
-        serve: runs in the child as `serve(socket, *arguments, parent_pid)`: sends `READY`, then a reply to each request,
-            JSON both ways, with the request's `id`.
-        arguments: for `serve`.
-        start_timeout_s: wall time until it is ready.
-        method: how it is started; a forked one needs nothing that can be sent.
-        variables: environment variables that it starts with, such as PYTHONHASHSEED, which is read at no later time.
+        serve: function that runs in the child as `serve(socket, *arguments, parent_pid)`. It sends `READY`, and then a reply
+            to each request. Both are JSON, and a reply repeats the request's `id`.
+        arguments: arguments for `serve`.
+        start_timeout_s: seconds of wall time until the process must be ready.
+        method: start method. With `fork`, arguments that cannot be pickled are allowed.
+        variables: environment variables to start with, such as PYTHONHASHSEED, which is only read at the start.
     """
 
     def __init__(
@@ -90,15 +90,15 @@ class ChildProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended since its last answer, so that the next request cannot be answered."""
+        """Return whether the process has ended since its last answer, so that it cannot answer another request."""
         return self._process is not None and not self._process.is_alive()
 
     def start(self) -> None:
-        """Start the process and wait until it says that it is ready.
+        """Start the process and wait until it reports that it is ready.
 
         Raises:
-            WorkerStartError: it cannot be started, died on the way, or took longer than `start_timeout_s`.
-            NeverStarts: nor will it be, as the script has no main guard or an environment cannot be sent.
+            WorkerStartError: it cannot be started, died while starting, or took longer than `start_timeout_s`.
+            NeverStarts: no later try can succeed, because the script has no main guard or an environment cannot be pickled.
         """
         if self._process is not None:
             return
@@ -142,11 +142,11 @@ class ChildProcess:
             ) from None
 
     def exchange(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any] | Died:
-        """Return the reply; anything but one that belongs to the request, in time, ends the process.
+        """Send `request` and return the reply, or `Died` if no valid reply comes within `timeout_s`; the process is then ended.
 
         Raises:
-            ValueError: the request cannot be sent.
-            WorkerStartError: as `start`.
+            ValueError: `request` cannot be sent.
+            WorkerStartError: see `start`.
         """
         self.start()
         assert self._channel is not None
@@ -171,7 +171,7 @@ class ChildProcess:
         return died
 
     def kill(self) -> None:
-        """Signal the process and all it started; `stop`, called by the owner, reaps it."""
+        """Kill the process and all processes that it started. The owner collects its exit status by calling `stop`."""
         process = self._process
         if process is None:
             return
@@ -234,26 +234,26 @@ def malformed(error: Exception) -> Died:
 
 
 def refuse_after_fork(begun_in: int | None, what: str) -> None:
-    """Refuse to use threads and workers that a fork has left in the parent: nobody would answer.
+    """Refuse to use threads and workers that belong to the parent of a forked process, since they would never answer.
 
     Args:
-        begun_in: process that has started them; None if none are started.
-        what: they are, for the message.
+        begun_in: id of the process that started them; None if none are started.
+        what: noun for them in the error message.
 
     Raises:
-        UsageError: it is another process than this one.
+        UsageError: this process is not `begun_in`.
     """
     if begun_in is not None and begun_in != os.getpid():
         raise UsageError(f"{what} were started in process {begun_in}, of which this one is a fork; make new ones here")
 
 
 def refuse_in_a_worker() -> None:
-    """Refuse to start processes while a child process imports the script that made it.
+    """Refuse to start processes while a child process imports the main script.
 
-    A worker of ours ends at once, so that its parent raises the one error that there is to see.
+    A worker process of ours exits at once, so that only its parent reports the error.
 
     Raises:
-        UsageError: this is a child that something else has started.
+        UsageError: this process was started as a child by something else.
     """
     process = multiprocessing.current_process()
     if getattr(process, "_inheriting", False):

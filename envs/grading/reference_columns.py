@@ -23,16 +23,17 @@ class _Field:
 
 
 class ReferenceColumns:
-    """Which column holds each field of an environment's reference.
+    """Says which column holds each field of an environment's reference.
 
     Args:
         environment: the environment.
-        columns: field of the reference (`part.field` for a composition) -> column that holds it; None for a field that is not
-            read. Other fields are read from the column of their own name, those that need not be given where it is there.
-        who: reads them, for messages.
+        columns: mapping from a field of the reference (`part.field` for a composition) to the column that holds it, or to None
+            for a field that is not read. Every other field is read from the column of its own name; for an optional field this
+            column may be missing.
+        who: name of the reader, for error messages.
 
     Raises:
-        UsageError: the reference has no field of that name, or one that must be given is not to be read.
+        UsageError: the reference has no field of that name, or a required field is mapped to None.
     """
 
     def __init__(self, environment: Environment, columns: Mapping[str, str | None], who: str) -> None:
@@ -54,15 +55,15 @@ class ReferenceColumns:
         self._fields = tuple(one for field, one in (by_default | named).items() if columns.get(field, "") is not None)
 
     def rows(self, columns: Mapping[str, Any], lengths: dict[str, int]) -> list[dict[str, Any]]:
-        """Return the fields of each row's reference, by dotted name.
+        """Return the reference fields of each row, by dotted name.
 
         Args:
-            columns: of a batch, each a list or an array.
-            lengths: of the batch's other lists; those of the columns are added.
+            columns: columns of a batch, each a list or an array.
+            lengths: lengths of the batch's other lists. The lengths of the columns read are added to it.
 
         Raises:
-            UsageError: a column is missing or is no list.
-            ValueError: lists differ in length.
+            UsageError: a column is missing or is not a list.
+            ValueError: the lists differ in length.
         """
         used: list[tuple[_Field, Sequence[Any]]] = []
         for field in self._fields:
@@ -87,7 +88,7 @@ class ReferenceColumns:
         ]
 
     def row(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of one row's reference, by dotted name.
+        """Return the reference fields of one row, by dotted name; `columns` maps column names to this row's values.
 
         Raises:
             UsageError: a column is missing.
@@ -106,11 +107,11 @@ class ReferenceColumns:
         )
 
     def task(self, prompt: PromptLike, fields: Mapping[str, Any]) -> Prompt:
-        """Return a row's task.
+        """Return the task of a row.
 
         Args:
             prompt: a text or chat messages.
-            fields: of its reference, from `rows` or `row`.
+            fields: the reference fields, from `rows` or `row`.
 
         Raises:
             ValueError: the row's prompt or reference cannot be used.
@@ -131,7 +132,10 @@ class ReferenceColumns:
         return task
 
     def hint(self, problem: str) -> str:
-        """Return what to do where a problem is a field that need not be given, and was read because a column has its name."""
+        """Return what to do about `problem` if it concerns an optional field that was read only because a column has its name.
+
+        Return an empty string for any other problem.
+        """
         for field in self._fields:
             if not field.required and f"'{field.name}'" in problem:
                 return f"; if column {field.column!r} is about something else: columns={{{field.name!r}: None}}"
@@ -139,7 +143,7 @@ class ReferenceColumns:
 
 
 def plain(value: Any) -> Any:
-    """Return a scalar or an array of numpy or torch, as data sets in such formats have them, as a plain value."""
+    """Return a numpy or torch scalar or array, as data sets in those formats contain, as plain Python numbers or lists."""
     return value.tolist() if hasattr(value, "tolist") else value
 
 

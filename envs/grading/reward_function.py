@@ -28,19 +28,20 @@ def reward_function(
     stop_after: int | None = 64,
     **settings: Any,
 ) -> RewardFunction:
-    """Return a function of lists, as TRL's `reward_funcs` takes: `reward_function("math")`.
+    """Return a reward function that takes lists, as TRL's `reward_funcs` expects: `reward_function("math")`.
 
     Args:
         environment: the environment, or its name if it needs no options.
-        columns: field of the reference (`part.field` for a composition) -> column of the data set that holds it. By default
-            every field is read from the column of its own name, a field that need not be given where the data set has it; None
-            for a field that is not read.
-        name: under which the trainer logs it, by default the environment's. Two functions in one trainer need two names.
-        stop_after: an error ends the run when so many completions in a row have got no reward; None for never.
-        settings: of the `Grader`, such as `workers`, `timeout_s` and `cache`.
+        columns: mapping from a field of the reference (`part.field` for a composition) to the data set column that holds it, or
+            to None for a field that is not read. By default every field is read from the column of its own name; for an
+            optional field this column may be missing.
+        name: name under which the trainer logs the reward, by default the environment's. Two functions in one trainer need two
+            names.
+        stop_after: number of completions in a row without a reward after which an error ends the run; None for never.
+        settings: settings of the `Grader`, such as `workers`, `timeout_s` and `cache`.
 
     Raises:
-        UsageError: there is no such environment or setting, or its reference has no field of that name.
+        UsageError: the environment or a setting is unknown, or `columns` names a field that the reference lacks.
     """
     made = load(environment) if isinstance(environment, str) else require_environment(environment, "reward_function")
     if columns is not None and not isinstance(columns, Mapping):
@@ -56,9 +57,11 @@ def reward_function(
 
 
 class RewardFunction:
-    """Called with lists of prompts and completions and the data set's columns by name; made by `reward_function`.
+    """A reward function, made by `reward_function`.
 
-    Its worker processes start at the first call and end with the process, or with `close`.
+    Call it with lists of prompts and completions and the data set's columns by name.
+
+    Its worker processes start at the first call. They end with this process, or with `close`.
     """
 
     def __init__(
@@ -154,14 +157,17 @@ class RewardFunction:
 
 
 def with_tokens(completion: Completion, tokens: Sequence[int] | None) -> Completion:
-    """Return a completion with its tokens, unless it has them, or they would be those of tools' replies too."""
+    """Return `completion` with `tokens` as its token ids.
+
+    It is returned unchanged if it has token ids already, or if `tokens` would include those of tool replies.
+    """
     if tokens is None or completion.token_ids is not None or any(turn.role != "assistant" for turn in completion.turns):
         return completion
     return completion.model_copy(update={"token_ids": tuple(plain(tokens))})
 
 
 def mean_parts(scores: Sequence[Score]) -> dict[str, float]:
-    """Return the mean of each component that is a whole part's or the environment's own."""
+    """Return the mean of each score component that is a part's whole reward or comes from the environment itself."""
     values: dict[str, list[float]] = {}
     for score in scores:
         for name, value in score.components.items():
@@ -171,6 +177,6 @@ def mean_parts(scores: Sequence[Score]) -> dict[str, float]:
 
 
 def begun(prompt: PromptLike) -> str:
-    """Return how a row's prompt begins, by which it is found in the data set: its place in the batch says little."""
+    """Return how the prompt of a row begins. It helps to find the row in the data set, where its batch index says little."""
     text = prompt if isinstance(prompt, str) else next((dict(one).get("content") for one in reversed(prompt)), "")
     return f" (prompt {text[:SHOWN]!r}{'...' if len(text) > SHOWN else ''})" if isinstance(text, str) and text else ""

@@ -71,7 +71,10 @@ class StatsCounter:
 
 
 class ThrottledLog:
-    """Warnings, at most one of a kind every `LOG_EVERY_S`; the next one says how many were held back."""
+    """A log that gives at most one warning of a kind every `LOG_EVERY_S` seconds.
+
+    The next one says how many were suppressed.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -79,7 +82,7 @@ class ThrottledLog:
         self._held: Counter[tuple[str, str]] = Counter()
 
     def warn(self, environment: str, kind: str, message: str) -> None:
-        """Log `environment: message`, unless one of this kind was just logged."""
+        """Log `environment: message`, unless a warning of the same `kind` was logged within the last `LOG_EVERY_S` seconds."""
         key = (environment, kind)
         now = time.monotonic()
         with self._lock:

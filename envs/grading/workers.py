@@ -31,7 +31,7 @@ class Worker(Protocol):
         """Whether it can answer without being started."""
 
     def start(self) -> None:
-        """Be ready to answer; raise WorkerStartError when that cannot be."""
+        """Make the worker ready to answer. Raise WorkerStartError if that fails."""
 
     def ask(self, environment: Environment, prompt: Prompt, completion: Completion | None) -> Score | Died:
         """Judge one completion, or the control item when it is None."""
@@ -39,7 +39,10 @@ class Worker(Protocol):
     def ask_group(
         self, environment: Environment, prompt: Prompt, completions: Sequence[Completion | None]
     ) -> list[Score] | Died:
-        """Judge the completions of one prompt together; None stands for the control item."""
+        """Return the scores of the completions of one prompt, judged together.
+
+        A completion of None stands for the control item.
+        """
 
     def kill(self) -> None:
         """End it at once; may be called from any thread."""
@@ -49,7 +52,7 @@ class Worker(Protocol):
 
 
 class InProcessWorker:
-    """Judges in the calling thread: nothing to start, and nothing that could stop a hanging environment."""
+    """Judges in the calling thread. It needs no start-up, but a hanging environment cannot be stopped."""
 
     running = True
 
@@ -76,7 +79,10 @@ class InProcessWorker:
 
 
 class ProcessWorker:
-    """A process, started when first asked and again after each death. Owned by one thread; `kill` by any."""
+    """A worker process, started at the first item and again after each death.
+
+    One thread owns it; any thread may call `kill`.
+    """
 
     def __init__(self, environments: Mapping[str, Environment], limits: Limits) -> None:
         self._limits = limits
@@ -88,22 +94,25 @@ class ProcessWorker:
         return self._child.running
 
     def start(self) -> None:
-        """Start the process and wait until it says that it is ready.
+        """Start the process and wait until it reports that it is ready.
 
         Raises:
-            WorkerStartError: it cannot be started, died on the way, or took longer than `start_timeout_s`.
+            WorkerStartError: it cannot be started, died while starting, or took longer than `start_timeout_s`.
         """
         self._child.start()
 
     def ask(self, environment: Environment, prompt: Prompt, completion: Completion | None) -> Score | Died:
-        """Judge in the process, within the wall limit; anything but a well-formed answer in time ends the process."""
+        """Return the score that the process gives to `completion`.
+
+        If no well-formed answer comes within the time limit, the process is ended and `Died` returned.
+        """
         scores = self._exchange(environment, prompt, [completion], together=False)
         return scores if isinstance(scores, Died) else scores[0]
 
     def ask_group(
         self, environment: Environment, prompt: Prompt, completions: Sequence[Completion | None]
     ) -> list[Score] | Died:
-        """Judge a group in the process, within the wall limit of as many items."""
+        """Return the scores of a group judged in the process. The time limit is that of one item per completion."""
         return self._exchange(environment, prompt, completions, together=True)
 
     def _exchange(
@@ -134,7 +143,7 @@ class ProcessWorker:
         return scores
 
     def kill(self) -> None:
-        """Signal the process and all it started; `stop`, called by the owner, reaps it."""
+        """Kill the process and all processes that it started. The owner collects its exit status by calling `stop`."""
         self._child.kill()
 
     def stop(self) -> None:

@@ -34,7 +34,7 @@ _WHY = {TIME: "ran out of time", WALL: "ran out of time", MEMORY: "ran out of me
 
 
 class MathVerifyResult(NamedTuple):
-    """Math-Verify's result. `equal` is true only if both texts were parsed."""
+    """The result of Math-Verify. `equal` is true only if both texts were parsed."""
 
     gold_parsed: bool
     answer_parsed: bool
@@ -42,7 +42,7 @@ class MathVerifyResult(NamedTuple):
 
 
 class SymbolicLimit(Exception):
-    """The comparison ran past a limit or crashed. A control decides whose fault that is."""
+    """The comparison exceeded a limit or crashed. A control comparison decides who is to blame."""
 
 
 class _WorkerLost(Exception):
@@ -206,16 +206,16 @@ def _after_fork() -> None:
 
 
 def warm_up(kind: Kind = "trees") -> None:
-    """Start a worker now, so that the first comparison does not wait for it.
+    """Start a worker of `kind` now, so that the first comparison does not wait for it.
 
     Raises:
-        EnvironmentFailure: none can be started.
+        EnvironmentFailure: no worker can be started.
     """
     _pools[kind].warm_up()
 
 
 def close() -> None:
-    """End this process's workers now instead of at exit; the next comparison starts new ones."""
+    """End this process's workers now instead of at exit. The next comparison starts new ones."""
     for pool in _pools.values():
         pool.close()
 
@@ -232,14 +232,14 @@ def compare(
     memory_bytes: int = 1 << 30,
     spend: Callable[[float], None] | None = None,
 ) -> MathVerifyResult:
-    """Compare LaTeX texts by Math-Verify: does the answer equal the gold?
+    """Return Math-Verify's result on whether `answer` equals `gold`, both in LaTeX.
 
     Args:
-        gold: the reference, LaTeX without delimiters.
-        answer: the answer, LaTeX too.
+        gold: the reference answer, in LaTeX without delimiters.
+        answer: the answer to compare, in LaTeX too.
         timeout_s: CPU seconds for the comparison.
-        memory_bytes: address space for the comparison.
-        spend: called with the CPU seconds used.
+        memory_bytes: limit of the address space in bytes.
+        spend: function that is called with the CPU seconds used.
 
     Raises:
         SymbolicLimit: the comparison ran out of time or memory, or crashed twice.
@@ -252,14 +252,14 @@ def compare(
 def request(
     kind: Kind, payload: bytes, *, timeout_s: float, memory_bytes: int, spend: Callable[[float], None] | None = None
 ) -> bytes:
-    """Send a payload to a worker of that kind and return its reply, unchecked.
+    """Send `payload` to a worker of `kind` and return its reply, unchecked.
 
     Args:
         kind: the kind of comparison.
-        payload: what the worker is sent.
-        timeout_s: CPU seconds, those of a second attempt included.
-        memory_bytes: address space.
-        spend: called with the CPU seconds used.
+        payload: bytes to send to the worker.
+        timeout_s: CPU seconds, including those of a second attempt.
+        memory_bytes: limit of the address space in bytes.
+        spend: function that is called with the CPU seconds used.
 
     Raises:
         SymbolicLimit: the comparison ran out of time or memory, or crashed twice.

@@ -40,13 +40,13 @@ Compare = Callable[[bytes], bytes]
 
 
 def load(kind: str) -> Compare:
-    """Import the module of a kind of comparison, warm its caches, and return the comparison."""
+    """Import the module for the comparison `kind`, warm its caches, and return its comparison function."""
     compare: Compare = importlib.import_module(KINDS[kind]).load()
     return compare
 
 
 def run_child(compare: Compare, payload: bytes, cpu_s: float, memory_bytes: int, reply: int, zygote: int) -> None:
-    """Confine this forked process, compare, write the reply, and exit."""
+    """In a forked process: apply the limits, run `compare`, write the reply, and exit."""
     code = 1
     try:
         os.setpgid(0, 0)
@@ -62,10 +62,10 @@ def run_child(compare: Compare, payload: bytes, cpu_s: float, memory_bytes: int,
 
 
 def supervise(pid: int, reply: int, requests: int, wall_s: float) -> tuple[bytes, bytes, float]:
-    """Wait for a child's reply, exit or deadline, then kill it and its children.
+    """Wait for the reply, exit or deadline of the child `pid`, then kill it and its children.
 
     Returns:
-        status, reply, and CPU seconds used by the child.
+        The status, the reply, and the CPU seconds that the child used.
     """
     deadline = time.monotonic() + wall_s
     poll = select.poll()
@@ -164,7 +164,7 @@ def _send(fd: int, status: bytes, data: bytes, cpu_s: float = 0.0) -> None:
 
 
 def main() -> None:
-    """Use stdin and stdout as the channel and redirect prints to /dev/null, so that no print is taken for a reply."""
+    """Serve requests over stdin and stdout. Prints go to /dev/null, so that none is mistaken for a reply."""
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):

@@ -30,18 +30,18 @@ class ReplyForm(Protocol[T_co]):
         """Return its JSON schema."""
 
     def read(self, reply: str) -> T_co:
-        """Return what a reply says.
+        """Return the parsed content of `reply`.
 
         Raises:
-            Garbage: it is not that object.
+            Garbage: `reply` is not the object that was asked for.
         """
 
 
 def ask(options: EndpointOptions, system: str, user: str, form: ReplyForm[T], deadline: float) -> tuple[T, Spent]:
-    """Return what the model replied and what that cost, all tries together.
+    """Return the judge model's parsed reply, and the cost of all tries together.
 
     Raises:
-        EnvironmentFailure: no readable reply before the deadline (a `time.monotonic()` value), or a mistake in the settings.
+        EnvironmentFailure: no readable reply came before `deadline` (a `time.monotonic()` value), or a setting is wrong.
         RefusedRequest: the endpoint will not answer this request.
     """
     named(options)

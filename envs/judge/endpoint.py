@@ -23,7 +23,10 @@ _refuses_schema: set[str] = set()
 
 
 class RefusedRequest(Exception):
-    """The endpoint will not answer this request (400, 413, 422). A control tells whether settings or text are the cause."""
+    """The endpoint refuses this request (400, 413, 422).
+
+    A control request tells whether the settings or the text are the cause.
+    """
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why a try gave nothing, and how long the server asked us to wait."""
+    """The reason why a try gave no reply, and how long the server asked us to wait."""
 
     kind: ErrorKind
     why: str
@@ -57,7 +60,10 @@ def named(options: EndpointOptions) -> None:
 
 
 def post(options: EndpointOptions, body: dict[str, Any], deadline: float) -> tuple[str, Spent, str] | Trouble:
-    """Send one request (two where the server refuses schemas). Return the reply, its cost and a remark, or what went wrong."""
+    """Send one request and return the reply, its cost and a remark, or a `Trouble` if no reply came.
+
+    If the server refuses JSON schemas, the request is sent a second time without one.
+    """
     plain = {name: value for name, value in body.items() if name != "response_format"}
     if options.structured == "auto" and options.endpoint in _refuses_schema:
         body = plain
@@ -154,10 +160,10 @@ def _names(response: http_request.Response) -> list[str]:
 
 
 def look(options: EndpointOptions) -> None:
-    """Ask for the list of models: is the endpoint there, does it take the key, has it the model?
+    """Check, by asking for the list of models, that the endpoint answers, accepts the key and has the model.
 
     Raises:
-        EnvironmentFailure: no; the message says what to do.
+        EnvironmentFailure: one of these fails; the message says what to do.
     """
     named(options)
     url = options.base_url.rstrip("/") + "/models"

@@ -37,7 +37,7 @@ class JudgeEnvironment(BaseEnvironment[JudgeReference, JudgeOptions]):
             self.expected_verdicts = ExpectedVerdicts(gold="free", echo="free", garbage="free", hacks="free")  # type: ignore[misc]
 
     def check(self) -> None:
-        """Check that the endpoint is there, accepts the key and has the model."""
+        """Raise EnvironmentFailure unless the endpoint answers, accepts the key and has the model."""
         look(self.options)
 
     def examples(self) -> Sequence[Prompt]:
@@ -50,10 +50,10 @@ class JudgeEnvironment(BaseEnvironment[JudgeReference, JudgeOptions]):
         return (self.prompt("Which city is the capital of Australia?", **references[self.options.mode]),)
 
     def make_reference(self, fields: Mapping[str, Any]) -> Reference:
-        """Validate the reference's fields.
+        """Return a reference made from `fields`, after validating them.
 
         Raises:
-            UsageError: also where the mode lacks what it judges by.
+            UsageError: a field is missing, unknown or of the wrong type, or the mode needs a field that is not given.
         """
         made = super().make_reference(fields)
         assert isinstance(made, JudgeReference)
@@ -67,7 +67,7 @@ class JudgeEnvironment(BaseEnvironment[JudgeReference, JudgeOptions]):
         return made
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return the reference answer in mode `equivalence`; opinions have no gold."""
+        """Return the reference answer in mode `equivalence`, and None in the other modes, which ask for an opinion."""
         return self.reference(prompt).answer if self.options.mode == "equivalence" else None
 
     def judge(self, prompt: Prompt, reference: JudgeReference, completion: Completion) -> Score:
@@ -83,10 +83,12 @@ class JudgeEnvironment(BaseEnvironment[JudgeReference, JudgeOptions]):
         return self._graded(verdict, spent)
 
     def score_group(self, prompt: Prompt, completions: Sequence[Completion | str]) -> list[Score]:
-        """Judge the completions of one prompt; in mode `pairwise` each meets each other, unless they meet the baseline.
+        """Return one score for each of `completions`.
+
+        In mode `pairwise` each is compared with every other one, or with the baseline.
 
         The reward is the share of opponents beaten, ties counting half. n completions cost n * (n - 1) requests. A completion
-        with nothing to judge gets the floor and loses unasked; one with a meeting that failed gets no score.
+        with no text to judge gets the floor and loses without a request; one with a failed comparison gets no score.
 
         Raises:
             UsageError: the prompt was made by another environment, or a group of one has no opponents.

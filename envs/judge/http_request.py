@@ -29,15 +29,15 @@ class Response:
 
 
 class Dropped(ConnectionError):
-    """The server hung up in the middle, or what it sent is no HTTP."""
+    """The server closed the connection before the response was complete, or its response is not HTTP."""
 
 
 def request(method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float) -> Response:
-    """Send one request over a connection of its own; redirects are not followed, so no other host sees the headers.
+    """Return the response to one request over a new connection. Redirects are not followed, so no other host sees the headers.
 
     Raises:
-        TimeoutError: no whole answer within `timeout_s`.
-        OSError: no connection, or it broke (`Dropped`).
+        TimeoutError: no complete response came within `timeout_s`.
+        OSError: there is no connection, or it broke (`Dropped`).
     """
     parts = urlsplit(url)
     deadline = time.monotonic() + timeout_s

@@ -12,13 +12,13 @@ Cut = Literal["floor", "judge"]
 
 
 def read(completion: Completion, reads: Reads, cut: Cut, max_chars: int, floor: float = 0.0) -> str | Score:
-    """Return the text to be judged, or the verdict where there is nothing to judge.
+    """Return the text to be judged, or the verdict if there is no text to judge.
 
     Args:
-        completion: what the model wrote.
-        reads: `answer`, what follows the thinking (DeepSeek-R1's helpfulness reward), or `whole` (its harmlessness reward).
-        cut: what happens to a completion that the token limit cut off: the floor, or judged as it stands.
-        max_chars: a longer text is not judged.
+        completion: the completion to read.
+        reads: `answer`, the text after the thinking (DeepSeek-R1's helpfulness reward), or `whole` (its harmlessness reward).
+        cut: whether a completion that the token limit cut off gets the floor or is judged as it is.
+        max_chars: length above which a text is not judged, in characters.
         floor: the reward of a completion that is not judged.
     """
     if completion.cut_off and cut == "floor":

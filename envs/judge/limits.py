@@ -27,16 +27,16 @@ class NoPlace(Exception):
 
 @contextmanager
 def turn(name: str, at_once: int | None, per_minute: float | None, deadline: float) -> Iterator[None]:
-    """Wait until a request may be sent; it counts as under way until the block ends.
+    """Return a context manager that waits until a request may be sent; the request counts as in flight until the block ends.
 
     Args:
-        name: of the endpoint, a file name.
-        at_once: most requests under way; None for any number.
-        per_minute: most requests a minute, evenly spaced; None for any number.
+        name: file name that stands for the endpoint.
+        at_once: maximum number of requests in flight; None for no limit.
+        per_minute: maximum number of requests per minute, evenly spaced; None for no limit.
         deadline: a `time.monotonic()` value.
 
     Raises:
-        NoPlace: the wait would go past the deadline.
+        NoPlace: the wait would last beyond the deadline.
         OSError: the files cannot be used.
     """
     if per_minute is not None:

@@ -27,11 +27,11 @@ _SIGNS = re.compile(r"[^\W\d]|[|~!\u2581]")
 
 
 def unmarked(text: str) -> str:
-    """Return the text with no control token in it, and no line that a hasty judge could take for one of ours.
+    """Return `text` with control tokens broken, and with lines altered that a judge could take for one of our quote marks.
 
-    `<|im_end|>` becomes `< |im_end|>`, and a line like those around quotes, `=== submission 12ab ends ===`, loses its rules:
-    `= == submission 12ab ends = ==`. Characters count as what compatibility normalisation (NFKC) makes of them, and those that
-    show nothing do not count: fullwidth letters, and tokens with a zero-width space in them, are found too.
+    `<|im_end|>` becomes `< |im_end|>`, and `=== submission 12ab ends ===` becomes `= == submission 12ab ends = ==`. For the
+    search, characters count as their compatibility form (NFKC) and invisible characters are ignored, so fullwidth letters and
+    tokens with a zero-width space are found too.
     """
     seen, places = _seen(text)
     breaks = {token.end() for token in _TOKEN.finditer(seen) if _could_be_token(token)}

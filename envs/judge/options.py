@@ -19,7 +19,7 @@ _OURS = ("model", "messages", "response_format", "stream", "n")
 
 
 class JudgeReference(Reference):
-    """What the judge is given beside the question and the submission."""
+    """Data that the judge is given in addition to the question and the submission."""
 
     answer: str = ""
     """The reference answer. Needed in mode `equivalence`; elsewhere shown where given."""
@@ -30,7 +30,7 @@ class JudgeReference(Reference):
 
 
 class EndpointOptions(Options):
-    """Which model behind which endpoint is asked, and how patiently."""
+    """The endpoint and model to ask, and limits on time, retries and requests."""
 
     asks: ClassVar[str] = "judge"
     """Who asks, for messages."""
@@ -86,7 +86,7 @@ class EndpointOptions(Options):
 
     @property
     def endpoint(self) -> str:
-        """A file name for endpoint and model, by which requests are counted together."""
+        """Return a file name that stands for the endpoint and model, under which their requests are counted."""
         return sha256_hex(f"{self.base_url}|{self.model}")[:16]
 
 

@@ -36,9 +36,9 @@ Ask = Callable[[str, str], tuple[Verdict, Spent]]
 
 
 def meet(one: str, other: str, ask: Ask) -> Meeting:
-    """Compare in both orders. Only a winner that wins from both places has won; else it is a tie.
+    """Compare two texts in both orders and return the result. A text wins only if it wins in both orders; else it is a tie.
 
-    Judges prefer a place: Wang et al. 2023, Large Language Models are not Fair Evaluators, and Zheng et al. 2023, Judging
+    Judges prefer a position: Wang et al. 2023, Large Language Models are not Fair Evaluators, and Zheng et al. 2023, Judging
     LLM-as-a-Judge, which counts disagreement as a tie.
     """
     if one == other:
@@ -68,16 +68,17 @@ class Standing:
 def round_robin(
     texts: Mapping[int, str], absent: int, compare: Callable[[str, str], Meeting], at_once: int
 ) -> dict[int, Standing | EnvironmentFailure]:
-    """Let each text meet each other once.
+    """Compare each text with every other one, once, and return how each fared.
 
     Args:
-        texts: by place in the group.
-        absent: how many of the group gave nothing to compare; everyone beats those without being asked.
-        compare: one meeting; may raise EnvironmentFailure.
-        at_once: meetings under way at a time.
+        texts: the texts by index in the group.
+        absent: number of completions in the group without a text. Every text beats them without a request.
+        compare: function that compares two texts; may raise EnvironmentFailure.
+        at_once: number of comparisons that run at a time.
 
     Returns:
-        By place, how it fared; or the failure of one of its meetings, since a mean over the others would be another measure.
+        By index, the text's standing, or the failure of one of its comparisons: a mean over the remaining ones would not be
+        the same measure.
     """
     pairs = list(itertools.combinations(texts, 2))
 

@@ -56,7 +56,7 @@ AGAIN = "\n\nThe last reply to this was not the one JSON object asked for. Reply
 
 
 def template_problem(template: str, mode: Mode) -> str:
-    """Return what is wrong with a template, an empty string where nothing is."""
+    """Return the problem of `template` for `mode`, or an empty string if there is none."""
     fields = FIELD.findall(template)
     unknown = [name for name in fields if name not in FIELDS]
     if unknown:
@@ -67,12 +67,12 @@ def template_problem(template: str, mode: Mode) -> str:
 
 
 def compose(template: str, texts: Mapping[str, str], plain: Mapping[str, str]) -> str:
-    """Fill a template, each paragraph in one pass, so that no text is ever read as a field.
+    """Return `template` filled in. Each paragraph is filled in one pass, so that a field in an inserted text is never replaced.
 
     Args:
-        template: text with `{name}` fields; a paragraph whose fields are all empty vanishes.
-        texts: what others wrote, by field; quoted.
-        plain: what the owner of the environment wrote, by field; as it is.
+        template: text with `{name}` fields. A paragraph whose fields are all empty is left out.
+        texts: by field, texts of others, which are quoted.
+        plain: by field, texts of the environment's owner, which are inserted unchanged.
     """
     code = sha256_hex(canonical_json(sorted(texts.items())))[:CODE_HEX_DIGITS]
     values = {**plain, **{name: quoted(text, name, code) for name, text in texts.items() if text}}
@@ -85,12 +85,12 @@ def compose(template: str, texts: Mapping[str, str], plain: Mapping[str, str]) -
 
 
 def quoted(text: str, name: str, code: str) -> str:
-    """Return the text between its two lines, defused; see `markers.py`."""
+    """Return `text` between its begin and end lines, with `unmarked` applied to it (see `markers.py`)."""
     return f"=== {name} {code} begins ===\n{unmarked(text)}\n=== {name} {code} ends ==="
 
 
 def conversation(messages: Sequence[Message]) -> str:
-    """Return a prompt's messages as one text: a lone user's message as it is, more with who speaks."""
+    """Return `messages` as one text: the text of a lone user message, or several messages each with its speaker."""
     if len(messages) == 1:
         return messages[0].content
     return "\n\n".join(f"({message.role})\n{message.content}" for message in messages)

@@ -29,7 +29,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Form:
-    """The object asked for: `reasoning`, and a field with one of some words or a whole number from low to high."""
+    """The JSON object that the judge must return: `reasoning`, and a verdict field.
+
+    The verdict is one of a list of words, or a whole number from a range.
+    """
 
     field: str
     words: tuple[str, ...] = ()
@@ -39,7 +42,7 @@ class Form:
     title: ClassVar[str] = "verdict"
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema, in the subset that servers with structured output share."""
+        """Return the JSON schema of this object, in the subset that all servers with structured output support."""
         value: dict[str, Any] = (
             {"type": "string", "enum": list(self.words)}
             if self.words
@@ -53,12 +56,13 @@ class Form:
         }
 
     def read(self, reply: str) -> Verdict:
-        """Read a reply: one JSON object and nothing around it but the judge's own thinking or one code fence.
+        """Return the verdict in `reply`: one JSON object with at most the judge's own thinking or one code fence around it.
 
-        No object is searched for inside a longer text: a judge that repeats a submission would repeat the verdict in it.
+        No object is searched for inside a longer text, because a judge that repeats a submission would repeat the verdict in
+        it.
 
         Raises:
-            Garbage: it is anything else.
+            Garbage: `reply` is anything else.
         """
         fields = sole_object(reply)
         value = fields.get(self.field)
@@ -88,10 +92,10 @@ def form_of(mode: Mode, scale: tuple[int, int]) -> Form:
 
 
 def sole_object(reply: str) -> Mapping[str, Any]:
-    """Return the JSON object that a reply is, around which stands nothing but the model's thinking or one code fence.
+    """Return the JSON object that `reply` consists of. Only the model's thinking or a code fence may stand around it.
 
     Raises:
-        Garbage: it is anything else.
+        Garbage: `reply` is anything else.
     """
     if len(reply) > MAX_REPLY_CHARS:
         raise Garbage(f"it has {len(reply)} characters")

@@ -71,7 +71,7 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
     expected_verdicts = ExpectedVerdicts(echo="free", garbage="free", hacks="free")
 
     def examples(self) -> Sequence[Prompt]:
-        """Return tasks with a language of their own and one that is to be answered in the prompt's."""
+        """Return sample tasks that name a language, and one that is to be answered in the prompt's language."""
         return (
             self.prompt("Explain in French why the sky is blue.", language="fr"),
             self.prompt("Explain in Chinese why the sky is blue.", language="zh"),
@@ -79,7 +79,7 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
         )
 
     def check(self) -> None:
-        """Raise EnvironmentFailure when the identifier is not installed."""
+        """Raise EnvironmentFailure if the language identifier is not installed."""
         if not installed():
             name_language("a", LATIN)
 
@@ -88,11 +88,11 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
         name_language("a", LATIN)
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return a sentence of the language; None for those of which we have none."""
+        """Return a sentence in the target language, or None if the built-in sentences do not include this language."""
         return SAMPLES.get(self._target(prompt, self.reference(prompt)))
 
     def audit(self, prompt: Prompt) -> str | None:
-        """Return what is the matter where the prompt's own language cannot be told."""
+        """Return a problem if the target is the prompt's own language and this cannot be identified, and else None."""
         try:
             self._target(prompt, self.reference(prompt))
         except EnvironmentFailure as failure:
@@ -100,7 +100,7 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
         return None
 
     def judge(self, prompt: Prompt, reference: LanguageReference, completion: Completion) -> Score:
-        """Return the share of letters, or of words, in the target language."""
+        """Return a score whose reward is the fraction of letters, or of words, in the target language."""
         target = self._target(prompt, reference)
         by_language = shares(self._part(completion.text), target, self.options.least, unit=self.options.unit)
         if not by_language:
@@ -137,20 +137,21 @@ class LanguageEnvironment(BaseEnvironment[LanguageReference, LanguageOptions]):
 
 @functools.lru_cache(maxsize=4096)
 def language_of(text: str, least: int = 20) -> str | None:
-    """Return the language that most of a text is written in; None where it cannot be told."""
+    """Return the language in which most of `text` is written, or None if it cannot be identified."""
     by_language = shares(text, None, least)
     code = by_language.most_common(1)[0][0] if by_language else ""
     return code if code in SCRIPTS_OF else None
 
 
 def shares(text: str, target: str | None, least: int, *, unit: Literal["letters", "words"] = "letters") -> Counter[str]:
-    """Return the share of each language in a text's letters or words; nothing where there are fewer letters than `least`.
+    """Return the fraction of the letters or words of `text` in each language, or nothing if it has fewer letters than `least`.
 
-    The language is that of the sentence, of its part in one script where it has several: no identifier names single words.
+    The language is identified for each sentence, or for each of its parts in one script if it mixes several, because no
+    identifier works on single words.
 
     Args:
-        text: may hold code and mathematics, which do not count.
-        target: what is near enough to it to be taken for it is counted as it.
+        text: the text. Code and mathematics in it are not counted.
+        target: the target language. Languages too similar to it to tell apart are counted as the target.
         least: see `LanguageOptions`.
         unit: see `LanguageOptions`.
     """

@@ -35,14 +35,14 @@ def installed() -> bool:
 
 
 def identify(text: str) -> tuple[str, float]:
-    """Return the most likely language and how sure that is.
+    """Return the most likely language of `text` and its probability.
 
     Returns:
-        An ISO 639-1 code and a probability from 0 to 1; `("", 0.0)` for a text without letters or in none of the languages.
-        A word or two get a code too, with a probability below about 0.2: the caller decides what is too little.
+        An ISO 639-1 code and a probability from 0 to 1, or `("", 0.0)` for a text without letters or in none of the languages.
+        One or two words get a code too, with a probability below about 0.2: the caller decides on a threshold.
 
     Raises:
-        EnvironmentFailure: `unavailable`, when py3langid is not installed.
+        EnvironmentFailure: `unavailable`, because py3langid is not installed.
     """
     if not any(character.isalpha() for character in text):
         return UNKNOWN
@@ -53,10 +53,10 @@ def identify(text: str) -> tuple[str, float]:
 
 @functools.cache
 def identifier() -> Any:
-    """Return py3langid's identifier of all its languages, loaded once a process; narrow a copy of it, never itself.
+    """Return py3langid's identifier of all its languages, loaded once per process. Callers may only narrow a copy of it.
 
     Raises:
-        EnvironmentFailure: `unavailable`, when py3langid is not installed.
+        EnvironmentFailure: `unavailable`, because py3langid is not installed.
     """
     try:
         from py3langid import langid

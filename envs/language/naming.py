@@ -15,22 +15,22 @@ _SHORT = 500  # characters from which on it pays to set up arrays for one text
 
 
 def name_language(text: str, script: str) -> str:
-    """Return the likeliest of the languages that are written in a script, as ISO 639-1 code.
+    """Return, as ISO 639-1 code, the most likely language of `text` among those written in `script`.
 
     Raises:
-        EnvironmentFailure: `unavailable`, when py3langid is not installed.
+        EnvironmentFailure: `unavailable`, because py3langid is not installed.
     """
     label, _ = _narrowed(script).classify(text)
     return str(MACRO.get(label, label))
 
 
 def name_languages(texts: Sequence[str], script: str) -> list[str]:
-    """Return `name_language` of each text.
+    """Return `name_language` of each of `texts`, computed together.
 
-    A call of the identifier for each would walk byte by byte and set up arrays anew; here all bytes are looked at together.
+    Calling the identifier for each text would loop over its bytes and set up arrays again each time.
 
     Raises:
-        EnvironmentFailure: `unavailable`, when py3langid is not installed.
+        EnvironmentFailure: `unavailable`, because py3langid is not installed.
     """
     if len(texts) < 2 and sum(map(len, texts)) < _SHORT:
         return [name_language(text, script) for text in texts]

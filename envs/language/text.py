@@ -44,7 +44,7 @@ SHORTEST = 50
 
 
 def prose(text: str) -> str:
-    """Return the text with a space for everything that is no prose. Long runs of words are prose wherever they stand."""
+    """Return `text` with everything that is not prose replaced by a space. A long run of words counts as prose anywhere."""
     if not text.isascii():
         text = plain_letters(text)
     if "```" in text or "~~~" in text:
@@ -59,10 +59,10 @@ def prose(text: str) -> str:
 
 
 def plain_letters(text: str) -> str:
-    """Return the text with plain letters for those that are letters by another shape: superscript, circled, bold, regional...
+    """Return `text` with letters of special shape (superscript, circled, bold, regional...) replaced by plain ones.
 
-    Those are the characters that no script counts as its own, and that Unicode's compatibility mapping (NFKC) or their name
-    makes letters of. A pair of regional letters that stands alone is a flag.
+    These are the characters that belong to no script but become letters by Unicode's compatibility mapping (NFKC) or by their
+    name. A pair of regional letters that stands alone is a flag and becomes a space.
     """
     shapes = {ord(char): letter for char in set(text) if not char.isascii() and (letter := _plain_letter(char))}
     return _FLAG.sub(" ", text).translate(shapes) if shapes else text
@@ -156,7 +156,10 @@ def letters(text: str) -> int:
 
 
 def sentences(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the sentences of a prose text and their letters, short ones put together with the next, or else the last."""
+    """Yield (sentence, number of letters) for each sentence of `text`.
+
+    A short one is joined to the next, or at the end to the last.
+    """
     held: list[str] = []
     count = 0
     ready: tuple[str, int] | None = None

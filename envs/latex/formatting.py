@@ -25,11 +25,11 @@ _MATHS = re.compile(r"\\\((.*)\\\)|\\\[(.*)\\\]|\$\$?([^$]*)\$\$?", re.DOTALL)
 
 
 def strip_formatting(text: str, *, boxes: bool = False) -> str:
-    r"""Return the text without LaTeX formatting: `\text{Ann} and \textbf{Bob}` is "Ann and Bob"; spacing becomes a space.
+    r"""Return `text` without LaTeX formatting: `\text{Ann} and \textbf{Bob}` is "Ann and Bob"; spacing becomes a space.
 
     Args:
-        text: any text; braces that never close stay.
-        boxes: whether to remove boxes too.
+        text: any text. Braces that never close are left in place.
+        boxes: whether to remove `\boxed{}` too.
     """
     text = text.strip()
     whole = _MATHS.fullmatch(text)
@@ -66,6 +66,6 @@ def strip_formatting(text: str, *, boxes: bool = False) -> str:
 
 
 def unwrap_text(text: str) -> str:
-    r"""Return the content of a text that is a single `\text{...}` or the like; any other text unchanged."""
+    r"""Return the content of `text` if it is a single `\text{...}` or similar command, and else `text` unchanged."""
     whole = _WHOLE.fullmatch(text)
     return whole[2].strip() if whole and whole[1] in _BARE else text

@@ -129,7 +129,7 @@ _DIMENSIONS = {"square": "^2", "sq": "^2", "cubic": "^3", "cu": "^3", "平方": 
 
 
 def known_unit(word: str) -> str | None:
-    """Return the canonical name of a unit in prose (`Miles`, `cm`), or None."""
+    """Return the canonical name of the unit that `word` stands for in prose (`Miles`, `cm`), or None."""
     found = _CANONICAL.get(word)
     if found is None and word[:2] in ("平方", "立方"):
         base = _CANONICAL.get(word[2:])
@@ -140,7 +140,7 @@ def known_unit(word: str) -> str | None:
 
 
 def formula_unit(word: str) -> str | None:
-    r"""Return the canonical name of a unit that may stand without `\text` behind a number or a bracket (`5cm`), or None."""
+    r"""Return the canonical name of a unit that may follow a number or a bracket without `\text` (`5cm`), or None."""
     return None if len(word) < 2 or word in _NOT_IN_FORMULAS else known_unit(word)
 
 
@@ -150,7 +150,7 @@ def dimension(word: str) -> str | None:
 
 
 def singular(word: str) -> str:
-    """Return one form for the singular and plural of an unknown unit."""
+    """Return the singular of `word`, an unknown unit, so that its singular and plural have one form."""
     word = word.lower()
     if len(word) <= 3 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
         return word
@@ -162,16 +162,16 @@ def singular(word: str) -> str:
 
 
 def is_plural(word: str) -> bool:
-    """Return whether a word is a plural noun, possibly an irregular one (`children`, `fish`), or written in another script."""
+    """Return whether `word` is a plural noun, possibly irregular (`children`, `fish`), or written in another script."""
     low = word.lower()
     return not word.isascii() or low in _PLURALS or (len(low) > 3 and low[-1] == "s" and low[-2] not in "su")
 
 
 def is_common(word: str) -> bool:
-    """Return whether a word may belong to the name of counted things, instead of saying something about the number.
+    """Return whether `word` may belong to the name of counted things, and does not say something about the number.
 
-    Single letters, capitals (`VI`, `MX`) and roman numerals do not. Neither do the words of `_SAYS_MORE`, which change, doubt
-    or take back the number: `5 incorrect`, `5 etc`, `5 too small`, `5 inverse`.
+    It is false for single letters, capitals (`VI`, `MX`) and roman numerals, and for the words of `_SAYS_MORE`, which change,
+    doubt or take back the number: `5 incorrect`, `5 etc`, `5 too small`, `5 inverse`.
     """
     low = word.lower()
     if not word.isascii():

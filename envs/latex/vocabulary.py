@@ -78,12 +78,15 @@ def split_function(run: str) -> tuple[str, str] | None:
 
 
 def is_product(run: str) -> bool:
-    """Return whether letters go up the alphabet in small steps, as in a product of variables."""
+    """Return whether the letters of `run` ascend the alphabet in small steps, as in a product of variables."""
     return all(0 < ord(after) - ord(before) <= 2 for before, after in zip(run, run[1:], strict=False))
 
 
 def is_word(run: str, before: str, after: str) -> bool:
-    """Whether a run of two or more letters in a formula is a word; `before` and `after` are the nearest printed characters."""
+    """Return whether `run`, two or more letters in a formula, is a word.
+
+    `before` and `after` are the nearest printed characters on either side.
+    """
     if run in ALWAYS_WORDS:
         return True
     size = len(run)

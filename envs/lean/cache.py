@@ -22,9 +22,9 @@ def verdict_keys(
     Args:
         toolchain: key of the toolchain with its project.
         judge: hash of the judge's text.
-        policy: what else decides, such as the back end.
+        policy: other settings that decide the verdict, such as the back end.
         reference: the task.
-        submission: what stands in its slot, or the whole file.
+        submission: the proof, or the whole file.
     """
     parts = [
         toolchain,
@@ -40,7 +40,9 @@ def verdict_keys(
 
 
 class VerdictCache:
-    """Scores in memory and, where a path is given, in a file for all processes. Nothing without a score is kept. Thread-safe.
+    """Scores in memory and, if a path is given, in a file for all processes. A verdict without a score is not stored.
+
+    Thread-safe.
 
     Raises:
         UsageError: the file cannot be used.

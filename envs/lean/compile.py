@@ -45,13 +45,13 @@ class Compiled:
 
 
 class LeanBox:
-    """Starts one Lean in a sandbox. Thread-safe.
+    """Starts Lean processes in a sandbox, one per run. Thread-safe.
 
     Args:
-        toolchain: which.
-        sandbox: back end, one with walls of its own (`bubblewrap` or `local`).
-        workers: runs at one time; by default one a usable core.
-        time_factor: what the wall and CPU time of all limits is multiplied by, for a slow build or machine.
+        toolchain: the Lean to start.
+        sandbox: sandbox back end that isolates by itself (`bubblewrap` or `local`).
+        workers: number of runs at a time; by default one per usable core.
+        time_factor: factor on the wall and CPU time of all limits, for a slow build or machine.
 
     Raises:
         EnvironmentFailure: the sandbox cannot be opened.
@@ -70,10 +70,10 @@ class LeanBox:
             raise EnvironmentFailure("unavailable", f"lean: {error}") from None
 
     def check(self) -> None:
-        """Start a worker if there is none.
+        """Start a sandbox worker if there is none.
 
         Raises:
-            EnvironmentFailure: the sandbox does not work here.
+            EnvironmentFailure: the sandbox does not work on this machine.
         """
         try:
             self.box.check()
@@ -81,13 +81,13 @@ class LeanBox:
             raise failure_of(error) from None
 
     def run(self, args: Sequence[str], files: Mapping[str, bytes], limits: LeanLimits, collect: Sequence[str]) -> RunResult:
-        """Run Lean once, in an empty folder with these files.
+        """Run Lean once, in a folder that contains only `files`, and return the result.
 
         Args:
-            args: after the binary's name.
-            files: by name; they do not count against the limit on files.
-            limits: of this run.
-            collect: files to bring back, each at most as large as the limit on files.
+            args: arguments after the binary's name.
+            files: contents by name; they do not count against the limit on files.
+            limits: limits of this run.
+            collect: names of files to bring back, each at most as large as the limit on files.
 
         Raises:
             EnvironmentFailure: the sandbox failed.
@@ -126,12 +126,12 @@ class LeanBox:
         return {"LEAN_PATH": ":".join(map(placed, self.toolchain.lean_path))} if self.toolchain.lean_path else {}
 
     def compile_file(self, source: str, module: str, limits: LeanLimits) -> Compiled:
-        """Compile a file.
+        """Compile a file and return the result.
 
         Args:
-            source: of the file.
-            module: its name, without the ending.
-            limits: of this run.
+            source: the file's text.
+            module: the module's name, which is the file name without the extension.
+            limits: limits of this run.
 
         Raises:
             EnvironmentFailure: the sandbox failed.
@@ -142,7 +142,10 @@ class LeanBox:
 
 
 def read_end(result: RunResult, wanted: str, limits: LeanLimits) -> Compiled:
-    """Return what a run of stage 1 gave, by how its process ended and what files it left, of which `wanted` must be one."""
+    """Return the result of stage 1 (compiling), from how its process ended and the files it left.
+
+    Compiling succeeded only if the file `wanted` is among them.
+    """
     text = (result.stdout + b"\n" + result.stderr).decode("utf-8", "replace")
     messages = parse_messages(text)
     ended, detail = _ended(result, bool(result.files.get(wanted)), limits)

@@ -44,15 +44,15 @@ def read_submission(
     unfenced: bool = False,
     max_kb: int = MAX_KB,
 ) -> str | Refused:
-    """Return the submission in a completion, which may be any text.
+    """Return the submission in a completion, or `Refused` with the reason. `text` may be any text.
 
     Args:
-        text: what the model wrote. Only what follows its last closing think tag counts.
-        mode: slot: the proof, or the whole declaration. file: a whole file.
-        statement: the reference's; with it, a slot's repetition of the statement is recognised.
-        header: the reference's; what it declares may be repeated too.
-        unfenced: whether a text without any fence is the submission itself.
-        max_kb: a longer submission is refused, KiB of UTF-8.
+        text: the text that the model wrote. Only the text after its last closing think tag counts.
+        mode: with `slot` the submission is a proof or the whole declaration; with `file` it is a whole file.
+        statement: the reference's statement. With it, a submission for a slot may repeat the statement.
+        header: the reference's header. Its declarations may be repeated too.
+        unfenced: whether a text without any fence counts as the submission.
+        max_kb: maximum size of a submission in KiB of UTF-8; a larger one is refused.
     """
     extraction = find_program(text, "lean", "fenced_or_all" if unfenced else "fenced")
     if extraction.program is None:
@@ -73,7 +73,10 @@ def read_submission(
 
 
 def expand_tabs(text: str) -> str:
-    """Replace tabs between tokens by spaces up to the next multiple of `TAB` columns; those in strings and comments stay."""
+    """Return the text with each tab between tokens replaced by spaces up to the next multiple of `TAB` columns.
+
+    Tabs in strings and comments are left as they are.
+    """
     if "\t" not in text:
         return text
     pieces: list[str] = []

@@ -71,7 +71,7 @@ def _case(row: dict[str, Any]) -> Case:
 
 
 def run_case(checker: Checker, case: Case) -> Outcome:
-    """Judge one case, past the guard that a submission would meet first: the stages must hold by themselves."""
+    """Return the outcome of judging `case` by compiling and checking alone, without the search for banned commands."""
     start = time.monotonic()
     try:
         verdict = checker.check(case.reference, case.submission)
@@ -81,15 +81,15 @@ def run_case(checker: Checker, case: Case) -> Outcome:
 
 
 def prove_sound(checker: Checker, cases: Sequence[Case] | None = None, notes: Callable[[], str] | None = None) -> None:
-    """Run the controls, unless they passed here within a day with the same toolchain, judge and limits.
+    """Judge known good and bad submissions, unless the same toolchain, judge and limits passed on this machine within a day.
 
     Args:
-        checker: to be trusted afterwards.
-        cases: by default those of the catalogue that are marked as controls.
-        notes: gives the folder for what passed.
+        checker: the checker to test.
+        cases: by default the cases of the catalogue that are marked as controls.
+        notes: function that returns the folder in which passed runs are recorded.
 
     Raises:
-        EnvironmentFailure: a control came out wrong; nothing may be scored.
+        EnvironmentFailure: a case had the wrong outcome, so nothing may be scored.
     """
     cases = [case for case in catalogue() if case.control] if cases is None else cases
     case_fields = [[case.id, case.expected, case.submission, case.reference.model_dump(mode="json")] for case in cases]

@@ -31,7 +31,7 @@ _WAIT_S = 600.0
 
 
 class LeanEnvironment(BaseEnvironment[LeanReference, LeanOptions]):
-    """Grades proofs: 1 for one that the kernel accepts for exactly this statement with the allowed axioms, 0 for all else."""
+    """Grades proofs: 1 if the kernel accepts the proof for exactly this statement with only the allowed axioms, else 0."""
 
     name = "lean"
     version = "1"
@@ -40,7 +40,7 @@ class LeanEnvironment(BaseEnvironment[LeanReference, LeanOptions]):
     resources = ("lean", "sandbox")
 
     def check(self) -> None:
-        """Look for Lean, its libraries and the sandbox, and run the known good and bad submissions.
+        """Look for Lean, its libraries and the sandbox, and judge the known good and bad submissions.
 
         Raises:
             EnvironmentFailure: something is missing or judges wrongly; the message says what to do.
@@ -50,7 +50,7 @@ class LeanEnvironment(BaseEnvironment[LeanReference, LeanOptions]):
         opened.prove()
 
     def prepare(self) -> None:
-        """Do so before the first verdict. Where that fails, each verdict will say so."""
+        """Run `check` before the first verdict. If it fails, each verdict reports the failure."""
         with contextlib.suppress(EnvironmentFailure):
             self.check()
 
@@ -68,12 +68,12 @@ class LeanEnvironment(BaseEnvironment[LeanReference, LeanOptions]):
         )
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return the reference's solution in a fence; None where it has none."""
+        """Return the reference's solution in a fenced block, or None if the reference has no solution."""
         solution = self.reference(prompt).solution
         return None if solution is None else f"```lean4\n{solution}\n```"
 
     def canary(self, seed: int, index: int) -> Prompt:
-        """Return a task with a false statement: a rewarded proof of it shows that the verifier is broken."""
+        """Return a task with a false statement. A completion that is rewarded on it shows that the verifier is broken."""
         text, statement = canary(seed, index)
         return self.prompt(
             text, name="target", statement=statement, header=self.options.canary_header, metadata={"canary": "reject"}
@@ -103,7 +103,9 @@ class LeanEnvironment(BaseEnvironment[LeanReference, LeanOptions]):
         return opened.score(reference, submission)
 
     def verdict(self, prompt: Prompt, submission: str) -> LeanVerdict:
-        """Return the whole verdict on a proof, with axioms, messages and times: no cache, no guard, no screen.
+        """Return the full verdict on a proof, with axioms, messages and times, always from a new run of Lean.
+
+        The cache, the search for banned commands and the fast pre-check (`screening.py`) are not used.
 
         Raises:
             EnvironmentFailure: our side failed.
@@ -170,10 +172,10 @@ class _Opened:
 
 
 def toolchain_of(options: LeanOptions) -> Toolchain:
-    """Return the toolchain that the options name.
+    """Return the toolchain that `options` names.
 
     Raises:
-        EnvironmentFailure: there is none.
+        EnvironmentFailure: there is no such toolchain.
     """
     return find_toolchain(options.lean, options.project, options.lean_path, options.toolchain_paths)
 

@@ -18,10 +18,10 @@ _HASH = re.compile("|".join(HASH_COMMANDS))
 
 
 def refusal(slot: str, banned: frozenset[str] = BANNED) -> str | None:
-    """Return why the text after `:=` is refused, None where it is not.
+    """Return why `slot`, the text after `:=`, is refused, or None if it is not. Any text may be passed.
 
-    Reasons: `empty`; `command:theorem`; `token:native_decide`; `unbalanced:` and a bracket, `end`, `comment`, `string`, `name`.
-    Any text is fit.
+    Reasons are `empty`, `command:theorem`, `token:native_decide`, and `unbalanced:` followed by a bracket, `end`, `comment`,
+    `string` or `name`.
     """
     code_tokens: list[Token] = []
     openings: list[str] = []
@@ -43,9 +43,9 @@ def refusal(slot: str, banned: frozenset[str] = BANNED) -> str | None:
 
 
 def file_refusal(text: str, banned: frozenset[str] = METAPROGRAMS) -> str | None:
-    """Return why a whole file is refused, None where it is not: `empty`, `metaprogram:#eval` and the like.
+    """Return why a whole file is refused (`empty`, `metaprogram:#eval` and the like), or None if it is not.
 
-    Such code can do no harm that the sandbox does not contain, and no verdict rests on what it prints; no proof needs it.
+    The sandbox would contain such code, and no verdict depends on its output. It is refused because no proof needs it.
     """
     blank = True
     for token in tokens(text):

@@ -40,16 +40,16 @@ def judge_source() -> str:
 
 
 def judge_hash() -> str:
-    """Return the hash of the judge's text: verdicts are kept by it."""
+    """Return the hash of the judge's source text, which is part of the key of stored verdicts."""
     return sha256_hex(judge_source())
 
 
 class Checker:
-    """Both stages for one toolchain. Thread-safe.
+    """Judges submissions in two stages for one toolchain: compiling, and comparing and replaying the result. Thread-safe.
 
     Args:
         box: starts Lean.
-        judge_limits: of stage 2.
+        judge_limits: limits of the second stage.
     """
 
     def __init__(self, box: LeanBox, judge_limits: LeanLimits) -> None:
@@ -64,7 +64,7 @@ class Checker:
         return self.box.toolchain.title
 
     def check(self, reference: LeanReference, submission: str) -> LeanVerdict:
-        """Return the verdict on what stands in the slot, or on a whole file.
+        """Return the verdict on `submission`, a proof that is inserted into the task's file, or a whole file.
 
         Raises:
             EnvironmentFailure: our side failed: the sandbox, the toolchain, or a statement that does not compile.
@@ -97,7 +97,7 @@ class Checker:
         return of_judging(judged[0], compiled, self.title, judged[1])
 
     def challenge(self, reference: LeanReference) -> Mapping[str, bytes]:
-        """Return the grader's own module for a statement, compiled once.
+        """Return the grader's own module for the statement of `reference`, compiled once.
 
         Raises:
             EnvironmentFailure: the statement does not compile (gold_invalid), or not within its limits.

@@ -16,10 +16,10 @@ Kind = Literal["ident", "number", "string", "char", "symbol", "open", "close", "
 
 
 class Token(NamedTuple):
-    """A piece of the text: `text[start:end]`. White space lies between tokens and is none itself.
+    """One token, `text[start:end]`. White space lies between tokens and is not a token.
 
-    An interpolated string comes as its parts of kind string, with the tokens of the code in braces between them. What is opened
-    and never closed (a comment, a string) is one token of kind unclosed up to the end of the text.
+    An interpolated string is returned as parts of kind string, with the tokens of the code in braces between them. A comment or
+    string that is never closed is one token of kind unclosed that lasts to the end of the text.
     """
 
     kind: Kind
@@ -94,7 +94,7 @@ def code(text: str) -> list[Token]:
 
 
 def position(text: str, offset: int) -> tuple[int, int]:
-    """Return line (from 1) and column (from 0, in characters), as Lean counts them."""
+    """Return the line (from 1) and column (from 0, in characters) of `offset` in `text`, as Lean counts them."""
     return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1)
 
 

@@ -25,7 +25,7 @@ _HEAD = re.compile(
 
 
 class Message(NamedTuple):
-    """One message. `line` counts from 1 and `column` from 0, as Lean does; both are 0 where it gives no position."""
+    """One message of Lean. `line` counts from 1 and `column` from 0, as in Lean; both are 0 if the message has no position."""
 
     severity: Severity
     text: str
@@ -36,7 +36,10 @@ class Message(NamedTuple):
 
 
 def parse_messages(output: str) -> tuple[Message, ...]:
-    """Return the messages in what a `lean` process printed. Takes any text; what is no message becomes the text of one."""
+    """Return the messages in the output of a `lean` process.
+
+    Any text is accepted; text outside messages becomes one more message.
+    """
     messages: list[Message] = []
     head: Message | None = None
     lines: list[str] = []

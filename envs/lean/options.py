@@ -14,7 +14,10 @@ Backend = Literal["process", "repl", "interact", "kimina", "dojo"]
 
 
 class LeanOptions(Options):
-    """Which Lean, behind which walls, and what a submission may hold. What is to be proved is in the reference."""
+    """Options for the Lean toolchain, the sandbox, and the content allowed in submissions.
+
+    The statement is in the reference.
+    """
 
     lean: str = ""
     """Path of the binary; by default the variable LEAN4_BIN, `lean` on PATH, or elan's."""

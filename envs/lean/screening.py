@@ -31,10 +31,10 @@ class Screen(Protocol):
     """A quick look at a submission."""
 
     def reject(self, reference: LeanReference, submission: str) -> str | None:
-        """Return why the submission is no proof, as `reason` or `reason: detail`; None where the stages must decide.
+        """Return why `submission` is no proof, as `reason` or `reason: detail`, or None if the full check must decide.
 
         Raises:
-            EnvironmentFailure: the screen is not there. One that merely failed on this submission returns None.
+            EnvironmentFailure: the screen is not available. A screen that only failed on this submission returns None.
         """
 
     def close(self) -> None:
@@ -42,10 +42,10 @@ class Screen(Protocol):
 
 
 def open_screen(options: LeanOptions, checker: Checker) -> Screen | None:
-    """Return the screen that the options name, None for the back end `process`.
+    """Return the screen (a fast pre-check that may only reject) that `options` names, or None for the back end `process`.
 
     Raises:
-        EnvironmentFailure: it is not installed, or an option of it does not fit.
+        EnvironmentFailure: the screen is not installed, or one of its options is invalid.
     """
     if options.backend == "process":
         return None
@@ -60,12 +60,12 @@ def open_screen(options: LeanOptions, checker: Checker) -> Screen | None:
 
 
 class Screening:
-    """Judges submissions by a screen and the two stages. Thread-safe.
+    """Judges submissions by an optional screen, a fast pre-check that may only reject, and then by the full check. Thread-safe.
 
     Args:
-        options: which screen, and which share of what it rejects is judged afresh.
-        checker: the stages.
-        screen: in place of the options' own.
+        options: options that name the screen, and the fraction of its rejections that the full check judges again.
+        checker: runs the full check.
+        screen: a screen to use instead of the one that `options` names.
     """
 
     def __init__(self, options: LeanOptions, checker: Any, screen: Screen | None = None) -> None:
@@ -77,7 +77,7 @@ class Screening:
         self._lock = Lock()
 
     def verdict(self, reference: LeanReference, submission: str) -> LeanVerdict:
-        """Return the verdict.
+        """Return the verdict on `submission`.
 
         Raises:
             EnvironmentFailure: our side failed.

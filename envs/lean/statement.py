@@ -31,7 +31,7 @@ _BINDERS = frozenset({"let", "have", "letI", "haveI", "let'", "have'", "set", "l
 
 
 class Split(NamedTuple):
-    """A text with its last declaration taken apart: `before + statement + tail` is the text but for white space."""
+    """A text split at its last declaration: `before + statement + tail` is the text, except for white space."""
 
     before: str
     """All that stands before the declaration: imports, other declarations."""
@@ -46,12 +46,12 @@ class Split(NamedTuple):
 
     @property
     def open_ended(self) -> bool:
-        """Whether the tail holds no proof: nothing, `:=`, `:= by`, `:= sorry` or `:= by sorry`."""
+        """Return whether the tail has no proof: it is empty, `:=`, `:= by`, `:= sorry` or `:= by sorry`."""
         return tuple(token.text for token in code(self.tail)) in PLACEHOLDERS
 
 
 class Command(NamedTuple):
-    """A top-level command: its keyword, and indices into the tokens [start, end). Modifiers and docstring belong to it."""
+    """A top-level command: its keyword, and the range [start, end) of its tokens, which includes modifiers and docstring."""
 
     keyword: str
     start: int
@@ -60,7 +60,10 @@ class Command(NamedTuple):
 
 
 def commands(token_list: Sequence[Token]) -> list[Command]:
-    """Cut tokens into top-level commands: at each command keyword outside brackets. `open X in` belongs to what follows it."""
+    """Return the top-level commands in `token_list`. A command begins at each command keyword outside brackets.
+
+    `open X in` belongs to the command after it.
+    """
     starts: list[tuple[int, int]] = []
     depth = 0
     pending = -1  # where modifiers, attributes and docstring of the next command begin
@@ -88,10 +91,10 @@ def commands(token_list: Sequence[Token]) -> list[Command]:
 
 
 def split_statement(text: str) -> Split:
-    """Take a text's last theorem, lemma, def, abbrev or instance apart.
+    """Return the last theorem, lemma, def, abbrev or instance in `text`, split from the text around it.
 
     Raises:
-        UsageError: there is none, it has no name, or a comment, string or bracket never closes.
+        UsageError: there is no such declaration, it has no name, or a comment, string or bracket never closes.
     """
     token_list = list(tokens(text))
     if token_list and token_list[-1].kind == "unclosed":
@@ -113,7 +116,7 @@ def split_statement(text: str) -> Split:
 
 
 def qualified(before: str, name: str) -> str:
-    """Return a declared name with the namespaces that the text before it leaves open; `_root_.` takes it out of them."""
+    """Return `name` with the namespaces that `before`, the text in front of it, leaves open. `_root_.` removes them."""
     if name.startswith("_root_."):
         return name.removeprefix("_root_.")
     scopes: list[str] = []
@@ -129,7 +132,7 @@ def qualified(before: str, name: str) -> str:
 
 
 def normal_form(statement: str) -> tuple[str, ...]:
-    """Return the tokens of a statement from its keyword on, without comments; `lemma` reads as `theorem`."""
+    """Return the tokens of `statement` from its keyword on, without comments and with `lemma` replaced by `theorem`."""
     code_tokens = code(statement)
     at = next((part.at for part in commands(code_tokens) if part.keyword in DECLARATIONS), 0)
     words = tuple(token.text for token in code_tokens[at:])

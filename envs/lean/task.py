@@ -33,7 +33,7 @@ Text = Annotated[str, BeforeValidator(_lean_text)]
 
 
 class LeanLimits(BaseModel):
-    """What compiling one submission may use. Past a limit the verdict is LIMIT, the floor."""
+    """Limits on compiling one submission. Beyond a limit the verdict is LIMIT, which gets the floor."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -99,7 +99,7 @@ class LeanReference(Reference):
 
 
 def challenge_file(reference: LeanReference) -> str:
-    """Return the grader's own file: the declaration as asked, with `sorry` for a body."""
+    """Return the grader's own file: the declaration of `reference` with `sorry` as its body."""
     body = "by sorry" if split_statement(reference.statement).keyword in ("theorem", "lemma") else "sorry"
     return f"{_declaration(reference)} {body}\n"
 
@@ -107,8 +107,8 @@ def challenge_file(reference: LeanReference) -> str:
 def solution_file(reference: LeanReference, submission: str) -> str:
     """Return the file to compile.
 
-    slot: header and statement are ours, and the submission follows `:=` on a line of its own. file: the submission as it is,
-    with its own imports, for a header put before them would change what the file means.
+    In mode `slot`, header and statement are ours, and the submission follows `:=` on a new line. In mode `file`, the submission
+    is used unchanged with its own imports, because a header before them would change the meaning of the file.
     """
     if reference.mode == "file":
         return submission

@@ -39,7 +39,7 @@ _DESCRIBING = ("lean-toolchain", "lake-manifest.json", "lakefile.toml", "lakefil
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A Lean that can be started, and the libraries that its files may import."""
+    """A Lean installation that can be started, and the libraries that its files may import."""
 
     lean: str
     """The binary itself, not elan's shim."""
@@ -61,16 +61,16 @@ class Toolchain:
 def find_toolchain(
     lean: str = "", project: str = "", lean_path: Sequence[str] = (), toolchain_paths: Sequence[str] = ()
 ) -> Toolchain:
-    """Find the Lean to use; asked once for the same arguments.
+    """Return the Lean to use. The search runs once for the same arguments.
 
     Args:
-        lean: its path; by default the variable LEAN4_BIN, then `lean` on PATH, then elan's.
-        project: folder with a `lakefile`, whose packages may be imported; its `lean-toolchain` decides where elan does.
-        lean_path: folders of compiled libraries, in place of those that the project's manifest names.
-        toolchain_paths: more files and folders that this Lean needs to read, such as the runtime that a wrapper starts.
+        lean: path of the binary; by default the variable LEAN4_BIN, then `lean` on PATH, then elan's.
+        project: folder with a `lakefile`, whose packages may be imported. If elan is used, its `lean-toolchain` decides.
+        lean_path: folders of compiled libraries, instead of those that the project's manifest names.
+        toolchain_paths: more files and folders that this Lean must be able to read, such as the runtime that a wrapper starts.
 
     Raises:
-        EnvironmentFailure: there is none, it is no Lean 4, or the project is not built; the message says what to do.
+        EnvironmentFailure: there is no Lean, it is not Lean 4, or the project is not built; the message says what to do.
     """
     given = lean or os.environ.get(VARIABLE, "") or shutil.which("lean") or os.path.expanduser(_ELAN)
     return _resolved(given, project, tuple(lean_path), tuple(toolchain_paths))
@@ -201,9 +201,9 @@ def _outermost(paths: Sequence[str]) -> list[str]:
 
 
 def numbers(version: str) -> tuple[int, ...] | None:
-    """Return (4, 28, 0, n) of a version, or of a name such as `leanprover/lean4:v4.28.0-rc1`; None where it is neither.
+    """Return (4, 28, 0, n) for a version, or for a name such as `leanprover/lean4:v4.28.0-rc1`, or None if it is neither.
 
-    n orders candidates before their release: 0 for `pre`, the candidate's number, and a large one for the release.
+    n sorts candidates before their release: it is 0 for `pre`, the number of a candidate, and a large number for a release.
     """
     match = _NUMBERS.fullmatch(version.rpartition(":")[2].strip())
     if match is None:
@@ -213,7 +213,7 @@ def numbers(version: str) -> tuple[int, ...] | None:
 
 
 def fits(wanted: str | None, toolchain: Toolchain) -> bool:
-    """Return whether a task that names a toolchain may be judged by this one."""
+    """Return whether a task that names the toolchain `wanted` may be judged by `toolchain`."""
     if not wanted:
         return True
     numbered = numbers(wanted)

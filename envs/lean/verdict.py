@@ -57,16 +57,16 @@ class NoAnswer(ValueError):
 
 
 def read_answer(content: bytes | None, exit_code: int | None, nonce: str, allowed: Collection[str]) -> Answer:
-    """Return the judge's answer: exit code 0, and a well-formed file with the right nonce.
+    """Return the judge's answer, which needs exit code 0 and a well-formed file with the right nonce.
 
     Args:
-        content: of the answer file; None where there is none.
-        exit_code: of the judge; None where a signal ended it.
-        nonce: that this judge was given.
-        allowed: axioms. What the judge says it found is held against them once more.
+        content: content of the answer file; None if there is no file.
+        exit_code: exit code of the judge; None if a signal ended it.
+        nonce: the nonce that this judge was given.
+        allowed: the allowed axioms. The axioms that the judge reports are compared with them once more.
 
     Raises:
-        NoAnswer: anything else.
+        NoAnswer: any of this does not hold.
     """
     if exit_code != 0:
         raise NoAnswer(
@@ -94,19 +94,19 @@ T = TypeVar("T")
 
 
 def on_trial(attempt: Callable[[], T], crashed: Callable[[T], bool], control: Callable[[], bool], what: str) -> T | None:
-    """Apply the crash rule: no policy may profit from bringing the checker down, and none is blamed for a broken one.
+    """Apply the crash rule: crashing the checker must not pay, and no submission may be blamed for a broken checker.
 
     Args:
-        attempt: runs the submission.
-        crashed: whether that was a crash.
-        control: runs a file that is known to be good; whether that went well.
-        what: the part of the checker that crashed, for the message.
+        attempt: function that runs the submission.
+        crashed: function that returns whether the result of `attempt` is a crash.
+        control: function that runs a known good file and returns whether it passed.
+        what: noun for the part of the checker that crashed, for the message.
 
     Returns:
-        The first attempt that did not crash; None where it crashed twice and the control passed in between.
+        The first attempt that did not crash; None if it crashed twice and the control passed in between.
 
     Raises:
-        EnvironmentFailure: the control failed, too.
+        EnvironmentFailure: the control failed too.
     """
     first = attempt()
     if not crashed(first):
@@ -119,7 +119,10 @@ def on_trial(attempt: Callable[[], T], crashed: Callable[[T], bool], control: Ca
 
 
 def of_compiling(compiled: Compiled, toolchain: str) -> LeanVerdict | None:
-    """Return the verdict that stage 1 gives; None where stage 2 decides. Not for a crash."""
+    """Return the verdict if stage 1 (compiling) decides it, or None if stage 2 (checking) must decide.
+
+    Do not use it after a crash.
+    """
     times = {"compile": compiled.seconds}
     common: dict[str, Any] = {"messages": compiled.messages, "toolchain": toolchain, "times": times}
     if compiled.ended == "compiled":
@@ -129,7 +132,7 @@ def of_compiling(compiled: Compiled, toolchain: str) -> LeanVerdict | None:
 
 
 def of_crash(stage: str, compiled: Compiled, toolchain: str) -> LeanVerdict:
-    """Return the verdict on what brought a stage down twice, while a control passed."""
+    """Return the verdict on a submission that crashed `stage` twice, while a known good file passed."""
     detail = f"the submission brought the {stage} down, twice"
     return LeanVerdict("LIMIT", ("crash",), detail, messages=compiled.messages, toolchain=toolchain)
 
@@ -148,7 +151,7 @@ def of_judging(answer: Answer, compiled: Compiled, toolchain: str, seconds: floa
 
 
 def to_score(verdict: LeanVerdict, proof: str | None = None) -> Score:
-    """Return the score: binary. A verdict of UNAVAILABLE has none to give.
+    """Return the binary score of `verdict`. A verdict of UNAVAILABLE has no score.
 
     Raises:
         EnvironmentFailure: the checker could not run.

@@ -54,7 +54,7 @@ def _check(reference: MatchReference) -> None:
 
 
 def read_move(board: Any, text: str) -> Any:
-    """Return the legal move that a text names in algebraic or UCI notation; None where it names none."""
+    """Return the legal move on `board` that `text` gives in algebraic or UCI notation, or None if it gives none."""
     # The board knows of check and mate, so their signs go.
     text = _NUMBER.sub("", strip_formatting(text)).rstrip("!?").removesuffix(".").rstrip("+#")
     text = text.replace("0-0-0", "O-O-O").replace("0-0", "O-O")

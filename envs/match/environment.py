@@ -92,10 +92,10 @@ class MatchEnvironment(BaseEnvironment[MatchReference, MatchOptions]):
         )
 
     def check(self) -> None:
-        """Nothing is needed for most kinds; those that need a package say so when they judge."""
+        """Do nothing: most kinds of answer need no package, and a kind that needs one reports its absence when it judges."""
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return the right answer where it is looked for; None for a regex or a Sudoku without an example."""
+        """Return a completion with a right answer, or None for a regex or a Sudoku without an example."""
         reference = self.reference(prompt)
         kind = KINDS[reference.kind]
         answer = kind.gold(reference)

@@ -14,7 +14,7 @@ MOST_CHARACTERS = 20_000
 
 
 def cells(text: str) -> str:
-    """Return the cells of a grid drawn as text, without what separates them."""
+    """Return the cells of a grid drawn as text, without the separators between them."""
     return _FRAME.sub("", text).replace("0", ".")
 
 

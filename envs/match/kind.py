@@ -45,7 +45,10 @@ class MatchReference(Reference):
 
 
 class Verdict(NamedTuple):
-    """Whether the answer is right. None: there is no answer of the kind asked for. `limit`: it ran past one."""
+    """Whether the answer is right, or None if there is no answer of the kind asked for.
+
+    `limit` is set if judging hit a limit.
+    """
 
     right: bool | None
     reason: str

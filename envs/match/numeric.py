@@ -27,10 +27,10 @@ _GROUPED = re.compile(r"(?<![0-9.,])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9,])")
 
 
 def read_number(text: str) -> Fraction | None:
-    r"""Return the exact value of a number written out; None for anything else.
+    r"""Return the exact value of the number that `text` spells, or None for any other text.
 
-    1,234.5, -2/3, 1e-5, 45% (= 0.45), $12; in LaTeX `\frac12`, `7\frac34`, `4.8 \times 10^3`, `0.\overline{3}`, `\text{12}`.
-    Nothing is worked out but fractions, percent and powers of ten: `2+3` and `5!` are none.
+    Accepted are 1,234.5, -2/3, 1e-5, 45% (= 0.45), $12; and in LaTeX `\frac12`, `7\frac34`, `4.8 \times 10^3`,
+    `0.\overline{3}`, `\text{12}`. Only fractions, percentages and powers of ten are computed: `2+3` and `5!` give None.
     """
     text = text.translate(_SIGNS)
     for comma in _COMMAS:
@@ -84,7 +84,7 @@ def _literal(node: Node) -> Fraction | None:
 
 
 def near(value: Fraction, gold: Fraction, reference: MatchReference) -> bool:
-    """Return whether a number is as near as the reference asks; the bounds themselves are near enough."""
+    """Return whether `value` is as near to `gold` as `reference` requires. The bounds themselves are accepted."""
     allowed = max(_exactly(reference.tolerance), _exactly(reference.relative_tolerance) * abs(gold))
     return abs(value - gold) <= allowed
 
@@ -94,7 +94,7 @@ def _exactly(tolerance: float) -> Fraction:
 
 
 def as_number(given: object) -> Fraction | None:
-    """Return a reference's number, written as a number or as a text."""
+    """Return the number that a reference gives as a number or as a text, or None if it gives none."""
     if isinstance(given, bool):
         return None
     if isinstance(given, int):

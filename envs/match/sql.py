@@ -50,7 +50,7 @@ Row = tuple[Any, ...]
 
 
 class QueryProblem(Exception):
-    """A query that gives no rows to compare; `limit` where it ran past one."""
+    """A query that returns no rows to compare. `limit` is set if the query exceeded a limit."""
 
     def __init__(self, message: str, *, limit: bool = False) -> None:
         super().__init__(message)
@@ -76,11 +76,11 @@ def _database(setup: str) -> bytes:
 
 
 def rows_of(setup: str, query: str) -> list[Row]:
-    """Return the rows of an untrusted query on the database that a trusted script fills.
+    """Return the rows that the untrusted `query` selects from a database filled by the trusted script `setup`.
 
     Raises:
-        QueryProblem: the query fails, does what it may not, or runs past a limit.
-        EnvironmentFailure: `gold_invalid`, when the script fails.
+        QueryProblem: the query fails, does something forbidden, or exceeds a limit.
+        EnvironmentFailure: `gold_invalid`, because the script fails.
     """
     connection = sqlite3.connect(":memory:", check_same_thread=True)
     try:
@@ -127,7 +127,10 @@ def _authorize(action: int, first: str | None, second: str | None, database: str
 
 
 def same_rows(one: Sequence[Row], other: Sequence[Row], *, ordered: bool) -> bool:
-    """Return whether two results are equal: real numbers to nine digits, duplicates counted, names of columns ignored."""
+    """Return whether two results are equal.
+
+    Real numbers are compared to nine digits and column names ignored; duplicates count.
+    """
     if len(one) != len(other) or (one and len(one[0]) != len(other[0])):
         return False
     if not ordered:

@@ -32,7 +32,7 @@ def _check(reference: MatchReference) -> None:
 
 
 def normalised(text: str) -> str:
-    """Return the text in lower case, without punctuation and English articles, with single spaces."""
+    """Return `text` in lower case, without punctuation and English articles, with single spaces."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", strip_formatting(text)).casefold()).translate(_DASHES)
     kept = "".join(char for at, char in enumerate(folded) if not _dropped(folded, at))
     words = kept.split()

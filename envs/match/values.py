@@ -22,7 +22,7 @@ _BULLET = re.compile(r"^(?:[-*\u2022]|[0-9]{1,4}[.)])\s+")
 
 
 def same_json(one: Any, other: Any, depth: int = 0) -> bool:
-    """Return whether two JSON values are equal: 1 is 1.0 but not true; the order of keys means nothing, that of items does."""
+    """Return whether two JSON values are equal. 1 equals 1.0 but not true. Order matters for list items, but not for keys."""
     if depth > DEEPEST or isinstance(one, bool) is not isinstance(other, bool):
         return False
     if isinstance(one, dict) and isinstance(other, dict):

@@ -18,9 +18,10 @@ class Place(NamedTuple):
 
 
 def find_answer(text: str, places: Sequence[Where]) -> Place:
-    r"""Return the answer by the first place that holds one; `text` is the completion without its thinking.
+    r"""Return the answer at the first of `places` that holds one; `text` is the completion without its thinking.
 
-    The last of several counts. A box that is only a part of what is stated (`-\boxed{5}`, two boxes joined by "or") is none.
+    If a place occurs several times, the last counts. A box does not count if it is only part of the stated answer
+    (`-\boxed{5}`, or two boxes joined by "or").
     """
     for place in places:
         if place == "boxed":

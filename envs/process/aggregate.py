@@ -18,12 +18,12 @@ AGGREGATIONS: dict[Aggregation, Callable[[Sequence[float]], float]] = {
 
 
 def aggregate(rewards: Sequence[float], how: Aggregation = "min") -> float:
-    """Return one reward in [0, 1] for the rewards of steps, each a probability.
+    """Return one reward in [0, 1] that combines the rewards of steps, each a probability.
 
     Args:
         rewards: at least one, each in [0, 1].
-        how: `min`, the worst step (2504.15275); `product`, that all are right where they are independent (Lightman et al.,
-            2305.20050); `last`, what the model thinks at the end; `mean`.
+        how: `min`, the reward of the worst step (2504.15275); `product`, the probability that all steps are right if they are
+            independent (Lightman et al., 2305.20050); `last`, the reward of the last step; `mean`, their mean.
 
     Raises:
         ValueError: there are no rewards, or one is outside [0, 1].

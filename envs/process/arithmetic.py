@@ -116,7 +116,7 @@ class _Equation(NamedTuple):
 
 
 class Verifier:
-    """Reads a solution from its first step to its last, and remembers what its letters stand for."""
+    """Checks the arithmetic of a solution step by step, and remembers the values of its variables."""
 
     def __init__(self) -> None:
         """Begin with no letters."""
@@ -135,10 +135,10 @@ class Verifier:
         self._bases = False  # whether numbers may be meant in another base than ten
 
     def step(self, text: str) -> None:
-        """Judge the next step.
+        """Judge `text` as the next step.
 
         Raises:
-            TooMuchArithmetic: the solution's budget is spent.
+            TooMuchArithmetic: the budget of this solution is used up.
         """
         self._claims, self._wrong, self._missed = 0, "", 0
         self._modular = self._modular or "mod" in text
@@ -149,7 +149,7 @@ class Verifier:
         self._verdicts.append(StepVerdict(self._claims, self._wrong, self._missed))
 
     def verdicts(self) -> list[StepVerdict]:
-        """Return the verdicts of all steps, with the equations judged by what their letters came to stand for."""
+        """Return the verdicts of all steps. Equations are judged with the values that their variables finally got."""
         verdicts = list(self._verdicts)
         uses = Counter(name for equation in self._equations for name in equation.names())
         uses.update(self._stated.keys())
@@ -388,10 +388,10 @@ def _units(read: _Read) -> frozenset[str]:
 
 
 def verify(steps: Sequence[str]) -> list[StepVerdict]:
-    """Judge the steps of a solution in order.
+    """Return the verdict on each step of a solution, in order.
 
     Raises:
-        TooMuchArithmetic: the solution states more than the verifier is willing to recompute.
+        TooMuchArithmetic: the solution needs more recomputation than the verifier allows.
     """
     verifier = Verifier()
     for step in steps:
@@ -400,5 +400,5 @@ def verify(steps: Sequence[str]) -> list[StepVerdict]:
 
 
 def first_error(steps: Sequence[str]) -> int | None:
-    """Return the index of the first wrong step, counted from 0; None where none is found."""
+    """Return the index of the first wrong step, counted from 0, or None if no wrong step is found."""
     return next((number for number, verdict in enumerate(verify(steps)) if verdict.wrong), None)

@@ -42,7 +42,7 @@ class TooLong(Exception):
 
 
 class Encoded(NamedTuple):
-    """Token ids, and for each step the index of the token where its verdict is read."""
+    """Token ids, and for each step the index of the token at which its verdict is read."""
 
     token_ids: tuple[int, ...]
     places: tuple[int, ...]
@@ -56,14 +56,14 @@ CONVENTIONS: dict[Kind, Convention] = {
 
 
 def special_marks(tokenizer: Any, convention: Convention) -> tuple[str, ...]:
-    """Return the texts that mean something to the model besides what they say: special tokens and the tag."""
+    """Return the texts with a special meaning for the model: special tokens and the step tag."""
     added = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
     marks = {*added, *map(str, tokenizer.all_special_tokens), convention.tag}
     return tuple(sorted((mark for mark in marks if mark.strip()), key=lambda mark: (-len(mark), mark)))
 
 
 def pulled_apart(text: str, marks: Iterable[str]) -> str:
-    """Return the text with a space in every mark, after its first character; a mark of one character becomes a space."""
+    """Return `text` with each of `marks` broken by a space after its first character. A one-character mark becomes a space."""
     for mark in marks:
         if mark in text:
             text = text.replace(mark, f"{mark[0]} {mark[1:]}" if len(mark) > 1 else " ")
@@ -71,16 +71,17 @@ def pulled_apart(text: str, marks: Iterable[str]) -> str:
 
 
 def encode(tokenizer: Any, messages: Sequence[Message], steps: Sequence[str], convention: Convention) -> Encoded:
-    """Lay out a task and the steps of a solution, and find where each step's verdict is read.
+    """Return the tokens of a task and its solution, and the position at which each step's verdict is read.
 
     Args:
-        tokenizer: a fast tokenizer; its chat template is used by `qwen` where it has one.
-        messages: the task.
-        steps: at least one, without space at their ends.
+        tokenizer: a fast tokenizer; the convention `qwen` uses its chat template, if it has one.
+        messages: messages of the task.
+        steps: at least one step, each without white space at its ends.
         convention: the layout.
 
     Raises:
-        ValueError: the tokenizer merges a mark with what stands beside it, or the chat template shows no assistant's turn.
+        ValueError: the tokenizer merges a mark with the text beside it, or the chat template does not render the assistant's
+            turn.
     """
     marks = special_marks(tokenizer, convention)
     steps = [_harmless(tokenizer, step, marks) for step in steps]
@@ -110,7 +111,7 @@ def encode(tokenizer: Any, messages: Sequence[Message], steps: Sequence[str], co
 
 
 def tag_id(tokenizer: Any, convention: Convention) -> int:
-    """Return the id of the tag's last token, as the model cards take it."""
+    """Return the id of the last token of the step tag, which is the one that the model cards use."""
     ids = tokenizer.encode(convention.tag, add_special_tokens=False)
     return int(ids[-1])
 

@@ -110,11 +110,11 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
         return (self.prompt("Tom has 3 boxes of 4 pens and gets 5 more. How many pens has he?"),)
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return steps that hold for any task; None where a model judges."""
+        """Return a solution whose steps are right for any task, or None if a model judges."""
         return "First, 3 * 4 = 12.\n\nThen 12 + 5 = 17." if self.options.kind == "arithmetic" else None
 
     def check(self) -> None:
-        """Raise EnvironmentFailure where the model, or a package that it needs, is not there."""
+        """Raise EnvironmentFailure if the model, or a package that it needs, is missing."""
         if self.options.kind != "arithmetic":
             self._model()
 
@@ -142,7 +142,9 @@ class ProcessEnvironment(BaseEnvironment[ProcessReference, ProcessOptions]):
         return self.score_batch([(prompt, completion) for completion in completions])
 
     def score_batch(self, items: Sequence[tuple[Prompt, Completion | str]]) -> list[Score]:
-        """Judge many solutions, `batch_size` in one forward pass of the model. Verdicts are those of `score`, but for rounding.
+        """Return the score of each solution, with `batch_size` of them in one forward pass.
+
+        Scores equal those of `score` up to rounding.
 
         Raises:
             UsageError: a prompt was made by another environment.

@@ -19,12 +19,12 @@ SINGLE = "model.safetensors"
 
 
 def new_head(hidden_size: int, classes: int = 2, *, layers: int = 2) -> torch.nn.Sequential | torch.nn.Linear:
-    """Return a head from H to C with uninitialised (torch's default) weights.
+    """Return a head from hidden size H to C classes with torch's default initialisation.
 
     Args:
-        hidden_size: H.
-        classes: C.
-        layers: 2, as Qwen2.5-Math-PRM has, or 1.
+        hidden_size: hidden size H of the decoder.
+        classes: number of classes C.
+        layers: number of linear layers: 2, as in Qwen2.5-Math-PRM, or 1.
     """
     import torch
 
@@ -36,14 +36,14 @@ def new_head(hidden_size: int, classes: int = 2, *, layers: int = 2) -> torch.nn
 
 
 def read_head(find: Callable[[str], str | None], hidden_size: int) -> torch.nn.Module:
-    """Read the head of a checkpoint.
+    """Return the head that a checkpoint holds.
 
     Args:
-        find: returns the path of one of the checkpoint's files, None where there is no such file.
-        hidden_size: H of the decoder.
+        find: function that returns the path of one of the checkpoint's files, or None if there is no such file.
+        hidden_size: hidden size H of the decoder.
 
     Raises:
-        ValueError: there are no safetensors, or they hold no head of this size.
+        ValueError: the checkpoint has no safetensors files, or they hold no head of this size.
     """
     import torch
     from safetensors import safe_open

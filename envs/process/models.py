@@ -43,7 +43,7 @@ class Source(NamedTuple):
 
 
 class StepModel:
-    """A loaded model. `probabilities` may be called from any thread."""
+    """A loaded process reward model. `probabilities` may be called from any thread."""
 
     def __init__(self, source: Source) -> None:
         """Load the model.
@@ -81,11 +81,11 @@ class StepModel:
         self._lock = threading.Lock()
 
     def encode(self, messages: Sequence[Message], steps: Sequence[str]) -> Encoded:
-        """Lay out a solution; see `conventions.encode`.
+        """Return the tokens of a task and its solution; see `conventions.encode`.
 
         Raises:
-            TooLong: it has more tokens than the model reads. Nothing is cut off.
-            EnvironmentFailure: `gold_invalid`, when the task alone is too long.
+            TooLong: there are more tokens than the model reads. Nothing is cut off.
+            EnvironmentFailure: `gold_invalid`, because the task alone is too long.
         """
         if len(steps) > self.max_tokens:  # each has a mark; to lay them out would take long
             raise TooLong(f"the solution has {len(steps)} steps; the model reads {self.max_tokens} tokens")
@@ -98,13 +98,13 @@ class StepModel:
         return encoded
 
     def probabilities(self, rows: Sequence[Encoded], *, batch_size: int = 8) -> list[list[float]]:
-        """Return for each row the probability that each of its steps is right, in [0, 1].
+        """Return, for each row, the probability in [0, 1] that each of its steps is right.
 
-        Rows of similar length go together; what comes back is in the order given.
+        Rows of similar length share a forward pass; results are in the order of `rows`.
 
         Args:
-            rows: from `encode`.
-            batch_size: most rows in one forward pass.
+            rows: solutions from `encode`.
+            batch_size: maximum number of rows in one forward pass.
         """
         import torch
 
@@ -234,7 +234,7 @@ _LOADING = threading.Lock()
 
 
 def load(source: Source) -> StepModel:
-    """Return the model, loaded once a process.
+    """Return the model from `source`, loaded once per process.
 
     Raises:
         EnvironmentFailure: `unavailable`; see `StepModel`.

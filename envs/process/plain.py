@@ -66,7 +66,7 @@ _PART = {"half": 2, "third": 3, "fourth": 4, "quarter": 4, "fifth": 5, "tenth": 
 
 
 def plain(step: str) -> str:
-    """Return the step as lines of plain text and formulas, the calculator annotations of GSM8K on lines of their own."""
+    """Return `step` as lines of plain text and formulas, with GSM8K's calculator annotations on separate lines."""
     text = _THOUSANDS.sub(",", step).translate(_FULLWIDTH)
     noted: list[str] = []
     if "<" in text:

@@ -53,7 +53,7 @@ class Side(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Sides that are said to be equal or ordered, from left to right."""
+    """Expressions that a step states to be equal or ordered, from left to right."""
 
     sides: tuple[Side, ...]
     modulus: int | None = None
@@ -61,12 +61,12 @@ class Chain(NamedTuple):
 
 
 def operates(text: str) -> bool:
-    """Return whether something is computed there: a bare number, with sign, brackets, unit or percent sign, is no claim."""
+    """Return whether the text contains a computation. A number with only sign, brackets, unit or percent sign does not."""
     return BARE.fullmatch(text) is None and OPERATION.search(text) is not None
 
 
 class Place:
-    """Where a chain is read: what has been taken of it, and what stands before."""
+    """A position in the reading of a chain: the part that has been read, and the text before it."""
 
     def __init__(self, tokens: Sequence[Token], at: int) -> None:
         self.tokens = tokens

@@ -42,14 +42,14 @@ class Span(NamedTuple):
 
 
 def split(text: str, how: Splitting | Ends = "paragraphs", *, answer: bool = True) -> list[Span]:
-    """Return the steps: they cover the text without gaps, and none is blank. A blank text has none.
+    """Return the steps of `text`. They cover the text without gaps, and none is blank; a blank text has no steps.
 
     Args:
         text: the solution.
-        how: `paragraphs` at blank lines, `lines` at line breaks, `numbered` before lines that begin with `Step 2`, `2.`,
-            `2)` or `(2)`, `sentences` after full stops (not after an abbreviation, an initial or a list's number); or the
-            texts after which a step ends.
-        answer: whether the last step is kept where it states the final answer (a box, `####`, "the answer is").
+        how: where to split: `paragraphs` at blank lines, `lines` at line breaks, `numbered` before lines that begin with `Step
+            2`, `2.`, `2)` or `(2)`, `sentences` after full stops (not after an abbreviation, an initial or a list's number); or
+            a collection of texts after each of which a step ends.
+        answer: whether to keep the last step if it states the final answer (a box, `####`, "the answer is").
     """
     cuts_of = _CUTS[how] if isinstance(how, str) else _after(_any_of(how))
     cuts = [0, *(cut for cut in cuts_of(text) if 0 < cut < len(text)), len(text)]

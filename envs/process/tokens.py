@@ -64,7 +64,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> list[Token]:
-    """Return the tokens of a plain text, without blanks; see `process.plain`."""
+    """Return the tokens of a plain text (see `process.plain`), without blanks."""
     token_list: list[Token] = []
     spaced = True
     for match in _TOKEN.finditer(text):

@@ -36,7 +36,10 @@ class Value(NamedTuple):
 
 
 def tree(text: str) -> Node | None:
-    """Return the tree of a side; where its units are words that the parser knows something else by, that of its numbers."""
+    """Return the parsed expression tree of `text`, one side of an equation, or None if it cannot be parsed.
+
+    If the parser takes the unit words for something else, the tree is that of the text without them.
+    """
     for spelt in (text, _UNIT.sub(" ", text)) if "\\text" in text else (text,):
         try:
             node = parse(spelt)
@@ -48,14 +51,14 @@ def tree(text: str) -> Node | None:
 
 
 def in_unit(node: Node, unit: str) -> Node:
-    """Return the tree in one unit; a number without one beside cents may be dollars."""
+    """Return `node` converted to `unit`. If `unit` is cents and `node` has no unit, its numbers are taken as dollars."""
     if unit == "cent" and not any(isinstance(part, Quantity) for part in walk(node)):
         node = Quantity(node, "dollar")
     return converted(node, unit)
 
 
 def is_function(node: Node) -> bool:
-    """Return whether a tree is the value of a function that the solution names: `f(2)`."""
+    """Return whether `node` is a call of a function that the solution defines, such as `f(2)`."""
     return isinstance(node, Call) and node.name not in FUNCTIONS
 
 
@@ -67,12 +70,15 @@ def without_units(node: Node) -> Node:
 
 
 def in_degrees(node: Node) -> Node:
-    """Return the tree without units but that of angles, which a function needs."""
+    """Return `node` without units, except for degrees in angles, which trigonometric functions need."""
     return rebuild(node, lambda part: part.value if isinstance(part, Quantity) and part.unit != "degree" else part)
 
 
 def slacks(node: Node, text: str) -> tuple[Fraction, Fraction]:
-    """Return half a unit of the last decimal, and of the last digit, of a literal; zeros for anything computed."""
+    """Return the rounding error allowed for `node`: half a unit of its last decimal, and half a unit of its last digit.
+
+    Both are 0 if `node` is not a literal but a computation. `text` is the literal as written.
+    """
     bare = node.of if isinstance(node, Neg) else node
     hundredth = isinstance(bare, Percent)
     bare = bare.of if isinstance(bare, Percent) else bare
@@ -88,7 +94,7 @@ def slacks(node: Node, text: str) -> tuple[Fraction, Fraction]:
 
 
 def related(one: Value, other: Value, relation: Relation) -> bool:
-    """Return whether a relation holds between two values, roundings and other ways of writing numbers considered."""
+    """Return whether `one` stands in `relation` to `other`. Rounding and other notations of the same number are allowed for."""
     if one.counted or other.counted:
         if one.counted and other.counted or not in_percent(one if other.counted else other):
             return False
@@ -112,14 +118,17 @@ def related(one: Value, other: Value, relation: Relation) -> bool:
 
 
 def in_percent(value: Value) -> bool:
-    """Return whether a number may be meant in percent: `100 - 60 = 40%`, `3 / 4 * 100 = 75%`, and not `3 / 2 = 1.5%`."""
+    """Return whether `value` may be meant in percent: `100 - 60 = 40%` and `3 / 4 * 100 = 75%`, but not `3 / 2 = 1.5%`."""
     parts = list(walk(value.node))
     hundred = any(isinstance(part, Number) and part.value == 100 for part in parts)
     return hundred or not any(isinstance(part, Div) for part in parts)
 
 
 def divides(node: Node, quotient: int, rest: int) -> bool | None:
-    """Return whether a division has this quotient and rest; None where the tree is a division of other things than numbers."""
+    """Return whether `node` is a division with this integer quotient and remainder `rest`.
+
+    Return None if it is a division of other terms than plain numbers.
+    """
     bare = without_units(node)
     if not isinstance(bare, Div):
         return False  # only a division leaves something
@@ -129,7 +138,10 @@ def divides(node: Node, quotient: int, rest: int) -> bool | None:
 
 
 def congruent(one: Value, other: Value, modulus: int) -> bool | None:
-    """Return whether two values leave the same rest; None where one is no whole number, or the modulus tells nothing apart."""
+    """Return whether two values leave the same remainder modulo `modulus`.
+
+    Return None if a value is not an exact whole number, or if `modulus` is below 2.
+    """
     apart = one.number - other.number
     if modulus < 2 or not (one.exact and other.exact) or one.number.denominator != 1 or other.number.denominator != 1:
         return None

@@ -18,18 +18,18 @@ MEMORY_BYTES = 8 << 30
 
 
 class Item(NamedTuple):
-    """A question of the library and a right answer; the answer is empty where there is none."""
+    """A question of the library and a right answer, which is empty if there is none."""
 
     question: str
     answer: str
 
 
 def make(task: str, config: Mapping[str, JsonValue], seed: int) -> Item:
-    """Return the item that the library makes of a seed.
+    """Return the item of `task` that the library generates from `seed`.
 
     Raises:
-        UsageError: the library refuses the config.
-        EnvironmentFailure: the library is not installed, or ran past a limit.
+        UsageError: the library refuses `config`.
+        EnvironmentFailure: the library is not installed, or exceeded a limit.
     """
     try:
         reply = _ask(MAKE_S, op="make", task=task, config=config, seed=seed)
@@ -44,11 +44,11 @@ def make(task: str, config: Mapping[str, JsonValue], seed: int) -> Item:
 
 
 def score(task: str, config: Mapping[str, JsonValue], seed: int, question: str, answer: str, timeout_s: float) -> float:
-    """Return what the library pays for an answer to the item of a seed.
+    """Return the reward that the library gives to `answer` for the item generated from `seed`.
 
     Raises:
         SymbolicLimit: the scorer ran out of time or memory, or crashed twice.
-        EnvironmentFailure: the library is not installed, or makes another question of this seed.
+        EnvironmentFailure: the library is not installed, or generates another question from this seed.
     """
     reply = _ask(timeout_s, op="score", task=task, config=config, seed=seed, question=question, answer=answer)
     if "score" not in reply:
@@ -58,7 +58,7 @@ def score(task: str, config: Mapping[str, JsonValue], seed: int, question: str, 
 
 
 def ready() -> None:
-    """Start a worker.
+    """Start a worker process.
 
     Raises:
         EnvironmentFailure: the library is not installed.

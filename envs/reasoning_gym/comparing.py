@@ -33,7 +33,7 @@ def _words(text: str) -> str:
 
 
 def text(answer: str, gold: str) -> bool:
-    """The same words; case means nothing, nor does a full stop at the end."""
+    """Return whether `answer` has the same words as `gold`, ignoring case and a final full stop."""
     one, other = _words(answer).casefold(), _words(gold).casefold()
     return one == other or one.removesuffix(".") == other.removesuffix(".") != ""
 
@@ -44,7 +44,10 @@ def joined(answer: str, gold: str) -> bool:
 
 
 def value(answer: str) -> Fraction | None:
-    r"""Return the exact value of a number: as `read_number`, or 0x1F, 0b11, 0o17, \frac{1}{2}, and with a degree sign."""
+    r"""Return the exact value of `answer` as a number, or None.
+
+    Accepted are the spellings of `read_number`, 0x1F, 0b11, 0o17, \frac{1}{2}, and a degree sign after the number.
+    """
     answer = answer.strip().removesuffix("\u00b0").removesuffix("^\\circ").strip()
     found = _INTEGER.fullmatch(answer)
     if found:
@@ -77,7 +80,10 @@ def _places(answer: str) -> int:
 
 
 def rounded(answer: str, gold: str) -> bool:
-    """The same numbers in any order, or a pair in order; what has more digits than the gold is rounded to as many."""
+    """Return whether `answer` has the same numbers as `gold` in any order, or the same pair in order.
+
+    A number with more digits than in `gold` is rounded to as many.
+    """
     pair = gold.lstrip().startswith("(")
     if pair is not answer.lstrip().startswith("("):
         return False
@@ -90,7 +96,7 @@ def rounded(answer: str, gold: str) -> bool:
 
 
 def figures(answer: str, gold: str) -> bool:
-    """The same number rounded to three significant figures, given with at least as many."""
+    """Return whether `answer` equals `gold` to three significant figures, and has at least three."""
     given, right = value(answer), value(gold)
     return given is not None and right is not None and _three(given) == _three(right)
 
@@ -106,7 +112,7 @@ def _three(number: Fraction) -> Fraction:
 
 
 def probability(answer: str, gold: str) -> bool:
-    """The same number as far as double precision goes, which is how the gold is written."""
+    """Return whether `answer` equals `gold` within double precision, in which `gold` is written."""
     given, right = value(answer), value(gold)
     if given is None or right is None or abs(given) > 1:
         return False
@@ -170,7 +176,10 @@ def _same_cell(answer: str, gold: str) -> bool:
 
 
 def items(answer: str, gold: str) -> bool:
-    """The same items in the same order, between commas, with or without brackets and quotes; case counts."""
+    """Return whether `answer` has the same comma-separated items as `gold` in the same order.
+
+    Brackets and quotes are optional; case matters.
+    """
     given, right = _items(answer), _items(gold)
     return len(given) == len(right) and all(map(_same_cell, given, right))
 
@@ -191,7 +200,7 @@ def json_value(answer: str, gold: str) -> bool:
 
 
 def groups(answer: str, gold: str) -> bool:
-    """The same lists of texts; neither their order nor the order in them means anything."""
+    """Return whether `answer` has the same lists of texts as `gold`, in any order and with any order inside the lists."""
     given, right = _lists(answer), _lists(gold)
     return given is not None and right is not None and sorted(map(sorted, given)) == sorted(map(sorted, right))
 
@@ -243,7 +252,7 @@ def _roles(statement: str) -> dict[str, str] | None:
 
 
 def total(answer: str, gold: str) -> bool:
-    """A sum of the same numbers, each used as often, with the same value."""
+    """Return whether `answer` is a sum of the same numbers as `gold`, each used as often, with the same value."""
     try:
         given, numbers, stated = work_out(answer)
         right, wanted, _ = work_out(gold)

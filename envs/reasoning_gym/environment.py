@@ -99,15 +99,15 @@ class ReasoningGymEnvironment(GeneratedTasks[GymReference, GymOptions]):
         return tuple(self.prompt_at("train", 0, index) for index in range(EXAMPLES))
 
     def stream(self) -> str:
-        """Return name, task and settings: two tasks are drawn independently."""
+        """Return the environment's name, task and settings, so that the items of two tasks are drawn independently."""
         return f"{self.name}/{self.options.task}/{sha256_hex(canonical_json(self._config()))[:16]}"
 
     def make(self, rng: random.Random) -> Made:
-        """Ask the library for an item; one that has no right answer is drawn again.
+        """Return an item from the library. An item without a right answer is drawn again.
 
         Raises:
             UsageError: the library refuses the config.
-            EnvironmentFailure: the library is not installed, or ran past a limit.
+            EnvironmentFailure: the library is not installed, or exceeded a limit.
         """
         task, config = self.options.task, self._config()
         for _ in range(_TRIES):
@@ -130,7 +130,7 @@ class ReasoningGymEnvironment(GeneratedTasks[GymReference, GymOptions]):
         return rf"\boxed{{{answer}}}" if self.options.answer_in == "boxed" else f"<answer>{answer}</answer>"
 
     def judge(self, prompt: Prompt, reference: GymReference, completion: Completion) -> Score:
-        """Take the answer and compare it, or have the library score it."""
+        """Return the score of the extracted answer, by comparison with the gold or by the library's scorer."""
         text = strip_thinking(completion.text) if self.options.skip_thinking else completion.text
         places = (self.options.answer_in,)
         found, how = find_answer(text, places) if text is not None else (None, "the thinking never ends")

@@ -76,7 +76,10 @@ def _way_out(item: Item) -> str:
 
 
 def cars_of(board: str) -> tuple[list[str], list[tuple[int, int]], frozenset[int], tuple[int, ...]]:
-    """Return labels, (size, stride) of each car, cells of the walls, and the first cell of each car."""
+    """Return (labels, sizes and strides, walls, first cells) of a board.
+
+    Labels, (size, stride) pairs and first cells have one entry per car; the walls are a set of cells.
+    """
     cars: dict[str, list[int]] = {}
     for cell, label in enumerate(board):
         if label not in "ox.":
@@ -116,7 +119,7 @@ _MADE: Mapping[str, Callable[[Item], str]] = {
 
 
 def gold_of(task: str, item: Item) -> str:
-    """Return a right answer to an item of the library; empty where there is none, and the item cannot be used."""
+    """Return a right answer to `item`, or an empty string if there is none and the item cannot be used."""
     made = _MADE.get(task)
     given = made(item) if made else item["answer"]
     return "" if given is None else str(given)

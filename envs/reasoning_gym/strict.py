@@ -34,7 +34,7 @@ def every_car_can_move(item: Mapping[str, Any], answer: str) -> bool:
 
 
 def every_box_can_move(item: Mapping[str, Any], answer: str) -> bool:
-    """Return whether each action moves a box that is there to a square beside it, or to its target there."""
+    """Return whether each action moves a box from where it is to an adjacent square, or to its target on the same square."""
     squares = {square: list(things) for square, things in item["metadata"]["initial_state"].items()}
     try:
         plan = read_json(answer)

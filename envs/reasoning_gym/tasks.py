@@ -100,10 +100,10 @@ FIXED: Mapping[str, Mapping[str, JsonValue]] = {"codeio": {"input_prediction_pro
 
 
 def find_task(name: str) -> Task:
-    """Return how a task is judged.
+    """Return the entry that says how the task `name` is judged.
 
     Raises:
-        UsageError: it is not supported, and why; or there is none of that name.
+        UsageError: the task is not supported (the message says why), or does not exist.
     """
     if name in TASKS:
         return TASKS[name]

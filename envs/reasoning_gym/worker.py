@@ -25,7 +25,7 @@ def digest(question: str) -> str:
 
 
 def load() -> Callable[[bytes], bytes]:
-    """Import the library and return the function that answers requests.
+    """Import the library and return the function that answers requests to it.
 
     Raises:
         ImportError: reasoning-gym is not installed; the message says what to install.

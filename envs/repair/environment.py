@@ -27,7 +27,7 @@ TESTS_S = 15.0
 
 
 class FeedbackOptions(CodeOptions):
-    """Options of `code_with_feedback`: those of `code`, and what the model is told."""
+    """Options of `code_with_feedback`: those of `code`, and the feedback that the model reads."""
 
     public: int | tuple[int, ...] = 1
     """Which tests are public: the first so many, or those at these places, counted from 0. At least one must stay hidden."""
@@ -48,7 +48,7 @@ class FeedbackOptions(CodeOptions):
 
 
 class CodeWithFeedbackEnvironment(CodeEnvironment):
-    """Grades programs by their tests, after episodes in which the model reads the results of the public ones."""
+    """Grades programs by their tests, after episodes in which the model reads the results of the public tests."""
 
     name = "code_with_feedback"
     version = f"1.{CodeEnvironment.version}"
@@ -61,10 +61,10 @@ class CodeWithFeedbackEnvironment(CodeEnvironment):
         return cast(FeedbackOptions, self.options)
 
     def make_reference(self, fields: Mapping[str, Any]) -> Reference:
-        """Validate the reference's fields.
+        """Return a reference made from `fields`, after validating them.
 
         Raises:
-            UsageError: a field is missing, unknown or of the wrong type; a public test is not there, or no test is hidden.
+            UsageError: a field is missing, unknown or of the wrong type, a public test does not exist, or no test is hidden.
         """
         reference = super().make_reference(fields)
         self.public_tests(cast(CodeReference, reference))
@@ -74,7 +74,7 @@ class CodeWithFeedbackEnvironment(CodeEnvironment):
         """Return the tests whose results the model reads.
 
         Raises:
-            UsageError: one of them is not there, or they are all.
+            UsageError: a public test does not exist, or all tests are public.
         """
         public, count = self.feedback.public, len(reference.tests)
         places = public if isinstance(public, tuple) else range(public)
@@ -87,13 +87,13 @@ class CodeWithFeedbackEnvironment(CodeEnvironment):
         return tuple(reference.tests[place] for place in places)
 
     def examples(self) -> Sequence[Prompt]:
-        """Return the sample tasks that have enough tests for the options."""
+        """Return those of the sample tasks that have enough tests for the options."""
         public = self.feedback.public
         needed = (max(public) if isinstance(public, tuple) else public) + 1
         return tuple(self.prompt(text, **fields) for text, fields in EXAMPLES if len(fields["tests"]) >= needed)
 
     def open(self, prompt: Prompt, seed: str) -> FeedbackSession:
-        """Begin an episode. The seed changes nothing: what a program draws at random is its own.
+        """Return the session of a new episode on `prompt`. `seed` has no effect: random numbers in a program are its own.
 
         Raises:
             UsageError: the prompt was made by another environment.
@@ -102,7 +102,7 @@ class CodeWithFeedbackEnvironment(CodeEnvironment):
 
 
 class FeedbackSession:
-    """One episode: a reply to each program but the last, until the public tests pass."""
+    """One episode. Each program except the last gets a reply, until the public tests pass."""
 
     tools: Sequence[ToolSpec] = ()
 
@@ -116,11 +116,13 @@ class FeedbackSession:
         self._closed = False
 
     def read(self, text: str) -> Turn:
-        """Return a text of the model as a turn. There are no tools, so there are no calls to find."""
+        """Return `text`, which the model wrote, as a turn. There are no tools, so it holds no calls."""
         return Turn(role="assistant", text=text)
 
     def respond(self, turn: Turn) -> Reply:
-        """Run the public tests on the program of a turn and say what failed. A turn without a program is a round, too.
+        """Run the public tests on the program in `turn` and return which failed.
+
+        A turn without a program counts as a round too.
 
         Raises:
             EnvironmentFailure: the sandbox failed, or a public test is broken.
@@ -139,7 +141,7 @@ class FeedbackSession:
         return Reply(messages=(Message(role="user", content=f"{complaint}\nWrite the whole program again: {tries} left."),))
 
     def close(self) -> Mapping[str, JsonValue]:
-        """End the episode; return how many programs there were, and how many public tests each passed that was tried."""
+        """End the episode. Return the number of programs, and for each tested program the number of public tests passed."""
         self._closed = True
         return {"rounds": self._rounds, "public": len(self._public.tests), "passed": [*self._passed]}
 

@@ -41,10 +41,10 @@ class Documents(Protocol):
         """The ids, ascending."""
 
     def read(self, place: int) -> Document:
-        """Return the document whose id stands at this place.
+        """Return the document at index `place`.
 
         Raises:
-            EnvironmentFailure: it can no longer be read.
+            EnvironmentFailure: the document can no longer be read.
         """
 
 
@@ -77,7 +77,7 @@ class _Row(BaseModel):
 
 
 class FileState(NamedTuple):
-    """Path of a file, and what shows that it is still the file that was hashed."""
+    """The path of a file, and the data that show whether it is still the file that was hashed."""
 
     path: str
     size: int
@@ -85,10 +85,10 @@ class FileState(NamedTuple):
 
     @classmethod
     def of(cls, path: str) -> FileState:
-        """Return the state of a file now.
+        """Return the present state of the file at `path`.
 
         Raises:
-            OSError: it is not there.
+            OSError: the file does not exist.
         """
         found = os.stat(path)
         return cls(path, found.st_size, found.st_mtime_ns)
@@ -104,10 +104,10 @@ class CorpusFiles(NamedTuple):
 
     @classmethod
     def at(cls, path: str) -> CorpusFiles:
-        """Return the files at a path, which is a file or a folder.
+        """Return the files of a corpus at `path`, which is a file or a folder.
 
         Raises:
-            UsageError: there are none, or one cannot be read.
+            UsageError: there are no files, or one cannot be read.
         """
         states, hashes = [], []
         for name in _names(path):
@@ -119,10 +119,10 @@ class CorpusFiles(NamedTuple):
         return cls(path, tuple(states), sha256_hex(canonical_json(hashes)))
 
     def refuse_changes(self) -> None:
-        """Check that the files are those that were hashed.
+        """Check that the files are still those that were hashed.
 
         Raises:
-            EnvironmentFailure: one of them has changed.
+            EnvironmentFailure: a file has changed.
         """
         try:
             same = all(FileState.of(state.path) == state for state in self.files) or (
@@ -149,7 +149,7 @@ def _names(path: str) -> list[str]:
 
 
 class StoredDocuments:
-    """Documents that stay in their files: the ids in memory, the rest by its place."""
+    """Documents that stay in their files. Only their ids and their positions in the files are in memory."""
 
     def __init__(self, corpus: CorpusFiles, ids: Sequence[str], places: array[int]) -> None:
         self._corpus = corpus
@@ -161,7 +161,7 @@ class StoredDocuments:
         weakref.finalize(self, _close_all, self._descriptors)
 
     def read(self, place: int) -> Document:
-        """Return the document at this place.
+        """Return the document at index `place`.
 
         Raises:
             EnvironmentFailure: the file has changed, or cannot be read.
@@ -193,10 +193,11 @@ def _close_all(descriptors: dict[int, int]) -> None:
 
 @functools.lru_cache(maxsize=8)
 def read_corpus(corpus: CorpusFiles) -> StoredDocuments:
-    """Read all documents of a corpus, once a process, and return where they are.
+    """Read all documents of a corpus, once per process, and return their ids and positions.
 
     Raises:
-        UsageError: a row is no document, or two have the same id; the message names file and line. Or there is none.
+        UsageError: a row is not a document, two documents have the same id (the message names file and line), or there are no
+            documents.
     """
     ids: list[str] = []
     lines = array("q")

@@ -116,7 +116,10 @@ class WorldSource:
         self._key, self._people = key, people
 
     def index(self) -> Index:
-        """Return the index; the last ones are kept, for episodes of one prompt share theirs."""
+        """Return the index of this world.
+
+        Recently used indexes are cached, because all episodes of a prompt use the same one.
+        """
         return _index_of_world(self._key, self._people)
 
 
@@ -126,10 +129,10 @@ def _index_of_world(key: str, people: int) -> Index:
 
 
 class RetrievalEnvironment(ToolEnvironment):
-    """Questions that are answered by searching documents: those of a corpus, or generated ones.
+    """Questions that are answered by searching documents, either of a given corpus or generated ones.
 
     Raises:
-        UsageError: an option is unknown, does not fit or has no effect; or the corpus is not there or has a bad row.
+        UsageError: an option is unknown, invalid or without effect, or the corpus is missing or has a bad row.
     """
 
     options_type: ClassVar[type[Options]] = RetrievalOptions
@@ -167,7 +170,10 @@ class RetrievalEnvironment(ToolEnvironment):
 
     @property
     def demonstrate(self) -> Callable[..., Completion] | None:
-        """Returns an episode that looks up what a generated question needs, for a supervised cold start; None for a corpus."""
+        """Return a function that makes a demonstration episode, or None for a given corpus.
+
+        In a demonstration the documents that a generated question needs are looked up. It serves a supervised cold start.
+        """
         return self._demonstrated if self._generated else None
 
     def _demonstrated(self, prompt: Prompt, seed: str = "0") -> Completion:
@@ -183,10 +189,10 @@ class RetrievalEnvironment(ToolEnvironment):
         return run_episode(self, prompt, lambda messages: next(texts), seed=seed, max_turns=len(turns) + 1)
 
     def open(self, prompt: Prompt, seed: str) -> ToolSession:
-        """Begin an episode.
+        """Return the session of a new episode on `prompt`.
 
         Raises:
-            UsageError: the prompt was made by another environment, or names documents that this one does not have.
+            UsageError: the prompt was made by another environment, or names documents that this environment does not have.
         """
         reference = self._inner(prompt).references[self.inner.name]
         world = reference.world if isinstance(reference, RetrievalReference) else ""

@@ -40,16 +40,16 @@ _WORD = re.compile(rf"[{_SINGLE}]|[^\W_{_SINGLE}]++")
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text: runs of letters and digits, case folded, compatibility forms made one (NFKC)."""
+    """Return the words of `text`: runs of letters and digits, case-folded and in compatibility form (NFKC)."""
     return _WORD.findall((text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold())
 
 
 @functools.cache
 def library() -> Any:
-    """Return the package bm25s.
+    """Return the imported package bm25s.
 
     Raises:
-        EnvironmentFailure: `unavailable`, when it is not installed.
+        EnvironmentFailure: `unavailable`, because bm25s is not installed.
     """
     before = os.environ.get("DISABLE_TQDM")
     os.environ["DISABLE_TQDM"] = "1"  # its progress bars, shown or not, take semaphores that a killed worker leaves behind
@@ -82,7 +82,7 @@ class Index:
 
     @classmethod
     def of(cls, documents: Documents) -> Index:
-        """Make the index of documents.
+        """Return a new index of `documents`.
 
         Raises:
             EnvironmentFailure: bm25s is not installed, or a document cannot be read.
@@ -104,7 +104,7 @@ class Index:
         return len(self._documents.ids)
 
     def search(self, query: str, count: int) -> list[Hit]:
-        """Return at most so many documents that hold a word of the query, the best first, equally good ones by id.
+        """Return at most `count` documents that contain a word of `query`, best first and equally good ones sorted by id.
 
         Raises:
             EnvironmentFailure: a document can no longer be read.
@@ -123,10 +123,10 @@ class Index:
         return [Hit(self._documents.read(int(place)), float(scores[place])) for place in order]
 
     def document(self, one: str) -> Document | None:
-        """Return the document of that id; None if there is none.
+        """Return the document whose id is `one`, or None if there is none.
 
         Raises:
-            EnvironmentFailure: it can no longer be read.
+            EnvironmentFailure: the document can no longer be read.
         """
         ids = self._documents.ids
         place = bisect.bisect_left(ids, one)
@@ -137,11 +137,11 @@ _making = threading.Lock()
 
 
 def index_of(corpus: CorpusFiles, folder: str = "") -> Index:
-    """Return the index of a corpus: made once a process, or read where a process has kept it.
+    """Return the index of `corpus`. It is made once per process, or read from a folder in which a process has stored it.
 
     Args:
-        corpus: its files.
-        folder: where large indexes are kept; empty for the temporary folder of this user.
+        corpus: files of the corpus.
+        folder: folder in which large indexes are stored; empty for this user's temporary folder.
 
     Raises:
         EnvironmentFailure: the files have changed since they were hashed, bm25s is not installed, or the disk fails.
@@ -163,10 +163,10 @@ def _index_of(corpus: CorpusFiles, folder: str) -> Index:
 
 
 def check_corpus(corpus: CorpusFiles, folder: str = "") -> None:
-    """Check every row of a corpus, unless there is an index of just these files.
+    """Check every row of `corpus`, unless an index of exactly these files is stored in `folder`.
 
     Raises:
-        UsageError: as `read_corpus`.
+        UsageError: see `read_corpus`.
     """
     try:
         known = _is_large(corpus) and _kept_at(corpus, folder).is_dir()

@@ -23,13 +23,13 @@ class Source(Protocol):
 
     @property
     def identity(self) -> str:
-        """What decides which documents there are, such as a hash of them."""
+        """Return a text that determines the documents, such as their hash."""
 
     def index(self) -> Index:
         """Return the index of the documents.
 
         Raises:
-            EnvironmentFailure: there is none.
+            EnvironmentFailure: the index cannot be made or read.
         """
 
 
@@ -41,12 +41,12 @@ class FileSource:
         self.identity = corpus.sha256
 
     def index(self) -> Index:
-        """Return the index, made or read when first needed in a process."""
+        """Return the index, which a process makes or reads when it is first needed."""
         return index_of(self._corpus, self._folder)
 
 
 class CorpusTool:
-    """`search` or `open` over a source of documents. It keeps no state, and what it opens is the source's index."""
+    """The tool `search` or `open` over a source of documents. It has no state; opening it gets the source's index."""
 
     def __init__(self, kind: type[Search] | type[Read], source: Source, page_chars: int) -> None:
         self._kind, self.source, self._page_chars = kind, source, page_chars
@@ -61,14 +61,14 @@ class CorpusTool:
         return CorpusTool(self._kind, source, self._page_chars)
 
     def misfit(self, arguments: Mapping[str, JsonValue]) -> str:
-        """Return why the arguments do not fit; an empty text if they do."""
+        """Return why `arguments` do not match the schema, or an empty string if they do."""
         return self._kind.signature.misfit(arguments)
 
     def open(self, seed: str) -> OpenTool:
-        """Begin an episode.
+        """Return this tool, opened for an episode.
 
         Raises:
-            EnvironmentFailure: there is no index.
+            EnvironmentFailure: the index cannot be made or read.
         """
         return self._kind(self.source.index(), self._page_chars)
 
@@ -136,7 +136,7 @@ Read.signature = Signature(Read.open, "open")
 
 
 def excerpt(text: str, wanted: list[str]) -> str:
-    """Return the part of a text that holds the most words of a query, on one line, the first of several."""
+    """Return the part of `text` that contains the most words of `wanted`, as one line; of equally good parts the first."""
     part = text[:_SCANNED_CHARS]
     sought = set(wanted)
     starts = [at for at, word in _placed(part) if word in sought]

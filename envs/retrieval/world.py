@@ -114,7 +114,7 @@ RELATIONS = (
 
 
 class Question(NamedTuple):
-    """A question with its answer and the documents that lead there, in order."""
+    """A question, its answer, and the documents that lead to the answer, in order."""
 
     text: str
     answer: str
@@ -123,11 +123,11 @@ class Question(NamedTuple):
 
 
 class World:
-    """The entities of one key.
+    """Generated people, towns and companies.
 
     Args:
-        key: any text; the same key and number give the same world in every process.
-        people: how many there are; half as many towns, and as many companies as towns.
+        key: any text. The same key and number of people give the same world in every process.
+        people: number of people; there are half as many towns, and as many companies as towns.
     """
 
     def __init__(self, key: str, people: int) -> None:
@@ -165,7 +165,7 @@ class World:
         return self._documents
 
     def question(self, rng: random.Random, hops: int) -> Question | None:
-        """Draw a question of one or two steps; None where the drawn one would hold its own answer."""
+        """Return a random question of one or two steps (`hops`), or None if the question drawn would contain its own answer."""
         first = rng.choice(self.entities)
         step = rng.choice([one for one in RELATIONS if one.of == first.kind and one.to is not None]) if hops == 2 else None
         kind = first.kind if step is None else step.to

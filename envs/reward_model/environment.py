@@ -24,7 +24,7 @@ class RewardModelReference(Reference):
 
 
 class RewardModelOptions(Options):
-    """Which model, what it reads, and how its output becomes a reward."""
+    """Options for the model, its input, and the conversion of its output into a reward."""
 
     model: str = ""
     """Folder or hub name of a sequence-classification model with one output. Must be given."""
@@ -81,7 +81,7 @@ class RewardModelEnvironment(BaseEnvironment[RewardModelReference, RewardModelOp
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """What a node of a cluster must have: a GPU where `device` names one."""
+        """Return what a cluster node needs to grade this environment: `gpu` if `device` names one."""
         return ("gpu",) if self.options.device == "cuda" else ()
 
     def __init__(self, **options: Any) -> None:
@@ -111,7 +111,7 @@ class RewardModelEnvironment(BaseEnvironment[RewardModelReference, RewardModelOp
         return row if isinstance(row, Score) else self._worth(row, self._values([row])[0])
 
     def score_group(self, prompt: Prompt, completions: Sequence[Completion | str]) -> list[Score]:
-        """Score the completions of one prompt in batches.
+        """Return one score for each of `completions`, computed in batches.
 
         Raises:
             UsageError: the prompt was made by another environment.

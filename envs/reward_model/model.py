@@ -43,7 +43,10 @@ class Framed:
 
 
 class RewardModel:
-    """A model with one output and its tokenizer. One call at a time: fast tokenizers keep settings between calls."""
+    """A model with one output, and its tokenizer.
+
+    Calls run one at a time, because fast tokenizers keep settings between calls.
+    """
 
     def __init__(self, model: Any, tokenizer: Any, device: str) -> None:
         self._model, self._tokenizer, self._device = model, tokenizer, device
@@ -54,10 +57,10 @@ class RewardModel:
         self.max_positions: int = positions if isinstance(positions, int) and positions > 0 else _NO_LIMIT
 
     def frame(self, messages: Sequence[Message], text: str, *, whole: bool) -> Framed:
-        """Return the tokens of the conversation with the text as the assistant's last turn.
+        """Return the tokens of the conversation `messages` with `text` as the assistant's last turn.
 
         Raises:
-            EnvironmentFailure: the tokenizer has no chat template, or one that does not show the turn.
+            EnvironmentFailure: the tokenizer has no chat template, or its template does not render this turn.
         """
         turns = [{"role": message.role, "content": message.content} for message in messages]
         if not self._tokenizer.chat_template:
@@ -75,7 +78,10 @@ class RewardModel:
             return Framed(self._tokens(before), self._tokens(text, plain=True), self._tokens(after))
 
     def values(self, rows: Sequence[Sequence[int]], batch_size: int) -> list[float]:
-        """Return the model's output for each row of tokens, in order. Rows of like length share a batch, to pad little."""
+        """Return the model's output for each row of tokens, in order.
+
+        Rows of similar length share a batch to reduce padding.
+        """
         order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
         size = batch_size if self._pad is not None else 1
         found: dict[int, float] = {}
@@ -103,17 +109,17 @@ class RewardModel:
 
 
 def loaded(name: str, revision: str | None, device: Device, dtype: Dtype, weights: str = "") -> RewardModel:
-    """Return the model, loaded at the first call.
+    """Return the reward model called `name`, which is loaded at the first call.
 
     Args:
-        name: a folder, or a name on the hub.
-        revision: on the hub.
-        device: where it runs.
-        dtype: of its weights.
-        weights: the fingerprint that a local folder has to have; empty for any.
+        name: path of a folder, or a name on the hub.
+        revision: revision on the hub.
+        device: device on which the model runs.
+        dtype: data type of the weights.
+        weights: fingerprint that a local folder must have; empty for any.
 
     Raises:
-        EnvironmentFailure: it cannot be loaded, or is no reward model; the message says what to do.
+        EnvironmentFailure: the model cannot be loaded, or is not a reward model; the message says what to do.
     """
     with _loading:  # two threads would load it twice
         return _load(name, revision, device, dtype, weights)

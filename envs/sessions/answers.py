@@ -23,9 +23,9 @@ class Answer:
 
 
 class SessionLimit(Exception):
-    """A turn of the model brought its session down twice, while a control session lived.
+    """A turn of the model crashed its session twice, while a control session without that turn survived.
 
-    The episode ends with the finish reason `limit` and the outcome `{"limit": why}`, which scores the floor.
+    The episode ends with the finish reason `limit` and the outcome `{"limit": why}`, and scores the floor.
     """
 
     def __init__(self, why: str) -> None:

@@ -30,22 +30,24 @@ T = TypeVar("T")
 
 
 class Sessions:
-    """Episodes in worker processes: an episode stays with its worker, and each turn has a time limit.
+    """Runs episodes in worker processes. Each episode stays with one worker, and each turn has a time limit.
 
-    What a worker does is never charged to another episode. A worker that dies, hangs or breaks the protocol is replaced, and
-    its episodes are replayed there from their recorded turns; `replay.py` says who is blamed.
+    A worker's failure is never charged to another episode. A worker that dies, hangs or breaks the protocol is replaced, and
+    its episodes are replayed on the new worker from their recorded turns; `replay.py` says which turn is blamed.
 
     Args:
-        environments: by name, each with episodes; a prompt names its own.
-        workers: processes that hold sessions, started when first needed; by default one a usable core, at most 8. With 0,
-            sessions live in one thread of this process: nothing to start or to send, but nothing stops one that hangs.
-        timeout_s: wall time that a session may take to open, to answer a turn or to close, from when its worker begins it.
-        memory_bytes: address space of a worker; None for no limit.
-        idle_s: a session that is unused for so long is closed; the next turn replays it.
-        start_timeout_s: wall time a worker may take to start.
+        environments: the environments by name, each with episodes. A prompt names its environment.
+        workers: number of processes that hold sessions, started when first needed; by default one per usable core, at most 8.
+            With 0, sessions run in one thread of this process: this needs no start-up and no pickling, but a session that
+            hangs cannot be stopped.
+        timeout_s: seconds of wall time that a session may take to open, to answer a turn or to close, counted from when its
+            worker begins.
+        memory_bytes: limit of a worker's address space; None for no limit.
+        idle_s: seconds after which an unused session is closed. The next turn replays it.
+        start_timeout_s: seconds of wall time that a worker may take to start.
 
     Raises:
-        UsageError: an environment has no episodes, or an argument does not fit.
+        UsageError: an environment has no episodes, or an argument is invalid.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class Sessions:
         return self._engine.counters.snapshot()
 
     def start(self) -> None:
-        """Start all workers now, rather than when first needed, and wait until they are ready.
+        """Start all workers now, instead of when first needed, and wait until they are ready.
 
         Raises:
             UsageError: a worker cannot be started; the message says why and what to do.
@@ -95,16 +97,17 @@ class Sessions:
             raise cannot_start(error) from None
 
     def open(self, prompt: Prompt, seed: str, *, turns: Sequence[Turn] = ()) -> Episode:
-        """Begin an episode and return at once; its worker opens the session meanwhile.
+        """Begin an episode and return it at once. A worker opens its session in the background.
 
         Args:
             prompt: a task of one of the environments.
-            seed: names the episode; randomness of the session is keyed by it.
-            turns: of a saved episode that has not ended, as in `Completion.turns`, to go on with it: they are replayed.
+            seed: name of the episode, which keys the session's randomness.
+            turns: recorded turns of a saved episode that has not ended (`Completion.turns`). They are replayed, and the episode
+                goes on from there.
 
         Raises:
-            UsageError: there is no environment of the name in `prompt.environment`, the turns are not those of an episode that
-                goes on, or these sessions are closed or can never start.
+            UsageError: no environment has the name in `prompt.environment`, `turns` is not the beginning of an unfinished
+                episode, or these sessions are closed or can never start.
         """
         if not isinstance(prompt, Prompt):
             raise TypeError(f"an episode is opened for a Prompt, not for {type(prompt).__name__}")
@@ -118,9 +121,9 @@ class Sessions:
         return Episode(self, *self._engine.open(prompt, seed, played_before(turns)))
 
     def close(self) -> None:
-        """End the workers: at once in the middle of a turn, else after a moment to close their sessions. Idempotent.
+        """End the workers. A worker in the middle of a turn is killed; others get a moment to close their sessions. Idempotent.
 
-        Every open future raises EnvironmentFailure.
+        Every unfinished future raises EnvironmentFailure.
         """
         self._close()
 
@@ -136,7 +139,7 @@ class Sessions:
 
 
 class Episode:
-    """An episode, made by `Sessions.open`. Whoever drops it gives it up: its session is closed."""
+    """An episode, made by `Sessions.open`. When the object is garbage-collected, its session is closed."""
 
     def __init__(self, sessions: Sessions, owner: Owner, record: EpisodeRecord) -> None:
         self._sessions, self._owner, self._record = sessions, owner, record
@@ -144,20 +147,20 @@ class Episode:
         weakref.finalize(self, owner.put, Job("forget", record)).atexit = False
 
     def turn(self, text: str) -> Future[Answer]:
-        """Give a text of the model to the session; turns of one episode are answered in order.
+        """Pass `text`, which the model wrote, to the session and return a future of its answer. Turns are answered in order.
 
-        The future raises EnvironmentFailure where our side fails: the episode then has no reward. It raises `SessionLimit`
-        where the turn brought its session down: the episode ends with the finish reason `limit`, and scores the floor. After
-        either, or after the last reply, the episode is over: a further turn raises the same again, or UsageError.
+        The future raises EnvironmentFailure if our side fails; the episode then has no reward. It raises `SessionLimit` if the
+        turn brought its session down; the episode then ends with the finish reason `limit` and scores the floor. After either
+        error, or after the last reply, the episode is over: a further turn raises the same error again, or UsageError.
         """
         if not isinstance(text, str):
             raise TypeError(f"a turn is the assistant's next text, not {type(text).__name__}")
         return self._do(Job("turn", self._record, Future(), text))
 
     def end(self) -> Future[Mapping[str, JsonValue]]:
-        """Close the session; the future gives its outcome. Idempotent, also after the last reply.
+        """Close the session and return a future of its outcome. Idempotent, also after the last reply.
 
-        It raises what a turn raised before, unless the session could still be closed and has an outcome.
+        The future raises the error that an earlier turn raised, unless the session could still be closed and has an outcome.
         """
         return self._do(Job("end", self._record, Future()))
 

@@ -21,9 +21,9 @@ _FILES = 1 << 16
 
 
 def serve(sock: socket.socket, environments: Mapping[str, Environment], memory_bytes: int | None, parent_pid: int) -> None:
-    """Answer requests until the connection closes. Runs as the target of a spawned process.
+    """Answer requests from `sock` until the connection closes. This is the main function of a spawned process.
 
-    The environments' `prepare` is not called: it loads what judging needs, and nothing is judged here.
+    The environments' `prepare` is not called, because it loads what judging needs and this process judges nothing.
     """
     settle(sock, memory_bytes, parent_pid)
     _take_along()
@@ -72,7 +72,7 @@ def _take_along() -> None:
 
 
 def allow_files() -> None:
-    """Raise this process's limit of open files, if the system allows it."""
+    """Raise this process's limit on open files, if the system allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

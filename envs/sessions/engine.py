@@ -43,7 +43,7 @@ class Engine:
         """Why no worker can ever be started."""
 
     def open(self, prompt: Prompt, seed: str, played: Sequence[Played]) -> tuple[Owner, EpisodeRecord]:
-        """Begin an episode on the worker with the fewest, and have its session opened there.
+        """Begin an episode on the worker with the fewest episodes, and have its session opened on that worker.
 
         Raises:
             UsageError: the engine is closed, or no worker can ever be started.
@@ -64,14 +64,14 @@ class Engine:
         return owner, record
 
     def submit(self, owner: Owner, job: Job) -> bool:
-        """Queue a job; return False if the engine is closed, and nothing will come of it."""
+        """Queue `job` for `owner`. Return False if the engine is closed; the job will then never run."""
         with self._lock:
             if not self._closed:
                 owner.put(job)
             return not self._closed
 
     def start(self) -> None:
-        """Start all workers and wait until they are ready; raise the first WorkerStartError."""
+        """Start all workers and wait until they are ready. Raise the first WorkerStartError, if any."""
         reports: list[Future[None]] = []
         with self._lock:
             while not self._closed and len(self._owners) < max(self._workers, 1):

@@ -23,11 +23,11 @@ OUT_OF_MEMORY = "the session ran out of its worker's memory (memory_bytes)"
 
 
 class Host:
-    """The open sessions of a process. For one thread.
+    """Holds the open sessions of a process. Only one thread may use it.
 
     Args:
-        environments: by name; their sessions are opened here.
-        roomy: whether there is memory for more.
+        environments: the environments by name, which open the sessions.
+        roomy: function that returns whether there is memory for more sessions.
     """
 
     def __init__(self, environments: Mapping[str, Environment], roomy: Callable[[], bool] = lambda: True) -> None:
@@ -43,7 +43,7 @@ class Host:
         }
 
     def answer(self, request: Mapping[str, Any]) -> bytes:
-        """Return the frame of the answer to a request; whatever a session does is said in it."""
+        """Return the encoded answer to `request`. A failure of a session is reported in the answer, not raised."""
         said = self._said(request)
         about = {"id": request["id"], "retire": not self._roomy()}
         try:

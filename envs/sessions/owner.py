@@ -26,7 +26,7 @@ _LONGEST_S = threading.TIMEOUT_MAX
 
 @dataclass
 class Job:
-    """Something to do for an episode. `forget` closes its session and wants nothing to be known of it."""
+    """An action to perform for an episode. `forget` closes the episode's session and reports no result."""
 
     do: Literal["open", "turn", "end", "forget"]
     record: EpisodeRecord
@@ -35,13 +35,13 @@ class Job:
 
 
 class Owner:
-    """One worker, and the thread that owns it.
+    """One worker and the thread that owns it.
 
     Args:
-        worker: started when first needed. The kernel ends it with this thread.
-        player: plays episodes on it.
-        counters: of what becomes of episodes.
-        idle_s: how long a session may be unused.
+        worker: the worker, started when first needed. The kernel ends it when this thread ends.
+        player: plays episodes on the worker.
+        counters: counts of how episodes ended.
+        idle_s: seconds for which a session may be unused.
         over: called when an episode of this worker is over.
         unusable: called when no worker can ever be started; returns the error for callers.
     """
@@ -69,7 +69,7 @@ class Owner:
         self._thread = threading.Thread(target=self._work, name="verigym-sessions", daemon=True)
 
     def begin(self, started: Future[None] | None = None) -> None:
-        """Start the thread, and at once its worker if someone waits for that."""
+        """Start the thread. If `started` is given, start the worker at once and report its readiness through this future."""
         self._started = started
         self._thread.start()
 
@@ -78,15 +78,15 @@ class Owner:
         self._jobs.put(job)
 
     def close(self) -> None:
-        """Take no more jobs; give up the present one and those that wait. `join` waits for the end."""
+        """Accept no more jobs, and give up the present job and those that wait. `join` waits for the end."""
         self._closing = True
         self._jobs.put(None)
 
     def join(self, *, patient: bool) -> None:
-        """Kill the worker, after a grace where it is idle, until the thread has ended.
+        """Kill the worker, after a grace period if it is idle, and wait until the thread has ended.
 
         Args:
-            patient: whether to wait for the thread even if what it does cannot be killed.
+            patient: whether to wait for the thread even if its present work cannot be killed.
         """
         kill_at = time.monotonic() + GRACE_S
         while self._thread.is_alive() and self._thread is not threading.current_thread():

@@ -49,10 +49,10 @@ class EpisodeRecord:
 
 
 def played_before(turns: Sequence[Turn]) -> list[Played]:
-    """Return the turns of a saved episode that has not ended.
+    """Return `turns`, from a saved episode that has not ended, as played turns.
 
     Raises:
-        UsageError: they do not begin with the assistant's, or end with it.
+        UsageError: `turns` does not begin with a turn of the assistant, or ends with one.
     """
     found: list[Played] = []
     for place, turn in enumerate(turns):

@@ -38,25 +38,26 @@ _SHOWN = 200
 
 
 class DiffersAnew(EnvironmentFailure):
-    """A session that was opened anew did something else than before."""
+    """A session that was opened again and replayed gave other replies than before."""
 
 
 def closed() -> EnvironmentFailure:
-    """Return the failure of an episode whose `Sessions` were closed."""
+    """Return the failure of an episode whose `Sessions` object was closed."""
     return EnvironmentFailure("unavailable", "the sessions were closed", retryable=True)
 
 
 class Player:
-    """Plays episodes on one worker, which may die at any time. For the thread that owns the worker.
+    """Plays episodes on one worker, which may die at any time. Only the thread that owns the worker may use it.
 
     Args:
-        worker: holds their sessions.
-        numbers: for controls, which are episodes too.
-        breakers: by name of the environment.
-        counters: deaths, replays and turns.
-        log: deaths and other trouble.
-        closing: whether to give up.
-        start_timeout_s: of the worker; one that takes too long twice is not started a third time for the same turn.
+        worker: the worker that holds the sessions.
+        numbers: source of episode numbers for control episodes.
+        breakers: circuit breakers by environment name.
+        counters: counts of deaths, replays and turns.
+        log: log for deaths and other trouble.
+        closing: function that returns whether to give up.
+        start_timeout_s: seconds in which the worker must start. If it takes longer twice, it is not started a third time for
+            the same turn.
     """
 
     def __init__(
@@ -78,11 +79,11 @@ class Player:
         """Whether the worker has asked to be replaced between turns."""
 
     def open(self, record: EpisodeRecord) -> None:
-        """Make sure that the session of an episode is open, replaying its turns where it has to be opened anew.
+        """Make sure that the session of an episode is open. If it has to be opened again, its turns are replayed.
 
         Raises:
-            EnvironmentFailure: our side cannot open it, or it does not answer as it did.
-            NeverStarts: no worker can be started, whatever is played.
+            EnvironmentFailure: our side cannot open it, or the replayed session answers differently.
+            NeverStarts: no worker can be started for any episode.
         """
         self._check_worker(record)
         if record.life == self._worker.life:
@@ -108,12 +109,12 @@ class Player:
             return
 
     def turn(self, record: EpisodeRecord, text: str) -> Answer:
-        """Give a turn of the model to its session.
+        """Pass `text`, a turn of the model, to the session of `record` and return its answer.
 
         Raises:
-            SessionLimit: the turn is to blame.
-            EnvironmentFailure: the session fails, or opening it anew does.
-            NeverStarts: as `open`.
+            SessionLimit: the turn is to blame for the end of its session.
+            EnvironmentFailure: the session fails, or cannot be opened again.
+            NeverStarts: see `open`.
         """
         if len(text) > LONGEST_TURN:
             raise SessionLimit(f"a turn of {len(text):,} characters, more than {LONGEST_TURN:,}")
@@ -148,8 +149,8 @@ class Player:
         """Close the session of an episode and return its outcome.
 
         Raises:
-            EnvironmentFailure: the session fails, or opening it anew does.
-            NeverStarts: as `open`.
+            EnvironmentFailure: the session fails, or cannot be opened again.
+            NeverStarts: see `open`.
         """
         for _ in range(TRIES):
             self.open(record)
@@ -164,7 +165,7 @@ class Player:
         raise EnvironmentFailure(died.kind, message, retryable=True)
 
     def drop(self, record: EpisodeRecord) -> bool:
-        """Close the session of an episode where it is open, without an outcome; return whether it was."""
+        """Close the session of an episode, if it is open, and discard its outcome. Return whether it was open."""
         if record.life != self._worker.life or not self._worker.running:
             return False
         record.life = NOWHERE

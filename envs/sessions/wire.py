@@ -22,7 +22,10 @@ class Failure(BaseModel):
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """Return the failure that an exception of a session is: its own, the machine's (OURS), or a bug."""
+        """Return `error`, which a session raised, as a Failure.
+
+        An EnvironmentFailure keeps its kind, an exception in `OURS` becomes a failure of the back end, any other a bug.
+        """
         if isinstance(error, EnvironmentFailure):
             return cls(kind=error.kind, message=error.message, retryable=error.retryable, raised=error.raised)
         ours = isinstance(error, OURS)
@@ -35,7 +38,7 @@ class Failure(BaseModel):
 
 
 class Said(BaseModel):
-    """What a worker says to one request; which fields are set depends on the request."""
+    """The answer of a worker to one request. Which fields are set depends on the request."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -28,7 +28,7 @@ class Limits:
 
 
 class WorkerDied(Exception):
-    """The worker is gone, and all its sessions with it; the next request starts a fresh one."""
+    """The worker has ended, and all its sessions with it. The next request starts a new worker."""
 
     def __init__(self, died: Died) -> None:
         super().__init__(died.why)
@@ -50,14 +50,14 @@ class Worker(Protocol):
         """Whether it has died since it answered last."""
 
     def start(self) -> None:
-        """Be ready to answer; raise WorkerStartError when that cannot be."""
+        """Make the worker ready to answer. Raise WorkerStartError if that fails."""
 
     def ask(self, request: Mapping[str, Any]) -> Said:
-        """Answer a request of `Host`.
+        """Return the answer to `request`, which must be one that `Host.answer` accepts.
 
         Raises:
-            WorkerDied: it hung, crashed or said nonsense.
-            EnvironmentFailure: the request cannot be sent.
+            WorkerDied: the worker hung, crashed or gave an invalid answer.
+            EnvironmentFailure: `request` cannot be sent.
         """
 
     def kill(self) -> None:
@@ -68,7 +68,7 @@ class Worker(Protocol):
 
 
 class InProcessWorker:
-    """Holds sessions in the calling thread: nothing to start, and nothing that could stop a session that hangs."""
+    """Holds sessions in the calling thread. It needs no start-up, but a session that hangs cannot be stopped."""
 
     running = True
     ended = False
@@ -95,7 +95,10 @@ class InProcessWorker:
 
 
 class ProcessWorker:
-    """A process, started when first asked and again after each death. Owned by one thread; `kill` by any."""
+    """A worker process, started at the first request and again after each death.
+
+    One thread owns it; any thread may call `kill`.
+    """
 
     def __init__(self, environments: Mapping[str, Environment], limits: Limits) -> None:
         self.life = 0
@@ -113,19 +116,19 @@ class ProcessWorker:
         return self._child.ended
 
     def start(self) -> None:
-        """Start the process and wait until it says that it is ready.
+        """Start the process and wait until it reports that it is ready.
 
         Raises:
-            WorkerStartError: it cannot be started, died on the way, or took longer than `start_timeout_s`.
+            WorkerStartError: it cannot be started, died while starting, or took longer than `start_timeout_s`.
         """
         self._child.start()
 
     def ask(self, request: Mapping[str, Any]) -> Said:
-        """Ask the process; anything but a well-formed answer within the time limit ends it.
+        """Send `request` to the process and return its answer. The process is ended if no well-formed answer comes in time.
 
         Raises:
-            WorkerDied: it was ended, or had ended.
-            EnvironmentFailure: the request cannot be sent.
+            WorkerDied: the process was ended, or had ended.
+            EnvironmentFailure: `request` cannot be sent.
         """
         try:
             message = self._child.exchange(request, self._timeout_s)
@@ -138,7 +141,7 @@ class ProcessWorker:
         return _read(request["op"], message, self)
 
     def kill(self) -> None:
-        """Signal the process and all it started; `stop`, called by the owner, reaps it."""
+        """Kill the process and all processes that it started. The owner collects its exit status by calling `stop`."""
         self._child.kill()
 
     def stop(self) -> None:

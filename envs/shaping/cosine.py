@@ -22,20 +22,21 @@ RIGHT, WRONG, BEYOND = (2.0, 1.0), (-10.0, 0.0), -10.0
 
 
 class CosineLength(Composition):
-    """The cosine reward around an environment that judges the answer.
+    """The cosine length reward, wrapped around an environment that judges the answer.
 
     Args:
         environment: the correctness part: a registry name, an environment, or a mapping with one entry that names it.
-        limit: the length in `unit` beyond which `beyond` is given.
+        limit: length in `unit` above which the reward is `beyond`.
         right: reward of a right answer at length 0 and at the limit.
         wrong: reward of a wrong answer at length 0 and at the limit.
-        beyond: reward of everything longer.
-        unit: what is counted, as in `length`.
-        outrank: accept figures under which a wrong answer may get as much as a right one that is within the limit.
-        name: of the whole.
+        beyond: reward of any completion longer than `limit`.
+        unit: unit of length, as in `length`.
+        outrank: accept rewards under which a wrong answer may get as much as a right one that is within the limit.
+        name: name of this environment.
 
     Raises:
-        UsageError: a figure is out of order, the limit is not positive, or wrong could reach right.
+        UsageError: the rewards are not in a valid order, `limit` is not positive, or a wrong answer could reach the reward of a
+            right one.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class CosineLength(Composition):
 
     @property
     def expected_verdicts(self) -> ExpectedVerdicts:
-        """Nothing can be promised: how much is floor depends on the length."""
+        """Return no fixed expectations, because the reward depends on the length."""
         return ExpectedVerdicts(gold="free", empty="free", echo="free", garbage="free", hacks="free")
 
     def combine(self, prompt: Prompt, completion: Completion) -> Score:

@@ -62,14 +62,15 @@ class EffortEnvironment(BaseEnvironment[EffortReference, EffortOptions]):
         )
 
     def gold(self, prompt: Prompt) -> str:
-        """Return a completion whose thinking fills the budget in words or characters."""
+        """Return a completion whose thinking fills the budget, counted in words or characters."""
         budget = self._budget(self.reference(prompt))
         return f"<think>{'a' * budget if self.options.unit == 'characters' else ' '.join(['so'] * budget)}</think>4"
 
     def judge(self, prompt: Prompt, reference: EffortReference, completion: Completion) -> Score:
-        """Count the thinking, all before the last closing think tag, and compare it with the budget.
+        """Return the score of the thinking's length, measured against the budget.
 
-        Only the tokenizer knows which tokens are thinking; their share is estimated by characters.
+        The thinking is all text before the last closing think tag. Only the tokenizer knows which tokens are thinking; their
+        share is estimated by characters.
         """
         text = completion.text
         if not text.strip():

@@ -44,7 +44,7 @@ class LengthOptions(Options):
 
 
 def cosine(length: float, limit: float, start: float, end: float) -> float:
-    """Return a value that goes from `start` at length 0 to `end` at the limit, as half a period of a cosine (2502.03373)."""
+    """Return a value that goes from `start` at length 0 to `end` at `limit`, along half a period of a cosine (2502.03373)."""
     return end + 0.5 * (start - end) * (1 + math.cos(math.pi * min(length, limit) / limit))
 
 
@@ -68,7 +68,7 @@ class LengthEnvironment(BaseEnvironment[LengthReference, LengthOptions]):
         return (self.prompt("Tell a story."), self.prompt("Tell a short story.", target=40))
 
     def gold(self, prompt: Prompt) -> str:
-        """Return a text of the length asked for, whatever the unit but tokens, which only a tokenizer knows."""
+        """Return a text of the length asked for, in any unit except tokens, which only a tokenizer can count."""
         target = self.reference(prompt).target or self.options.target
         if self.options.kind == "cosine":
             return "ok"

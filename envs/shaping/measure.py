@@ -26,18 +26,18 @@ _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}{_PUNCTUATION}]++|[{_PUNCTUAT
 
 
 def words(text: str) -> list[str]:
-    """Split into words: runs of letters and digits, single signs, and single characters of scripts without spaces.
+    """Return the words of `text`: runs of letters and digits, single signs, and single characters of scripts without spaces.
 
-    Vowel signs and other marks stay with their word, so Hindi and Tamil words stay whole.
+    Vowel signs and other marks stay with their word, so Hindi and Tamil words are not split.
     """
     return _WORD.findall(text)
 
 
 def length(completion: Completion, unit: Unit) -> tuple[int, str]:
-    """Return how long the completion is, and the unit in which that was counted.
+    """Return the length of `completion`, and the unit in which it was counted.
 
     Raises:
-        EnvironmentFailure: `unavailable`, when tokens are asked for and the completion carries none.
+        EnvironmentFailure: `unavailable`, because `unit` is tokens and the completion has no token ids.
     """
     if completion.token_ids is not None and unit in ("auto", "tokens"):
         return len(completion.token_ids), "tokens"
@@ -51,7 +51,7 @@ def length(completion: Completion, unit: Unit) -> tuple[int, str]:
 
 
 def count_words(text: str) -> int:
-    """Return the number of words between spaces; a character of a script without spaces is one by itself."""
+    """Return the number of words between spaces. Each character of a script without spaces counts as one word."""
     # Bytes are counted several times as quickly as lists of words are made.
     data = text.encode("utf-8", "surrogatepass")
     if len(data) > len(text):

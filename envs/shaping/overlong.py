@@ -13,18 +13,19 @@ from verigym.envs.shaping.measure import Unit, length
 
 
 def soft_overlong(length: int, limit: int, cache: int) -> float:
-    """Punish a completion that comes near the limit: 0 up to `limit - cache`, then falling to -1 (DAPO, arXiv 2503.14476).
+    """Return the penalty of a long completion: 0 up to `limit - cache`, then falling to -1 at `limit` (DAPO, arXiv 2503.14476).
 
     Args:
-        length: of the completion, in the unit of the limit.
-        limit: the length from which on the punishment is full.
-        cache: the last part of the limit, over which the punishment grows; 0 punishes only what is longer than the limit.
+        length: length of the completion, in the unit of `limit`.
+        limit: length from which on the penalty is -1.
+        cache: length of the interval below `limit` in which the penalty grows. With 0, only completions longer than the limit
+            are penalised.
 
     Returns:
-        From -1 to 0, to be added to the reward.
+        The penalty from -1 to 0, to be added to the reward.
 
     Raises:
-        ValueError: a negative number, or a cache larger than the limit.
+        ValueError: a number is negative, or `cache` is larger than `limit`.
     """
     if length < 0 or not 0 <= cache <= limit:
         raise ValueError(f"expected length >= 0 and 0 <= cache <= limit, got {length=}, {limit=} and {cache=}")
@@ -66,11 +67,11 @@ class OverlongEnvironment(BaseEnvironment[OverlongReference, OverlongOptions]):
     expected_verdicts = ExpectedVerdicts(empty="free", echo="free", garbage="free", hacks="free")
 
     def examples(self) -> Sequence[Prompt]:
-        """Return a task of which nothing but the length will be judged."""
+        """Return a sample task. Only the length of its completion is judged."""
         return (self.prompt("What is 2 + 2?"),)
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return a short text; None where the punishment begins at the first word."""
+        """Return a short text, or None if the penalty begins at the first word."""
         return "4" if self.options.limit - self.options.cache >= 1 else None
 
     def judge(self, prompt: Prompt, reference: OverlongReference, completion: Completion) -> Score:

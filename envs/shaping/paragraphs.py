@@ -39,7 +39,7 @@ class ParagraphsOptions(Options):
 
 
 class ParagraphsEnvironment(BaseEnvironment[ParagraphsReference, ParagraphsOptions]):
-    """Rewards short paragraphs, from 0 to 1. Code blocks are in no paragraph."""
+    """Rewards short paragraphs, from 0 to 1. Code blocks belong to no paragraph."""
 
     name = "paragraphs"
     version = "1"
@@ -49,7 +49,7 @@ class ParagraphsEnvironment(BaseEnvironment[ParagraphsReference, ParagraphsOptio
     expected_verdicts = ExpectedVerdicts(echo="free", garbage="free", hacks="free")
 
     def examples(self) -> Sequence[Prompt]:
-        """Return a task of which nothing but the layout will be judged."""
+        """Return a sample task. Only the layout of its completion is judged."""
         return (self.prompt("Why is the sky blue?"),)
 
     def gold(self, prompt: Prompt) -> str:
@@ -80,9 +80,9 @@ def _words(paragraph: str) -> int:
 
 
 def divided(text: str) -> tuple[list[str], int]:
-    """Return the paragraphs, which blank lines and code blocks divide, and the number of fenced code blocks.
+    """Return the paragraphs of `text`, separated by blank lines and code blocks, and the number of fenced code blocks.
 
-    A block that is never closed counts, and its text is in the paragraphs.
+    A block that is never closed counts as a code block, but its text belongs to the paragraphs.
     """
     found, unclosed = blocks(text)
     rest, place, count = [], 0, int(unclosed)

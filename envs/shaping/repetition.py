@@ -46,7 +46,7 @@ class RepetitionEnvironment(BaseEnvironment[RepetitionReference, RepetitionOptio
         self.reward_range = (self.options.worst, 0.0)  # type: ignore[misc]
 
     def examples(self) -> Sequence[Prompt]:
-        """Return a task of which nothing but repetition will be judged."""
+        """Return a sample task. Only the repetition in its completion is judged."""
         return (self.prompt("Count to five."),)
 
     def gold(self, prompt: Prompt) -> str:

@@ -21,18 +21,18 @@ class CallFormat(Protocol):
 
     @property
     def example(self) -> str:
-        """How a call is written, for the model that wrote none between the tags."""
+        """Return an example of a call, shown to a model that wrote no valid call between the tags."""
 
     @property
     def end(self) -> str:
         """What closes a call, for the model that left it out."""
 
     def read(self, text: str, tools: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Return the calls in a turn of the model, in order, those with faults too. Whatever the text, it raises nothing."""
+        """Return the calls in `text`, a turn of the model, in order and including malformed ones. No text makes it raise."""
 
 
 class Hermes:
-    """JSON in `<tool_call>`, as Hermes, Qwen2.5 and Qwen3 write calls."""
+    """JSON in `<tool_call>` tags: the call format of Hermes, Qwen2.5 and Qwen3."""
 
     identity = "hermes"
     example = f'{hermes.OPEN}{{"name": ..., "arguments": {{...}}}}{hermes.CLOSE}'
@@ -44,7 +44,7 @@ class Hermes:
 
 
 class QwenXml:
-    """One element a parameter, as Qwen3-Coder and Qwen3.5 write calls."""
+    """One XML element per parameter: the call format of Qwen3-Coder and Qwen3.5."""
 
     identity = "qwen_xml"
     example = (
@@ -62,10 +62,10 @@ DEFAULT = "hermes"
 
 
 def call_format(calls: str | CallFormat) -> CallFormat:
-    """Return a format, given its name or itself.
+    """Return the call format that `calls` names, or `calls` itself if it is a CallFormat.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: `calls` is neither the name of a format nor a CallFormat.
     """
     if isinstance(calls, CallFormat):
         return calls

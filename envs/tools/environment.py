@@ -58,20 +58,21 @@ class ToolOptions(Options):
 class ToolEnvironment:
     """An environment whose model may call tools before it answers.
 
-    Prompts, references and verdicts are those of `inner`, which reads the assistant's last turn alone: what a tool
-    returned is never judged as the model's answer.
+    Prompts, references and verdicts are those of `inner`, which reads only the assistant's last turn, so the result of a tool
+    is never judged as the model's answer.
 
     Args:
         inner: the environment that judges.
-        tools: made by `@tool`, or with a state (`Tool`).
-        name: of the whole; by default the inner name and `_with_tools`.
-        max_reply_chars: a longer result of a tool is cut in the middle.
-        max_calls: calls that one turn may make.
-        max_turn_s: seconds after which no further call of a turn is begun.
-        calls: how the model writes calls: hermes, qwen_xml, or a `CallFormat`, such as a `ResponseTemplate`.
+        tools: tools made by `@tool`, or tools with a state (`Tool`).
+        name: name of this environment; by default the inner name followed by `_with_tools`.
+        max_reply_chars: maximum length of a tool's result in characters; a longer one is cut in the middle.
+        max_calls: maximum number of calls in one turn.
+        max_turn_s: seconds after which no further call of a turn is started.
+        calls: format in which the model writes calls: hermes, qwen_xml, or a `CallFormat`, such as a `ResponseTemplate`.
 
     Raises:
-        UsageError: no tool is given, one is no tool, two have the same name, a limit is too small, or the format is unknown.
+        UsageError: no tool is given, an element is not a tool, two tools have the same name, a limit is too small, or the
+            format is unknown.
     """
 
     version = VERSION
@@ -131,7 +132,7 @@ class ToolEnvironment:
 
     @property
     def reference_type(self) -> type[Reference] | None:
-        """The inner environment's; None if that is a composition, whose parts have their own."""
+        """Return the inner environment's reference type, or None if that is a composition, whose parts have their own."""
         return getattr(self.inner, "reference_type", None)
 
     @property
@@ -145,14 +146,14 @@ class ToolEnvironment:
         return self.inner.expected_verdicts
 
     def prompt(self, text: str | Sequence[Message], /, **reference: Any) -> Prompt:
-        """Make a task from a text and the fields of the inner environment's reference."""
+        """Return a task made from `text` and `reference`, the fields of the inner environment's reference."""
         return self._ours(self.inner.prompt(text, **reference))
 
     def load_prompt(self, data: Mapping[str, Any]) -> Prompt:
-        """Rebuild a prompt from its JSON form.
+        """Return the prompt whose JSON form is `data`.
 
         Raises:
-            UsageError: it was made by another environment.
+            UsageError: the prompt was made by another environment.
         """
         if data["environment"] != self.name:
             raise UsageError(f"{self.name!r} was given a prompt made for {data['environment']!r}")
@@ -163,11 +164,11 @@ class ToolEnvironment:
         return prompt
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return a completion that scores the maximum without a tool, where the inner environment can write one."""
+        """Return a completion that scores the maximum without a tool call, or None if the inner environment has none."""
         return self.inner.gold(self._inner(prompt))
 
     def score(self, prompt: Prompt, completion: CompletionLike) -> Score:
-        """Judge an episode, or one text, by the inner environment.
+        """Return the inner environment's score of `completion`, an episode or a single text.
 
         Raises:
             UsageError: the prompt was made by another environment.
@@ -197,7 +198,7 @@ class ToolEnvironment:
         return [self._ours(prompt) for prompt in sample_tasks(self.inner)]
 
     def canary(self, seed: int, index: int) -> Prompt | None:
-        """Return the inner environment's unsolvable task number `index`; None if it has none."""
+        """Return the inner environment's unsolvable task number `index`, or None if it has none."""
         canary = canary_of(self.inner, seed, index)
         return None if canary is None else self._ours(canary)
 
@@ -207,10 +208,10 @@ class ToolEnvironment:
             prepare()
 
     def prompt_at(self, split: str, seed: int, index: int) -> Prompt:
-        """Return the inner environment's task number `index`.
+        """Return the inner environment's task number `index` as a task with tools.
 
         Raises:
-            UsageError: it generates no tasks.
+            UsageError: the inner environment generates no tasks.
         """
         if not isinstance(self.inner, TaskSource):
             raise UsageError(
@@ -223,11 +224,11 @@ class ToolEnvironment:
         return (self.prompt_at(split, seed, index) for index in itertools.count())
 
     def around(self, task: Prompt) -> Prompt:
-        """Return a task of the inner environment as a task of this one."""
+        """Return `task`, a task of the inner environment, as a task of this one."""
         return self._ours(task)
 
     def open(self, prompt: Prompt, seed: str) -> ToolSession:
-        """Begin an episode.
+        """Return the session of a new episode on `prompt`.
 
         Raises:
             UsageError: the prompt was made by another environment.
@@ -255,14 +256,14 @@ def _identity(tool: Tool) -> str:
 
 
 class ToolSession:
-    """One episode with tools: it runs the calls of each turn, and is over with a turn that calls none.
+    """One episode with tools. It runs the calls of each turn, and a turn without a call ends it.
 
     Args:
-        tools: by name.
-        options: what a turn may do.
-        seed: names the episode.
-        calls: how the model writes calls; by default the format that the options name.
-        controls: calls that have worked, which all episodes of an environment share.
+        tools: the tools by name.
+        options: limits on the calls of a turn.
+        seed: name of the episode, which keys its randomness.
+        calls: format in which the model writes calls; by default the format named in `options`.
+        controls: successful calls, shared by all episodes of an environment and used to tell who is to blame for a failed call.
     """
 
     def __init__(
@@ -295,7 +296,9 @@ class ToolSession:
         return Turn(role="assistant", text=text, calls=tuple(calls))
 
     def respond(self, turn: Turn) -> Reply:
-        """Run the calls of a turn, in order. A turn that calls nothing is the answer.
+        """Run the calls in `turn`, in order, and return their results.
+
+        A turn without a call is the answer and ends the episode.
 
         Raises:
             EnvironmentFailure: a tool failed on our side.
@@ -320,7 +323,10 @@ class ToolSession:
         return Reply(messages=tuple(messages))
 
     def close(self) -> Mapping[str, JsonValue]:
-        """Close the tools; return the calls by tool, the calls with faults, and what exceptions of tools there were."""
+        """Close the tools.
+
+        Return the number of calls by tool, the number of malformed calls, and the exceptions that tools raised.
+        """
         self._closed = True
         self._opened.close()
         outcome: dict[str, JsonValue] = {"calls": dict(self._calls), "faults": dict(self._faults)}

@@ -14,21 +14,21 @@ Policy = Callable[[Sequence[Message]], str]
 
 
 def run_episode(env: Interactive, prompt: Prompt, policy: Policy, *, seed: str = "0", max_turns: int = 8) -> Completion:
-    """Run one episode and return it as a completion, for `env.score(prompt, completion)`.
+    """Run one episode and return it as a completion, to be scored by `env.score(prompt, completion)`.
 
     Args:
         env: an interactive environment.
         prompt: one of its tasks.
-        policy: gets the messages so far and returns the assistant's next text. What it raises is raised here.
-        seed: names the episode; randomness of the session is keyed by it.
-        max_turns: the assistant's turns, at most. An episode that is not over by then has the finish reason `turns`.
+        policy: function from the messages so far to the assistant's next text. Its exceptions are not caught.
+        seed: name of the episode, which keys the session's randomness.
+        max_turns: maximum number of turns of the assistant. An episode that is not over by then has the finish reason `turns`.
 
     Returns:
-        The episode. If our side failed, it has a `failure`, and whoever scores it gives no reward.
+        The episode. If our side failed, its `failure` is set, and it gets no reward when it is scored.
 
     Raises:
         UsageError: the environment has no episodes, or the prompt is another environment's.
-        TypeError: the policy returned something else than a text.
+        TypeError: the policy did not return a text.
     """
     if not opens_sessions(env):
         raise UsageError(f"{env!r} has no episodes (no `open`): give it tools, ToolEnvironment(env, tools=[...])")

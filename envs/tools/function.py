@@ -19,14 +19,14 @@ R = TypeVar("R")
 
 
 class ToolError(Exception):
-    """Raised by a tool whose arguments are of the right types and still make no sense: the model reads the message."""
+    """Raised by a tool whose arguments have the right types but make no sense. The model reads the message."""
 
 
 class OpenTool(Protocol):
     """A tool within one episode."""
 
     def call(self, arguments: Mapping[str, JsonValue]) -> str:
-        """Run the tool and return what the model reads.
+        """Run the tool with `arguments` and return the text that the model reads.
 
         Raises:
             ToolError: the call makes no sense; the model reads why.
@@ -47,33 +47,39 @@ class Tool(Protocol):
 
     @property
     def identity(self) -> str:
-        """What decides the tool's results, such as a hash of its code and settings: part of the grader's identity."""
+        """Return a text that determines the tool's results, such as a hash of its code and settings.
+
+        It becomes part of the grader id.
+        """
 
     def misfit(self, arguments: Mapping[str, JsonValue]) -> str:
-        """Return why the arguments of a call do not fit the schema, so that it is not run; an empty text if they do."""
+        """Return why `arguments` do not match the tool's schema, or an empty string if they do.
+
+        A call that does not match is not run.
+        """
 
     def open(self, seed: str) -> OpenTool:
         """Begin an episode."""
 
 
 def open_tool(tool: Tool, seed: str, opened: Iterable[OpenTool]) -> OpenTool:
-    """Begin an episode with a tool.
+    """Return `tool`, opened for an episode.
 
     Args:
-        tool: one of the environment's. If it has a method `open_beside(opened, seed)`, it shares a state with others of the
-            episode, as the tools of one server do, and may go on with what they have begun.
+        tool: one of the environment's tools. If it has a method `open_beside(opened, seed)`, it shares a state with other tools
+            of the episode, as the tools of one server do, and may continue with the server that they have started.
         seed: names the episode and the tool.
-        opened: the tools that are open in this episode.
+        opened: the tools that are already open in this episode.
     """
     beside: Callable[[Iterable[OpenTool], str], OpenTool] | None = getattr(tool, "open_beside", None)
     return tool.open(seed) if beside is None else beside(opened, seed)
 
 
 class Signature:
-    """A tool as a function's docstring and annotations describe it; a first parameter `self` is left out.
+    """The schema of a tool, made from a function's docstring and annotations; a first parameter `self` is left out.
 
     Raises:
-        UsageError: the function has no docstring, a parameter without a type, or `*args` or `**kwargs`.
+        UsageError: the function has no docstring, a parameter has no type, or there are `*args` or `**kwargs`.
     """
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
@@ -89,7 +95,7 @@ class Signature:
             raise UsageError(f"tool {name!r}: {explain(error, ToolSpec.model_fields)}") from None
 
     def misfit(self, arguments: Mapping[str, JsonValue]) -> str:
-        """Return why the arguments do not fit; an empty text if they do."""
+        """Return why `arguments` do not match the parameters, or an empty string if they do."""
         try:
             self._model.model_validate(dict(arguments))
         except ValidationError as error:
@@ -103,7 +109,7 @@ class Signature:
 
 
 class FunctionTool(Generic[P, R]):
-    """A tool without a state, made of a function. It can still be called as the function."""
+    """A stateless tool made from a function. It can still be called like the function."""
 
     def __init__(self, function: Callable[P, R], name: str | None = None) -> None:
         self.function = function
@@ -124,7 +130,7 @@ class FunctionTool(Generic[P, R]):
         return f"<tool {self.spec.name}>"
 
     def misfit(self, arguments: Mapping[str, JsonValue]) -> str:
-        """Return why the arguments do not fit the function's types; an empty text if they do."""
+        """Return why `arguments` do not match the function's types, or an empty string if they do."""
         return self._signature.misfit(arguments)
 
     def open(self, seed: str) -> FunctionTool[P, R]:
@@ -132,7 +138,7 @@ class FunctionTool(Generic[P, R]):
         return self
 
     def call(self, arguments: Mapping[str, JsonValue]) -> str:
-        """Run the function; a result that is no text is written as JSON."""
+        """Run the function with `arguments` and return its result. A result that is not a text is written as JSON."""
         result: Any = self.function(**self._signature.typed(arguments))  # type: ignore[call-arg]
         return result if isinstance(result, str) else pydantic_core.to_json(result).decode()
 
@@ -145,14 +151,15 @@ def tool(function: Callable[P, R]) -> FunctionTool[P, R]: ...
 @overload
 def tool(*, name: str) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(function: Any = None, *, name: str | None = None) -> Any:
-    """Make a tool of a function: its docstring describes it, its annotations validate the arguments and make their JSON schema.
+    """Return a tool made from a function, described by its docstring. Its annotations give the arguments' JSON schema.
 
-    A function raises `ToolError` for the model to read. Any other exception is a bug of the tool: the model reads its type and
-    message, the episode goes on, and the outcome counts it. OSError, ImportError and EnvironmentFailure are failures on our
-    side, and end the episode without a reward, unless a control shows that the arguments are to blame (`running.py`).
+    The annotations also validate the arguments. The model reads the message of a `ToolError` that the function raises. Any
+    other exception is a bug of the tool: the model reads its type and message, the episode goes on, and the outcome counts it.
+    OSError, ImportError and EnvironmentFailure are failures on our side, and end the episode without a reward, unless a control
+    call, which worked before, works again and so shows that the arguments are to blame (`running.py`).
 
     Raises:
-        UsageError: the function has no docstring, a parameter without a type, or `*args` or `**kwargs`.
+        UsageError: the function has no docstring, a parameter has no type, or there are `*args` or `**kwargs`.
     """
     if function is None:
         return lambda function: FunctionTool(function, name)

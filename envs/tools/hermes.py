@@ -20,7 +20,10 @@ _TAG = re.compile("</?tool_call>")
 
 
 def read_calls(text: str) -> tuple[ToolCall, ...]:
-    """Return the calls in a turn of the model, in order, those with faults too. Whether a tool exists is not looked at."""
+    """Return the calls in `text`, a turn of the model, in order and including malformed ones.
+
+    Unknown tools are not checked for.
+    """
     place = after_thinking(text)
     calls: list[ToolCall] = []
     while (start := text.find(OPEN, place)) >= 0:
@@ -30,7 +33,10 @@ def read_calls(text: str) -> tuple[ToolCall, ...]:
 
 
 def after_thinking(text: str) -> int:
-    """Return where the thinking ends. Templates may have opened it in the prompt, so the closing tag alone counts, too."""
+    """Return the offset at which the thinking ends.
+
+    A chat template may open it in the prompt, so a closing tag alone counts too.
+    """
     end = text.find(THINK_CLOSE)
     if end >= 0:
         return end + len(THINK_CLOSE)
@@ -38,7 +44,7 @@ def after_thinking(text: str) -> int:
 
 
 def no_call(text: str, start: int) -> tuple[ToolCall, int]:
-    """Return the call with a fault that stands from `start` to the next tag, and where to read on."""
+    """Return the malformed call between `start` and the next tag, and the offset from which to read on."""
     tag = _TAG.search(text, start)
     if tag is None:
         return ToolCall(raw=text[start:], fault="unclosed"), len(text)

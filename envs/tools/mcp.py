@@ -54,7 +54,10 @@ class McpOptions(Options):
 
 
 class McpServer:
-    """A server as its tools share it. What it offers is found out once, and every process of it is compared with that."""
+    """An MCP server, shared by its tools.
+
+    Its tools are listed once, and each later process of the server must have the same ones.
+    """
 
     def __init__(self, options: McpOptions, mode: str, listed: tuple[ListedTool, ...], server_info: str) -> None:
         self.options, self.listed = options, listed
@@ -74,10 +77,10 @@ class McpServer:
         vars(self).update(vars(McpServer(*state["given"])))
 
     def connection(self, seed: str) -> Connection:
-        """Return a connection to a server of this episode, or to the shared one of this process.
+        """Return a connection to this episode's server, or to the shared server of this process.
 
         Raises:
-            EnvironmentFailure: no server can be started, or it has other tools than the one that was asked at first.
+            EnvironmentFailure: no server can be started, or its tools differ from those listed at first.
         """
         if not self.options.shared:
             return self._started({SEED: seed})
@@ -119,22 +122,22 @@ class McpTool:
         return f"<tool {self.spec.name} of {self.server.options.command[0]}>"
 
     def misfit(self, arguments: Mapping[str, JsonValue]) -> str:
-        """Return where the arguments leave the server's schema; an empty text if they do not."""
+        """Return where `arguments` violate the server's schema, or an empty string if they match it."""
         return follows_schema(dict(arguments), self._checked)
 
     def open(self, seed: str) -> OpenMcpTool:
-        """Begin an episode.
+        """Return this tool, opened for an episode.
 
         Raises:
-            EnvironmentFailure: as `McpServer.connection`.
+            EnvironmentFailure: see `McpServer.connection`.
         """
         return self.open_beside((), seed)
 
     def open_beside(self, opened: Iterable[OpenTool], seed: str) -> OpenMcpTool:
-        """Begin an episode, with the server that another tool of this episode has started.
+        """Return this tool, opened for an episode on the server that another tool of the episode has started.
 
         Raises:
-            EnvironmentFailure: as `McpServer.connection`.
+            EnvironmentFailure: see `McpServer.connection`.
         """
         for one in opened:
             if isinstance(one, OpenMcpTool) and one.server is self.server:
@@ -150,7 +153,7 @@ class OpenMcpTool:
         self.server, self.connection, self._name = server, connection, name
 
     def call(self, arguments: Mapping[str, JsonValue]) -> str:
-        """Run the tool.
+        """Run the tool with `arguments` and return the text that the model reads.
 
         Raises:
             ToolError: the tool says that the call failed, or the arguments cannot be sent.
@@ -177,15 +180,15 @@ class OpenMcpTool:
 def mcp_server(command: Iterable[str], **options: Any) -> tuple[McpTool, ...]:
     """Return the tools of an MCP server, for `ToolEnvironment(inner, tools=[*mcp_server([...])])`.
 
-    The server is started once, to be asked for its tools. Names that are none for a model get underscores (`a-b` is `a_b`).
+    The server is started once to list its tools. Characters that a tool name may not have become underscores (`a-b` is `a_b`).
 
     Args:
-        command: the program that serves over standard input and output, and its arguments.
+        command: program that serves over standard input and output, and its arguments.
         options: `env`, `cwd`, `shared`, `only`, `prefix`, `timeout_s`, `start_timeout_s`; see `McpOptions`.
 
     Raises:
-        UsageError: an option is unknown or does not fit, the package mcp is missing, or the server cannot be started, has no
-            tools, or has some that cannot be offered.
+        UsageError: an option is unknown or invalid, the package mcp is missing, the server cannot be started or has no tools,
+            or one of its tools cannot be offered to a model.
     """
     if isinstance(command, str):
         raise UsageError(f"mcp_server: command is the text {command!r:.60}; give a list, such as ['python', 'server.py']")

@@ -112,10 +112,10 @@ os.register_at_fork(after_in_child=_LOOP.forget)
 
 
 class Connection:
-    """A server that runs, with the tools that it has.
+    """A connection to a running MCP server, with the list of its tools.
 
     Raises:
-        EnvironmentFailure: it cannot be started, ends, takes too long, or does not keep the protocol.
+        EnvironmentFailure: the server cannot be started, ends, takes too long, or breaks the protocol.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -145,7 +145,7 @@ class Connection:
         return not self._closed and self._trouble is None and self._pid == os.getpid()
 
     def call(self, name: str, arguments: Mapping[str, JsonValue], timeout_s: float) -> Any:
-        """Call a tool and return its result, an `mcp.types.CallToolResult`.
+        """Call the tool `name` and return its result, an `mcp.types.CallToolResult`.
 
         Raises:
             ToolError: the server refuses the arguments.

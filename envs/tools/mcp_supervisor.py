@@ -19,7 +19,7 @@ _WATCHED = (signal.SIGTERM, signal.SIGCHLD)
 
 
 def main(parent: int, command: list[str]) -> int:
-    """Run the command until it ends or is to end; return its exit code."""
+    """Run `command` until it ends or the process `parent` wants it stopped. Return the command's exit code."""
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM), 0, 0, 0)
     if os.getppid() != parent:  # it died before the line above

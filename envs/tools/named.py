@@ -21,12 +21,13 @@ MAKERS: Mapping[str, Callable[..., Tool | Sequence[Tool]]] = {"python": python, 
 
 
 def load_tools(named: Mapping[str, Mapping[str, Any]]) -> list[Tool]:
-    """Return the tools of these names, with their options: `calculator`, `python`, `mcp_server`, or `module:attribute`.
+    """Return the tools that the keys of `named` name (`calculator`, `python`, `mcp_server` or `module:attribute`).
 
-    What follows a slash in the name of a maker only tells two apart: `mcp_server/files`, `mcp_server/search`.
+    The values are the tools' options. A suffix after a slash only distinguishes two uses of the same function:
+    `mcp_server/files`, `mcp_server/search`.
 
     Raises:
-        UsageError: there is no such tool, or an option is unknown or missing.
+        UsageError: no tool has this name, or an option is unknown or missing.
     """
     found: list[Tool] = []
     for name, options in named.items():

@@ -35,7 +35,10 @@ class PythonOptions(SandboxedOptions):
 
 
 class PythonTool:
-    """Opens one interpreter an episode. The sandbox is shared by all episodes of a process, and opened when first needed."""
+    """A tool that opens one Python interpreter per episode.
+
+    All episodes of a process share one sandbox, opened when first needed.
+    """
 
     def __init__(self, options: PythonOptions) -> None:
         self.options = options
@@ -55,14 +58,14 @@ class PythonTool:
         vars(self).update(vars(PythonTool(state["options"])))
 
     def misfit(self, arguments: Mapping[str, JsonValue]) -> str:
-        """Return why the arguments do not fit; an empty text if they do."""
+        """Return why `arguments` do not match the schema, or an empty string if they do."""
         return self._signature.misfit(arguments)
 
     def open(self, seed: str) -> OpenPython:
-        """Begin an episode.
+        """Return this tool, opened for an episode.
 
         Raises:
-            EnvironmentFailure: the sandbox cannot work here.
+            EnvironmentFailure: the sandbox cannot work on this machine.
         """
         with self._lock:
             if self._box is None:
@@ -78,7 +81,7 @@ class OpenPython:
         self._interpreter, self._signature, self._limits = interpreter, signature, limits
 
     def call(self, arguments: Mapping[str, JsonValue]) -> str:
-        """Run the code of a call.
+        """Run the code in `arguments` and return its output.
 
         Raises:
             EnvironmentFailure: the sandbox failed.
@@ -107,7 +110,7 @@ def python(**options: Any) -> PythonTool:
     """Return a sandboxed Python interpreter as a tool: `python(wall_s=5, memory_mb=256, backend="bubblewrap")`.
 
     Raises:
-        UsageError: an option is unknown or does not fit.
+        UsageError: an option is unknown or invalid.
     """
     try:
         return PythonTool(PythonOptions(**options))

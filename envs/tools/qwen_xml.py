@@ -38,13 +38,13 @@ _DEEPEST = 8
 
 
 def read_calls(text: str, tools: Sequence[ToolSpec] = ()) -> tuple[ToolCall, ...]:
-    """Return the calls in a turn of the model, in order, those with faults too. Whether a tool exists is not looked at.
+    """Return the calls in `text`, in order and including malformed ones. Unknown tools are not checked for.
 
     Args:
-        text: the turn.
-        tools: those whose schemas say what values are. A value is a text where the schema allows one, except that `null` is
-            null where it allows that, too. Otherwise it is read as strict JSON, or as Python's True, False or None; what
-            is not of a type that the schema allows stays a text, and so does a value whose schema names no type.
+        text: the turn of the model.
+        tools: tools whose schemas give the types of values. If the schema allows a string, the value is a string, except that
+            `null` is null if the schema allows null too. Otherwise the value is read as strict JSON, or as Python's True, False
+            or None. A value stays a string if its type is not one that the schema allows, or if the schema names no type.
     """
     place = after_thinking(text)
     schemas = {tool.name: tool.parameters for tool in tools}

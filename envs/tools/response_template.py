@@ -27,12 +27,12 @@ MAX_PATTERN_CHARS = 2_048
 
 
 class ResponseTemplate:
-    """The format of calls that a response template declares, for `ToolEnvironment(..., calls=ResponseTemplate(...))`.
+    """The call format that a response template declares, for `ToolEnvironment(..., calls=ResponseTemplate(...))`.
 
     Args:
-        template: `tokenizer.response_template`.
-        opened: what the chat template has written of the model's turn, such as `<think>`.
-        ended: the end token of a turn, such as `<|eot_id|>`, where the template ends calls with it; turns come without it.
+        template: the tokenizer's `response_template`.
+        opened: text with which the chat template begins the model's turn, such as `<think>`.
+        ended: end token of a turn, such as `<|eot_id|>`, if the template needs it to end a call; `read` gets turns without it.
 
     Raises:
         UsageError: transformers is missing or too old, or the template declares no calls.
@@ -55,10 +55,10 @@ class ResponseTemplate:
         return {name: value for name, value in vars(self).items() if name != "_fields"}
 
     def read(self, text: str, tools: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Return the calls in a turn of the model, in order, those with faults too.
+        """Return the calls in `text`, a turn of the model, in order and including malformed ones.
 
-        Arguments are typed by the tools' schemas, as transformers does it. A call that it cannot read, or whose arguments are
-        no strict JSON, has the fault `json`.
+        Arguments get their types from the tools' schemas, as in transformers. A call that transformers cannot read, or whose
+        arguments are not strict JSON, has the fault `json`.
         """
         whole, calls = self._opened + text + self._ended, []
         first, last = len(self._opened), len(self._opened) + len(text)

@@ -38,9 +38,9 @@ class Result(NamedTuple):
 
 
 class Controls:
-    """The first and the last call of each tool that were answered, in all episodes of an environment in this process.
+    """The first and the last successful call of each tool, over all episodes of an environment in this process.
 
-    The last one alone could be a call of the same model that works only once.
+    The last call alone would not suffice: the model may have chosen one that works only once.
     """
 
     def __init__(self) -> None:
@@ -57,12 +57,12 @@ class Controls:
 
 
 class OpenTools:
-    """The tools of one episode, each opened when first called.
+    """The tools of one episode, each opened when it is first called.
 
     Args:
-        tools: by name.
-        seed: names the episode.
-        controls: calls that were answered before.
+        tools: the tools by name.
+        seed: name of the episode.
+        controls: calls that succeeded before, repeated to tell who is to blame for a failed call.
     """
 
     def __init__(self, tools: Mapping[str, Tool], seed: str, controls: Controls) -> None:
@@ -71,14 +71,15 @@ class OpenTools:
         self._failure: EnvironmentFailure | None = None
 
     def run(self, call: ToolCall, end: float) -> Result:
-        """Run a call of one of the tools, whose arguments fit.
+        """Run `call`, whose arguments match the tool's schema, and return the result.
 
         Args:
-            call: what the model wrote.
-            end: monotonic time from which a call that has failed is not made again: if the control is answered, it is to blame.
+            call: the call that the model wrote.
+            end: monotonic time from which a failed call is not tried again: if the control call then works, the call is to
+                blame.
 
         Raises:
-            EnvironmentFailure: the tool failed on our side, now or before.
+            EnvironmentFailure: the tool failed on our side, now or in an earlier call.
         """
         if self._failure is not None:
             raise self._failure

@@ -32,12 +32,12 @@ Cell = tuple[int, int]
 
 
 def draw_house(rng: random.Random, level: int, slack: float) -> HouseReference:
-    """Return a house of a level, whose treasure lies behind every locked door.
+    """Return a random house of `level`, whose treasure lies behind every locked door.
 
     Args:
-        rng: where all randomness comes from.
-        level: 1 to 5.
-        slack: the moves allowed, as a multiple of those that the explorer needs.
+        rng: the only source of randomness.
+        level: difficulty from 1 to 5.
+        slack: the number of moves allowed, as a multiple of those that the explorer needs.
     """
     plan = _plan(rng, at(level, ROOMS), at(level, LOCKS))
     rooms = rng.sample(ROOM_NAMES, len(plan.cells))

@@ -51,7 +51,7 @@ class Exploring(Game):
 
     @property
     def keys(self) -> float:
-        """The share of the keys that are found; 1 where there are none."""
+        """Return the fraction of the keys that were found, or 1 if the house has none."""
         count = len(self.house.things) - 1
         return len(self.state.held - {self.house.treasure}) / count if count else 1.0
 
@@ -69,7 +69,7 @@ class Exploring(Game):
         return Reply(messages=(Message(role="user", content=f"{said} {_moves(left)} left."),), reward=gained)
 
     def outcome(self) -> Mapping[str, JsonValue]:
-        """Return whether the game was won, after how many moves, and what the player had and where."""
+        """Return whether the game was won, the number of moves, and the player's items and room."""
         return {"won": self.won, "moves": self.moves, "room": self.state.room, "held": [*sorted(self.state.held)]}
 
     def _progress(self) -> float:
@@ -116,7 +116,7 @@ class Exploring(Game):
 
 
 class TreasureRoomsEnvironment(GameEnvironment[HouseReference, RoomsOptions, Exploring]):
-    """Explore a house by commands, of which each reply shows one room; find keys, unlock doors, take the treasure."""
+    """A game of exploring a house by commands: find keys, unlock doors and take the treasure. Each reply shows one room."""
 
     name = "treasure_rooms"
     version = "1"
@@ -126,11 +126,11 @@ class TreasureRoomsEnvironment(GameEnvironment[HouseReference, RoomsOptions, Exp
     expected_verdicts = ExpectedVerdicts(gold="free")
 
     def stream(self) -> str:
-        """Return name and level: the tasks of two levels are drawn independently."""
+        """Return the environment's name and level, so that the tasks of two levels are drawn independently."""
         return f"{self.name}/level {self.options.level}"
 
     def make(self, rng: random.Random) -> Made:
-        """Draw a house and describe the room in which the player begins."""
+        """Return a task with a random house and a description of the room in which the player begins."""
         house = draw_house(rng, self.options.level, self.options.slack)
         return Made(question(house), facts=dict(house))
 
@@ -139,7 +139,7 @@ class TreasureRoomsEnvironment(GameEnvironment[HouseReference, RoomsOptions, Exp
         return Exploring(reference)
 
     def verdict(self, game: Exploring, completion: Completion) -> Score:
-        """The treasure, taken within the moves, earns 1; keys earn what `key_credit` says."""
+        """Return the score: 1 if the treasure was taken in time, and else `key_credit` times the fraction of keys found."""
         components = {"won": float(game.won), "moves": float(game.moves), "keys": game.keys}
         used = f"{game.moves} of {_moves(game.house.moves)}"
         if game.won:
@@ -155,7 +155,7 @@ class TreasureRoomsEnvironment(GameEnvironment[HouseReference, RoomsOptions, Exp
         return Score.incorrect(reason=f"did not take the {game.house.treasure} in {used}", components=components)
 
     def expert(self, prompt: Prompt) -> Policy:
-        """Return the explorer, who knows of the house what the replies have shown."""
+        """Return a policy that explores the house, knowing only what the replies have shown."""
         commands, before = explored(self.reference(prompt)), len(prompt.messages)
         return lambda messages: commands[sum(message.role == "assistant" for message in messages[before:])]
 
@@ -169,7 +169,7 @@ class TreasureRoomsEnvironment(GameEnvironment[HouseReference, RoomsOptions, Exp
 
 
 def question(house: HouseReference) -> str:
-    """Return what the player is told at the start: the aim, the commands, and the first room."""
+    """Return the text that the player reads at the start: the aim, the commands, and the first room."""
     return (
         f"Somewhere in this house is a treasure, the {house.treasure}. Find it and take it, in at most {_moves(house.moves)}. "
         "You see only the room in which you are. Each of your turns is one move: end it with one command, alone on the last "
@@ -187,9 +187,9 @@ def described(seen: Sight) -> str:
 
 
 def read_command(text: str) -> str | None:
-    """Return the command of a turn: the last line that is not empty, after the thinking. None where that is no command.
+    """Return the command in `text`, a turn: its last non-empty line after the thinking. Return None if that is no command.
 
-    Capitals and the white space between and around the words do not matter; anything else that is not the command does.
+    Case and white space between and around the words are ignored; any other addition to the command makes it invalid.
     """
     shown = strip_thinking(text)
     if shown is None:

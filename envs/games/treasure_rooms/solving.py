@@ -19,7 +19,7 @@ from verigym.envs.games.treasure_rooms.world import (
 def shortest(house: HouseReference) -> list[str]:
     """Return the commands of a shortest solution, by breadth-first search over the states of the game.
 
-    It knows the whole house, so a player who has to look for things needs more. A house that is valid has one.
+    The search knows the whole house, so a player who has to explore needs more commands. A valid house always has a solution.
     """
     useful = {house.treasure, *(door.key for door in house.doors)}
     idle = {f"open {one.name}" for one in house.containers} - {
@@ -48,7 +48,7 @@ def _commands(came: dict[State, tuple[State, str] | None], state: State) -> list
 
 
 class Explorer:
-    """A player without luck: takes and opens all it sees, unlocks what it can, and goes to the nearest way not tried."""
+    """A deterministic player: takes and opens all it sees, unlocks what it can, and goes to the nearest exit not tried yet."""
 
     def __init__(self) -> None:
         self._ways: dict[str, dict[Direction, str | None]] = {}
@@ -57,7 +57,7 @@ class Explorer:
         self._went: tuple[str, Direction] | None = None
 
     def command(self, seen: Sight) -> str:
-        """Return the next command, from what is seen now and what was seen before."""
+        """Return the next command, chosen from `seen` and from earlier sights."""
         self._remember(seen)
         if seen.things:
             self._held.add(seen.things[0])

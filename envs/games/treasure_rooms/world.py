@@ -109,7 +109,7 @@ def _refuse_unknown(field: str, names: list[str], known: list[str] | tuple[str, 
 
 
 class Exit(NamedTuple):
-    """A way out of a room, as the player sees it, and where it leads, which the player does not see."""
+    """An exit of a room as the player sees it, and the room behind it, which the player does not see."""
 
     direction: Direction
     to: str
@@ -119,7 +119,7 @@ class Exit(NamedTuple):
 
 
 class State(NamedTuple):
-    """What can change in a game. Nothing is ever put down, closed or locked again."""
+    """The part of a game that can change. Items are never put down, and doors and containers never closed or locked again."""
 
     room: str
     held: frozenset[str] = frozenset()
@@ -128,7 +128,7 @@ class State(NamedTuple):
 
 
 def exits(house: HouseReference, room: str) -> list[Exit]:
-    """Return the ways out of a room, in the order of the directions."""
+    """Return the exits of `room`, in the order of the directions."""
     found = []
     for number, door in enumerate(house.doors):
         if door.room == room:
@@ -144,18 +144,18 @@ def locked(way: Exit, state: State) -> bool:
 
 
 def in_sight(house: HouseReference, state: State) -> list[str]:
-    """Return the things that can be taken in the present room: those that lie there, or in what has been opened there."""
+    """Return the items that can be taken in the present room: those lying there and those in opened containers."""
     places = {state.room, *(one.name for one in house.containers if one.room == state.room and one.name in state.opened)}
     return [thing.name for thing in house.things if thing.place in places and thing.name not in state.held]
 
 
 def closed_here(house: HouseReference, state: State) -> list[str]:
-    """Return the containers of the present room that are still closed."""
+    """Return the containers in the present room that are still closed."""
     return [one.name for one in house.containers if one.room == state.room and one.name not in state.opened]
 
 
 def effects(house: HouseReference, state: State) -> Iterator[tuple[str, State]]:
-    """Yield each command that changes something, and the state after it."""
+    """Yield (command, next state) for each command that changes the state."""
     for thing in in_sight(house, state):
         yield f"take {thing}", state._replace(held=state.held | {thing})
     for name in closed_here(house, state):
@@ -175,7 +175,7 @@ def won(house: HouseReference, state: State) -> bool:
 def can_be_won(house: HouseReference) -> bool:
     """Return whether the treasure can be reached at all.
 
-    Nothing is lost by taking, opening and unlocking whatever one comes by, so it is enough to do so until nothing changes.
+    No action loses anything, so it is enough to take, open and unlock everything in reach until nothing changes any more.
     """
     state, reached, changed = State(house.start), [house.start], True
     while changed:

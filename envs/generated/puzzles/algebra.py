@@ -24,7 +24,7 @@ def _nonzero(rng: random.Random, most: int) -> int:
 
 
 def determinant(rows: list[list[int]]) -> int:
-    """Return the determinant of a small square matrix, by its first row."""
+    """Return the determinant of a small square matrix, by expansion along its first row."""
     if not rows:
         return 1
     minors = [[[*row[:column], *row[column + 1 :]] for row in rows[1:]] for column in range(len(rows))]

@@ -30,7 +30,7 @@ class Levelled(BaseModel):
 
 
 class NumberOptions(Levelled, ProceduralOptions):
-    """Options of families whose answers are numbers: those of `math`, and the level."""
+    """Options of puzzles whose answers are numbers: those of `math`, and the level."""
 
 
 class TextOptions(Levelled, Options):
@@ -48,12 +48,15 @@ class TextReference(Reference):
 
 
 def at(level: int, values: Sequence[int]) -> int:
-    """Return the value of a level, from one value for each of the five."""
+    """Return the one of the five `values` that belongs to `level` (1 to 5)."""
     return values[level - 1]
 
 
 class NumberPuzzle(ProceduralEnvironment):
-    """Base of families whose answers are numbers: judged as `math` judges, sums and unreduced fractions refused."""
+    """Base class of puzzles whose answers are numbers.
+
+    They are judged as in `math`, but sums and unreduced fractions are refused.
+    """
 
     options_type = NumberOptions
 
@@ -63,11 +66,11 @@ class NumberPuzzle(ProceduralEnvironment):
         return cast(NumberOptions, self.options).level
 
     def stream(self) -> str:
-        """Return name and level: the tasks of two levels are drawn independently."""
+        """Return the environment's name and level, so that the tasks of two levels are drawn independently."""
         return f"{self.name}/level {self.level}"
 
     def examples(self) -> Sequence[Prompt]:
-        """Return a few tasks of its own, in place of the examples of `math`."""
+        """Return a few tasks of this puzzle, instead of the examples of `math`."""
         return tuple(self.prompt_at("train", 0, index) for index in range(8))
 
 
@@ -80,13 +83,13 @@ _ARROWS = re.compile(r"\\(?:to|rightarrow|longrightarrow)(?![A-Za-z])|\u2192")
 
 
 def plain(text: str) -> str:
-    r"""Return the text without LaTeX's dress: `$`, `\text{...}`, its spaces and arrows."""
+    r"""Return `text` without LaTeX markup: `$`, `\text{...}`, LaTeX spaces and arrows."""
     text = _WRAPPED.sub(r"\1", text.strip().strip("$"))
     return _ARROWS.sub(" -> ", _SPACES.sub(" ", text)).strip()
 
 
 class TextPuzzle(GeneratedTasks[R, Opts]):
-    """Base of families whose answers are texts: write `make` and `problem`."""
+    """Base class of puzzles whose answers are texts. A subclass writes `make` and `problem`."""
 
     @property
     def level(self) -> int:
@@ -94,20 +97,23 @@ class TextPuzzle(GeneratedTasks[R, Opts]):
         return self.options.level
 
     def stream(self) -> str:
-        """Return name and level: the tasks of two levels are drawn independently."""
+        """Return the environment's name and level, so that the tasks of two levels are drawn independently."""
         return f"{self.name}/level {self.level}"
 
     @abstractmethod
     def problem(self, reference: R, answer: str) -> str:
-        """Return what is wrong with an answer, in words; nothing where it is right. It is at most `LONGEST` characters."""
+        """Return in words what is wrong with `answer`, or an empty string if it is right.
+
+        `answer` has at most `LONGEST` characters.
+        """
 
     def gold(self, prompt: Prompt) -> str | None:
-        """Return the reference's answer in a box; None where it has none."""
+        """Return the reference's answer in a box, or None if the reference has no answer."""
         answer: Any = getattr(self.reference(prompt), "answer", None)
         return None if answer is None else rf"\boxed{{{answer}}}"
 
     def judge(self, prompt: Prompt, reference: R, completion: Completion) -> Score:
-        """Take the last box and ask `problem`; the whole box must be the answer, a part of it earns nothing."""
+        """Return the score of the last box, checked by `problem`. The whole content of the box must be the answer."""
         text = strip_thinking(completion.text) if self.options.skip_thinking else completion.text
         found, how = find_answer(text, ("boxed",)) if text is not None else (None, "the thinking never ends")
         if not found:

@@ -46,7 +46,7 @@ class CountdownOptions(TextOptions):
 
 
 def wrong(reference: CountdownReference, answer: str, *, use_all: bool) -> str:
-    """Return what is the matter with an expression; nothing where it reaches the target by the rules."""
+    """Return what is wrong with the expression `answer`, or an empty string if it reaches the target by the rules."""
     try:
         value, numbers, stated = work_out(answer)
     except Unreadable as problem:
@@ -62,7 +62,7 @@ def wrong(reference: CountdownReference, answer: str, *, use_all: bool) -> str:
 
 
 class CountdownEnvironment(TextPuzzle[CountdownReference, CountdownOptions]):
-    """Countdown, judged by a small reader of sums; nothing is evaluated as a program."""
+    """Countdown, judged by a small parser of arithmetic expressions; nothing is evaluated as a program."""
 
     name = "countdown"
     version = "1"
@@ -70,7 +70,10 @@ class CountdownEnvironment(TextPuzzle[CountdownReference, CountdownOptions]):
     options_type = CountdownOptions
 
     def make(self, rng: random.Random) -> Made:
-        """Draw numbers, and join two at a time at random until one positive number is left."""
+        """Return a task with random numbers. The target is the result of joining two at a time at random until one is left.
+
+        The numbers are drawn again until the target is positive, not too large and not one of them.
+        """
         while True:
             given = sorted(rng.randint(1, at(self.level, LARGEST)) for _ in range(at(self.level, SIZES)))
             parts = [(value, str(value)) for value in given]
@@ -86,7 +89,7 @@ class CountdownEnvironment(TextPuzzle[CountdownReference, CountdownOptions]):
         return Made(f"{question} Give the expression.", text, facts={"numbers": tuple(given), "target": target})
 
     def problem(self, reference: CountdownReference, answer: str) -> str:
-        """An expression of the given numbers whose value is the target."""
+        """Return what is wrong with `answer`, which must be an expression of the given numbers whose value is the target."""
         return wrong(reference, answer, use_all=self.options.use_all)
 
 

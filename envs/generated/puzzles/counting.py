@@ -11,13 +11,19 @@ LAST = (50, 200, 500, 1000, 3000)
 
 
 class CountingEnvironment(NumberPuzzle):
-    """Multiples from 1 (level 1), of a range (2), of either of two (3), of just one of two (4), but not of a third (5)."""
+    """Tasks to count multiples up to a bound (level 1), in a range (2), of either of two numbers (3), of exactly one (4 and 5).
+
+    At level 5 the multiples of a third number are not counted.
+    """
 
     name = "counting"
     version = "1"
 
     def make(self, rng: random.Random) -> Made:
-        """Return for example ("How many whole numbers from 1 to 40 are divisible by 7?", "5", "")."""
+        """Return a question, its answer and an empty worked solution.
+
+        For example ("How many whole numbers from 1 to 40 are divisible by 7?", "5", "").
+        """
         while True:
             words, start, end, count = self._condition(rng)
             if count:

@@ -14,7 +14,10 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def later(day: date, count: int, *, weekdays: bool = False) -> date:
-    """Return the day `count` days on (back where it is negative); with `weekdays`, Saturdays and Sundays are not counted."""
+    """Return the date `count` days after `day` (before it if negative).
+
+    With `weekdays`, Saturdays and Sundays are not counted.
+    """
     if not weekdays:
         return day + timedelta(days=count)
     step = timedelta(days=1 if count > 0 else -1)
@@ -26,7 +29,7 @@ def later(day: date, count: int, *, weekdays: bool = False) -> date:
 
 
 class DatesEnvironment(TextPuzzle[TextReference, TextOptions]):
-    """Days on (levels 1 and 2), days on or back (3), weekdays on or back (4 and 5)."""
+    """Tasks to count days forward (levels 1 and 2), forward or back (3), or weekdays forward or back (4 and 5)."""
 
     name = "dates"
     version = "1"

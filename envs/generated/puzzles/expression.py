@@ -14,7 +14,10 @@ _MEANING = {"times": "*", "cdot": "*", "div": "/", "left": "", "right": ""}
 
 
 class Unreadable(ValueError):
-    """The text is no sum, or divides by zero; the message says what is wrong, to be read after "the answer"."""
+    """The text is not an arithmetic expression, or divides by zero.
+
+    The message continues a sentence that begins "the answer".
+    """
 
 
 class _Reader:
@@ -81,10 +84,12 @@ def _quotient(value: Fraction, divisor: Fraction) -> Fraction:
 
 
 def work_out(text: str) -> tuple[Fraction, list[int], Fraction | None]:
-    """Return the value of a sum, the numbers in it in order, and what stands after an equals sign, if one does.
+    """Return (value, numbers, stated) of the arithmetic expression `text`.
+
+    `numbers` are the numbers in it, in order, and `stated` is the value after an equals sign, or None.
 
     Raises:
-        Unreadable: the text is no sum, or divides by zero.
+        Unreadable: `text` is not an arithmetic expression, or divides by zero.
     """
     if len(text) > LONGEST:
         raise Unreadable(f"is longer than {LONGEST} characters")

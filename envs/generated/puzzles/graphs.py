@@ -20,7 +20,7 @@ Edge = tuple[str, str, int]
 
 
 def lengths(edges: tuple[Edge, ...]) -> dict[str, dict[str, int]]:
-    """Return by node the length of the shortest edge to each neighbour."""
+    """Return, for each node, a mapping from each neighbour to the length of the shortest edge between them."""
     table: dict[str, dict[str, int]] = {}
     for one, other, length in edges:
         for a, b in ((one, other), (other, one)):
@@ -29,7 +29,7 @@ def lengths(edges: tuple[Edge, ...]) -> dict[str, dict[str, int]]:
 
 
 def shortest(edges: tuple[Edge, ...], start: str, goal: str) -> tuple[int, list[str]] | None:
-    """Return the length of a shortest path and its nodes, by Dijkstra's method; None where the goal cannot be reached."""
+    """Return the length and the nodes of a shortest path, by Dijkstra's algorithm, or None if `goal` cannot be reached."""
     table = lengths(edges)
     queue, done = [(0, [start])], set()
     while queue:
@@ -64,7 +64,7 @@ class GraphReference(TextReference):
 
 
 def wrong(reference: GraphReference, answer: str) -> str:
-    """Return what is the matter with a path; nothing where it is a shortest one."""
+    """Return what is wrong with the path `answer`, or an empty string if it is a shortest path."""
     path = [node.strip() for node in re.split(r"->|[-,\u2013\u2014]", answer)]
     if path[0] != reference.start or path[-1] != reference.goal:
         return f"not a path from {reference.start} to {reference.goal}"
@@ -80,7 +80,7 @@ def wrong(reference: GraphReference, answer: str) -> str:
 
 
 class GraphsEnvironment(TextPuzzle[GraphReference, TextOptions]):
-    """Shortest paths: fewest edges at levels 1 and 2, least sum of lengths from level 3 on."""
+    """Shortest paths: by the number of edges at levels 1 and 2, and by the sum of the edge lengths from level 3 on."""
 
     name = "graphs"
     version = "1"

@@ -19,7 +19,10 @@ Claim = tuple[str, Callable[[Kinds], bool]]
 
 
 def claim(rng: random.Random, names: Sequence[str], speaker: int) -> Claim:
-    """Return a sentence about others or the number of knights, and a function that says whether it is true of the knights."""
+    """Return a random statement of `speaker` about others or the number of knights, and a function that tests it.
+
+    The function takes an assignment of who is a knight, and returns whether the statement is then true.
+    """
     form = rng.randrange(5 if len(names) > 2 else 3)
     if form == 0:
         count = rng.randint(0, len(names))
@@ -41,7 +44,7 @@ def claim(rng: random.Random, names: Sequence[str], speaker: int) -> Claim:
 
 
 def solutions(claims: Sequence[Claim]) -> list[tuple[bool, ...]]:
-    """Return every assignment under which exactly the knights say what is true."""
+    """Return every assignment under which exactly the knights make true statements."""
     found = []
     for kinds in itertools.product((False, True), repeat=len(claims)):
         if all(true(kinds) is kinds[speaker] for speaker, (_, true) in enumerate(claims)):
@@ -58,7 +61,7 @@ class LogicEnvironment(TextPuzzle[TextReference, TextOptions]):
     options_type = TextOptions
 
     def make(self, rng: random.Random) -> Made:
-        """Draw people and what they say until there is exactly one solution."""
+        """Return a task: people and their statements, drawn again until there is exactly one solution."""
         names = sorted(rng.sample(PEOPLE, at(self.level, SIZES)))
         for _ in range(TRIES):
             claims = [claim(rng, names, speaker) for speaker in range(len(names))]

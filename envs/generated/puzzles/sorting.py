@@ -19,7 +19,7 @@ WORDS = tuple(
 
 
 def items(text: str) -> list[str]:
-    """Return what stands between the commas, without brackets around the whole and space around each."""
+    """Return the comma-separated items in `text`, without brackets around the list and without white space around each item."""
     if text[:1] in ("[", "(") and text.endswith({"[": "]", "(": ")"}[text[0]]):
         text = text[1:-1]
     return [item.strip() for item in text.split(",")]

@@ -37,7 +37,7 @@ def _step(rng: random.Random, word: str) -> tuple[str, str]:
 
 
 class StringsEnvironment(TextPuzzle[TextReference, TextOptions]):
-    """Operations on letters; the higher the level, the more of them, and the longer the word."""
+    """Operations on the letters of a word. A higher level means more operations and a longer word."""
 
     name = "strings"
     version = "1"
@@ -56,7 +56,10 @@ class StringsEnvironment(TextPuzzle[TextReference, TextOptions]):
                 return Made(f"Take the word {start}. In this order: {'; '.join(steps)}. What is the result?", word)
 
     def problem(self, reference: TextReference, answer: str) -> str:
-        """The same letters; quotes around them mean nothing, case does."""
+        """Return what is wrong with `answer`, which must have the same letters as the reference.
+
+        Case matters; quotes are ignored.
+        """
         for mark in ('"', "'", "`"):
             if len(answer) > 2 and answer[0] == answer[-1] == mark:
                 answer = answer[1:-1]

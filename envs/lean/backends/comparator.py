@@ -27,10 +27,10 @@ _CONTROLS = (("theorem target : 1 + 1 = 2", "rfl", True), ("theorem target : 1 +
 def confirmed(
     options: LeanOptions, toolchain: Toolchain, reference: LeanReference, submission: str, verdict: LeanVerdict
 ) -> LeanVerdict:
-    """Return the verdict if comparator accepts the submission too, and else REJECT.
+    """Return `verdict` if comparator accepts `submission` too, and else REJECT.
 
     Raises:
-        EnvironmentFailure: it is missing or does not work here, or took too long.
+        EnvironmentFailure: comparator is missing, does not work on this machine, or took too long.
     """
     program, wall_s = os.path.expanduser(options.comparator), options.judge_wall_s
     _tried(program, options.project, toolchain, wall_s)
@@ -72,12 +72,12 @@ def _accepts(program: str, project: str, reference: LeanReference, submission: s
 
 
 def project_files(project: str, reference: LeanReference, submission: str) -> dict[str, str]:
-    """Return the files of a Lake project with the two modules that comparator compares.
+    """Return, by path, the files of a Lake project with the two modules that comparator compares.
 
     Args:
         project: folder of the project whose packages the header imports; empty for none.
         reference: the task.
-        submission: what our judge has accepted.
+        submission: the submission that our judge has accepted.
     """
     lakefile = 'name = "comparison"\n\n[[lean_lib]]\nname = "Challenge"\n\n[[lean_lib]]\nname = "Solution"\n'
     files = {}

@@ -45,28 +45,28 @@ class DojoOptions(Options):
 
 
 def task_in_file(source: str, end_line: int) -> dict[str, str]:
-    """Return the reference's fields of a theorem in a file: what stands before it becomes the header.
+    """Return the reference fields of a theorem in a file. The text before the theorem becomes the header.
 
     Args:
         source: the file's text.
         end_line: the theorem's last line, counted from 1, as `TracedTheorem.end.line_nb` gives it.
 
     Raises:
-        UsageError: no declaration ends there.
+        UsageError: no declaration ends on that line.
     """
     parts = split_statement("\n".join(source.splitlines()[:end_line]))
     return {"name": parts.name, "statement": parts.statement, "header": parts.before}
 
 
 class DojoScreen:
-    """Its `check_proof`, each time in a process of its own.
+    """Rejects submissions by LeanDojo's `check_proof`, each in a new process.
 
     Args:
-        toolchain: not asked here; the traced repository has its own.
-        options: which repository.
+        toolchain: not used; the traced repository has its own.
+        options: options that name the repository.
 
     Raises:
-        EnvironmentFailure: the options do not say that no sandbox is fine, or it does not run on this Python.
+        EnvironmentFailure: `options` does not allow running without a sandbox, or LeanDojo does not run on this Python.
     """
 
     options_type = DojoOptions
@@ -81,7 +81,7 @@ class DojoScreen:
         self.options = options
 
     def reject(self, reference: LeanReference, submission: str) -> str | None:
-        """Return that its check refuses the proof; None where it passes, or the theorem is none of the repository's."""
+        """Return a reason if LeanDojo's check refuses the proof, or None if it passes or the repository lacks the theorem."""
         file = self.options.files.get(reference.name)
         if file is None:
             return None
@@ -108,7 +108,7 @@ class DojoScreen:
 
 
 def main(memory_mb: int) -> None:
-    """Read a question as JSON from standard input, and say the answer in the last line of standard output."""
+    """Read one request as JSON from standard input, and write the answer as the last line of standard output."""
     resource.setrlimit(resource.RLIMIT_DATA, (memory_mb << 20,) * 2)
     url, commit, file, name, proof = json.load(sys.stdin)
     try:

@@ -40,14 +40,14 @@ class InteractOptions(Options):
 
 
 class InteractScreen:
-    """One server, asked by one thread at a time.
+    """Rejects submissions by one LeanInteract server, used by one thread at a time.
 
     Args:
-        toolchain: not asked here; the project decides.
-        options: of the server.
+        toolchain: not used; the project decides.
+        options: options of the server.
 
     Raises:
-        EnvironmentFailure: the package is missing, or the options do not say that no sandbox is fine.
+        EnvironmentFailure: the package is missing, or `options` does not allow running without a sandbox.
     """
 
     options_type = InteractOptions
@@ -68,7 +68,7 @@ class InteractScreen:
         self._header: tuple[str, int] | None = None
 
     def reject(self, reference: LeanReference, submission: str) -> str | None:
-        """Return why the server finds errors or placeholders; None where it finds none, or did not answer."""
+        """Return the error or placeholder that the server finds, or None if it finds none or did not answer."""
         body = solution_file(reference.model_copy(update={"header": ""}), submission)
         with self._lock:
             try:

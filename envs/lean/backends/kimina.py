@@ -34,14 +34,14 @@ class KiminaOptions(Options):
 
 
 class KiminaScreen:
-    """Asks the server about each submission.
+    """Rejects submissions by asking a Kimina server about each of them.
 
     Args:
-        toolchain: not asked here; the server has its own, which should be the same version.
-        options: of the server.
+        toolchain: not used; the server has its own, which should be the same version.
+        options: options of the server.
 
     Raises:
-        EnvironmentFailure: the variable for the key is not set.
+        EnvironmentFailure: the environment variable for the key is not set.
     """
 
     options_type = KiminaOptions
@@ -56,10 +56,10 @@ class KiminaScreen:
             self._headers["Authorization"] = f"Bearer {key}"
 
     def reject(self, reference: LeanReference, submission: str) -> str | None:
-        """Return why the server finds errors or placeholders; None where it finds none or did not answer as it should.
+        """Return the error or placeholder that the server finds, or None if it finds none or gave no valid answer.
 
         Raises:
-            EnvironmentFailure: no server answers, or it refuses the request as such.
+            EnvironmentFailure: no server answers, or it refuses the request itself.
         """
         snippet = {"id": reference.name, "code": solution_file(reference, submission)}
         body = {"snippets": [snippet], "timeout": int(self.options.timeout_s), "reuse": self.options.reuse, "debug": False}

@@ -20,19 +20,21 @@ _SHELL = ("/bin/sh", "-c", 'exec "$0" "$@" <&3 >&3 3<&-')
 
 
 class LineClientError(Exception):
-    """The program did not answer as it should, and was ended; the message says how."""
+    """The program gave no valid answer and was ended. The message says what it did."""
 
 
 class LineClient:
-    """One such program, behind the sandbox's walls. For one thread at a time.
+    """A program that answers JSON documents, each ended by a blank line.
+
+    It runs in the sandbox, and only one thread may use it.
 
     Args:
-        box: starts it; no slot is held, whoever keeps it bounds how many there are.
-        job: what to start, mode exec.
-        reply_bytes: most bytes of a reply.
+        box: starts the program. No slot is held, so the caller must limit the number of programs.
+        job: the program to start, in mode exec.
+        reply_bytes: maximum size of a reply.
 
     Raises:
-        SandboxFailure: it could not be started.
+        SandboxFailure: the program could not be started.
     """
 
     def __init__(self, box: Sandbox, job: Job, reply_bytes: int) -> None:
@@ -49,14 +51,14 @@ class LineClient:
             raise
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Send a document and return the reply, a JSON object.
+        """Send `request` and return the reply, a JSON object.
 
         Args:
-            request: to be sent.
-            timeout_s: until the whole reply is here.
+            request: the JSON object to send.
+            timeout_s: seconds until the whole reply must have arrived.
 
         Raises:
-            LineClientError: it was too slow, too loud, wrote something else, or ended.
+            LineClientError: the program was too slow, wrote too much or no JSON object, or ended.
         """
         if not self._run.done:
             self._read()  # what has come since the last reply
@@ -120,7 +122,7 @@ class LineClient:
 
     @property
     def resident_mb(self) -> float:
-        """MiB that its processes hold now; 0 where that cannot be told."""
+        """Return the memory in MiB that the program's processes hold now, or 0 if it cannot be measured."""
         measure = getattr(self._run, "resident_mb", None)
         return float(measure()) if measure is not None and not self._run.done else 0.0
 

@@ -61,11 +61,11 @@ class _Repl:
 
 
 class ReplPool:
-    """Processes by header. Thread-safe; a caller waits where all are busy.
+    """A pool of REPL processes, each with one header loaded. Thread-safe; a caller waits while all processes are busy.
 
     Args:
-        box: starts them; its runs are this pool's alone.
-        job: what starts one.
+        box: starts the processes; all its slots belong to this pool.
+        job: the program to start.
         options: sizes and limits.
     """
 
@@ -81,11 +81,11 @@ class ReplPool:
         self._change = threading.Condition()
 
     def ask(self, header: str, command: str) -> dict[str, Any]:
-        """Return the reply to a command in a header's environment.
+        """Return the REPL's reply to `command`, run after `header`.
 
         Raises:
-            LineClientError: the process did not answer as it should.
-            SandboxFailure: none could be started.
+            LineClientError: the process gave no valid answer.
+            SandboxFailure: no process could be started.
         """
         repl = self._take(header)
         try:
@@ -174,14 +174,14 @@ class ReplPool:
 
 
 class ReplScreen:
-    """The pool, asked about submissions.
+    """Rejects submissions by asking a pool of Lean REPLs.
 
     Args:
-        toolchain: whose libraries the REPL loads.
-        options: of the pool.
+        toolchain: the Lean whose libraries the REPL loads.
+        options: options of the pool.
 
     Raises:
-        EnvironmentFailure: the program is not there.
+        EnvironmentFailure: the REPL program is missing.
     """
 
     options_type = ReplOptions
@@ -203,7 +203,7 @@ class ReplScreen:
         self.pool = ReplPool(box.box, box.job((), {}, limits), options)
 
     def reject(self, reference: LeanReference, submission: str) -> str | None:
-        """Return why the REPL finds errors or placeholders; None where it finds none, or did not answer."""
+        """Return the error or placeholder that the REPL finds, or None if it finds none or did not answer."""
         body = solution_file(reference.model_copy(update={"header": ""}), submission)
         started = time.monotonic()
         try:

@@ -9,10 +9,10 @@ _DETAIL_CHARS = 200
 
 
 def rejection(reply: Mapping[str, Any]) -> str | None:
-    """Return `error: TEXT` or `axiom:sorryAx` for a reply with an error or a placeholder; None for any other.
+    """Return `error: TEXT` or `axiom:sorryAx` for a reply with an error or a placeholder, or None for any other reply.
 
     Args:
-        reply: `messages` with a severity each, and `sorries`; whatever else it holds is passed over.
+        reply: JSON object with `messages`, each with a severity, and `sorries`. Other fields are ignored.
     """
     messages = reply.get("messages")
     for message in messages if isinstance(messages, list) else ():
