@@ -165,7 +165,7 @@ def main() -> None:
         print(f"kills: {', '.join(f'{count} {what}' for what, count in sorted(kills.items())) or 'none'}")
         print(f"weights {after[0][:16]}, {len(after[1])} steps: {'as undisturbed' if same else f'NOT {alone[0][:16]}'}")
         print(json.dumps({"steps": steps, "kills": kills, "same": same}))
-    sys.exit(0 if same else 1)
+    sys.exit(0 if same and kills else 1)  # without a kill nothing was tried
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from verigym.sandbox.spec import RunResult, RunStatus, SandboxFailure
 
 KILL_GRACE_S = 1.0
-_LONGEST_S = 1e6  # the longest timeout that poll accepts
+SLICE_S = 0.5
+"""The longest wait at a time."""
 STILL_S = 1.0
 """A wait that ends so much later than it had to means that this process was stopped: no run has to pay for that."""
 QUIET_S = 0.005
@@ -132,7 +133,7 @@ def poll_runs(
             _register(poll, handlers, watch, select.POLLIN)
         if write:
             _register(poll, handlers, write, select.POLLOUT)
-        wait = max(0.0, min(*waits, _LONGEST_S))
+        wait = max(0.0, min(*waits, SLICE_S))
         begun = time.monotonic()
         events = poll.poll(wait * 1000 + 0.5)
         _give_back(active, time.monotonic() - begun - wait)

@@ -15,8 +15,10 @@ from verigym.sandbox.inside.wire import frames
 MAX_MESSAGE_BYTES = 64 * 2**20
 _LENGTH_BYTES = 4
 _CHUNK_BYTES = 1 << 16
+SLICE_S = 0.5
+"""The longest wait for a reply at a time."""
 STILL_S = 1.0
-"""A wait that ends so much later than its deadline means that this process was stopped."""
+"""A wait that ends so much later than it had to means that this process was stopped."""
 
 
 def encode(message: dict[str, Any]) -> bytes:
@@ -34,6 +36,8 @@ class Channel:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._buffer = bytearray()
+        self._stood_s = 0.0
+        """How long this process was stopped while it waited for the present message."""
 
     def send(self, frame: bytes, deadline: float | None = None) -> None:
         """Send `frame`, the bytes that `encode` returned.
@@ -52,6 +56,7 @@ class Channel:
             ValueError: it sent no JSON object, or announced more than `MAX_MESSAGE_BYTES`.
             TimeoutError: no complete message came before `deadline`.
         """
+        self._stood_s = 0.0
         size = int.from_bytes(self._read(_LENGTH_BYTES, deadline), "big")
         if size > MAX_MESSAGE_BYTES:
             raise ValueError(f"a message of {size} bytes was announced; at most {MAX_MESSAGE_BYTES} are read")
@@ -63,16 +68,16 @@ class Channel:
 
     def _read(self, size: int, deadline: float | None) -> bytes:
         while len(self._buffer) < size:
+            self._arm(None if deadline is None else deadline + self._stood_s, SLICE_S)
             begun = time.monotonic()
-            self._arm(deadline)
             try:
                 chunk = self._socket.recv(_CHUNK_BYTES)
             except TimeoutError:
-                late = time.monotonic() - max(begun, deadline or 0.0)
-                if deadline is None or late < STILL_S:
-                    raise
-                deadline += late  # this process was stopped, as under SIGSTOP: the other side need not pay for that
                 continue
+            finally:
+                late = time.monotonic() - begun - SLICE_S
+                if late >= STILL_S:  # this process was stopped, as under SIGSTOP: the other side need not pay for that
+                    self._stood_s += late
             if not chunk:
                 raise EOFError("the other side closed the connection")
             self._buffer += chunk
@@ -80,11 +85,11 @@ class Channel:
         del self._buffer[:size]
         return message
 
-    def _arm(self, deadline: float | None) -> None:
+    def _arm(self, deadline: float | None, most_s: float | None = None) -> None:
         if deadline is None:
             self._socket.settimeout(None)
             return
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("the deadline has passed")
-        self._socket.settimeout(left)
+        self._socket.settimeout(left if most_s is None else min(left, most_s))
