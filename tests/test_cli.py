@@ -67,7 +67,7 @@ def test_envs_marks_those_that_have_episodes(monkeypatch, capsys):
         ["number_guessing", "interactive"],
     ]
     assert main(["envs", "number_guessing"]) == 0
-    assert capsys.readouterr().out.startswith("number_guessing (n:N), interactive\nGuess a hidden whole number")
+    assert capsys.readouterr().out.startswith("number_guessing (n:N), interactive\nA game of guessing a hidden whole number")
 
 
 def test_score_prints_the_whole_score(capsys):
