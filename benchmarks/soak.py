@@ -2,10 +2,10 @@
 
     python benchmarks/soak.py [--minutes N] [--every SECONDS] [--seed N] [--output DIR]
 
-Trains a small model from nothing on programs (the sandbox) and on episodes (sessions). Every so often one process of the hurt run
-is killed: the trainer, which is started again, a worker that grades or plays sessions, or a process of a sandbox; the kinds take
-turns. How many steps fit into the minutes is measured first; then both runs train side by side. Prints the kills. The exit code is 1
-where weights or logged steps differ, or where a kind was never killed. The last line is one JSON object.
+Trains a small model from nothing on programs (the sandbox) and on episodes (sessions). Every so often one process of the hurt
+run is killed: the trainer, which is started again, a worker that grades or plays sessions, or a process of a sandbox; the kinds
+take turns. How many steps fit into the minutes is measured first; then both runs train side by side. Prints the kills. The exit
+code is 1 where weights or logged steps differ, or where a kind was never killed. The last line is one JSON object.
 """
 
 from __future__ import annotations
