@@ -139,6 +139,12 @@ class FreeEngine(EpisodeEngine, Protocol):
         """Wait until whatever samples next has the newest weights."""
 
 
+def engine_metrics(engine: Engine) -> dict[str, float]:
+    """Return the figures that an engine has of itself, such as those of its pushes; most have none."""
+    figures = getattr(engine, "metrics", None)
+    return figures() if figures is not None else {}
+
+
 def requests_of(
     prompts: Sequence[Sequence[int]], row_keys: Sequence[Sequence[tuple[object, ...]]], max_new_tokens: int
 ) -> list[Request]:

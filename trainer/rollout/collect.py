@@ -28,7 +28,7 @@ from verigym.trainer.tasks.mixture import Source
 
 @dataclass(frozen=True)
 class Group:
-    """A prompt's completions, all sampled from the same policy."""
+    """A prompt's completions, all sampled from the same policy, or with `overlap: free` from several in a row."""
 
     source: str
     prompt: Prompt
