@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import threading
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from named_policies import check_named_policies
 from runs import LETTERS, rows, settings
 from small_server import SmallServer, small_server
 
@@ -21,8 +21,6 @@ from verigym.trainer.batches.stream import Position, Stream
 from verigym.trainer.checkpoints import store
 from verigym.trainer.config.run import build_config
 from verigym.trainer.engines.base import Generated
-from verigym.trainer.engines.vllm.remote import VllmServerEngine
-from verigym.trainer.learner.learner import Learner
 from verigym.trainer.loop import Run, train
 from verigym.trainer.rollout.collect import Dropped, Group
 from verigym.trainer.rollout.graders import open_graders
@@ -57,36 +55,14 @@ def test_completions_come_from_the_weights_that_they_name(
     letters_model: Path, policy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each trained completion has the log-probabilities of the policy after the number of updates that it says."""
-    policies: dict[int, Any] = {}
-    publish, update = VllmServerEngine.publish, Learner.update
-    checked: list[int] = []
-
-    def published(self: Any, step: int) -> None:
-        policies[step] = copy.deepcopy(self.model).eval()
-        publish(self, step)
-
-    def updated(self: Any, step: int, groups: Sequence[Group]) -> Any:
-        for group in groups:
-            for done in group.generated:
-                assert done.policy_step is not None and 0 <= step - done.policy_step <= 2
-                ids = torch.tensor([[*group.prompt_ids, *done.token_ids]])
-                with torch.no_grad():
-                    logits = policies[done.policy_step](ids).logits[0, len(group.prompt_ids) - 1 : -1].float()
-                logps = logits.log_softmax(-1).gather(1, ids[0, len(group.prompt_ids) :, None])[:, 0]
-                torch.testing.assert_close(logps, torch.tensor(done.logprobs), rtol=1e-3, atol=1e-3)
-                checked.append(step - done.policy_step)
-            assert group.off_policy == any(done.policy_step != step for done in group.generated)
-        return update(self, step, groups)
-
-    monkeypatch.setattr(VllmServerEngine, "publish", published)
-    monkeypatch.setattr(Learner, "update", updated)
+    ages = check_named_policies(monkeypatch, max_staleness=2)
     model = loaded(letters_model)
     with small_server(model) as one, small_server(model) as other:
         train(build_config(free(letters_model, tmp_path / "out", one, other, eval_every=3), "test"), LETTERS)
         assert one.receiver.version == other.receiver.version, "evaluations wait until both have the newest weights"
     found = [row for row in rows(tmp_path / "out") if row["kind"] == "train"]
     assert [row["step"] for row in found] == list(range(1, STEPS + 1))
-    assert len(checked) >= 16 * STEPS - 4 * sum(row["stale_groups"] for row in found) and max(checked) > 0
+    assert len(ages) >= 16 * STEPS - 4 * sum(row["stale_groups"] for row in found) and max(ages) > 0
     assert max(row["staleness_max"] for row in found) <= 2
     assert [row["step"] for row in rows(tmp_path / "out") if row["kind"] == "eval"] == [0, 3, 6]
     assert not any(thread.name.startswith(("verigym-stream", "verigym-server")) for thread in threading.enumerate())
