@@ -31,16 +31,16 @@ _CELL_PROCESSES = 4  # the cell and its helpers, which count towards the limit
 
 
 class StartFailure(SandboxFailure):
-    """The cell's process ended before it could say why. May be transient, as when memory was short."""
+    """The worker's process ended before it could report why. The cause may be transient, such as a shortage of memory."""
 
 
 class Worker:
-    """One cell and the socket to it. Serves one run at a time.
+    """One pre-started, isolated process (the "cell") and the socket to it. The cell serves one run at a time.
 
     Args:
-        command: argv up to the interpreter's own arguments; the descriptors of boot message and socket are appended.
+        command: argv up to the interpreter's own arguments; the descriptors of the boot message and the socket are appended.
         config: configuration of the cell, see `inside.walls.build.build_walls`.
-        cgroup: whether to put the cell into a cgroup of its own, where possible.
+        cgroup: whether to put the cell into its own cgroup, where possible.
 
     Raises:
         SandboxFailure: the cell did not start.
@@ -129,7 +129,7 @@ class Worker:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether `close` was called."""
         return self._closed
 
     @property
@@ -138,14 +138,17 @@ class Worker:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """Kill the cell, from any thread. The thread that serves its run sees its end and closes it."""
+        """Kill the cell; any thread may call this. The thread that serves the cell's run then closes the worker."""
         with self._lock:  # once reaped, the pid may be someone else's
             if not self._closed:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill the cell with all its processes and remove its cgroup. Idempotent; not while another thread serves its run."""
+        """Kill the cell with all its processes, and remove its cgroup. Further calls do nothing.
+
+        Must not be called while another thread serves the cell's run.
+        """
         self.kill()
         with self._lock:
             self.sock.close()
@@ -162,7 +165,7 @@ class Worker:
                 os.rmdir(self._scratch)
 
     def forget(self) -> None:
-        """In a forked child: close the inherited socket; the cell belongs to the parent."""
+        """Close the inherited socket in a forked child; the cell belongs to the parent."""
         os.close(self.sock.detach())
 
     def _remove_cgroup(self) -> None:
@@ -172,7 +175,11 @@ class Worker:
             self.cgroup = None
 
     def start(self, job: Job, release: Callable[[Worker], None]) -> LocalRun:
-        """Start a run; `release` is called once, when the run has ended and the worker is free or closed.
+        """Start the run of `job` and return it.
+
+        Args:
+            job: the program to run.
+            release: called once, when the run has ended and this worker is free or closed.
 
         Raises:
             SandboxFailure: the cell is gone.

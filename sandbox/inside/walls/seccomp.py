@@ -72,7 +72,7 @@ class Filter:
 
 
 def available() -> bool:
-    """Return whether this kernel supports filters with the actions used here. Changes nothing."""
+    """Return whether this kernel supports filters with the actions used here. Installs no filter."""
     try:
         for action in (_ERRNO, _KILL):
             syscall("seccomp", _GET_ACTION_AVAIL, 0, ctypes.byref(ctypes.c_uint32(action)))

@@ -145,7 +145,10 @@ def trim_memory() -> None:
 
 
 def prepared(name: str, first: int) -> Callable[[int], object]:
-    """Return a function of the call's second argument that is cheap in a fork: integers only, and errors are not raised."""
+    """Return a cheap function that makes the system call `name` with `first` and one further integer argument.
+
+    It is meant for forked processes: it takes integers only and does not raise errors.
+    """
     number = NUMBERS.get(name)
     if number is None or libc is None:
         raise OSError(errno.ENOSYS, f"{os.strerror(errno.ENOSYS)}: {name}")
@@ -159,7 +162,7 @@ def unshare(flags: int) -> None:
 
 
 def setns(fd: int, flags: int = 0) -> None:
-    """Enter the namespace that the descriptor refers to."""
+    """Enter the namespace that the descriptor `fd` refers to."""
     syscall("setns", fd, flags)
 
 
@@ -174,7 +177,7 @@ def umount2(target: str, flags: int = 0) -> None:
 
 
 def mount_read_only(target: str) -> None:
-    """Make the mount at that path, and every mount beneath it, read-only, without devices and setuid programs."""
+    """Make the mount at `target`, and every mount beneath it, read-only, without devices and setuid programs."""
     attributes = struct.pack("QQQQ", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, 0, 0)
     try:
         syscall("mount_setattr", _AT_FDCWD, target, _AT_RECURSIVE, attributes, len(attributes))
@@ -198,7 +201,7 @@ def _remount_read_only(target: str) -> None:
 
 
 def sethostname(name: str) -> None:
-    """Set the host name of this uts namespace."""
+    """Set the host name of the current uts namespace to `name`."""
     syscall("sethostname", name, len(os.fsencode(name)))
 
 
@@ -223,7 +226,7 @@ def close_range(first: int, last: int = 0xFFFFFFFF, flags: int = 0) -> None:
 
 
 def close_range_except(first: int, keep: Iterable[int]) -> None:
-    """Close every descriptor from `first` on, except those to keep."""
+    """Close every descriptor from `first` on, except the descriptors in `keep`."""
     for kept in sorted(set(keep)):
         if kept >= first:
             if kept > first:
@@ -233,9 +236,9 @@ def close_range_except(first: int, keep: Iterable[int]) -> None:
 
 
 def drop_bounding_set() -> None:
-    """Empty the capability bounding set, so that no program started later gains any; a no-op without CAP_SETPCAP.
+    """Empty the capability bounding set, so that no program started later gains capabilities; a no-op without CAP_SETPCAP.
 
-    Keeps the capabilities that the process has now, so a zygote can do it once for all its runs.
+    The capabilities that the process has now are kept, so a zygote can do this once for all its runs.
     """
     with contextlib.suppress(OSError):  # EINVAL: the number after the kernel's last capability; EPERM: not allowed
         for capability in range(64):
@@ -243,10 +246,13 @@ def drop_bounding_set() -> None:
 
 
 def drop_capabilities(*, bounding: bool = True) -> None:
-    """Give up every capability for good: bounding and ambient sets, root's special rights, then the process's own.
+    """Give up every capability irreversibly: the ambient set, root's special rights, and the process's own capabilities.
+
+    Args:
+        bounding: whether to empty the bounding set too.
 
     Raises:
-        OSError: the last step failed, so the process may still have capabilities. What only hardens is best effort.
+        OSError: the last step failed, so the process may still have capabilities. Failures of the other steps are ignored.
     """
     if bounding:
         drop_bounding_set()
