@@ -251,8 +251,7 @@ def source_bytes(source: str) -> bytes:
 
 
 def with_room(limits: Limits, files: Mapping[str, bytes]) -> Limits:
-    """Return `limits` with the size of the program's own `files` added, so that these do not count as written by the program.
-    """
+    """Return `limits` with the size of the program's own `files` added, so that they do not count as written by the program."""
     extra = sum(len(content) + 4096 for content in files.values()) / (1 << 20)
     return _raised(limits, math.ceil(extra), 2 * len(files))
 

@@ -58,7 +58,14 @@ def same_choice(case: Case, gold: Node, answer: Node, same: Same) -> Verdict | N
 
 
 def is_contradicted(case: Case, answer: Node, same: Same) -> bool:
-    """Return whether the answer gives a letter with a text that the question lists under another letter: `(A) 2` where B is 2.
+    """Return whether the answer gives a letter with a text that the question lists under another letter.
+
+    Example: `(A) 2` if the question has 2 under B.
+
+    Args:
+        case: the state of the comparison, with the question.
+        answer: the answer.
+        same: compares two texts.
     """
     label = labelled(answer, lists=True)
     listed = choices(case.question) if label else {}

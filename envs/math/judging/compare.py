@@ -39,7 +39,7 @@ _WORDS = {
 
 
 class Judgement(NamedTuple):
-    """The verdict on one answer; `correct` is None if no tier could decide."""
+    """The verdict on one answer. `correct` is None if no tier could decide."""
 
     correct: bool | None
     reason: str

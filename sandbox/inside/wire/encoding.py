@@ -124,7 +124,10 @@ class Encoder:
         return put(self, value, 1)
 
     def spend(self, nodes: int, room: int = 0) -> None:
-        """Count `nodes` and `room` bytes of output against the limits on size."""
+        """Count `nodes` values and `room` bytes of output against the limits on size.
+
+        Raise `CannotCross` if a limit is exceeded.
+        """
         self.nodes -= nodes
         self.room -= room + nodes
         if self.nodes < 0:

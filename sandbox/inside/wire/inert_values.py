@@ -189,7 +189,7 @@ def _size(numpy: Any, value: Any) -> int:
 
 
 def guard_numpy() -> None:
-    """Make numpy's comparisons return true if both operands are empty, and fail if only one is.
+    """Make numpy's comparisons succeed if both operands are empty, and fail if only one is.
 
     Does nothing if numpy is not installed.
     """

@@ -109,7 +109,11 @@ def _times(one: Sequence[Fraction | int], two: Sequence[Fraction | int], work: W
 
 
 def primitive(poly: Sequence[Fraction | int]) -> Poly | None:
-    """Return `poly`, multiplied by a constant so that its coefficients are coprime integers; None if it is zero."""
+    """Return `poly`, multiplied by a constant so that its coefficients are coprime integers; None if it is zero.
+
+    Raises:
+        Unsupported: the coefficients are large.
+    """
     size = len(poly)
     while size and not poly[size - 1]:
         size -= 1
