@@ -112,5 +112,5 @@ class Channel:
             return None
 
     def close(self) -> None:
-        """Close our end."""
+        """Close our end of the channel's socket."""
         self._sock.close()

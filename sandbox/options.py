@@ -27,7 +27,7 @@ Packages = bool | tuple[str, ...]
 
 
 class SandboxOptions(BaseModel):
-    """Options common to all back ends."""
+    """The options that all back ends have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 

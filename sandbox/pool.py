@@ -80,13 +80,13 @@ class Pool(Generic[W]):
         return self._cores[slot % cores] if slot >= 0 and 1 < cores <= self._slots - self._free.qsize() else -1
 
     def take(self, core: int = -1) -> W:
-        """Return an idle worker, or a new one.
+        """Return an idle worker, or start a new one.
 
         Args:
-            core: prefer a worker that last ran on this core.
+            core: prefer a worker that last ran on this core; -1 for no preference.
 
         Raises:
-            SandboxFailure: the pool is closed, or none can be started.
+            SandboxFailure: the pool is closed, or no worker can be started.
         """
         while True:
             with self._lock:

@@ -59,7 +59,7 @@ class TestSuite:
 
 @dataclass(frozen=True, slots=True)
 class TestVerdict:
-    """How a test ended."""
+    """The result of running a test suite: whether it passed, and details."""
 
     __test__ = False
 

@@ -117,7 +117,7 @@ class MathEnvironment(BaseEnvironment[MathReference, MathOptions]):
         return tuple(self.prompt(question, answer=answer) for question, answer in tasks.items())
 
     def prepare(self) -> None:
-        """Import mpmath for probing. The separate processes start at their first request."""
+        """Import mpmath for the numerical comparison. Processes for symbolic comparison start at their first request."""
         importlib.import_module("mpmath")
 
     def gold(self, prompt: Prompt) -> str:

@@ -37,7 +37,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number with a name."""
+    """A constant with a name: pi, e, i or infinity."""
 
     name: Literal["pi", "e", "i", "infinity"]
 
@@ -145,7 +145,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class InBase:
-    """Digits in a base: `1012_3`."""
+    """A number written in another base than ten: `1012_3`."""
 
     digits: str
     base: int
@@ -221,7 +221,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Rows of equal length."""
+    """A matrix; its rows have equal length."""
 
     rows: tuple[tuple[Node, ...], ...]
 
@@ -238,7 +238,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Ellipsis:
-    """Three dots among elements or terms."""
+    """An ellipsis (three dots) among elements or terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +312,8 @@ Verdict = Literal["same", "different", "unknown"]
 
 
 class ParseError(ValueError):
-    """The text does not follow the grammar of answers; the message says what was found and where."""
+    """The text does not follow the grammar of answers. The message says what was found and where."""
 
 
 class TooLarge(ParseError):
-    """The text, its nesting or one of its numbers is beyond the limits, so it was not read."""
+    """The text was not read because its length, its nesting or one of its numbers is beyond the limits."""

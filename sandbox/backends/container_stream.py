@@ -39,7 +39,7 @@ class AttachStream:
         """What the cell's interpreter wrote to standard error: the reason if it could not start."""
 
     def fileno(self) -> int:
-        """Return the socket's descriptor."""
+        """Return the descriptor of the attached socket."""
         return self.sock.fileno()
 
     @property

@@ -55,7 +55,7 @@ _SOCKETS = ("/var/run/docker.sock", "/run/podman/podman.sock", "{runtime}/docker
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of isolation, or a tool that a back end or a language needs."""
+    """The result of probing one layer of isolation, or one tool that a back end or a language needs."""
 
     name: str
     available: bool

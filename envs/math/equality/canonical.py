@@ -19,7 +19,7 @@ _CIRCULAR = {"tan": ("sin", "cos"), "cot": ("cos", "sin"), "sec": ("", "cos"), "
 
 
 class Quotient(NamedTuple):
-    """A quotient of polynomials; the denominator is not the polynomial zero."""
+    """A quotient of two polynomials. The denominator is never the polynomial zero."""
 
     top: Poly
     bottom: Poly = ONE
@@ -199,7 +199,7 @@ class Canonical:
         return self.atoms.multiply(outside, self.atoms.term("root", key, exponent, base))
 
     def key(self, form: Quotient) -> Any:
-        """Return a hashable key that is equal for equal forms."""
+        """Return a hashable key of `form` that is equal for equal forms."""
         if form.bottom is ONE:
             return frozenset(form.top.items())
         self.work.spend(20 * (len(form.top) + len(form.bottom)))

@@ -37,8 +37,8 @@ def _barred(part: Node) -> Node:
 def complex_names(a: Node, b: Node) -> frozenset[str]:
     """Return the symbols in the trees `a` and `b` that stand for complex numbers.
 
-    A symbol does so if it is conjugated, or if it has a usual name of complex numbers and the trees contain i or a function
-    of complex numbers.
+    These are symbols that are conjugated. If the trees contain i or a function of complex numbers, symbols with a usual name
+    of complex numbers are included.
     """
     parts = [part for node in (a, b) for part in walk(node)]
     if not any(part == _IMAGINARY or (isinstance(part, Call) and part.name in _COMPLEX_CALLS) for part in parts):

@@ -63,7 +63,7 @@ class Atoms:
             kind: the kind of the atom.
             key: identifies the atom among those of its kind.
             exponent: the exponent.
-            base: the polynomial of which the atom is a root, if any.
+            base: the radicand, if the atom is a root.
         """
         return self._normal(((self.number(kind, key, base), exponent),), 1)
 

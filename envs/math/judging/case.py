@@ -109,7 +109,7 @@ class Case:
         return case
 
     def note(self, policy: str) -> None:
-        """Record an option that decided the comparison, such as `percent=gold`."""
+        """Record in `policy`, such as `percent=gold`, the option that decided the comparison."""
         if policy not in self.notes:
             self.notes.append(policy)
 

@@ -44,7 +44,7 @@ _COUNTING = re.compile(r"how many|number of", re.IGNORECASE)
 
 
 def same_scalar(case: Case, gold: Node, answer: Node) -> Verdict:
-    """Compare two single values and return the verdict."""
+    """Compare the single values `gold` and `answer` and return the verdict."""
     if gold == answer:
         return "same"
     match gold, answer:  # 40_{10} is no 40 in the base that is asked

@@ -187,7 +187,7 @@ def names_choices(gold: Node, answer: Node) -> bool:
 
 
 def without_letters(gold: Node, answer: Node) -> tuple[Node, Node]:
-    """Return both trees, with the letter of `(E) 12` removed if the other tree is a plain value."""
+    """Return both trees, with the letter in a tree such as `(E) 12` removed if the other tree is a plain value."""
     left, right = labelled(gold, lists=True), labelled(answer, lists=True)
     if left and not right and choice_of(answer) is None:
         return left[1], answer

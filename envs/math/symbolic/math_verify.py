@@ -67,9 +67,10 @@ def load() -> Callable[[bytes], bytes]:
 
 
 def near(gold: Any, answer: Any) -> bool:
-    """Return whether two constants agree to thirteen significant digits; True if either is not a real constant.
+    """Return whether the constants `gold` and `answer` agree to thirteen significant digits.
 
-    This is checked because Math-Verify takes tiny numbers for zero, so that 1/2004! would equal 1/2006!.
+    The result is True if either is not a real constant. The check is needed because Math-Verify takes tiny numbers for zero,
+    so that 1/2004! would equal 1/2006!.
     """
     if not (getattr(gold, "is_number", False) and getattr(answer, "is_number", False)):
         return True

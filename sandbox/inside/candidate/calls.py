@@ -138,7 +138,7 @@ def _serve(path: str, fd: int, prelude: bool) -> NoReturn:
 
 
 class Server:
-    """Answers the requests about one program: looks up names, calls functions, describes objects."""
+    """Answers the requests about one loaded program: looks up names, calls functions, describes objects."""
 
     def __init__(self, namespace: dict[str, Any], provided: dict[str, Any], fd: int = -1) -> None:
         self.fd = fd

@@ -39,7 +39,7 @@ class RunEnd(NamedTuple):
     """Core of the next fork, if it has changed; else -1."""
 
     def report(self) -> dict[str, Any]:
-        """Return the report that is sent to the supervisor."""
+        """Return how the run ended as a dictionary, which is sent to the supervisor."""
         code = os.waitstatus_to_exitcode(self.status)
         return {
             "exit": code if code >= 0 else None,
@@ -54,7 +54,7 @@ NEVER_STARTED = RunEnd(prefork.SETUP_FAILED << 8, 0, 0)
 
 
 class RunStarter(Protocol):
-    """Interface through which a cell starts its runs, one at a time."""
+    """Interface for starting runs, one at a time, each in a process that is forked in advance."""
 
     walls: Walls
 
@@ -83,7 +83,7 @@ class RunStarter(Protocol):
 
     @property
     def lifeline(self) -> int:
-        """A descriptor that hangs up when no more runs can be started; -1 if that would end the cell too."""
+        """A descriptor that hangs up when no more runs can be started; -1 if this process would have ended by then."""
 
     def kill(self) -> None:
         """Kill the run."""
@@ -147,7 +147,7 @@ class Forker:
             sock.close()
 
     def set_core(self, number: int) -> None:
-        """Do nothing, since this process is not pinned to a core."""
+        """Do nothing with `number`, since this process is not pinned to a core."""
 
     @property
     def watcher(self) -> int:

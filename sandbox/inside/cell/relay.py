@@ -110,7 +110,7 @@ class Relay:
 
 
 class Channel:
-    """The cell's end of one channel to the program."""
+    """The container's end of one channel between the supervisor and the program."""
 
     def __init__(self, index: int, sock: socket.socket, relay: Relay) -> None:
         self.index, self.sock, self._relay = index, sock, relay
@@ -129,7 +129,7 @@ class Channel:
         self.flush()
 
     def flush(self) -> None:
-        """Pass on as much of the buffer as the program's socket accepts."""
+        """Pass as much of the buffer to the program as its socket accepts."""
         sent = 0
         try:
             sent = self.sock.send(self._buffer[: self.pending])

@@ -181,7 +181,7 @@ class RunDir:
             os.close(folder)
 
     def clean(self) -> bool:
-        """Remove the run's files. Returns whether nothing is left."""
+        """Remove the files of the last run. Returns whether nothing is left."""
         emptied = self._empty_quickly() or empty(self._run_dir)
         if not self._walls.mounts:
             return emptied

@@ -108,7 +108,7 @@ class Zygote:
 
     @property
     def watcher(self) -> int:
-        """The socket on which the zygote reports the run's end."""
+        """The descriptor of the socket on which the zygote reports the end of the run."""
         return self._sock.fileno()
 
     @property

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class InProcessCandidate:
-    """A candidate loaded as a module of this process."""
+    """A candidate that is loaded as a module into the test's own process."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.name = job.get("module") or "solution"

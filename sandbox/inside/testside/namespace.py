@@ -131,7 +131,7 @@ class TestNamespace:
         return self._source
 
     def set_up(self) -> None:
-        """Run the setup."""
+        """Run the test's setup code."""
         setup = self.job.get("setup")
         if setup:
             exec(compile(setup, SETUP, "exec", dont_inherit=True), self.namespace)  # noqa: S102

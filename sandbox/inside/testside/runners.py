@@ -24,7 +24,7 @@ class TestFault(Exception):
 
 
 class TestOutcome:
-    """How a test ended."""
+    """The result of running a test: whether it passed, and details."""
 
     __slots__ = ("detail", "passed", "stage", "tests")
 
@@ -139,7 +139,7 @@ class Recorder:
         self.bad: list[str] = []
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Count the report of one test phase."""
+        """Count `report`, the result of one phase of a test."""
         if report.when == "call":
             self.ran += 1
             self.passed += report.passed and not hasattr(report, "wasxfail")
@@ -147,7 +147,7 @@ class Recorder:
             self.bad.append(f"{report.nodeid.rpartition('::')[2]}: {_last_line(report)}")
 
     def pytest_collectreport(self, report: Any) -> None:
-        """Record collection errors."""
+        """Record an error in `report`, the result of collecting tests."""
         if report.failed:
             self.bad.append(f"collection: {_last_line(report)}")
 

@@ -61,7 +61,10 @@ class Walls:
 
 
 def build_walls(config: Mapping[str, Any]) -> Walls:
-    """Build the isolation around this process: all of level 2 or 1, or the part of level 3 that bubblewrap leaves to us.
+    """Isolate this process as `config` says: all of level 2 or 1, or the part of level 3 that bubblewrap leaves to us.
+
+    Returns:
+        The isolation that applies to runs.
 
     Raises:
         OSError: a layer that the level promises cannot be built.

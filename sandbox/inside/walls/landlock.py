@@ -52,16 +52,16 @@ def abi() -> int:
 def create(
     read_exec: Iterable[str], write: Iterable[str] = (), devices: Iterable[str] = DEVICES, listed: Iterable[str] = ()
 ) -> int:
-    """Make a ruleset and return its descriptor (close-on-exec).
+    """Make a Landlock ruleset and return its descriptor (close-on-exec).
 
-    A rule applies to everything beneath the directory, including later mounts on directories *inside* it, but not to what is
-    later mounted on the named directory itself. Paths that do not exist are skipped.
+    A rule applies to everything beneath the directory, including later mounts on directories *inside* it, but not to a file
+    system that is later mounted on the named directory itself. Paths that do not exist are skipped.
 
     Args:
         read_exec: files and directories to read and execute.
         write: directories in which everything is allowed except making device files.
         devices: device files to read and write.
-        listed: directories to list only, and all directories in them.
+        listed: directories that may only be listed, together with all directories in them.
 
     Raises:
         OSError: the kernel has no Landlock (ENOSYS, EOPNOTSUPP) or refused a rule.

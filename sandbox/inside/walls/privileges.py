@@ -49,7 +49,7 @@ def apply_landlock(walls: Walls) -> None:
 
 
 def expose_to_user_and_oom() -> None:
-    """Make this process the OOM killer's first choice, and its /proc directory accessible to its own user."""
+    """Make this process the OOM killer's first choice, and make its /proc directory accessible to its own user."""
     # Otherwise /proc/self would belong to root, and /dev/stdin could not be opened.
     sys_.prctl(sys_.PR_SET_DUMPABLE, 1)
     with contextlib.suppress(OSError):

@@ -119,14 +119,14 @@ def _argument(value: object) -> object:
 
 
 def syscall(name: str, *arguments: object) -> int:
-    """Make a system call.
+    """Make the system call `name` and return its result.
 
     Args:
         name: a name in `NUMBERS`.
         arguments: ints (unsigned long), None (NULL), str (a path), bytes, or ctypes objects as they are.
 
     Raises:
-        OSError: it failed; ENOSYS also where this architecture or C library has no such call.
+        OSError: the call failed; ENOSYS also if this architecture or C library has no such call.
     """
     number = NUMBERS.get(name)
     if number is None or libc is None:
@@ -139,7 +139,7 @@ def syscall(name: str, *arguments: object) -> int:
 
 
 def trim_memory() -> None:
-    """Return freed memory to the kernel, if the C library can."""
+    """Return freed memory to the kernel, if the C library supports it."""
     with contextlib.suppress(AttributeError):
         libc.malloc_trim(0)  # type: ignore[union-attr]
 
@@ -157,7 +157,7 @@ def prepared(name: str, first: int) -> Callable[[int], object]:
 
 
 def unshare(flags: int) -> None:
-    """Move the calling process (for `CLONE_NEWPID`: its next children) into new namespaces."""
+    """Move the calling process into the new namespaces that `flags` name. With `CLONE_NEWPID`, its next children are moved."""
     syscall("unshare", flags)
 
 
@@ -167,12 +167,12 @@ def setns(fd: int, flags: int = 0) -> None:
 
 
 def mount(source: str | None, target: str, fstype: str | None = None, flags: int = 0, data: str | None = None) -> None:
-    """Make the system call mount."""
+    """Make the system call mount with these arguments; None is passed as NULL. Raise OSError if it fails."""
     syscall("mount", source, target, fstype, flags, data)
 
 
 def umount2(target: str, flags: int = 0) -> None:
-    """Make the system call umount2."""
+    """Make the system call umount2, which unmounts `target`. Raise OSError if it fails."""
     syscall("umount2", target, flags)
 
 
@@ -206,12 +206,12 @@ def sethostname(name: str) -> None:
 
 
 def pivot_root(new: str, old: str) -> None:
-    """Make the system call pivot_root."""
+    """Make the system call pivot_root: `new` becomes the root, and the old root moves to `old`. Raise OSError if it fails."""
     syscall("pivot_root", new, old)
 
 
 def prctl(option: int, second: int = 0, third: int = 0, fourth: int = 0, fifth: int = 0) -> int:
-    """Make the system call prctl."""
+    """Make the system call prctl with `option` and up to four arguments, and return its result. Raise OSError if it fails."""
     return syscall("prctl", option, second, third, fourth, fifth)
 
 

@@ -40,7 +40,7 @@ _NAMES = {id(value): name for name, value in BUILTINS.items()}
 
 
 class CannotCross(TypeError):
-    """A value that is not plain data, or is too large."""
+    """Raised for a value that cannot be encoded because it is not plain data or is too large."""
 
     def __init__(self, what: str, *, size: bool = False, value: object = None) -> None:
         super().__init__(what)
@@ -51,7 +51,7 @@ class CannotCross(TypeError):
 
 
 class CodecError(ValueError):
-    """The data is not the encoding of any value."""
+    """Raised for data that is not the encoding of any value."""
 
 
 def encode(value: Any, handle: Callable[..., Any] | None = None) -> Any:

@@ -22,7 +22,10 @@ MAX_DIGITS = 200
 
 
 def stands_for(case: Case, gold: Node, answer: Node) -> Verdict:
-    """Return "same" if one of two different numbers is a decimal that the policy accepts for the other, else "different"."""
+    """Return "same" if one of the different numbers `gold` and `answer` is a decimal that the policy accepts for the other.
+
+    Otherwise, "different" is returned.
+    """
     rule = case.policy.decimals
     if rule != "exact" and any(rounds_to(one, two, rule, case.work) for one, two in ((answer, gold), (gold, answer))):
         return case.decided("decimals", True, "")
@@ -77,7 +80,7 @@ def rounded_at(decimal: Node, exact: Node, work: WorkBudget | None = None) -> bo
 
 
 def decimal_of(node: Node) -> tuple[Fraction, int] | None:
-    """Return the value of a literal with a decimal point and the number of its decimals, without trailing zeros.
+    """Return the value of `node`, a literal with a decimal point, and the number of its decimals without trailing zeros.
 
     The literal may be signed. The result is None for any other tree.
     """

@@ -80,7 +80,8 @@ def without_conditions(gold: Node, answer: Node, question: str) -> tuple[Node, N
 def split(node: Node) -> tuple[Node, tuple[Condition, ...]]:
     """Split `node` into the claimed formula and the conditions on names in it.
 
-    If no condition refers to a name in the formula, `node` is returned whole, with no conditions.
+    If there are no conditions, or one of them is on a name that is not in the formula, `node` itself is returned with no
+    conditions.
     """
     conditions: list[Condition] = []
     core = node

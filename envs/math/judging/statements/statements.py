@@ -24,7 +24,7 @@ def is_equation(node: Node) -> bool:
 
 
 def same_equations(case: Case, gold: Relation, answer: Relation) -> Verdict:
-    """Compare two equations that have two sides each.
+    """Compare the equations `gold` and `answer`, which have two sides each.
 
     They have the same solutions if the differences of their sides are proportional.
     """
