@@ -81,7 +81,7 @@ def run_tests(start: Callable[[Job], Run], program: Program, suite: TestSuite, l
         start: starts the run of a job.
         program: the program.
         suite: the tests.
-        limits: resource limits of the program and of the tests.
+        limits: resource limits that apply to the program's process and to the tests' process.
 
     Raises:
         SandboxFailure: the sandbox failed.

@@ -67,7 +67,7 @@ def _absolute(path: str) -> str:
 
 
 def begin() -> None:
-    """Set up, in the process of one program, the state that programs cannot share, and whatever `prepare` has not set up."""
+    """In the process of one program: set up the state that programs cannot share, after calling `prepare`."""
     prepare()
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     if _unregistered:

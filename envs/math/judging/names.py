@@ -36,7 +36,7 @@ _BENT = frozenset("abs norm floor ceil factorial doublefactorial exp ln log conj
 
 
 def is_name(node: Node, question: str = "") -> bool:
-    """Return whether `node`, a side of an equation, only names the result. Whatever `question` asks for counts as a name."""
+    """Return whether `node`, a side of an equation, only names the result. An expression asked for in `question` is a name."""
     if node == Constant("e"):  # the eccentricity, if it stands alone
         return True
     match node:

@@ -166,7 +166,7 @@ def labelled(node: Node, *, lists: bool = False) -> tuple[str, Node] | None:
 
 
 def lettered(node: Node) -> tuple[str, Node] | None:
-    """Split `node` into the letter of a choice and its text, whatever the text says; None if it cannot be split.
+    """Split `node` into the letter of a choice and any text after the letter; None if it cannot be split.
 
     Examples are `(B) no`, and `(B) (2,3)`, which is parsed as a product.
     """

@@ -75,7 +75,7 @@ class TestNamespace:
             self.remember()
 
     def is_always_reached(self) -> bool:
-        """Return whether the test's current line is reached whatever the candidate answers."""
+        """Return whether the test reaches its current line regardless of the candidate's answers."""
         frame: FrameType | None = sys._getframe()
         while frame is not None:
             text, name = self.texts.get(frame.f_code.co_filename), frame.f_code.co_name
@@ -97,7 +97,7 @@ class TestNamespace:
         return True
 
     def is_the_tests(self, has_values: bool) -> bool:
-        """Return whether the test makes the current request whatever the candidate answered before.
+        """Return whether the test makes the current request regardless of the candidate's earlier answers.
 
         Args:
             has_values: whether the request has values, which must then be the test's own as well.

@@ -220,7 +220,7 @@ class Peer:
             has_values: whether the test sends values with the current request.
 
         Raises:
-            TestStopped: the test needs it whatever the candidate answers.
+            TestStopped: the test needs it regardless of the candidate's answers.
             TypeError: the candidate's answers may have led the test to this request, so it counts as the candidate's failure.
         """
         # A callback runs because the candidate called it.

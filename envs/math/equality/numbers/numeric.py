@@ -269,7 +269,11 @@ class Arithmetic:
 
 
 def finite(value: Value) -> Value:
-    """Return `value`, an mpf, if it is finite. Raise `Undefined` if it is infinite or not a number."""
+    """Return `value`, an mpf, if it is finite.
+
+    Raises:
+        Undefined: it is infinite or not a number.
+    """
     if not value[1] and value[2]:
         raise Undefined("an infinite value")
     return value

@@ -53,7 +53,7 @@ class Condition(NamedTuple):
 
     @property
     def free(self) -> bool:
-        """Whether the condition allows the name any real value, or any integer."""
+        """Whether the condition allows the name every real value, or every integer."""
         return self.relation is None and self.kind in ("", "integer")
 
 
