@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0, help="of the two runs, which share the machine; about")
     parser.add_argument("--every", type=float, default=60.0, help="mean seconds between kills")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, help="folder that is kept; a temporary one by default")
+    parser.add_argument("--output", type=Path, help="folder that is kept, whose runs go on if it has some")
     arguments = parser.parse_args()
 
     from verigym.trainer.models.scratch import CONVERSATION_TEMPLATE, scratch_qwen3, scratch_tokenizer
@@ -179,7 +179,8 @@ def main() -> None:
         probe_s = time.perf_counter() - begun
         rows = [json.loads(line) for line in (output / "probe/out/metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         step_s = sum(row["step_s"] for row in rows if row["kind"] == "train") / 6
-        steps = max(10, int(arguments.minutes * 60 / step_s))
+        done = max(end(output / "alone")[1]) if (output / "alone/out/final").exists() else 0  # of a soak that this one goes on with
+        steps = done + max(10, int(arguments.minutes * 60 / step_s))
         print(f"{probe_s:.0f} s for 6 steps, {step_s:.2f} s a step: {steps} steps", flush=True)
         undisturbed = start(output / "alone", steps)
         try:
