@@ -179,7 +179,9 @@ def main() -> None:
         probe_s = time.perf_counter() - begun
         rows = [json.loads(line) for line in (output / "probe/out/metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         step_s = sum(row["step_s"] for row in rows if row["kind"] == "train") / 6
-        done = max(end(output / "alone")[1]) if (output / "alone/out/final").exists() else 0  # of a soak that this one goes on with
+        done = (
+            max(end(output / "alone")[1]) if (output / "alone/out/final").exists() else 0
+        )  # of a soak that this one goes on with
         steps = done + max(10, int(arguments.minutes * 60 / step_s))
         print(f"{probe_s:.0f} s for 6 steps, {step_s:.2f} s a step: {steps} steps", flush=True)
         undisturbed = start(output / "alone", steps)

@@ -105,7 +105,7 @@ class Run:
         self.checkpoints = config.output / "checkpoints"
         self.timer = store.Timer(config.checkpoint_minutes)
         self.made_with = store.made_with(config, {source.label: source.environment.grader for source in sources})
-        checkpoint = world.first(lambda: store.latest(self.checkpoints, self.made_with, config.steps))
+        checkpoint = world.first(lambda: store.latest(self.checkpoints, self.made_with, config.steps, config))
         self.contents = world.first(lambda: input_hashes(config, (source.environment for source in sources)))
         changed = checkpoint is not None and refuse_changed(checkpoint[1].contents, self.contents, config.changed_inputs)
         environments = {source.label: source.environment for source in sources}
