@@ -64,7 +64,7 @@ KINDS: tuple[Kind, ...] = tuple(_OWN)
 
 @dataclass(frozen=True)
 class Names:
-    """What a package is called where."""
+    """The names of a package in different contexts."""
 
     distribution: str
     """For pip, such as `word-ladder`."""
@@ -75,13 +75,14 @@ class Names:
 
 
 def names_of(name: str) -> Names:
-    """Return the names that follow from one.
+    """Return the names that a package called `name` has in different contexts.
 
     Args:
         name: letters, digits, `-`, `_` and `.`, as PEP 508 allows them.
 
     Raises:
-        UsageError: it is no such name, gives no name for a Python module, or is taken by an environment or by a module.
+        UsageError: `name` is invalid or too long, cannot become the name of a Python module, or is that of an existing
+            environment or module.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name of a package: expected letters, digits, -, _ and ., such as word-ladder")
@@ -107,12 +108,13 @@ def _module_is_there(package: str) -> bool:
 
 
 def make_package(name: str, kind: Kind, folder: Path | None = None) -> tuple[Names, Path, list[Path]]:
-    """Write a package with a small environment that works, its tests and its CI.
+    """Write an installable package with a small working environment, its tests and its CI.
 
     Args:
-        name: of the package, see `names_of`.
+        name: the package's name, see `names_of`.
         kind: `single` for one turn, `tools` for a model that calls tools, `game` for episodes with a state.
-        folder: where it goes, by default the package's name below the present folder. It must not exist, or be empty.
+        folder: where to write the package; by default a folder with its name in the current folder. It must not exist or be
+            empty.
 
     Returns:
         The names, the folder, and the files that were written, in order.
