@@ -37,7 +37,10 @@ def is_prose(text: str) -> bool:
 
 
 def way_out(golds: Sequence[str]) -> tuple[Extraction, int] | None:
-    """Return a method that extracts a short answer from most of `golds`, and from how many; None if no method finds any."""
+    """Return the extraction method that finds a short answer in the most golds, and in how many; None if no method finds any.
+
+    Of methods that are nearly as good as the best, the first is returned.
+    """
     counts = {how: sum(taken(gold, how) is not None for gold in golds) for how in EXTRACTIONS}
     most = max(counts.values(), default=0)
     return next(((how, count) for how, count in counts.items() if most and count >= ENOUGH * most), None)

@@ -72,10 +72,10 @@ def description(name_or_path: str | Path) -> str:
 
 
 def named_split(given: str, split: str | None = None, flag: str = "--split") -> tuple[str, str | None]:
-    """Return the data set and the split that `given` names; the split is None if it names none and `split` is None.
+    """Return the names of the data set and the split in `given`. If it has no split, return `split`, which may be None.
 
     Args:
-        given: NAME, or NAME:SPLIT. A path that ends in .yaml is a name, whatever colons it contains.
+        given: NAME, or NAME:SPLIT. A path that ends in .yaml is a name even if it contains colons.
         split: the split that another option names.
         flag: that option, for the message.
 

@@ -259,7 +259,7 @@ def quiet_datasets(what: str) -> Iterator[Any]:
     """Return a context that yields the module `datasets` and hides its progress bars and log lines.
 
     Args:
-        what: what is to be read, for the message if the package is missing.
+        what: the data that is to be read, for the message if the package is missing.
 
     Raises:
         UsageError: the package is not installed.

@@ -236,7 +236,7 @@ def written_calls(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
 
 
 def refuse_other_formats(label: str, environment: Environment, who: str) -> None:
-    """Raise if `environment` parses tool calls in another format than the one that `written_calls` writes.
+    """Raise if `environment` parses tool calls in any format other than that of `written_calls`.
 
     Args:
         label: the source's label, for the message.

@@ -172,7 +172,7 @@ class Endpoints:
         self._open: dict[str, PlayedEpisode] = {}
 
     async def begin(self, session: str, cell: str) -> None:
-        """Begin an episode for `session` if the task has tools; `cell` is the value of the row's column `verigym`."""
+        """Begin an episode for `session` if the task has tools; `cell` is the text of the row's column `verigym`, the whole task."""
         label, prompt = self._scorer.task({COLUMN: cell})
         if label not in self._episodes.playing:
             return
@@ -193,7 +193,7 @@ class Endpoints:
         return "\n".join(one.content for one in replies) or OVER
 
     async def verdict(self, session: str, cell: str, response: Any) -> dict[str, Any]:
-        """Grade `response` to the task in `cell`; return the fields of the `/verify` answer, such as `reward`."""
+        """Grade `response` to the task in `cell` (see `begin`); return the fields of the `/verify` answer, such as `reward`."""
         text, reason = answer_of(response)
         task = self._scorer.task({COLUMN: cell})
         episode = self._open.pop(session, None)

@@ -226,7 +226,7 @@ class Game:
 
     @property
     def task(self) -> tuple[str, Prompt]:
-        """Label and task of the episode."""
+        """The source's label and the prompt of the episode's task."""
         return self._going().task
 
     def begin(
@@ -275,7 +275,7 @@ class Game:
         return {**ended, "error": error, "metadata": known}
 
     def leave(self) -> None:
-        """Give the episode up."""
+        """Drop the episode without grading it."""
         self._episode = None
 
     def _going(self) -> PlayedEpisode:

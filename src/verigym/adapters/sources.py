@@ -96,7 +96,7 @@ class Sources:
         raise UsageError(f"environment {label!r} writes no tasks of its own: give a data set or a suite")
 
     def task(self, cell: Any) -> tuple[str, Prompt]:
-        """Return the source's label and the prompt in `cell`, a value of the column `verigym`: JSON text or a mapping.
+        """Return the source's label and the prompt in `cell`, the value of a row's column `verigym`: JSON text or a mapping.
 
         Raises:
             ValueError: `cell` holds no task, its source is not among these, or its task does not fit the environment.

@@ -46,7 +46,7 @@ class Ours:
                 environment.score(prompt, str(environment.gold(prompt)))
 
     def grade(self, case: Case) -> Verdict:
-        """Return the verdict on the case's completion. If it has no box, the last answer in its text counts."""
+        """Return the verdict on the case's completion. At level `completion_unboxed`, the last answer in the text counts."""
         environment = self._last if case.level == "completion_unboxed" else self._boxed
         start = time.perf_counter()
         try:

@@ -47,7 +47,7 @@ MOST_LOSSES = 3
 
 @dataclass
 class NodeState:
-    """What the driver knows of a node."""
+    """The driver's record of one node: its host, its jobs and what it has graded."""
 
     info: NodeInfo
     lanes: frozenset[str]
@@ -145,7 +145,7 @@ class ClusterEngine(Engine):
         """Join the cluster and wait until the first node is ready.
 
         Raises:
-            UsageError: no node was ready in time, or none may grade one of the environments.
+            UsageError: no node was ready in time, or no node may grade one of the environments.
         """
         with self._lock:
             self._staff()

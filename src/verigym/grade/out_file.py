@@ -51,10 +51,10 @@ def default_out(source: str) -> Path:
 
 
 def check_name(path: Path, flag: str) -> None:
-    """Check that the name of `path` does not suggest another format than JSON Lines, which is what is written.
+    """Check that the suffix of `path` does not name a format other than JSON Lines, the only one that is written.
 
     Raises:
-        UsageError: the name's suffix belongs to another format; the message names the option `flag`.
+        UsageError: the suffix belongs to another format; the message names the option `flag`.
     """
     if path.suffix.lower() in OTHER_FORMATS:
         raise UsageError(

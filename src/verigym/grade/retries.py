@@ -28,7 +28,7 @@ def to_retry(score: Mapping[str, Any]) -> bool:
 
 
 def count(path: Path) -> tuple[int, int]:
-    """Return the number of lines in a file of scores, and the number of those that are to be graded again."""
+    """Return the number of lines in a file of scores, and how many of them are to be graded again."""
     lines = again = 0
     with open(path, "rb") as stream:
         for line in stream:

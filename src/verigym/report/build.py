@@ -75,7 +75,7 @@ def build_report(inputs: Sequence[Input], out: Path, options: ReportOptions = Re
     """Write a report page about runs, score files and evaluations; return its path and counts.
 
     Args:
-        inputs: the inputs to show; the first is the one that the others are compared with.
+        inputs: the inputs to show; all others are compared with the first.
         out: the HTML file to write.
         options: options of the page.
 

@@ -12,9 +12,9 @@ _LARGEST_SIGMA = 2.5
 
 @dataclass(frozen=True)
 class LogNormal:
-    """A log-normal distribution, cut at `most`.
+    """A log-normal distribution whose draws are cut off at `most`.
 
-    Lengths of completions and times of verdicts are positive with a long tail to the right.
+    Lengths of completions and times of verdicts are positive and have a long tail to the right.
     """
 
     mu: float
@@ -27,13 +27,13 @@ class LogNormal:
 
         The maximum of n draws is about exp(mu + sigma z), with z the normal quantile of (n - 3/8) / (n + 1/4) (Blom, 1958), and
         the mean is exp(mu + sigma^2 / 2). Their ratio gives sigma = z - sqrt(z^2 - 2 ln(largest / mean)). If the ratio is
-        larger than any log-normal allows, sigma is z. It is at most 2.5.
+        larger than any log-normal allows, sigma = z is used; sigma is never above 2.5.
 
         Args:
             mean: mean of all draws; positive.
             largest: mean of the maxima of `count` draws.
             count: number of draws in one step.
-            most: upper bound at which draws are cut.
+            most: upper bound; a larger draw is replaced by it.
         """
         if largest <= mean or count <= 1:
             return cls(math.log(mean), 0.0, most)

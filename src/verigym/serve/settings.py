@@ -62,7 +62,7 @@ class ServiceLimits(_Settings):
 
 
 class Served(_Settings):
-    """An environment to serve, as it stands in a configuration."""
+    """An environment to serve, as a configuration describes it."""
 
     environment: str
     """Name, or `module:Class`."""

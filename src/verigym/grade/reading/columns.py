@@ -232,7 +232,7 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Return a flat mapping such as `{"part.field": value}` in nested form, `{"part": {"field": value}}`.
 
     Raises:
-        UsageError: a name stands for a value and also for a part with fields.
+        UsageError: a name is used both for a value and for a mapping of fields.
     """
     tree: dict[str, Any] = {}
     for name, value in flat.items():

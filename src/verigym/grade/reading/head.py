@@ -43,7 +43,7 @@ def read_head(source: Source, columns: Columns, usual: Sequence[str]) -> InputHe
     Args:
         source: the input.
         columns: the columns to use. If they name no column of completions, one of `usual` is chosen.
-        usual: column names to look for, those that hold texts before those that hold API responses.
+        usual: column names to look for; columns of texts come before columns of API responses.
 
     Raises:
         UsageError: a column does not exist, or several may hold the completions.

@@ -29,7 +29,7 @@ class GradedText:
 def graded_texts(
     path: str, columns: Columns, format: str | None = None, max_record_bytes: int = MAX_RECORD_BYTES
 ) -> Iterator[GradedText]:
-    """Yield the completions of an input in the order in which `verigym grade` reads them, without those that are bad rows.
+    """Yield the completions of an input in the order in which `verigym grade` reads them, leaving out bad rows.
 
     Args:
         path: the input file.

@@ -123,7 +123,7 @@ class RunWatcher:
 
 
 def find_run(folder: Path) -> Path:
-    """Return `folder` if it holds a run's log, else its subfolder whose log was written last; `folder` if there is none.
+    """Return `folder` itself if it holds a run's log or no subfolder does, else the subfolder whose log was written last.
 
     Raises:
         UsageError: there is no such folder.
