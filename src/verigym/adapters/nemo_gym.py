@@ -172,7 +172,7 @@ class Endpoints:
         self._open: dict[str, PlayedEpisode] = {}
 
     async def begin(self, session: str, cell: str) -> None:
-        """Begin an episode for `session` if the task has tools; `cell` is the text of the row's column `verigym`, the whole task."""
+        """Begin an episode for `session` if the task has tools; `cell` is the task, from the row's column `verigym`."""
         label, prompt = self._scorer.task({COLUMN: cell})
         if label not in self._episodes.playing:
             return
