@@ -68,7 +68,7 @@ def failure_lines(failures: Sequence[Failure], source: str) -> list[str]:
 
 
 def setting_at_fault(config: DatasetConfig, report: Report) -> tuple[str, str] | None:
-    """Return the path of the description's field that explains why all rows fail for the same cause; None if there is none."""
+    """Return the path of the description's field that is wrong if all rows fail because of it, else None."""
     alike = causes(report.failures)
     if report.rows < 2 or len(alike) != 1 or len(alike[0]) != report.rows:
         return None

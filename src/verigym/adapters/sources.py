@@ -39,7 +39,7 @@ SourcesLike = Environment | str | Path | Mapping[str, Any]
 
 
 class Sources:
-    """The environments of a mixture, and the rows that another trainer can train or be evaluated on.
+    """The environments of a mixture, and its tasks as rows for another trainer or evaluator.
 
     Args:
         environments: the environments by label.

@@ -33,8 +33,7 @@ class _LostProcess(Exception):
 class IsolatedGrader:
     """Grades with Math-Verify, or with a callable, in a process of its own.
 
-    A call's time is measured in that process around the grading alone, so that the pipe does not count against the other
-    grader.
+    The process itself measures the time of a call, around the grading alone; sending texts to it and back does not count.
 
     Args:
         target: `math-verify` or `module:function`.

@@ -98,5 +98,5 @@ class Tally:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:
-    """Return the smallest of the sorted values `ordered` that at least `share` of them do not exceed; None if empty."""
+    """Return the smallest of the sorted values `ordered` that is not below a fraction `share` of them; None if empty."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None

@@ -77,7 +77,7 @@ class Cluster(Protocol):
     """A cluster whose nodes may join and leave at any time."""
 
     def nodes(self) -> Mapping[str, NodeInfo]:
-        """Return the nodes that are alive, by an id that is never used for another node."""
+        """Return the nodes that are alive, by id. The id of one node is never used for another."""
 
     def open(self, node: str) -> Node:
         """Start a host on `node`, wait until it is ready, and return its handle.

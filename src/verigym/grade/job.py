@@ -170,10 +170,10 @@ def run(job: GradeJob) -> Outcome:
 
 
 def with_references(columns: Columns, environment: Environment) -> Columns:
-    """Return `columns` in which every field of the environment's reference has a column, by default the one of the same name.
+    """Return `columns` with a column for every field of the environment's reference, by default that of the same name.
 
-    A field with a default is read only in rows that have a value for it, and not from a column that holds prompts, completions
-    or groups.
+    A field with a default value is read only in rows that have a value for it, and not from a column that holds prompts,
+    completions or groups.
 
     Raises:
         UsageError: `columns` names a field that the environment's reference does not have.

@@ -134,7 +134,7 @@ class Tally:
 
 
 def share(prompts: Iterable[PromptTally], key: str) -> dict[str, Any]:
-    """Return the accuracy over the scored samples of `prompts`, with a bootstrap interval over prompts seeded by `key`."""
+    """Return the accuracy over the scored samples of `prompts`, and its bootstrap interval, for which `key` seeds the draws."""
     tally = Counter((one.correct, one.scored) for one in prompts if one.scored)
     clusters = [Cluster(correct, scored, groups) for (correct, scored), groups in tally.items()]
     scored, correct = (sum(getattr(one, name) * one.groups for one in clusters) for name in ("n", "correct"))

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Stopped(Exception):
-    """Raised after a signal has stopped a run that has already printed its own message."""
+    """Raised when a signal has stopped a run; the run has already printed its own message."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__(exit_code)
