@@ -47,7 +47,7 @@ def parse_json(text: str, column: str) -> Any:
     """Return the JSON value in `text`, the value of `column`.
 
     Raises:
-        FieldProblem: `text` is not JSON, or nested more deeply, or with a longer number, than Python reads.
+        FieldProblem: `text` is not JSON, is nested too deeply, or has a number too long for Python to read.
     """
     try:
         return json.loads(text)

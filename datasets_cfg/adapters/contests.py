@@ -100,7 +100,7 @@ _SOLUTION_LANGUAGES: dict[str, tuple[object, ...]] = {"python": (3, "PYTHON3"), 
 def code_contests(row: RawRow, language: str) -> AdaptedRow:
     """Return the task in `row`, a row of CodeContests.
 
-    It has three columns of tests, each an object of two lists, and the contest's limits.
+    The row has three columns of tests, each an object with a list of inputs and a list of outputs, and the contest's limits.
     """
     for column in ("input_file", "output_file"):
         if row.get(column):

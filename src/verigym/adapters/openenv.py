@@ -285,7 +285,7 @@ class Game:
 
 
 class Rows:
-    """The tasks of a server by number; the training rows are generated only up to the highest number requested.
+    """The tasks of a server by number. The training tasks are read from `sources` only as far as they are requested.
 
     Args:
         sources: where the tasks come from.

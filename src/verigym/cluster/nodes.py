@@ -92,7 +92,7 @@ class Cluster(Protocol):
 
 
 class NodeHost:
-    """The process that grades on one node.
+    """Grades tasks on one node with a Grader.
 
     Args:
         environments: the environments by name.

@@ -69,7 +69,7 @@ class Tally:
             source.reward += record.reward
 
     def expected(self, prompt_id: str, source: str, reward: float) -> float | None:
-        """Return the mean reward of the prompt's other samples or, if it has none, of the source's other samples, or None.
+        """Return the mean reward of the prompt's other samples or, if it has none, of the source's; None if neither exist.
 
         Args:
             prompt_id: the prompt of the sample in question.

@@ -108,9 +108,9 @@ class Desk:
         """Grade an admitted item; `done` is called once, in any thread, with the answer, and the item is released.
 
         Returns:
-            For an item without `key`, the future of its score if it is being graded; if it is cancelled, `done` is not called.
-                Else
-            None.
+            A future of the score if the item has no `key` and is being graded, else None. If the future is cancelled, `done` is
+                not
+            called.
         """
         try:
             prompt, completion = self.catalog.item(request)

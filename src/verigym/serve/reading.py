@@ -20,7 +20,7 @@ def media_type(content_type: str | None, *known: str) -> str:
     """Return the media type in `content_type`, without parameters.
 
     Raises:
-        Problem: it is not one of `known`.
+        Problem: the media type is not one of `known`.
     """
     given = (content_type or "").partition(";")[0].strip().lower()
     if given not in known:
